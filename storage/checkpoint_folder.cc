@@ -97,7 +97,7 @@ std::string ListLine(const PartFileSum& file) {
 
 absl::Status BadList(const std::string& path, absl::string_view line) {
   return absl::DataLossError(
-      absl::StrCat(path, " is damaged: found \"", absl::CHexEscape(line.substr(0, 80)),
+      absl::StrCat(path, " is corrupt: found \"", absl::CHexEscape(line.substr(0, 80)),
                    "\" where \"XXH3 (name) = 16 hex digits\" belongs: delete this checkpoint"));
 }
 
@@ -106,7 +106,7 @@ absl::StatusOr<std::vector<PartFileSum>> ReadList(const std::string& part) {
   const absl::StatusOr<std::string> text = ReadRegularFile(path, kMaxListBytes);
   if (absl::IsFailedPrecondition(text.status()) || absl::IsOutOfRange(text.status())) {
     return absl::DataLossError(
-        absl::StrCat(kList, " is damaged: ", text.status().message(), ": delete this checkpoint"));
+        absl::StrCat(kList, " is corrupt: ", text.status().message(), ": delete this checkpoint"));
   }
   if (!text.ok()) return text.status();
   if (text->empty()) return BadList(path, "");
@@ -216,13 +216,13 @@ absl::Status VerifyPartFile(const std::string& part, const PartFileSum& file,
       "restore another checkpoint, or bring this file back from a copy";
   ASSIGN_OR_RETURN(const RegularFile found, OpenRegularFile(path));
   if (found.bytes != file.bytes) {
-    return absl::DataLossError(absl::StrCat(path, " is damaged: it has ", found.bytes,
+    return absl::DataLossError(absl::StrCat(path, " is corrupt: it has ", found.bytes,
                                             " bytes, the checkpoint was made with ", file.bytes,
                                             ": ", kAdvice));
   }
   ASSIGN_OR_RETURN(const FileSum sum, ChecksumOfFile(path, cancelled));
   if (sum.bytes == file.bytes && sum.checksum == file.checksum) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(path, " is damaged: it has ", sum.bytes,
+  return absl::DataLossError(absl::StrCat(path, " is corrupt: it has ", sum.bytes,
                                           " bytes with XXH3 ", HexText(sum.checksum),
                                           ", the checkpoint was made with ", file.bytes,
                                           " bytes and ", HexText(file.checksum), ": ", kAdvice));

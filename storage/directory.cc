@@ -59,7 +59,7 @@ absl::Status SyncPath(const std::string& path, int flags) {
 
 absl::Status DamagedMarker(const std::string& path, absl::string_view found) {
   return absl::DataLossError(absl::StrCat(
-      path, " is damaged: found \"", absl::CHexEscape(found.substr(0, 64)), "\" where \"",
+      path, " is corrupt: found \"", absl::CHexEscape(found.substr(0, 64)), "\" where \"",
       kFirstLine,
       "\", \"format: N\" and \"server_index: N\" belong: write these three lines again, ",
       "or restore the folder from a copy"));
@@ -197,7 +197,7 @@ absl::Status CheckInPlace(const std::string& directory, int lock) {
     if (access(path.c_str(), F_OK) == 0) continue;
     return absl::DataLossError(absl::StrCat(
         path, " is gone (", std::strerror(errno),
-        ") while this server runs on it: somebody removed or moved the folder, and what is written "
+        ") while this server runs on it: the folder was removed or moved, and what is written "
         "to it now is lost: end this server and bring the folder back, or restore a checkpoint"));
   }
   // Another file of that name is not locked, so a second server may run on the folder.

@@ -34,7 +34,7 @@ absl::Status FromRocks(const rocksdb::Status& status, absl::string_view what) {
   if (status.IsMemoryLimit()) return absl::ResourceExhaustedError(message);
   if (status.IsCorruption()) {
     return absl::DataLossError(absl::StrCat(
-        message, ": a file is damaged: check the disk and restore the folder from a copy"));
+        message, ": a file is corrupt: check the disk and restore the folder from a copy"));
   }
   if (status.IsIOError() && Mentions(text, {EACCES, EPERM, EROFS})) {
     return absl::PermissionDeniedError(absl::StrCat(message, ": ", PermissionAdvice()));

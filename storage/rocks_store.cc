@@ -156,7 +156,7 @@ absl::Status RocksStore::CheckSynced(absl::string_view newest_log) const {
       " says that ", synced, " were synced: ",
       newest_log.empty() ? "its newest log (.log) was removed"
                          : absl::StrCat(newest_log,
-                                        " was cut short or damaged at its end, or a "
+                                        " was cut short or is corrupt at its end, or a "
                                         "newer log was removed"),
       ": check the disk and restore the folder from a copy; without ", synced_note_.path(),
       " the server starts with what is left, and workers whose pushes are gone say so"));
@@ -168,7 +168,7 @@ absl::Status RocksStore::OpenError(const rocksdb::Status& status, const std::str
   if (status.IsIOError() && absl::StrContains(text, std::strerror(ENOENT))) {
     return absl::DataLossError(absl::StrCat("RocksDB in ", path, ": ", text,
                                             ": a file is missing (a MANIFEST: or ", path,
-                                            "/CURRENT, which names it, is damaged): check the disk "
+                                            "/CURRENT, which names it, is corrupt): check the disk "
                                             "and restore the folder from a copy"));
   }
   if (absl::StrContains(text, "lock hold by current process")) return InUse("this process");

@@ -50,7 +50,7 @@ absl::StatusOr<uint64_t> SyncedNote::Read() const {
   if (words.size() != 6 || !absl::SimpleAtoi(words[1], &sequence) ||
       !absl::SimpleAtoi(words[3], &inode) || text != LineOf(sequence, inode)) {
     return absl::DataLossError(absl::StrCat(
-        path_, " is damaged: found \"", absl::CHexEscape(text.substr(0, 80)),
+        path_, " is corrupt: found \"", absl::CHexEscape(text.substr(0, 80)),
         "\": check the disk; without that file the server starts, and does not check that its log "
         "has everything that was synced"));
   }

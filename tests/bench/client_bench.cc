@@ -1,5 +1,5 @@
-// The client's own cost: latency of a small PushPull, and embedding pull and push through Thrift
-// beside the same table called in process. JSON lines; every line verifies what it measured.
+// The client's own cost: the latency of a small PushPull, and embedding pulls and pushes through
+// Thrift compared with calls in process. JSON lines; every line verifies its results.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -41,13 +41,13 @@ std::unique_ptr<PsClient> Connect(test::EngineCluster& cluster, bool in_process,
   options.job = "bench";
   options.worker = worker;
   options.task = absl::StrCat("worker:", worker);
-  options.local_transport = LocalTransport::kOff;  // as to another host
+  options.local_transport = LocalTransport::kOff;  // as if the servers were on another host
   return cluster.Connect(options, in_process, Soon()).value();
 }
 
-// A logistic regression's step: kernel [123, 1] and bias [1], pushed and pulled.
+// The traffic of a logistic regression's step: kernel [123, 1] and bias [1], pushed and pulled.
 void MeasurePushPull(int32_t servers, bool in_process) {
-  test::EngineCluster cluster(servers, Durability::kOff);  // the client's cost, not the disk's
+  test::EngineCluster cluster(servers, Durability::kOff);  // measures the client, not the disk
   const auto client = Connect(cluster, in_process, 0);
   VariableSpec kernel{.name = "kernel", .shape = {123, 1}}, bias{.name = "bias", .shape = {1}};
   kernel.optimizer.learning_rate.arguments["learning_rate"] = 1;
@@ -101,7 +101,7 @@ class TableLoad {
   }
   double pull_rate() const { return KeysPerSecond(pulls_); }
   double push_rate() const { return KeysPerSecond(pushes_); }
-  // Every row had the same gradients, so every row is the same, and has moved down.
+  // Every row had the same gradients, so all rows must be equal, and lower than before.
   bool Verified() {
     Pull();
     return rows_[0] < 0 &&
@@ -129,11 +129,11 @@ class TableLoad {
   std::vector<int64_t> keys_;
   const std::vector<float> gradient_ = std::vector<float>(kKeys * kDim, 1.0f);
   std::vector<float> rows_ = std::vector<float>(kKeys * kDim);
-  std::vector<double> pulls_, pushes_;  // seconds
+  std::vector<double> pulls_, pushes_;  // in seconds
 };
 
-// Adagrad on 64 Ki resident keys of dimension 16. Rounds alternate, so that whatever
-// else the machine does meets both alike.
+// Adagrad on 64 Ki resident keys of dimension 16. Rounds alternate, so that other load on the
+// machine affects both sides equally.
 void CompareTables(int32_t servers) {
   test::EngineCluster cluster(servers, Durability::kOff);
   TableLoad direct(cluster, true, "direct", 0), wire(cluster, false, "wire", 1);
@@ -157,9 +157,9 @@ void CompareTables(int32_t servers) {
 }  // namespace
 }  // namespace cairn
 
-// client_bench [pushpull|embedding]: one part only.
+// client_bench [pushpull|embedding]: runs only that part.
 int main(int argc, char** argv) {
-  // As cairn-ps and cairn-worker do: Debian's Abseil looks for lock cycles at every lock.
+  // As in cairn-ps and cairn-worker: Debian's Abseil searches for lock cycles at every lock.
   cairn::SetUpServerProcess();
   const std::string only = argc > 1 ? argv[1] : "";
   if (only != "embedding") {

@@ -1,6 +1,6 @@
-// A table larger than its server's memory budget beside the same one in memory: pulls and pushes of
-// the keys of a Zipf stream, one after the other, over loopback. JSON lines; every value that is
-// pulled is compared with what the pushes before it make of it.
+// Compares a table larger than its server's memory budget with the same table in memory:
+// alternating pulls and pushes of the keys of a Zipf stream, over loopback. JSON lines; every
+// pulled value is compared with the result of the pushes before it.
 //
 //   cold_rows_bench [--budget_mib N] [--times N] [--seconds S] [--large_budget_mib N] [--large N]
 #include <unistd.h>
@@ -43,7 +43,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kDim = 16;
-// What a row is charged: values, a slot of the optimizer, and 32 bytes.
+// The charge for a row: values, one slot of the optimizer, and 32 bytes.
 constexpr int64_t kRowBytes = 2 * kDim * 4 + 32;
 constexpr float kAccumulator = 0.1f;
 
@@ -58,14 +58,15 @@ void Require(const absl::Status& status) {
 
 Deadline Soon() { return Deadline::In(absl::Minutes(2)); }
 
-// A server with one table, and what its rows must be.
+// A server with one table, and the expected rows.
 class Run {
  public:
   Run(const std::string& name, int64_t budget_mib, int64_t rows);
 
-  // Every row is pushed once.
+  // Pushes every row once.
   void Fill();
-  // Pulls and pushes for so long, and at least so many keys; keys a second of both together.
+  // Pulls and pushes for `seconds`, and at least `keys` keys; returns the keys per second of both
+  // together.
   double Measure(double seconds, int64_t keys);
   void Print(double rate, double other_rate);
 
@@ -74,10 +75,10 @@ class Run {
   void Push();
   void Verify();
   void NoteMemory();
-  // Calls it, and notes for how long.
+  // Calls `function` and records its duration.
   template <typename Function>
   static void Time(std::vector<double>& millis, Function&& call);
-  // Of the server.
+  // The server's processor time.
   double CpuSeconds() const;
   wire::ShardInfo Info();
   template <typename Function>
@@ -93,18 +94,18 @@ class Run {
   std::unique_ptr<WireClient> client_;
   Zipf zipf_;
   std::mt19937_64 random_{11};
-  std::vector<float> squares_;  // by rank: the accumulator
-  std::vector<int64_t> ranks_;  // of the batch
+  std::vector<float> squares_;  // by rank: the expected accumulator
+  std::vector<int64_t> ranks_;  // ranks in the batch
   std::vector<int64_t> keys_;
   std::vector<float> gradients_;
   wire::Caller caller_;
   wire::PullReply pulled_;
-  int64_t used_ = 0;      // at most, as far as it was seen
-  int64_t resident_ = 0;  // so too
+  int64_t used_ = 0;      // the largest value observed
+  int64_t resident_ = 0;  // the largest value observed
   int64_t checked_ = 0;
   int64_t wrong_ = 0;
-  double cpu_micros_a_key_ = 0;      // of the server, in the last measurement, as are
-  std::vector<double> pull_millis_;  // of each call
+  double cpu_micros_a_key_ = 0;      // the server's, in the last measurement, as are the next two
+  std::vector<double> pull_millis_;  // for each call
   std::vector<double> push_millis_;
   wire::RowFigures before_;
 };
@@ -165,7 +166,7 @@ void Run::Fill() {
     keys_.clear();
     ranks_.clear();
     for (; rank <= rows_ && static_cast<int64_t>(keys_.size()) < kAtOnce; ++rank) {
-      // Not in the order of their frequency.
+      // Keys are not in the order of their frequency.
       ranks_.push_back(1 + (rank - 1) * 7919 % rows_);
       keys_.push_back(KeyOfRank(ranks_.back()));
     }
@@ -177,7 +178,7 @@ void Run::Fill() {
   if (Info().rows != rows_) Die(absl::StrCat(Info().rows, " rows, not ", rows_));
 }
 
-// Before the push that follows the pull. Its repeated keys are summed.
+// Compares the pull with the expected values, before the push. The push sums repeated keys.
 void Run::Verify() {
   const absl::Span<const float> values = pulled_.items[0].values.As<float>();
   for (size_t i = 0; i < keys_.size(); ++i) {
@@ -235,7 +236,7 @@ void Run::Time(std::vector<double>& millis, Function&& call) {
 double Run::CpuSeconds() const {
   std::ifstream stat(absl::StrCat("/proc/", server_->pid(), "/stat"));
   std::string skipped;
-  std::getline(stat, skipped, ')');  // the program's name may have blanks
+  std::getline(stat, skipped, ')');  // the program's name may contain blanks
   for (int field = 3; field < 14; ++field) stat >> skipped;
   int64_t user = 0;
   int64_t system = 0;
@@ -288,7 +289,7 @@ double RunOne(const std::string& name, int64_t budget_mib, int64_t rows, double 
   Run run(name, budget_mib, rows);
   run.Fill();
   const double seconds = absl::GetFlag(FLAGS_seconds);
-  // Until the rows in memory are those of the stream.
+  // Runs until the rows in memory are those of the stream.
   run.Measure(0, std::min(rows, int64_t{2} * (budget_mib << 20) / kRowBytes));
   const double rate = run.Measure(seconds, 0);
   run.Print(rate, other_rate);

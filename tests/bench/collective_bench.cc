@@ -1,8 +1,8 @@
-// All-reduce of float32. In process: 64 MiB over 4 devices beside the memory-copy bound (derived in
-// worker/collective/README.md: all cores copying 4 x 64 MiB), and the latency of 4 KiB. Across two
-// processes on loopback: beside the fastest of Gloo's own ring algorithms with Gloo's own sum, in
-// the same processes, rounds alternating. A line gives the median over rounds; its sums were
-// checked in the same run. --rounds=N (9).
+// All-reduce of float32. In process: 64 MiB over 4 devices, compared with the memory-copy bound
+// (derived in worker/collective/README.md: all cores copying 4 x 64 MiB), and the latency of 4 KiB.
+// Across two processes on loopback: compared with the fastest of Gloo's own ring algorithms with
+// Gloo's own sum, in the same processes, in alternating rounds. A line gives the median over
+// rounds; the same run checks the sums. --rounds=N (9).
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_ring.h>
 #include <gloo/allreduce_ring_chunked.h>
@@ -83,7 +83,7 @@ bool AllEqual(const std::vector<float>& values, float expected) {
   return std::all_of(values.begin(), values.end(), [&](float v) { return v == expected; });
 }
 
-// All cores copying `from` to `to`, after all have started.
+// The time in which all cores copy `from` to `to`, after all threads have started.
 double CopySeconds(const std::vector<std::vector<float>>& from,
                    std::vector<std::vector<float>>& to) {
   const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -177,7 +177,7 @@ void MeasureLatency(int devices) {
   std::fflush(stdout);
 }
 
-// Gloo's own algorithms over connections of their own.
+// Gloo's own algorithms over separate connections.
 class GlooRings {
  public:
   GlooRings(int rank, const std::string& folder, std::vector<float>& values) : values_(values) {
@@ -227,7 +227,7 @@ void MeasureProcesses(int rank, const std::string& rendezvous, const std::string
     std::fill(values.begin(), values.end(), 1.0F);
     Require((*group)->Barrier(Soon()));
     const double seconds = Seconds(reduce, calls);
-    // Each call doubles what both processes hold alike.
+    // Each call doubles the values, which are equal in both processes.
     verified = verified && AllEqual(values, std::ldexp(1.0F, calls));
     return seconds;
   };
@@ -241,7 +241,7 @@ void MeasureProcesses(int rank, const std::string& rendezvous, const std::string
     new_ring.push_back(timed([&] { rings.NewRing(); }));
     ours.push_back(
         timed([&] { Require((*group)->AllReduce(ReduceOp::kSum, Into(values), Soon())); }));
-    if (round > 0) continue;  // connections and pages warm up
+    if (round > 0) continue;  // the first round warms up connections and pages
     for (auto* seconds : {&ring, &chunked, &new_ring, &ours}) seconds->clear();
   }
   if (rank != 0) return;
@@ -260,11 +260,11 @@ void MeasureProcesses(int rank, const std::string& rendezvous, const std::string
 
 struct Size {
   size_t bytes;
-  int calls;  // of a round
+  int calls;  // in a round
 };
 constexpr Size kSizes[] = {{64 * kMiB, 4}, {4 * kMiB, 20}, {256 << 10, 60}, {4 << 10, 100}};
 
-// Gloo's stores must be there, and empty, before either process uses them.
+// Gloo's stores must exist and be empty before either process uses them.
 std::string StoreOf(const std::string& folder, size_t size) {
   return absl::StrCat(folder, "/", size);
 }

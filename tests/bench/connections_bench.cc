@@ -1,8 +1,8 @@
-// What connections cost a server: memory of those that rest, and what they do to the others' p99;
-// the throughput of many busy ones over that of a few; and whether a flood of pulls beyond what the
-// server can do leaves the accepted ones fast. JSON lines; every reply is compared with the first
-// one, byte for byte. The callers are one thread with a socket each, so that their own cost does
-// not grow with their number. Loopback alone.
+// The cost of connections for a server: the memory of idle connections and their effect on the
+// others' p99; the throughput of many busy connections compared with a few; and the latency of
+// accepted calls during a flood of pulls that exceeds the server's capacity. JSON lines; every
+// reply is compared with the first, byte for byte. The callers are one thread with a socket for
+// each caller, so that their own cost does not grow with their number. Loopback only.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -59,8 +59,9 @@ using apache::thrift::transport::TMemoryBuffer;
 using apache::thrift::transport::TTransportException;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kFew = 8;  // callers that many are compared with
-// Rows of the table, and those of one call of the flood: some hundred microseconds of the server.
+constexpr int kFew = 8;  // number of callers that many callers are compared with
+// Rows of the table, and rows of one call in the flood, which takes the server some hundred
+// microseconds.
 constexpr int64_t kKeys = 64 << 10;
 constexpr int64_t kFloodKeys = 4 << 10;
 
@@ -84,13 +85,13 @@ double Quantile(std::vector<double> values, double q) {
   return values[static_cast<size_t>(at)];
 }
 
-// Descriptors for `wanted` connections at each side, or as many as the system allows.
+// Allows `wanted` connections on each side, or as many as the system permits; returns the number.
 int AllowConnections(int wanted) {
   constexpr int kOthers = 200;
   rlimit limit = {};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);  // the server inherits it
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // the server inherits the limit
   const auto most = static_cast<int>(std::min<rlim_t>(limit.rlim_max, 1 << 20)) - kOthers;
   if (most >= wanted) return wanted;
   std::fprintf(stderr, "the hard limit of open files (ulimit -Hn) is %d: %d connections, not %d\n",
@@ -104,7 +105,7 @@ wire::Caller Tool() {
   return caller;
 }
 
-// One call's bytes.
+// The bytes of one call.
 std::string FrameOf(const wire::PullRequest& request) {
   const auto buffer = std::make_shared<TMemoryBuffer>();
   wire::ParameterServerClient stub(std::make_shared<TBinaryProtocol>(buffer));
@@ -114,7 +115,7 @@ std::string FrameOf(const wire::PullRequest& request) {
 
 struct Answer {
   bool whole = false;
-  int32_t retry_after_ms = 0;  // above zero: refused
+  int32_t retry_after_ms = 0;  // positive: the call was refused
 };
 
 Answer Parse(const std::string& bytes) {
@@ -135,15 +136,15 @@ Answer Parse(const std::string& bytes) {
   }
 }
 
-// What a round came to.
+// The results of a round.
 struct Round {
-  std::vector<double> seconds;  // of calls that were accepted
+  std::vector<double> seconds;  // of accepted calls
   int64_t refused = 0;
   double length = 0;
   double rate() const { return static_cast<double>(seconds.size()) / length; }
 };
 
-// Connections that make one call again and again.
+// Connections that repeat one call.
 class Crowd {
  public:
   Crowd(int port, const wire::PullRequest& call, int count)
@@ -158,13 +159,13 @@ class Crowd {
   Crowd(const Crowd&) = delete;
   Crowd& operator=(const Crowd&) = delete;
 
-  // Each calls once.
+  // Each connection calls once.
   void CallOnce() {
     for (size_t i = 0; i < callers_.size(); ++i) Send(i);
     Round round;
     while (waiting_ > 0) Turn(round, /*again=*/false, 0);
   }
-  // All of them, `pause` seconds between an answer and the next call.
+  // Runs all connections, with `pause` seconds between an answer and the next call.
   Round Run(double seconds, double pause = 0) {
     Round round;
     const Clock::time_point start = Clock::now();
@@ -208,7 +209,7 @@ class Crowd {
     callers_.push_back({.fd = fd});
   }
 
-  // What the answer looks like.
+  // Stores the first answer for comparison.
   void Learn() {
     Send(0);
     Caller& first = callers_[0];
@@ -238,7 +239,7 @@ class Crowd {
                                       std::chrono::duration<double>(seconds)),
                    index);
   }
-  // False: nothing more is there.
+  // False: no more bytes are available.
   bool Receive(Caller& caller) {
     char buffer[64 << 10];
     const ssize_t got = ::recv(caller.fd, buffer, sizeof(buffer), MSG_DONTWAIT);
@@ -290,7 +291,8 @@ class Crowd {
     }
   }
 
-  // Of a reply to "pull": version, name, sequence; then a field's type and the low byte of its id.
+  // Offset in a reply to "pull", after version, name and sequence: a field's type and the low byte
+  // of its id.
   static constexpr size_t kFieldAt = 4 + 4 + 4 + 4 + 2;
   static constexpr size_t kHeadBytes = kFieldAt + 1;
 
@@ -363,7 +365,7 @@ struct Server {
     return resident * ::sysconf(_SC_PAGESIZE);
   }
 
-  // Processor time of the server so far.
+  // The server's processor time so far.
   double CpuSeconds() const {
     clockid_t clock = 0;
     timespec now = {};
@@ -410,7 +412,7 @@ wire::PullRequest TablePull() {
 
 double RoundSeconds() { return absl::GetFlag(FLAGS_round_seconds); }
 
-// The median of rounds' p99, callers that pause 5 ms between calls.
+// The median over rounds of the p99, for callers that pause 5 ms between calls.
 double PacedP99(Crowd& crowd) {
   std::vector<double> found;
   for (int i = 0; i < absl::GetFlag(FLAGS_rounds); ++i) {
@@ -470,7 +472,7 @@ void MeasureTlsIdle(const char* name) {
       name, count, each, each <= 64 ? "true" : "false");
 }
 
-// A few callers, then many, at one server.
+// A few callers and many callers of one server.
 class Crowds {
  public:
   Crowds(int port, const wire::PullRequest& call)
@@ -489,7 +491,8 @@ class Crowds {
   Crowd few_, many_;
 };
 
-// Beside a server of the same bytes and nothing else: what sockets and caches allow.
+// Compared with a server that sends the same bytes and does nothing else: the limit that sockets
+// and caches set.
 void MeasureBusy(const char* name, const wire::PullRequest& call) {
   const Server server({});
   Crowds crowds(server.port(), call);
@@ -527,7 +530,7 @@ void MeasureBusy(const char* name, const wire::PullRequest& call) {
       crowds.verified() && raw.verified() ? "true" : "false");
 }
 
-// Accepted calls wait behind few others where a server is told to keep it so.
+// With --admits the server keeps its queue short, so that accepted calls wait behind few others.
 void MeasureFlood(const char* name) {
   const auto cores = std::max(1U, std::thread::hardware_concurrency());
   std::vector<std::string> flags;

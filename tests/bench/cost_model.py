@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The cost model of ps_server/COST.md beside what it models: throughput of whole runs of a linear model
-on loopback. Runs of one worker with one and with two servers give the constants: processor time of a
-step at the worker and at the servers, and the time of a step when nobody competes. From them come the
-predictions for more workers, which then run. One JSON line a size, `ratio` is predicted over measured
-(bar: 0.8 … 1.2); in each, every example that was read was trained.
+"""Compares the cost model of ps_server/COST.md with measurements: the throughput of whole runs of a
+linear model on loopback. Runs of one worker with one and with two servers give the constants: the
+processor time of a step at the worker and at the servers, and the time of a step without
+competition. They predict the throughput of more workers, which is then measured. One JSON line for
+each size; `ratio` is predicted over measured (bar: 0.8 … 1.2). Each run checks that every example
+read was trained.
 
 usage: tests/bench/cost_model.py [--seconds 3] [--batch 128] [--workers 2,4]
 """
@@ -32,7 +33,7 @@ def spin(seconds):
 
 
 def cores():
-    """Processor seconds a second that this run gets when it wants all there are."""
+    """Processor seconds per second that a run gets which asks for all cores."""
     count = 2 * os.cpu_count()
     with multiprocessing.Pool(count) as pool:
         pool.map(spin, [0.01] * count)
@@ -72,7 +73,7 @@ def children_seconds():
 
 
 def run(data, servers, workers, batch, epochs):
-    """Steps a second of all workers; processor seconds of a step at workers and at servers."""
+    """Steps per second of all workers; processor seconds of a step at workers and at servers."""
     with tempfile.TemporaryDirectory(prefix="cairn-cost.") as folder:
         job = write_job(folder, data, batch, epochs)
         with processes.Cluster(folder, servers) as cluster:
@@ -93,7 +94,7 @@ def predicted(workers, alone, processor, count):
     for n in range(1, workers + 1):
         waiting = processor / count * (1 + queue)
         rate = n / (waiting + processor * (count - 1) / count + pause)
-        queue = rate * waiting  # as many are there on average (Little's law)
+        queue = rate * waiting  # the average number of waiting calls (Little's law)
     return rate
 
 

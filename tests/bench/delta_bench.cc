@@ -1,9 +1,9 @@
-// What delta pulls save and cost where a step touches a small part of large dense variables: a
+// The savings and costs of delta pulls if a step touches a small part of large dense variables: a
 // factorization of ratings whose worker pulls both factors whole and pushes rows, over loopback to
-// two servers. Batches of users at random, and of users one after the other, as logs are often
-// kept. Beside them in the same run: plain pulls, int8 pushes and pulls, and pulls of the touched
-// rows. JSON lines; "verified": the model is the same, bit for bit, as with plain pulls of that
-// format, and what was pulled last is what the servers have.
+// two servers. Batches contain random users, or consecutive users as logs often do. For comparison
+// the same run measures plain pulls, int8 pushes and pulls, and pulls of only the touched rows.
+// JSON lines; "verified": the model equals, bit for bit, the one from plain pulls of that format,
+// and the last pulled values equal the servers'.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -46,7 +46,7 @@ struct Rating {
   float liked = 0;
 };
 
-// Items by Zipf's law. Half of them are good, which most like.
+// Items follow Zipf's law. Half of them are good, and most users like those.
 Rating Rate(int64_t user, std::mt19937_64& random) {
   const double u = std::uniform_real_distribution<double>(0, 1)(random);
   const auto item = static_cast<int64_t>(std::pow(double{kItems}, u)) - 1;
@@ -54,7 +54,7 @@ Rating Rate(int64_t user, std::mt19937_64& random) {
   return {user, item, std::bernoulli_distribution(likes)(random) ? 1.0F : 0.0F};
 }
 
-// The batch of a step: of users at random, or of the next ones.
+// The batch of a step: of random users, or of the next ones.
 std::vector<Rating> Batch(int64_t step, bool in_order) {
   std::mt19937_64 random(static_cast<uint64_t>(step) + 1);
   std::vector<Rating> batch;
@@ -67,12 +67,12 @@ std::vector<Rating> Batch(int64_t step, bool in_order) {
   return batch;
 }
 
-// How variables of the model travel.
+// How the model's variables are transferred.
 struct Plan {
   const char* name;
   ValueFormat push = ValueFormat::kPlain, pull = ValueFormat::kPlain;
   bool delta = false;
-  bool rows = false;  // pulls what the batch touches
+  bool rows = false;  // pulls only the rows that the batch touches
 };
 
 // A factor in the worker's memory, and the rows of the batch.
@@ -82,7 +82,7 @@ struct Factor {
   std::vector<float> values;
   HeldValues held;
   std::vector<int64_t> ids;
-  absl::flat_hash_map<int64_t, size_t> number;  // of a row in `ids`
+  absl::flat_hash_map<int64_t, size_t> number;  // the index of a row in `ids`
   std::vector<float> gradient, pulled_rows;
 
   void Touch(int64_t row) {
@@ -97,12 +97,12 @@ double Score(Factor& users, Factor& items, const Rating& rating) {
   return std::inner_product(u, u + kDim, items.of(rating.item), 0.0F);
 }
 
-// Of pairs of a liked and another one, the share that is scored in that order.
+// The share of pairs of a liked and another item whose scores are in the right order.
 double Auc(Factor& users, Factor& items) {
   std::mt19937_64 random(0);
   std::vector<std::pair<double, bool>> scores;
   for (int64_t i = 0; i < kTestRatings; ++i) {
-    // Users that have been seen in either order.
+    // Chooses users that both orders have visited.
     const auto user = static_cast<int64_t>(random() % (kSteps * kBatch / kRatingsOfAUser));
     const Rating rating = Rate(user, random);
     scores.emplace_back(Score(users, items, rating), rating.liked > 0);
@@ -120,7 +120,7 @@ double Auc(Factor& users, Factor& items) {
 
 struct Result {
   double push_bytes = 0, pull_bytes = 0, step_seconds = 0, auc = 0;
-  bool current = false;  // what was pulled last is what the servers have
+  bool current = false;  // the last pulled values equal the servers'
   std::vector<float> users;
 };
 
@@ -132,7 +132,7 @@ class Run {
     auto client = cluster.Connect(options, /*in_process=*/false, Soon());
     Require(client.status());
     client_ = *std::move(client);
-    // Not around zero, so that items can be told apart from the first ratings on.
+    // Not around zero, so that the first ratings already distinguish the items.
     Make(&users_, "users", kUsers, 0, 0.5);
     Make(&items_, "items", kItems, -0.1, 0.1);
   }
@@ -167,7 +167,7 @@ class Run {
     Require(client_->Create({spec}, Soon()));
   }
 
-  // Of the pull before step `step`.
+  // The targets of the pull before step `step`.
   std::vector<PullTarget> Targets(int64_t step) {
     batch_ = Batch(step, in_order_);
     for (Factor* factor : {&users_, &items_}) {
@@ -213,7 +213,7 @@ class Run {
         to_item[d] += error * users_.of(rating.user)[d];
       }
     }
-    // What is pushed stays as it is while the next batch is listed.
+    // Copies, because the pushed ids must not change while the next batch is listed.
     const std::vector<int64_t> user_ids = users_.ids, item_ids = items_.ids;
     sources.push_back(Source(users_, user_ids));
     sources.push_back(Source(items_, item_ids));

@@ -1,5 +1,5 @@
-// Measures what durability costs and how fast a server restarts. Prints JSON lines as engine_bench
-// does.
+// Measures the cost of durability and the speed of a server's restart. Prints JSON lines as
+// engine_bench does.
 //
 //   durability_bench [--directory D] [--megabytes N] [--seconds S] [--benches
 //   checkpoint,log,restart,snapshot]
@@ -48,7 +48,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kDim = 16;
-constexpr int64_t kRowBytes = 2 * kDim * 4;  // value and Adagrad's slot
+constexpr int64_t kRowBytes = 2 * kDim * 4;  // the value and Adagrad's slot
 constexpr int64_t kPushKeys = 16 << 10;
 constexpr int kDensePushes = 40;
 
@@ -80,14 +80,14 @@ void Report(const std::string& name, double bytes, double ours, double other, co
   std::fflush(stdout);
 }
 
-// How often this thread has given up its core to wait.
+// How often this thread has yielded its core to wait.
 int64_t WaitsOfThread() {
   struct rusage usage = {};
   getrusage(RUSAGE_THREAD, &usage);
   return usage.ru_nvcsw;
 }
 
-// A folder of the measurement's own, gone at the end.
+// A directory for the measurement, deleted at the end.
 class Folder {
  public:
   explicit Folder(const std::string& name)
@@ -126,7 +126,7 @@ wire::Caller BenchCaller() {
   return caller;
 }
 
-// Pushes of kPushKeys keys at a time, walking over every row of a table in a random order.
+// Pushes kPushKeys keys at a time, visiting every row of a table in a random order.
 class Load {
  public:
   Load(Engine& engine, int64_t rows) : engine_(engine), keys_(static_cast<size_t>(rows)) {
@@ -145,9 +145,10 @@ class Load {
 
   struct Slowest {
     double push_ms = 0;
-    double waiting_push_ms = 0;  // of those that gave up the core: who waits for a lock does
+    double waiting_push_ms = 0;  // the slowest push that yielded its core, as a wait for a lock
+                                 // does
   };
-  // Of the small pushes that were made until `stop`.
+  // Measures the small pushes made until `stop`.
   Slowest SlowestPush(const std::atomic<bool>& stop) {
     constexpr size_t kFewKeys = 1024;
     request_.items[0].values =
@@ -170,7 +171,7 @@ class Load {
     ++pushes_;
   }
 
-  // Pushes a second, over `seconds`.
+  // Pushes per second over `seconds`.
   double Rate(double seconds) {
     int64_t pushes = 0;
     const double took = SecondsOf([&] {
@@ -180,7 +181,7 @@ class Load {
     return static_cast<double>(pushes) / took;
   }
 
-  // Every row took its share of the pushes: its accumulator counts them.
+  // Checks that every row received its share of the pushes, which its accumulator counts.
   bool Verify() {
     wire::PullRequest pull;
     pull.caller = BenchCaller();
@@ -218,7 +219,7 @@ int64_t TableRows() {
   return std::max<int64_t>(rows / kPushKeys, 1) * kPushKeys;
 }
 
-// Each side runs before and after the other, so that a drift of the machine cancels out.
+// Runs the two sides in alternation, so that a drift of the machine's speed cancels out.
 void BenchSnapshot(const Folder& folder) {
   const int64_t rows = TableRows();
   const auto off = OpenEngine(folder.Join("off"), Durability::kOff);
@@ -236,9 +237,9 @@ void BenchSnapshot(const Folder& folder) {
   Check(snapshot->Close());
 }
 
-// The longest push of a thread that pushes all the time while the table is written and copied. The
-// bar is for those that had to wait: a machine that stands still, as virtual ones do for 100 ms at
-// times, also stops pushes that wait for nothing.
+// The longest push of a thread that pushes continuously while the table is written and copied. The
+// bar applies to pushes that had to wait: a machine that stops, as virtual ones do for up to 100
+// ms, also delays pushes that wait for nothing.
 void BenchCheckpoint(const Folder& folder) {
   constexpr double kBarMilliseconds = 50;
   const int64_t rows = TableRows();
@@ -269,7 +270,7 @@ void BenchCheckpoint(const Folder& folder) {
   }
 }
 
-// 4 MiB dense pushes under log, beside the bare writes of as many bytes in as many batches.
+// 4 MiB dense pushes under `log`, compared with plain writes of as many bytes in as many batches.
 void BenchLog(const Folder& folder) {
   constexpr int64_t kElements = 1 << 20;
   constexpr size_t kPushBytes = kElements * sizeof(float);
@@ -319,9 +320,9 @@ void BenchLog(const Folder& folder) {
   Check(bare->Close());
 }
 
-// Has the system find this much memory, and gives it back. Of a virtual machine, memory that is
-// free for seconds may go back to the host; what it takes to get it again (30 times as long as
-// clearing it, measured) is no work of the program that asks next.
+// Allocates and releases this much memory, so that the system has it ready. A virtual machine may
+// return memory that is free for seconds to the host. Getting it back takes 30 times as long as
+// clearing it (measured), which must not be charged to the measured program.
 void WarmMemory(size_t bytes) {
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -336,11 +337,11 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Opening a server on a full table, beside reading everything in its directory. A scan hands each
-// block on; a start has to keep what it reads. On both cores at once it reads and checks the
-// blocks, as the scan does on one, and beside that the kernel clears the memory for the rows (a
-// fifth of the time; huge pages, so it is not the faults), the index takes them (a quarter, sized
-// beforehand and prefetched), and they are copied from their blocks.
+// Opens a server on a full table, compared with a scan of its directory. A scan discards each
+// block; a start has to keep the rows. The start reads and checks blocks on both cores, the scan on
+// one. In addition the kernel clears the memory for the rows (a fifth of the time; with huge pages,
+// so page faults are not the cause), the index inserts the rows (a quarter; sized in advance and
+// prefetched), and they are copied from their blocks.
 void BenchRestart(const Folder& folder) {
   const int64_t rows = TableRows();
   const std::string directory = folder.Join("restart");

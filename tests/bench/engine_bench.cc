@@ -1,6 +1,6 @@
-// Measures embedding tables in the engine. Prints one JSON line a measurement; each compares two
-// ways of moving the same bytes in rounds that alternate, and reports the median of the rounds'
-// ratios, the bar, and whether what was moved was right.
+// Measures embedding tables in the engine. Prints one JSON line for each measurement, which
+// compares two ways of moving the same bytes in alternating rounds. The line has the median of the
+// rounds' ratios, the bar, and whether the moved bytes were right.
 //
 //   engine_bench [--rows N] [--rounds N]
 #include <malloc.h>
@@ -67,7 +67,7 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Runs both by turns; `ours` over `theirs` is the ratio of speeds.
+// Runs both alternately; `ours` over `theirs` is the ratio of speeds.
 void Compare(const std::string& name, size_t bytes, double bar, const std::function<void()>& ours,
              const std::function<void()>& theirs, const std::function<bool()>& verify) {
   ours();
@@ -108,7 +108,7 @@ wire::VariableSpec TableSpec(const std::string& name) {
   return spec;
 }
 
-// One table, made by a push of every key; requests that pull and push all of it.
+// One table, created by a push of every key, and requests that pull and push all of it.
 class Table {
  public:
   Table(wire::ParameterServerIf& service, const std::string& name, int64_t rows)
@@ -155,7 +155,7 @@ void BenchTable(wire::ParameterServerIf& service, int64_t rows) {
   table.Pull();
   absl::flat_hash_map<int64_t, Row> map;
   map.reserve(static_cast<size_t>(rows));
-  // Filled in another order than it is looked up in, as the table is.
+  // Filled in another order than that of the lookups, like the table.
   std::vector<size_t> order(table.keys().size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::shuffle(order.begin(), order.end(), std::mt19937_64(8));
@@ -209,7 +209,7 @@ void BenchLoopback(Engine& engine, int64_t rows) {
       },
       [&] { table.Push(); },
       [&] {
-        // Every push moved every accumulator by 0.25.
+        // Every push increased every accumulator by 0.25.
         table.pull.items[0].slot = "accumulator";
         table.Pull();
         const float pushes = static_cast<float>(2 * absl::GetFlag(FLAGS_rounds) + 3);
@@ -226,8 +226,8 @@ int64_t ResidentBytes() {
   return resident_pages * sysconf(_SC_PAGE_SIZE);
 }
 
-// Resident bytes beyond values and slots, for tables of sizes over one doubling of the index, so
-// that the worst of them is among those measured.
+// Resident bytes besides values and slots, for table sizes over one doubling of the index, so that
+// the worst size is among them.
 void BenchMemory() {
   const size_t floats = 2 * kDim;
   double worst = 0;

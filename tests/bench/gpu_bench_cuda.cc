@@ -1,6 +1,6 @@
-// What steps on a GPU reach of what it can: embedding lookups and optimizers beside copying memory,
-// a layer's products beside cuBLAS' own rate, and a whole step beside the longest of its parts
-// alone. Needs a GPU. Prints JSON lines; each compares its result with the CPU's in the same run.
+// The efficiency of steps on a GPU: embedding lookups and optimizers compared with copying memory,
+// a layer's products with cuBLAS's own rate, and a whole step with the longest of its parts alone.
+// Needs a GPU. Prints JSON lines; each compares its result with the CPU's in the same run.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ void Check(bool good, const std::string& what) {
   std::exit(1);
 }
 
-// Of several rounds of kRepeats calls, the fastest: seconds a call.
+// Seconds for one call, in the fastest of several rounds of kRepeats calls.
 double Seconds(DeviceQueue& queue, const std::function<void()>& call) {
   double best = 1e9;
   for (int round = 0; round < 5; ++round) {
@@ -90,7 +90,7 @@ bool Near(const std::vector<float>& got, const std::vector<float>& want, float t
   return true;
 }
 
-// Copying `count` floats within the GPU's memory, which reads and writes each once.
+// The time to copy `count` floats within the GPU's memory, which reads and writes each float once.
 double CopySeconds(const float* from, float* to, size_t count) {
   double best = 1e9;
   for (int i = 0; i < 10; ++i) {
@@ -105,8 +105,8 @@ double CopySeconds(const float* from, float* to, size_t count) {
   return best;
 }
 
-// Rows drawn at random from a table too big for the GPU's caches, beside cudaMemcpy from device to
-// device. Both read and write every byte once.
+// Gathers random rows of a table that exceeds the GPU's caches, compared with cudaMemcpy from
+// device to device. Both read and write every byte once.
 void Gather(DeviceQueue& queue) {
   constexpr size_t kTableRows = 1 << 22, kRows = 1 << 20;
   for (const size_t width : {size_t{16}, size_t{64}}) {
@@ -133,8 +133,8 @@ void Gather(DeviceQueue& queue) {
   }
 }
 
-// An update of a whole variable, beside a copy that moves as many bytes: the update reads the
-// variable, its slots and the gradient, and writes all but the last.
+// An update of a whole variable, compared with a copy that moves as many bytes: the update reads
+// the variable, its slots and the gradient, and writes all but the gradient.
 void Update(DeviceQueue& queue, const std::string& type) {
   constexpr size_t kCount = 1 << 26;
   const auto optimizer = Optimizer::Create({.type = type}).value();
@@ -178,7 +178,7 @@ void Update(DeviceQueue& queue, const std::string& type) {
       copying >= 0.8 * seconds ? "true" : "false", verified ? "true" : "false");
 }
 
-// A layer forward, beside products alone of a size at which cuBLAS is at its best.
+// A layer's forward pass, compared with plain products of a size at which cuBLAS is fastest.
 void Layer(DeviceQueue& queue) {
   constexpr int64_t kBig = 4096;
   const auto rate = [&](int64_t rows, int64_t inputs, int64_t outputs, bool* verified) {
@@ -194,7 +194,7 @@ void Layer(DeviceQueue& queue) {
     const double seconds = Seconds(queue, [&] {
       queue.ops().DenseForward(shape, dx.get(), dw.get(), db.get(), true, y.get());
     });
-    // The first rows tell.
+    // Verifies only the first rows.
     const DenseShape few{std::min<int64_t>(rows, 8), inputs, outputs, inputs};
     std::vector<float> want(static_cast<size_t>(few.rows * outputs));
     CpuOps().DenseForward(few, x.data(), w.data(), b.data(), true, want.data());
@@ -212,7 +212,7 @@ void Layer(DeviceQueue& queue) {
       layer / 1e12, best / 1e12, layer / best, verified && big_verified ? "true" : "false");
 }
 
-// A whole step of dlrm and of an mlp on the GPU beside the CPU.
+// A whole step of dlrm and of an mlp on the GPU, compared with the CPU.
 void Step(const std::string& type, const Schema& schema, int64_t rows) {
   ModelConfig config;
   config.type = type;
@@ -251,13 +251,13 @@ struct Nothing {
   void Multiply(int64_t, int64_t, int64_t, ColumnMajor, ColumnMajor, float*, int64_t) {}
 };
 
-// A queue that leaves out parts of a step, and knows its copies so that they can be made alone.
+// A queue that omits parts of a step, and records its copies so that they can be repeated alone.
 class PartQueue final : public DeviceQueue {
  public:
   explicit PartQueue(std::unique_ptr<DeviceQueue> queue) : queue_(std::move(queue)) {}
 
   bool copies = true, computes = true;
-  // The copies of one step, in their order.
+  // Records the copies of one step, in their order.
   void Record() { recording_ = true; }
   void CopiesIn() {
     for (const Copy& copy : in_) queue_->CopyIn(copy.from, copy.to, copy.bytes);
@@ -321,9 +321,9 @@ class PartQueue final : public DeviceQueue {
   std::vector<Copy> in_, out_;
 };
 
-// How much of a step's parts runs beside the longest of them: the step with everything, and each
-// part alone: the host's own work (filling and emptying page-locked memory, calling), the same
-// copies in, the ops, the same copies out.
+// How well a step's parts overlap: the whole step compared with the longest of its parts. The
+// parts, each measured alone, are the host's work (filling and emptying page-locked memory, calls),
+// the copies in, the ops, and the copies out.
 void Overlap(const std::string& type, const Schema& schema, int64_t rows) {
   ModelConfig config;
   config.type = type;

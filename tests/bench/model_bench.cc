@@ -1,8 +1,8 @@
-// Time of a training step of each model on one core, without servers: Plan, and Train beside plain
-// sgemm calls of the shapes that its layers need.
-// Prints JSON lines. `gflops` are the layers' products over the whole of Train; `of_sgemm` is the
-// time of the plain products over that of Train. `verified`: a small move against the gradient
-// lowers the loss by its squared length, within 5 %.
+// Time of a training step of each model on one core, without servers: Plan, and Train compared with
+// plain sgemm calls of the shapes that its layers need. Prints JSON lines. `gflops` is the rate of
+// the layers' products over the whole time of Train; `of_sgemm` is the time of the plain products
+// divided by Train's. `verified`: a small step against the gradient lowers the loss by its squared
+// length, within 5 %.
 #include <cblas.h>
 #include <time.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kMeasuredSeconds = 0.3;
 
-// A product [m, k] x [k, n] as the layers do it: forward, and both gradients.
+// A product [m, k] x [k, n] as a layer computes it: forward, and both gradients.
 struct Product {
   int64_t m, n, k;
 };
@@ -30,8 +30,9 @@ struct Case {
   std::string name;
   ModelConfig config;
   Schema schema;
-  int64_t entries_per_row = 0;  // sparse
-  // Outputs of layers by their inputs, first to last; the first has `input_gradient` columns.
+  int64_t entries_per_row = 0;  // for sparse input
+  // The products of layers with these widths, first to last; the first layer has `input_gradient`
+  // columns of input gradient.
   std::vector<int64_t> widths;
   int64_t input_gradient = 0;
 };
@@ -68,7 +69,7 @@ std::vector<Case> Cases() {
   };
 }
 
-// Keys with frequencies of a power law (exponent 1.1) over a million.
+// Keys over a million with power-law frequencies (exponent 1.1).
 int64_t ZipfKey(std::mt19937_64& random) {
   const double u = std::uniform_real_distribution<double>(1e-12, 1.0)(random);
   const auto rank = static_cast<uint64_t>(std::min(std::pow(u, -10.0), 1e12));
@@ -98,14 +99,14 @@ Batch MakeBatch(const Case& c, int64_t rows, uint64_t seed) {
   return batch;
 }
 
-// Processor time of this thread, which other processes do not lengthen.
+// This thread's processor time, which other processes do not affect.
 double ThreadSeconds() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Seconds of one call: the fastest of many.
+// Seconds for one call: the fastest of many.
 template <typename Call>
 double Seconds(const Call& call) {
   double best = 1e9;

@@ -1,9 +1,9 @@
-// 1 GiB of a table goes from one server to another, in two halves, while two workers push and pull:
-// what they lose meanwhile, beside the time before and that between the halves, and how long a push
-// of theirs takes at most. JSON lines; the last verifies that every push counted once.
+// Moves 1 GiB of a table from one server to another, in two halves, while two workers push and
+// pull. Measures the workers' rate during the moves, compared with the time before and between the
+// halves, and their longest push. JSON lines; the last one verifies that every push counted once.
 //   moves_bench [--cold] [--busy_fraction F]
 //     --cold            256 MiB, of which the servers have memory for less than a third
-//     --busy_fraction   of the time that copying takes; default: the mover's own
+//     --busy_fraction   share of the time spent copying; default: the mover's
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -37,10 +37,11 @@ struct Size {
 };
 constexpr Size kCold = {.rows = 1 << 19, .memory_budget_bytes = 96 << 20};
 constexpr size_t kBuckets = 256, kBatch = 256;
-// Until what is kept of pushes is as much as it stays: before, they are as fast as memory.
+// Runs until the memory for retained pushes has reached its final size: before that, pushes are as
+// fast as memory.
 constexpr absl::Duration kWarmUp = absl::Seconds(8);
-// Before the move, and when half of the rows have moved: two or three epochs. A push has parts for
-// two servers then, and costs more also while nothing moves.
+// Measured before the move, and when half of the rows have moved, over two or three epochs. In the
+// second case a push has parts for two servers, and so costs more even while nothing moves.
 constexpr absl::Duration kStill = absl::Seconds(10);
 
 Deadline Soon() { return Deadline::In(absl::Seconds(300)); }
@@ -77,7 +78,7 @@ class Work {
     double pushes_per_second = 0;
     absl::Duration slowest;
   };
-  // From the last call to now.
+  // The window from the last call to now.
   Window Take() {
     absl::MutexLock lock(&mutex_);
     const absl::Duration now = MonotonicNow();
@@ -89,7 +90,7 @@ class Work {
     return window;
   }
 
-  // Half of the table's buckets go from the first server to the second one.
+  // Moves half of the table's buckets from the first server to the second.
   RowMoveOutcome MoveHalf(double busy_fraction) {
     EngineMoves moves(cluster_);
     const VariableSpec now = clients_[0]->Describe(Soon()).value().front();
@@ -105,7 +106,7 @@ class Work {
     return *moved;
   }
 
-  // Every key's value is how often it was pushed.
+  // Every key's value is the number of its pushes.
   bool Verify() {
     stop_ = true;
     for (std::thread& thread : threads_) thread.join();

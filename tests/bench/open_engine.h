@@ -1,4 +1,4 @@
-// A server of this process that keeps nothing on disk.
+// A server in this process that keeps nothing on disk.
 #pragma once
 
 #include <cstdio>
@@ -11,7 +11,7 @@
 
 namespace cairn {
 
-// With 12 GiB of memory. Ends the program, with a message, where it cannot be.
+// With 12 GiB of memory. Ends the program with a message if the engine cannot be opened.
 inline std::unique_ptr<Engine> OpenEngine(const char* program, const std::string& directory) {
   EngineOptions options;
   options.directory = directory;

@@ -1,5 +1,6 @@
-// Optimizer kernels beside memcpy, on the same memory in the same run. Bytes are those read plus
-// those written; items are elements. "small" fits into the second-level cache, "large" into none.
+// Optimizer kernels, compared with memcpy on the same memory in the same run. The bytes are those
+// read plus those written; items are elements. "small" fits into the second-level cache, "large"
+// into no cache.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -22,7 +23,7 @@ namespace {
 constexpr int64_t kSmall = 16 << 10;
 constexpr int64_t kLarge = 32 << 20;
 constexpr size_t kRowWidth = 16;
-constexpr size_t kBatchRows = 128 * 26;  // a batch of 128 with 26 keys each
+constexpr size_t kBatchRows = 128 * 26;  // a batch of 128 rows with 26 keys each
 
 std::unique_ptr<Optimizer> Make(const std::string& type) {
   OptimizerConfig config;
@@ -69,11 +70,11 @@ void Dense(benchmark::State& state, const std::string& type) {
     optimizer->Apply(step, value.data(), at.data(), gradient.data(), count);
     benchmark::ClobberMemory();
   }
-  // Value and slots are read and written, the gradient is read.
+  // Reads and writes value and slots, and reads the gradient.
   Count(state, count, (1 + 2 * (1 + slots.size())) * sizeof(float));
 }
 
-// A batch of embedding rows, drawn from a table of `range(0)` rows.
+// A batch of embedding rows from a table of `range(0)` rows.
 void Rows(benchmark::State& state, const std::string& type, bool batched) {
   const std::unique_ptr<Optimizer> optimizer = Make(type);
   const auto table_rows = static_cast<size_t>(state.range(0));
@@ -81,7 +82,7 @@ void Rows(benchmark::State& state, const std::string& type, bool batched) {
   const size_t stride = kRowWidth * (1 + slot_count);
   std::vector<float> table(table_rows * stride, 0.1f);
   const std::vector<float> gradients(kBatchRows * kRowWidth, 0.001f);
-  // Several batches, so that one batch's rows do not stay in the cache for the next.
+  // Several batches, so that one batch's rows are not in the cache for the next.
   std::vector<float*> rows(table_rows);
   for (size_t r = 0; r < table_rows; ++r) rows[r] = &table[r * stride];
   std::shuffle(rows.begin(), rows.end(), std::mt19937(1));
@@ -118,7 +119,7 @@ void Norm(benchmark::State& state) {
   Count(state, tensor.size(), sizeof(float));
 }
 
-// Fresh embedding rows.
+// New embedding rows.
 void FreshRows(benchmark::State& state, const std::string& type) {
   InitializerConfig config;
   config.type = type;

@@ -45,8 +45,8 @@ struct RawServer::Connection {
   Connection& operator=(const Connection&) = delete;
 
   const int fd;
-  size_t got = 0;   // of the request
-  size_t sent = 0;  // of the reply, once the request is whole
+  size_t got = 0;   // bytes of the request received
+  size_t sent = 0;  // bytes of the reply sent, once the request is complete
   bool waits_for_room = false;
 };
 
@@ -80,7 +80,7 @@ RawServer::~RawServer() {
   ::close(stop_);
 }
 
-// A connection stays with the thread that accepts it.
+// A connection stays with the thread that accepted it.
 void RawServer::Serve(int epoll) const {
   std::map<int, std::unique_ptr<Connection>> connections;
   while (true) {

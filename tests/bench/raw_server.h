@@ -1,4 +1,4 @@
-// A server that does nothing but move bytes: what is left of a call without Cairn.
+// A server that only moves bytes: the cost of a call without Cairn.
 #pragma once
 
 #include <atomic>
@@ -9,12 +9,12 @@
 
 namespace cairn {
 
-// Answers every `request_bytes` that come on a connection with `reply`, from sockets, epoll sets
-// and threads alone. Loopback. Ends the process where a socket cannot be had.
+// Answers every `request_bytes` received on a connection with `reply`, using only sockets, epoll
+// sets and threads. Loopback. Ends the process if it cannot create a socket.
 class RawServer {
  public:
   RawServer(size_t request_bytes, std::string reply, int threads);
-  // Closes what is open.
+  // Closes all connections.
   ~RawServer();
   RawServer(const RawServer&) = delete;
   RawServer& operator=(const RawServer&) = delete;
@@ -24,7 +24,7 @@ class RawServer {
  private:
   struct Connection;
   void Serve(int epoll) const;
-  // False: the peer has closed.
+  // False: the peer has closed the connection.
   bool Go(int epoll, Connection& connection) const;
 
   const size_t request_bytes_;

@@ -1,6 +1,6 @@
-// How many rows a second the readers parse, on one core and with the consumer of a batch beside
-// them. usage: reader_bench [FILE.libsvm [features]]; without one, rows of a9a's shape are made.
-// Prints JSON lines; `verified` says that every row and entry came through.
+// The readers' rows per second, on one core and with a consumer of the batches in parallel. usage:
+// reader_bench [FILE.libsvm [features]]; without a file, generates rows of a9a's shape. Prints JSON
+// lines; `verified` says that every row and entry was read.
 #include <unistd.h>
 
 #include <cstdint>
@@ -73,7 +73,7 @@ void Die(const absl::Status& status) {
   std::exit(1);
 }
 
-// Parsing alone, in this thread.
+// Only parses, in this thread.
 Totals Parse(const ReaderOptions& options) {
   absl::StatusOr<std::unique_ptr<RowSource>> source = OpenRowSource(options);
   if (!source.ok()) Die(source.status());
@@ -92,7 +92,7 @@ Totals Parse(const ReaderOptions& options) {
   return totals;
 }
 
-// The whole reader: its thread parses, this one takes the batches.
+// The whole reader: its thread parses, this thread takes the batches.
 Totals Read(const ReaderOptions& options) {
   absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(options);
   if (!reader.ok()) Die(reader.status());

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How soon workers train on after a server was killed (kill -9), while two servers and two workers
+"""How soon workers continue after a server was killed (kill -9), while two servers and two workers
 train wide & deep on click logs with 26 embedding tables.
 
-Prints one JSON line: seconds from the restarted server's first accepted call to every worker's next
-steps (the worst of the kills, and each; workers write their metrics in blocks of some 60 steps, so
-that much is in it), its load times, what the workers kept in memory and sent again. Verified: nobody
-but the killed server was started again, and all examples of the run were trained once.
+Prints one JSON line: the seconds from the restarted server's first accepted call to every worker's
+next steps (the worst of the kills, and each; workers write their metrics in blocks of some 60 steps,
+which are included), the server's load times, and the pushes that workers retained and sent again.
+Verified: only the killed server was restarted, and all examples of the run were trained once.
 
 usage: tests/bench/recovery.py [--build build] [--kills 5] [--rows 200000]
 """
@@ -63,7 +63,7 @@ def measure(options, folder):
             processes.worker_command(job, file, i, ["--metrics_file", metrics[i]]),
             stdout=subprocess.PIPE, stderr=logs[i], text=True) for i in range(2)]
         try:
-            # The first epoch makes the tables' rows.
+            # The first epoch creates the tables' rows.
             wait(processes, workers, sizes, [1 << 16] * 2)
             loads, recoveries = [], []
             for kill in range(options.kills):
@@ -102,7 +102,7 @@ def measure(options, folder):
 
 
 def wait(processes, workers, sizes, wanted):
-    """Until every metrics file has grown to `wanted`, or a worker has ended."""
+    """Waits until every metrics file has grown to `wanted`, or a worker has ended."""
     processes.wait_for(lambda: any(w.poll() is not None for w in workers) or
                        all(size >= want for size, want in zip(sizes(), wanted)), 300, "steps")
     if any(w.poll() is not None for w in workers):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What several replicas in a worker cost: the same rows in the same steps, computed by one replica
+"""The cost of several replicas in a worker: the same rows in the same steps, computed by one replica
 and divided over several logical devices, under strategy mirrored.
 
-Prints one JSON line a model: examples/s of the one and of the others (the better of the repeats,
-which take turns), and their ratio. On a machine with a core for each replica the ratio is above 1;
-the bar is for replicas that share cores. Each replica's BLAS has one thread. Verified: the losses of
-both runs' last steps agree.
+Prints one JSON line for each model: examples/s with one replica and with several (the best of the
+repeats, which alternate), and their ratio. On a machine with a core for each replica the ratio is
+above 1; the bar is for replicas that share cores. Each replica's BLAS has one thread. Verified: the
+losses of both runs' last steps agree.
 
 usage: tests/bench/replicas.py [--build build] [--devices 2] [--repeats 3]
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What a table that admits keys with their n-th push saves and costs: rows, memory and the AUC of
-the click model, beside n = 1 in the same run. Two servers and one worker. One JSON line an n.
-Passes beyond the first push every key again, so that n = 2 keeps them all.
+"""The savings and costs of a table that admits keys with their n-th push: rows, memory and the AUC of
+the click model, compared with n = 1 in the same run. Two servers and one worker. One JSON line for
+each n. Passes after the first push every key again, so n = 2 then keeps all keys.
 
 usage: tests/bench/row_rules.py [--rows 400000] [--epochs 1] [--pushes 2 3 5]
   --rows, --epochs: of the click logs"""

@@ -1,6 +1,6 @@
-// How many rows a table keeps where keys get one with their n-th push: a Zipf stream pushed into
-// tables with n = 1 and more, in process, beside each other. JSON lines; the number of rows is
-// compared with a count of every key's pushes, which is exact.
+// The number of rows in a table whose keys get a row with their n-th push: pushes the same Zipf
+// stream into tables with n = 1 and larger, in process. JSON lines; the number of rows is compared
+// with an exact count of every key's pushes.
 //
 //   row_rules_bench [--ranks N] [--keys N] [--exponent S] [--buckets N]
 #include <algorithm>
@@ -59,7 +59,7 @@ struct Outcome {
   int64_t exact_rows = 0;
 };
 
-// The same stream every time.
+// The same stream in every run.
 Outcome Run(int32_t pushes) {
   const TempDir folder;
   const std::unique_ptr<Engine> engine = OpenEngine("row_rules_bench", folder.Join("store"));
@@ -92,7 +92,7 @@ Outcome Run(int32_t pushes) {
     const auto start = Clock::now();
     service.push(reply, request);
     outcome.seconds += std::chrono::duration<double>(Clock::now() - start).count();
-    // A push counts a key once.
+    // A push counts each of its keys once.
     std::sort(ranks.begin(), ranks.end());
     const auto end = std::unique(ranks.begin(), ranks.end());
     for (auto rank = ranks.begin(); rank != end; ++rank) {
@@ -117,7 +117,7 @@ void Main() {
     const auto ratio = [](auto a, auto b) {
       return static_cast<double>(a) / static_cast<double>(b);
     };
-    // Keys that waited too long start anew, and some are taken for others.
+    // Keys that waited too long start again, and some are mistaken for others.
     const bool verified = pushes == 1 ? outcome.rows == outcome.exact_rows
                                       : ratio(outcome.rows, outcome.exact_rows) < 1.004;
     std::printf(

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What each row_storage of the click model's tables saves and costs: memory, step time and AUC,
-beside float32 in the same run. Two servers and one worker on loopback. One JSON line a storage.
+"""The savings and costs of each row_storage of the click model's tables: memory, step time and AUC,
+compared with float32 in the same run. Two servers and one worker on loopback. One JSON line for each
+storage.
 
 usage: tests/bench/row_storage.py [--rows 400000] [--epochs 2] [--only float16+float32 ...]
                                   [--set optimizer.type=sgd ...]

@@ -1,6 +1,6 @@
-// What compact rows save and cost: pulls and pushes of the same keys, in process, to a table of
-// each row storage, in turns, so that all of them meet the same machine. JSON lines; the rows
-// of every table are compared with those of float32.
+// The savings and costs of compact rows: pulls and pushes of the same keys, in process, to a table
+// of each row storage. Tables alternate, so that all run under the same load of the machine. JSON
+// lines; the rows of every table are compared with those of float32.
 //
 //   row_storage_bench [--rows N] [--dim N] [--rounds N]
 #include <algorithm>
@@ -38,7 +38,7 @@ constexpr size_t kBatch = 16384;
 struct Table {
   std::string name;
   RowStorage storage;
-  std::vector<double> pull_seconds, push_seconds;  // by round
+  std::vector<double> pull_seconds, push_seconds;  // for each round
 };
 
 std::vector<Table> Tables() {
@@ -98,7 +98,7 @@ class Bench {
       for (int64_t& key : keys) {
         key = static_cast<int64_t>(random() % static_cast<uint64_t>(absl::GetFlag(FLAGS_rows)));
       }
-      // None is always the first.
+      // Rotates, so that none is always first.
       std::rotate(order_.begin(), order_.begin() + 1, order_.end());
       for (const size_t t : order_) {
         Pull(tables_[t], keys);
@@ -139,15 +139,15 @@ class Bench {
     table.push_seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
   }
 
-  // Of a round: others use the machine, too.
+  // The median of the rounds, since other programs use the machine too.
   static double Median(std::vector<double> seconds) {
     std::nth_element(seconds.begin(), seconds.begin() + static_cast<int64_t>(seconds.size() / 2),
                      seconds.end());
     return seconds[seconds.size() / 2];
   }
 
-  // Root of the mean square of what the first rows differ by from those of float32, whose values
-  // are of about the size of the learning rate: rounding alone, which is random, is well below.
+  // Root mean square of the first rows' differences from float32, whose values are about as large
+  // as the learning rate: random rounding alone stays well below.
   double Deviation(Table& table, const std::vector<float>& want, const std::vector<int64_t>& keys) {
     const std::vector<float> got = Pull(table, keys);
     double sum = 0;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs every benchmark of a build one after the other: JSON lines with figures, ratio, bar and whether
-# the results were verified in the same run. usage: tests/bench/run.sh [build folder]
-# On a machine that does nothing else; the disk measured is the one of TMPDIR (/tmp).
+# Runs every benchmark of a build one after the other. Prints JSON lines with measurements, ratio,
+# bar and whether the results were verified in the same run.
+# usage: tests/bench/run.sh [build directory]
+# Run it on an otherwise idle machine; the measured disk is that of TMPDIR (/tmp).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=${1:-build}

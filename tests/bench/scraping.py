@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What being watched costs: steps of a worker whose server and itself are scraped ten times a second,
-with the page's data beside, over those of the same run left alone; for each second of the two
-processes' CPU time, which is what scraping takes, and on the clock, which other programs on the
-machine disturb. Rounds alternate; one JSON line. usage: tests/bench/scraping.py [--rounds N]"""
+"""The cost of monitoring: the speed of a worker while it and its server are scraped ten times a second,
+the page's data included, over its speed without scraping. Measured in steps per second of the two
+processes' CPU time, which scraping uses, and per second of elapsed time, which other programs on the
+machine affect. Rounds alternate; one JSON line. usage: tests/bench/scraping.py [--rounds N]"""
 import argparse
 import json
 import os
@@ -20,12 +20,12 @@ import scrape  # noqa: E402
 
 ROUND_SECONDS = 2
 BAR = 0.95
-# Prometheus scrapes once in 10 or 15 s, a page asks every 0.4 s.
+# Prometheus scrapes every 10 or 15 s, a page asks every 0.4 s.
 SCRAPES_PER_SECOND = 10
 
 
 def measure(ps, worker, watched):
-    """Steps for a CPU second, and for one on the clock, in a round; `watched` are asked meanwhile."""
+    """Steps per CPU second and per elapsed second in a round, while `watched` are scraped."""
     over = threading.Event()
     errors = []
 
@@ -34,7 +34,7 @@ def measure(ps, worker, watched):
             while not over.wait(1 / SCRAPES_PER_SECOND):
                 for ask in watched:
                     ask()
-        except Exception as error:  # a bench that does not scrape must not report
+        except Exception as error:  # a bench that does not scrape must not print a result
             errors.append(error)
 
     def now():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What ps_server/SIZING.md counts beside rows: the memory of a cairn-ps that holds nothing, and of its
-connections; and how large its directory becomes, at its worst, while epochs write all of a table again
-and again. One JSON line.
+"""The sizes in ps_server/SIZING.md besides rows: the memory of an empty cairn-ps and of its
+connections, and the largest size of its directory while epochs rewrite a whole table repeatedly.
+One JSON line.
 
 usage: tests/bench/sizing.py [--mib 128] [--seconds 30]   # of values; Adagrad's slot is as much again
 """
@@ -24,7 +24,7 @@ CONNECTIONS = 200
 
 
 def memory(folder):
-    """Resident bytes of an idle server, and what each connection adds."""
+    """Resident bytes of an idle server, and of each connection."""
     http = scrape.Http(os.path.join(folder, "http"))
     with processes.Cluster(folder, 1, scrape.flags(http.port_file)) as cluster:
         http.wait()
@@ -42,7 +42,7 @@ def memory(folder):
 
 
 def disk(folder, mib, seconds):
-    """The largest and the last size of the directory, over the bytes of the table; and the epochs."""
+    """The largest and the last size of the directory, divided by the table's; and the epochs."""
     job, metrics = stop.write_job(folder, mib), os.path.join(folder, "steps.jsonl")
     http = scrape.Http(os.path.join(folder, "http"))
     flags = ("--snapshot_interval_seconds", "1", "--memory_budget_bytes",
@@ -59,7 +59,7 @@ def disk(folder, mib, seconds):
             while time.monotonic() < end:
                 try:
                     sizes.append(stop.directory_bytes(cluster.path("ps0")))
-                except FileNotFoundError:  # a file went while they were counted
+                except FileNotFoundError:  # a file was deleted during the count
                     pass
                 select.select([], [], [], 0.05)
             epochs = http.metrics()["cairn_ps_snapshot_duration_seconds_count"]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""How long a cairn-ps takes from SIGTERM to its end when every byte it holds is dirty and a worker
-pushes all the while: what terminationGracePeriodSeconds, KillWait and TimeoutStopSec are set by.
-Verified: the directory holds all of it, with every push that was acknowledged.
+"""How long a cairn-ps takes from SIGTERM to its end if all its data is dirty and a worker pushes
+continuously. terminationGracePeriodSeconds, KillWait and TimeoutStopSec are set from this time.
+Verified: the directory holds all the data, with every acknowledged push.
 
 usage: tests/bench/stop.py [--mib 1024]   # of values; Adagrad's slot is as much again
 """
@@ -22,13 +22,13 @@ WAIT = 600
 
 
 def parts_of(mib):
-    """Steps that touch everything once: of 64 MiB each."""
+    """Number of steps, of 64 MiB each, that touch all data once."""
     return max(2, mib // 64)
 
 
 def write_job(folder, mib):
     hidden = mib * (1 << 20) // 4 // FEATURES
-    # Each example touches its part of the features: the examples together every row of the kernel.
+    # Each example uses one part of the features; together the examples use every row of the kernel.
     parts = parts_of(mib)
     with open(os.path.join(folder, "rows.libsvm"), "w", encoding="ascii") as f:
         for part in range(parts):
@@ -52,7 +52,7 @@ def steps(path):
 
 
 def verified(found, mib, acknowledged):
-    """Whether the directory holds all of the kernel, with every push that was acknowledged."""
+    """Whether the directory holds the whole kernel, with every acknowledged push."""
     (kernel,) = [v for v in found["variables"] if v["name"] == "dense_0/kernel"]
     (worker,) = found["workers"]
     return (kernel["bytes"] == 2 * (mib << 20) and worker["sequence"] >= acknowledged
@@ -67,8 +67,8 @@ def directory_bytes(folder):
 def measure(folder, mib):
     job, metrics = write_job(folder, mib), os.path.join(folder, "steps.jsonl")
     budget = str((mib << 20) * 5 + (2 << 30))
-    # Off: no epoch before the end. Under the others a worker that keeps half a GiB of pushes asks for
-    # one, and what that wrote would be clean.
+    # Off, so that no epoch runs before the end. Under other durabilities a worker that retains half
+    # a GiB of pushes requests an epoch, and the rows that it wrote would be clean.
     flags = ("--durability", "off", "--memory_budget_bytes", budget)
     with processes.Cluster(folder, 1, flags) as cluster:
         file = cluster.worker_file(1)
@@ -87,7 +87,7 @@ def measure(folder, mib):
             worker.kill()
             worker.wait(60)
         acknowledged = steps(metrics)[-1] - 1  # before the last step began
-        # What is there without the worker, which would send again what it kept.
+        # The servers' files without the worker, which would send its retained pushes again.
         inspect = subprocess.run([processes.CTL, "inspect", "--json", "--data_dir",
                                   cluster.path("ps0")], capture_output=True, text=True,
                                  timeout=WAIT, check=True)

@@ -1,7 +1,7 @@
-// StripeStore beside RocksDB driven directly with the same options and the same bytes: what
-// batches, checksums and visitors cost. One JSON line a measurement: bytes of one round, MB/s of
-// both (medians over the rounds, which alternate), the median of the rounds' ratios, the bar, and
-// whether what was written was read back equal.
+// The cost of StripeStore's batches, checksums and visitors: compares StripeStore with RocksDB,
+// called directly with the same options and the same bytes. One JSON line for each measurement:
+// bytes of one round, MB/s of both (medians over alternating rounds), the median of the rounds'
+// ratios, the bar, and whether the bytes read back were equal.
 //
 //   storage_bench [--directory D] [--megabytes N] [--rounds N]    D: on the disk to be measured
 #include <algorithm>
@@ -45,7 +45,7 @@ constexpr size_t kImageBytes = 256 << 10;
 constexpr size_t kRowBytes = 144;  // 16 of metadata, 16 values and 16 slots in float32
 constexpr size_t kRowsPerStripe = 1000;
 
-// Ends the program: a benchmark that went wrong measures nothing.
+// Ends the program after an error, since the measurement would be meaningless.
 void Check(const absl::Status& status) {
   if (status.ok()) return;
   std::fprintf(stderr, "storage_bench: %s\n", std::string(status.message()).c_str());
@@ -64,14 +64,14 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// What one round writes, as stripes of variable 1.
+// The data that one round writes, as stripes of variable 1.
 struct Stripe {
   StripeId id;
-  std::string image;                                  // or
+  std::string image;                                  // an image, or rows
   std::vector<std::pair<int64_t, std::string>> rows;  // sorted by key
 };
 
-// Values and slots as training leaves them: normal values, positive accumulators.
+// Values and slots like those after training: normal values, positive accumulators.
 std::string TrainedBytes(size_t bytes, std::mt19937_64& random) {
   std::normal_distribution<float> value(0, 0.05f);
   std::string text(bytes, '\0');
@@ -122,7 +122,7 @@ void WriteOurs(StripeStore& store, const std::vector<Stripe>& stripes) {
     const std::unique_ptr<StripeBatch> batch = store.NewBatch(stripe.id);
     batch->SetWatermarks(watermarks);
     if (!stripe.image.empty()) {
-      const absl::string_view whole = stripe.image;  // values and slots lie apart in a server
+      const absl::string_view whole = stripe.image;  // values and slots are separate in a server
       const absl::string_view pieces[] = {whole.substr(0, whole.size() / 2),
                                           whole.substr(whole.size() / 2)};
       batch->PutImage(pieces);
@@ -132,7 +132,7 @@ void WriteOurs(StripeStore& store, const std::vector<Stripe>& stripes) {
   }
 }
 
-// The records that WriteOurs stores, made before the clock starts.
+// The records that WriteOurs stores, prepared before the clock starts.
 struct RawBatch {
   std::vector<std::pair<std::string, std::string>> records;
 };
@@ -182,7 +182,7 @@ std::unique_ptr<StripeStore> OpenOurs(const std::string& directory) {
   return *std::move(store);
 }
 
-// Adds up what it is shown, so that two readers of the same bytes can be compared.
+// Sums the bytes that it visits, so that two readers of the same bytes can be compared.
 class Sum : public StripeVisitor {
  public:
   absl::Status Header(const StripeId&, absl::Span<const Watermark>) override {
@@ -204,7 +204,7 @@ class Sum : public StripeVisitor {
   uint64_t mixed = 0;
 };
 
-// Every byte that was written is compared, in order.
+// Compares every written byte, in order.
 class Comparer : public StripeVisitor {
  public:
   explicit Comparer(const std::vector<Stripe>& expected) : expected_(expected) {}
@@ -253,7 +253,7 @@ void Report(absl::string_view name, const Rates& rates, size_t bytes, double bar
   std::fflush(stdout);
 }
 
-// Writes into fresh folders, then reads both back.
+// Writes into new directories, then reads both back.
 void Measure(absl::string_view what, const std::vector<Stripe>& stripes, const fs::path& folder) {
   const std::vector<RawBatch> raw_batches = MakeRaw(stripes);
   const size_t bytes = PayloadBytes(stripes);
@@ -307,7 +307,8 @@ void Measure(absl::string_view what, const std::vector<Stripe>& stripes, const f
   Report(absl::StrCat("load_", what), load, bytes, 0.5, verified);
 }
 
-// Why rows are stored uncompressed: bytes of the tables and rates with LZ4, over those without.
+// The reason why rows are stored uncompressed: table bytes and rates with LZ4, divided by those
+// without.
 void MeasureCompression(const std::vector<Stripe>& stripes, const fs::path& folder) {
   const std::vector<RawBatch> batches = MakeRaw(stripes);
   double seconds[2];

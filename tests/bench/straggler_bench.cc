@@ -1,8 +1,7 @@
-// What the others lose where one worker is five times as slow as they are: under async, and under
-// sync with one backup worker. A step computes for 10 ms (it waits: the machine may have fewer
-// cores than workers), then pushes and pulls over loopback. Windows in which nobody is slow and
-// windows in which one is alternate. JSON lines; every line verifies that the servers hold what was
-// pushed.
+// The loss of the other workers' speed if one worker is five times slower: under async, and under
+// sync with one backup worker. A step computes for 10 ms (as a wait: the machine may have fewer
+// cores than workers), then pushes and pulls over loopback. Windows with and without a slow worker
+// alternate. JSON lines; every line verifies that the servers hold all pushes.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -26,7 +25,7 @@
 namespace cairn {
 namespace {
 
-constexpr int32_t kServers = 2, kWorkers = 4;  // the last is the slow one
+constexpr int32_t kServers = 2, kWorkers = 4;  // the last worker is the slow one
 constexpr int kSlower = 5;
 constexpr absl::Duration kStep = absl::Milliseconds(10);
 constexpr absl::Duration kWindow = absl::Seconds(2), kSettling = absl::Milliseconds(200);
@@ -67,7 +66,7 @@ class Job {
     for (int32_t w = 0; w < kWorkers; ++w) threads_.emplace_back([this, w] { Work(w); });
   }
 
-  // Steps a second of all workers but the slow one.
+  // The steps per second of all workers except the slow one.
   double OthersRate(bool slow) {
     slow_ = slow;
     Pass(kSettling);
@@ -78,7 +77,7 @@ class Job {
     return static_cast<double>(OthersSteps() - before) / took.count();
   }
 
-  // Ends it. Whether each push counted once, or is known to have been late.
+  // Ends the run. Returns whether each push counted once, or is known to have been late.
   bool Verify() {
     stop_ = true;
     for (std::thread& thread : threads_) thread.join();
@@ -153,7 +152,7 @@ int main() {
   cairn::Measure("sync_one_backup",
                  {.mode = ConsistencyMode::kSync, .replicas_to_aggregate = cairn::kWorkers - 1},
                  kBar);
-  // For comparison: everybody is waited for.
+  // For comparison: every step waits for all workers.
   cairn::Measure("sync", {.mode = ConsistencyMode::kSync}, "");
   return 0;
 }

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Examples per second of whole training runs against TensorFlow and Vowpal Wabbit, in one run.
 
-Ours: the built cairn-ps and cairn-worker, two of each on loopback (TensorFlow's set-up), or one
-worker with an in-process server (Vowpal Wabbit's); the figure is the workers' reports summed, with
-reading and parsing included. Peers: the scripts of peers/ under Python interpreters of their own (pip install tensorflow-cpu tf-keras; pip install vowpalwabbit, each in a virtual
-environment outside this repository). Prints one JSON line a row: the figures, ratio, bar and
-whether our run was verified (every step's loss finite, last loss below the first).
+Cairn: the built cairn-ps and cairn-worker, two of each on loopback (TensorFlow's set-up), or one
+worker with an in-process server (Vowpal Wabbit's); the rate is the sum of the workers' reports,
+including reading and parsing. Peers: the scripts of peers/, each with the Python interpreter of a
+virtual environment outside this repository (pip install tensorflow-cpu tf-keras; pip install
+vowpalwabbit). Prints one JSON line for each row: the rates, their ratio, the bar, and whether Cairn's
+run was verified (every step's loss is finite, the last loss is below the first).
 
 usage: tests/bench/throughput.py [--build build] [--tensorflow PYTHON] [--vw PYTHON]
                                  [--models lr,mlp,wide] [--seconds 8] [--repeats 1]
@@ -27,7 +28,7 @@ import processes  # noqa: E402
 
 TOP = processes.TOP
 PEERS = os.path.join(TOP, "tests", "bench", "peers")
-# (model, batch per worker) -> at least this many times TensorFlow's rate.
+# (model, batch of each worker) -> minimum ratio to TensorFlow's rate.
 BARS = {("lr", 128): 10, ("lr", 1024): 5, ("mlp", 128): 2, ("wide", 128): 5, ("wide", 1024): 3}
 VW_BARS = {128: 1, 1024: 2}
 TENSORFLOW_NAMES = {"lr": "lr", "mlp": "mlp", "wide": "emb"}
@@ -153,7 +154,7 @@ def row(name, batch, ours, peer, bar, ok):
 
 
 def epochs_for(model, batch):
-    # Long enough for some seconds of training.
+    # Long enough for several seconds of training.
     return {"lr": 60 if batch == 128 else 150, "mlp": 4, "wide": 4 if batch == 128 else 8}[model]
 
 
@@ -169,7 +170,7 @@ def main():
     models = options.models.split(",")
     with tempfile.TemporaryDirectory() as folder:
         data = {"a9a": os.path.join(folder, "a9a.libsvm"), "wide": os.path.join(folder, "wide.tsv")}
-        # Uncompressed, for every peer reads them so.
+        # Uncompressed, since every peer can read that.
         with open(data["a9a"], "w", encoding="ascii") as target:
             target.writelines(processes.read_lines(processes.data("a9a/train.libsvm")))
         for part, rank in (("images", 3), ("labels", 1)) if "mlp" in models else ():

@@ -1,17 +1,16 @@
-// The wire beside raw TCP with the same message pattern: 4 MiB pushes and pulls, a 64-byte round
-// trip, and a 4 MiB push that a real engine applies with SGD. One thread a side, loopback. Rounds
-// of raw and ours alternate; each line gives the median of their ratios, that of processor
-// time besides (ours over raw), and has checked in the same run that the bytes arrived. --rounds=N
-// (15), --round_seconds=S (0.2), --row=NAME (all).
+// Compares the wire with raw TCP of the same message pattern: 4 MiB pushes and pulls, a 64-byte
+// round trip, and a 4 MiB push that a real engine applies with SGD. One thread on each side,
+// loopback. Rounds of raw TCP and Cairn alternate; each line gives the median of their ratios and
+// that of processor time (Cairn's over raw TCP's). The same run checks that the bytes arrived.
+// --rounds=N (15), --round_seconds=S (0.2), --row=NAME (all).
 //
-// TLS is measured beside its bound: what the same bytes cost over raw TCP, and once through
-// AES-128-GCM at each side in records of 16 KiB, as `openssl speed -evp aes-128-gcm -bytes 16384`
-// does it, one after the other: t = bytes / tcp_rate + 2 * bytes / gcm_rate. In the rows of one
-// core all of both sides, ours and the bound, runs on that core; in the others the two sides
-// overlap as they do in use.
+// TLS is compared with its bound: the time of the same bytes over raw TCP plus one pass through
+// AES-128-GCM on each side, in records of 16 KiB as in `openssl speed -evp aes-128-gcm -bytes
+// 16384`: t = bytes / tcp_rate + 2 * bytes / gcm_rate. In the rows for one core, both sides run on
+// that core, for Cairn and for the bound; in the others the two sides overlap as in real use.
 //
-// The rows of the local transport (thrift/LOCAL.md) are measured beside the same calls to the same
-// server over TCP: there "raw" is Cairn's own TCP connection.
+// The local transport (thrift/LOCAL.md) is compared with the same calls to the same server over
+// TCP: in its rows "raw" is Cairn's own TCP connection.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/evp.h>
@@ -55,7 +54,7 @@ constexpr size_t kFloats = 1 << 20;
 constexpr size_t kLargeBytes = kFloats * sizeof(float);
 constexpr size_t kSmallFloats = 16;
 
-// What a push and its reply, or a pull and its reply, have on the wire besides the payload.
+// The bytes of a push or a pull and its reply on the wire, without the payload.
 constexpr size_t kPushOverheadBytes = 180;
 constexpr size_t kPushReplyBytes = 90;
 constexpr size_t kPullBytes = 120;
@@ -100,7 +99,7 @@ Payload Buffer(size_t bytes) {
   return buffer;
 }
 
-// Blocking sockets, one thread a side: `request` bytes one way, `reply` bytes back.
+// Blocking sockets, one thread on each side: `request` bytes in one direction, `reply` bytes back.
 class RawPair {
  public:
   RawPair(size_t request, size_t reply) : out_(Buffer(request)), in_(Buffer(reply)) {
@@ -145,8 +144,8 @@ class RawPair {
   std::thread server_;
 };
 
-// Of one call: time that passed, and processor time of both sides (this process), which other
-// programs on the machine do not stretch.
+// For one call: elapsed time, and processor time of both sides (this process), which other programs
+// on the machine do not affect.
 struct Cost {
   double seconds = 0;
   double cpu_seconds = 0;
@@ -179,8 +178,8 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Prints the line of one row. `is_latency`: the ratio is of times (ours over raw, at most `bar`),
-// else of speeds (at least `bar`).
+// Prints the line of one row. `is_latency`: the ratio is of times (Cairn's over raw TCP's, at most
+// `bar`); otherwise of speeds (at least `bar`).
 void Measure(const char* name, size_t bytes, double bar, bool is_latency,
              const std::function<void()>& raw, const std::function<void()>& ours,
              const std::function<bool()>& verify) {
@@ -299,7 +298,7 @@ struct Served : Server, Connected {
         Connected(listener->address(), {.security = ClientSecurity::Load(caller).value()}) {}
 };
 
-// The same with one more connection to it, through shared memory.
+// The same with another connection to the server, over shared memory.
 struct LocallyServed : Served {
   explicit LocallyServed(Engine& engine)
       : Served(engine), local(listener->address(), {.local = LocalTransport::kSameUser}) {
@@ -311,7 +310,7 @@ struct LocallyServed : Served {
 void MeasurePush(const char* name, size_t floats, double bar, bool is_latency) {
   Payload payload = Numbered(floats);
   const absl::Span<float> values = payload.MutableAs<float>();
-  // Every message carries its number at both ends, and the server looks for the next one.
+  // Every message carries its number at both ends, and the server checks the order.
   std::atomic<int64_t> wrong = 0;
   float expected = 0;
   FakeEngine engine({.only_wire = true, .on_push = [&](const wire::PushItem& item) {
@@ -353,7 +352,7 @@ void MeasurePull(const char* name) {
       });
 }
 
-// The same pushes by TCP and by the local transport in turn.
+// The same pushes, alternately over TCP and over the local transport.
 void MeasureLocalPush(const char* name, size_t floats, double bar, bool is_latency) {
   Payload payload = Numbered(floats);
   const absl::Span<float> values = payload.MutableAs<float>();
@@ -396,7 +395,7 @@ void MeasureLocalPull(const char* name) {
       });
 }
 
-// AES-128-GCM over a payload, a TLS record at a time.
+// AES-128-GCM over a payload, one TLS record at a time.
 class Cipher {
  public:
   explicit Cipher(bool seals) : seals_(seals), context_(EVP_CIPHER_CTX_new()) {
@@ -428,7 +427,7 @@ class Cipher {
   unsigned char out_[(16 << 10) + 64];
 };
 
-// Threads that are started meanwhile run on one core alone.
+// Threads started while it exists run on one core.
 class OnOneCore {
  public:
   explicit OnOneCore(bool wanted) {
@@ -454,7 +453,7 @@ struct TlsServed {
                 certificates.Issue(TestCertificates::ClientRequest("bench", kWorker))};
 };
 
-// Raw TCP, and the payload once through the cipher at each side.
+// Raw TCP, and one pass of the payload through the cipher on each side.
 class TlsBound {
  public:
   TlsBound(size_t request, size_t reply) : raw_(request, reply) {}
@@ -503,8 +502,8 @@ void MeasureTlsPull(const char* name, bool on_one_core) {
       });
 }
 
-// What `openssl speed -evp aes-128-gcm -bytes 16384` says, with -decrypt too: what TLS cannot
-// exceed where each side has a core, and half of it where both share one.
+// The rate that `openssl speed -evp aes-128-gcm -bytes 16384` reports, also with -decrypt: the
+// limit for TLS if each side has a core, and twice the limit if both share one.
 void MeasureCipher(const char* name) {
   const Payload values = Numbered(kFloats);
   const auto rate = [&](bool seals) {

@@ -181,7 +181,7 @@ class Checkpoints(scene.FolderTest):
         for servers in (2, 3):
             error = self.fails(job, servers)
             self.assertIn(table, error)
-            self.assertIn("damaged", error)
+            self.assertIn("corrupt", error)
             self.assertIn("checkpoint.restore", error)
             self.assertIn(os.path.dirname(older), error)
         report, _ = self.export(job, 2, "--set", f"checkpoint.restore={os.path.dirname(older)}")

@@ -165,7 +165,7 @@ class LaunchTest(scene.FolderTest):
                               self.path("cluster.json"), epochs=2000)
         self.wait_for_log("worker:0 .*starts run 1")
         os.kill(self.pids(process, "cairn-worker", 2)[0], signal.SIGKILL)
-        self.wait_for_log("worker:0 was ended by signal 9 .*started again")
+        self.wait_for_log("worker:0 was ended by signal 9 .*restarts in")
         os.kill(self.pids(process, "cairn-ps", 2)[1], signal.SIGKILL)
         status, out = self.finish(process)
         self.assertEqual(status, 0, self.log())
@@ -179,14 +179,14 @@ class LaunchTest(scene.FolderTest):
                               "--worker", "1", "--cairn_worker", "/bin/false")
         status, _ = self.finish(process)
         self.assertEqual(status, 1, self.log())
-        self.assertEqual(self.log().count("started again"), 2, self.log())
+        self.assertEqual(self.log().count("restarts in"), 2, self.log())
         self.assertIn("worker:0 ended with status 1 after 2 restarts", self.log())
 
     def test_a_task_with_bad_flags_is_not_restarted(self):
         process = self.launch("--restart", "on-failure", "--", "--no_such_flag")
         status, _ = self.finish(process)
         self.assertEqual(status, 2, self.log())
-        self.assertNotIn("started again", self.log())
+        self.assertNotIn("restarts in", self.log())
         # Nor does the message advise a restart, which would not help.
         process = self.launch("--", "--no_such_flag")
         self.assertEqual(self.finish(process)[0], 2, self.log())
@@ -215,10 +215,10 @@ class LaunchTest(scene.FolderTest):
             self.wait_for_log(r"worker:0 +\| deaf")
             for i in range(interrupts):
                 process.send_signal(signal.SIGINT)
-                self.wait_for_log(("workers, then servers are ended", "killing what is")[i])
+                self.wait_for_log(("ending workers, then servers", "killing the remaining")[i])
             status, _ = self.finish(process)
             self.assertEqual(status, 130, self.log())
-            self.assertEqual("worker:0 is still there after 0.2 s: killed" in self.log(),
+            self.assertEqual("worker:0 still runs after 0.2 s: killed" in self.log(),
                              interrupts == 1, self.log())
 
     def test_tasks_end_with_a_killed_launcher(self):

@@ -200,11 +200,11 @@ class MultiWorkerMirrored(scene.FolderTest):
         for index in (0, 2):
             line = self.report(started[index], index, code=1)
             self.assertIn(f"rank 1 ({workers[1]})", line)
-            self.assertIn("start every worker again", line)
+            self.assertIn("restart every worker", line)
         self.assertLess(time.monotonic() - begin, 10)
         started[1].communicate(timeout=SECONDS)
         reports = self.run_all(job, 3)
-        self.assertIn("all go on with worker", self.log(0))
+        self.assertIn("all resume from worker", self.log(0))
         steps = 12 * 201  # with three workers, 1,001 rows of the first
         self.assertEqual({r["total_steps"] for r in reports}, {steps})
         self.assertLess(reports[0]["steps"], steps)

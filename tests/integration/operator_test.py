@@ -222,7 +222,7 @@ class OperatorTest(scene.FolderTest):
         self.assertFalse(damaged["ok"])
         self.assertEqual(len(damaged["checkpoints"][0]["wrong"]), 1)
         self.assertIn(os.path.basename(table), damaged["checkpoints"][0]["wrong"][0])
-        self.assertIn("1 file is damaged", err)
+        self.assertIn("1 file is corrupt", err)
         # Reports each checkpoint of a directory; a table may belong to several, by hard links.
         several, _ = processes.ctl("checkpoint", "verify", self.checkpoints, code=1)
         self.assertEqual(len(several["checkpoints"]), len(listed["checkpoints"]))

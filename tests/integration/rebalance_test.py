@@ -176,7 +176,7 @@ class RebalanceTest(scene.FolderTest):
                     ("plain", ["--by", "cpu"], 2, "--by is memory or load, not 'cpu'"),
                     ("plain", ["--watch_seconds", "0"], 2, "--watch_seconds is from 0.1 to 3600"),
                     ("plain", ["--by", "load", "--watch_seconds", "0.1"], 1,
-                     "nobody pulled or pushed rows of job plain"),
+                     "no worker pulled or pushed rows of job plain"),
                     ("nobody", [], 1, "no variables of job nobody")]:
                 answer = self.rebalance(cluster, job, *words, code=code)
                 self.assertIn(why, answer["error"], words)

@@ -1,4 +1,4 @@
-// A server in another process behind the same interface as one in this process.
+// A server in another process, with the interface of one in this process.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace cairn {
 
-// One connection. What goes wrong with it is thrown as a ServerError too. Thread safety: none; one
-// thread at a time.
+// One connection. Connection errors are also thrown as ServerError. Thread safety: none; one thread
+// at a time.
 class RemoteService : public wire::ParameterServerIf {
  public:
   static absl::StatusOr<std::unique_ptr<RemoteService>> Connect(const std::string& address);

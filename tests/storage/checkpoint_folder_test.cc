@@ -79,7 +79,7 @@ TEST_F(CheckpointFolderTest, AnUnreadableListIsDataLoss) {
   ASSERT_OK(Write("a"));
   fs::remove(absl::StrCat(part_, "/FILES"));
   fs::create_directory(absl::StrCat(part_, "/FILES"));
-  EXPECT_THAT(Write("a"), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("FILES is damaged")));
+  EXPECT_THAT(Write("a"), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("FILES is corrupt")));
 }
 
 TEST_F(CheckpointFolderTest, CommonToolsVerifyTheListOfFiles) {

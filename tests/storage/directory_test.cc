@@ -160,7 +160,7 @@ TEST_F(DirectoryTest, ACorruptMarkerIsDataLossAndNamesTheFile) {
                                   std::string("cairn stripe store\nformat: one\n"),
                                   std::string("cairn stripe store\nformat: 1\nserver_index: \n")}) {
     WriteFile(directory_ + "/CAIRN", text);
-    ExpectRefused(absl::StatusCode::kDataLoss, "/CAIRN is damaged");
+    ExpectRefused(absl::StatusCode::kDataLoss, "/CAIRN is corrupt");
   }
 }
 

@@ -24,7 +24,7 @@ void Refuse(wire::ErrorCode::type code, wire::ErrorReason::type reason, const st
   }();
 }
 
-// The hooks run without the lock, so that one that blocks holds up its own call only.
+// The hooks run without the lock, so that a hook that blocks delays only its own call.
 class FakeService::Scope {
  public:
   Scope(FakeService* fake, const char* method) : fake_(*fake), method_(method) {
@@ -375,7 +375,7 @@ void FakeService::drop_job(wire::ServerState& state, const wire::Caller& caller)
   State(caller, &state);
 }
 
-// No program ends with it.
+// Ends no program.
 void FakeService::drain(wire::ServerState&, const wire::Caller&) {
   Refuse(wire::ErrorCode::UNIMPLEMENTED, wire::ErrorReason::NONE, "drain of a fake");
 }

@@ -1,5 +1,5 @@
-// A parameter server of maps, for tests of the client: subtracts what is pushed (SGD with rate 1),
-// keeps the rules of sequences, and fails where a test says so.
+// A parameter server made of maps, for tests of the client: subtracts pushed gradients (SGD with
+// rate 1), follows the rules of sequences, and fails where a test requests it.
 #pragma once
 
 #include <atomic>
@@ -18,37 +18,37 @@
 
 namespace cairn::test {
 
-// float32 variables only. An Engine too, so that a real Listener can serve it.
-// Thread safety: every method may be called from several threads at once; calls run one at a time.
+// Only float32 variables. It is an Engine too, so that a real Listener can serve it. Thread safety:
+// every method may be called from several threads at once; calls run one at a time.
 class FakeService : public wire::ParameterServerIf, public Engine {
  public:
   explicit FakeService(int32_t server_index = 0, int32_t server_count = 1);
 
-  // Called with the method's name before it does anything, and after it has done everything. May
-  // throw, may block (no lock is held).
+  // Called with the method's name before and after its work. May throw and may block (no lock is
+  // held).
   std::function<void(absl::string_view method)> before;
   std::function<void(absl::string_view method)> after;
 
-  // What a crash leaves: a new boot id, and of every worker the pushes up to `durable`.
+  // Simulates a crash: a new boot id, and for each worker only the pushes up to `durable`.
   void Reboot(int64_t durable);
-  // Makes durable what hello of a new start, flush and leave make durable, and nothing else.
-  // Otherwise everything is durable at once. Before the first call.
+  // Makes state durable only at flush, leave and a new start's hello. By default everything is
+  // durable at once. Call before the first call of the service.
   void KeepOnlyWhatIsFlushed() { keeps_flushed_ = true; }
-  // With KeepOnlyWhatIsFlushed: a new boot id, and everything as it was made durable last.
+  // With KeepOnlyWhatIsFlushed: a new boot id, and the last durable state.
   void Crash();
-  // Another start of the worker takes its place.
+  // Acts as if another start of the worker had replaced it.
   void Fence(int32_t worker);
 
   int64_t calls(absl::string_view method) const;
   int64_t applied(int32_t worker) const;
   int64_t boot_id() const;
-  // Sequences of pushes and assigns as they were applied, also by boots that are gone.
+  // Sequences of pushes and assigns in the order applied, including those of earlier boots.
   std::vector<int64_t> sequences() const;
 
   double lease_seconds = 0;  // 0: no heartbeats
   int64_t max_message_bytes = 0;
   int32_t protocol_version = 1;
-  // >= 0: hello is answered as by that server, which has taken this one's address.
+  // >= 0: hello answers as that server, as if it had taken this one's address.
   std::atomic<int32_t> answers_as = -1;
 
   // --- Engine ---
@@ -101,7 +101,7 @@ class FakeService : public wire::ParameterServerIf, public Engine {
   class Scope;  // counts the call, runs the hooks, locks
 
   Worker* Admit(const wire::Caller& caller);  // nullptr: not sequenced
-  // False: the sequence is in already.
+  // False: the sequence is already applied.
   bool Begin(Worker* worker, const wire::Sequence& sequence);
   void State(const wire::Caller& caller, wire::ServerState* state);
   void Epoch();

@@ -1,4 +1,4 @@
-// What a command of cairnctl found, for programs and for people.
+// The result of a cairnctl command, for programs and for people.
 #pragma once
 
 #include <functional>
@@ -12,16 +12,16 @@ namespace cairn {
 
 // Thread safety: a value.
 struct Answer {
-  nlohmann::ordered_json json;  // with --json the whole of stdout, on one line
-  std::string text;             // else this, with its line ends
-  // What is wrong all the same ("2 files are damaged"), or OK: goes to stderr and decides the exit
-  // status as that of a command that failed would.
+  nlohmann::ordered_json json;  // with --json, all of stdout, on one line
+  std::string text;             // without --json, all of stdout, with its line ends
+  // A problem that the command found although it succeeded ("2 files are corrupt"), or OK. Goes to
+  // stderr and sets the exit status, as an error does.
   absl::Status finding;
-  // Unless 0, the exit status: that of the process that a launch ended for.
+  // Unless 0, the exit status: that of the failed task of a launch.
   int exit_status = 0;
 };
 
-// `json` and a line end. Bytes that are not UTF-8, of names that somebody gave, are replaced.
+// `json` and a line end. Names may hold bytes that are not UTF-8; these are replaced.
 inline std::string JsonLine(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

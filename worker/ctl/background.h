@@ -1,4 +1,4 @@
-// A command that goes on in the background once it is ready.
+// A command that moves to the background once it is ready.
 #pragma once
 
 #include <functional>
@@ -10,11 +10,10 @@ namespace cairn {
 
 using ReadyCall = std::function<void(const Answer&)>;
 
-// Runs `work` in a child process. In the caller's process it returns the answer that `work` calls
-// its argument with; where `work` ends without that call, the process ends with the child's exit
-// status. In the child it returns what `work` returns. From that call on the child has a session of
-// its own, and its stdin, stdout and stderr are /dev/null.
-// Only for a process with one thread.
+// Runs `work` in a child process. The parent returns the answer that `work` passes to `ready`; if
+// `work` ends without that call, the parent exits with the child's exit status. The child returns
+// what `work` returns. From the call on, the child has its own session, and its stdin, stdout and
+// stderr are /dev/null. Requires a process with one thread.
 absl::StatusOr<Answer> InBackground(
     const std::function<absl::StatusOr<Answer>(const ReadyCall& ready)>& work);
 

@@ -31,7 +31,7 @@ constexpr size_t kFloatsPerMib = (size_t{1} << 20) / sizeof(float);
 constexpr int64_t kMostMib = 256;
 constexpr double kMostSeconds = 600;
 
-// What calls took, in seconds.
+// The durations of calls, in seconds.
 class Times {
  public:
   void Add(absl::Duration took) { seconds_.push_back(absl::ToDoubleSeconds(took)); }
@@ -54,15 +54,15 @@ class Times {
   std::vector<double> seconds_;
 };
 
-// One server, with variables of the bench's own. Thread safety: none.
+// One server, with variables that only the bench uses. Thread safety: none.
 class BenchedServer {
  public:
   BenchedServer(const Target& target, size_t server, std::string job, size_t floats)
       : target_(target), server_(server), gradient_(floats, 1.0f), pulled_(floats) {
     caller_.job = std::move(job);
   }
-  // Servers forget a job that nobody drops only to make room, so this tries on a connection of its
-  // own where the first one is broken.
+  // A server keeps an abandoned job until it needs the memory. So if the connection is broken, the
+  // drop is tried again on a new one.
   ~BenchedServer() {
     if (!made_) return;
     const absl::Status dropped = Drop();
@@ -82,7 +82,8 @@ class BenchedServer {
     small.optimizer = sgd;
     wire::VariableSpec large = small;
     large.name = kLarge;
-    // Rows of 4 KiB, so that it is divided into stripes as models' are.
+    // Rows of 4 KiB, so that the server divides the variable into stripes, as it does with a
+    // model's.
     large.shape = {static_cast<int64_t>(gradient_.size() / 1024), 1024};
     made_ = true;
     wire::ServerState state;
@@ -121,7 +122,7 @@ class BenchedServer {
         absl::StrCat(target_.ServerName(server_), ": a pull does not have the variable's size"));
   }
 
-  // Every push moved every value by 1.
+  // Every push adds 1 to every value.
   absl::Status Verify() {
     RETURN_IF_ERROR(Pull());
     const auto want = -static_cast<float>(pushes_);
@@ -167,7 +168,7 @@ class BenchedServer {
   bool made_ = false;
 };
 
-// For about so long; the first call, which warms up, does not count.
+// Repeats the call for about `length`. The first call warms up and is not counted.
 absl::StatusOr<Times> Measure(absl::Duration length, const std::function<absl::Status()>& call) {
   RETURN_IF_ERROR(call());
   Times times;
@@ -181,7 +182,7 @@ absl::StatusOr<Times> Measure(absl::Duration length, const std::function<absl::S
 
 using Servers = std::vector<std::unique_ptr<BenchedServer>>;
 
-// Bytes a second of all of them together.
+// The bytes per second of all servers together.
 absl::StatusOr<double> MeasureTogether(const Servers& servers, absl::Duration length,
                                        absl::Status (BenchedServer::*call)()) {
   std::vector<absl::StatusOr<Times>> times(servers.size(), absl::UnknownError("not measured"));
@@ -216,7 +217,7 @@ absl::Status CheckOptions(const BenchOptions& options) {
   return absl::OkStatus();
 }
 
-// One server alone; a row of the table, an object of the answer.
+// Measures one server alone: adds a row to the table and an object to the answer.
 absl::StatusOr<Json> BenchOne(BenchedServer& server, const Target& target, absl::Duration length,
                               TextTable* table) {
   ASSIGN_OR_RETURN(Times trips, Measure(length, [&] { return server.RoundTrip(); }));

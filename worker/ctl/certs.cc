@@ -33,11 +33,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a certificate, and of a new CA: what it signs is renewed for years before it has to be
-// changed.
+// The longest life of a certificate, and the life of a new CA, so that certificates can be renewed
+// for years before the CA must change.
 constexpr double kMaxDays = 3650;
 constexpr char kAuthority[] = "ca";
-// Clocks of the cluster may be this far behind.
+// How far the clocks of the cluster's machines may be behind.
 constexpr absl::Duration kClockSlack = absl::Minutes(10);
 
 std::string CertificatePath(const CertsOptions& options, absl::string_view name) {
@@ -48,13 +48,13 @@ std::string KeyPath(const CertsOptions& options, absl::string_view name) {
 }
 
 CertificateRequest ServerRequest(std::string name, std::vector<std::string> hosts) {
-  // Who calls a server of this host by one of its names may call it by the others.
+  // A caller on this host may use any of its names, so the certificate lists them all.
   if (std::any_of(hosts.begin(), hosts.end(), [](const auto& host) { return IsLoopback(host); })) {
     for (const char* const own : {"localhost", "127.0.0.1", "::1"}) {
       if (std::find(hosts.begin(), hosts.end(), own) == hosts.end()) hosts.emplace_back(own);
     }
   }
-  // Servers ask each other for what their status pages show of the whole cluster.
+  // A server asks the others for the state that its status page shows of the whole cluster.
   return {.name = std::move(name),
           .hosts = std::move(hosts),
           .roles = kReader,
@@ -73,7 +73,8 @@ absl::Status AddCluster(const std::string& path, std::vector<CertificateRequest>
     ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(servers[i]));
     requests->push_back(ServerRequest(absl::StrCat("ps-", i), {address.host}));
   }
-  RoleSet roles = kWorker | kAdmin;  // of the first: it makes checkpoints, and begins anew
+  RoleSet roles = kWorker | kAdmin;  // the first training task makes checkpoints and restarts the
+                                     // job, so it is admin too
   for (const char* const job : {"chief", "worker"}) {
     for (size_t i = 0; i < cluster.addresses(job).size(); ++i) {
       requests->push_back(ClientRequest(absl::StrCat(job, "-", i), roles));
@@ -144,14 +145,14 @@ absl::Status CheckNew(const CertsOptions& options,
       if (::lstat(path.c_str(), &found) != 0) continue;
       return absl::AlreadyExistsError(absl::StrCat(
           path,
-          " is there, and is not overwritten: name another folder, or move it away to renew "
+          " exists, and is not overwritten: name another folder, or move it away to renew "
           "it (ca.crt and ca.key stay)"));
     }
   }
   return absl::OkStatus();
 }
 
-// That of the folder, if it lasts until `until`, or a new one.
+// Reads the CA in the directory, which must be valid until `until`, or makes a new one.
 absl::StatusOr<std::unique_ptr<CertificateAuthority>> Authority(const CertsOptions& options,
                                                                 absl::Time now, absl::Time until,
                                                                 bool* is_new) {
@@ -164,9 +165,10 @@ absl::StatusOr<std::unique_ptr<CertificateAuthority>> Authority(const CertsOptio
                      CertificateAuthority::Read(certificate, key));
     ASSIGN_OR_RETURN(const CertificateFacts facts, ReadCertificate(certificate));
     if (until <= facts.not_after) return found;
-    return absl::InvalidArgumentError(absl::StrCat(
-        certificate, " is good until ", UtcText(facts.not_after),
-        ", and what it signs no longer: give ", "fewer --days, or another folder for a new CA"));
+    return absl::InvalidArgumentError(absl::StrCat(certificate, " is good until ",
+                                                   UtcText(facts.not_after),
+                                                   ", and no certificate can outlive it: give ",
+                                                   "fewer --days, or another folder for a new CA"));
   }
   ASSIGN_OR_RETURN(
       std::unique_ptr<CertificateAuthority> made,
@@ -213,7 +215,7 @@ absl::StatusOr<Answer> Make(const CertsOptions& options) {
   absl::StrAppendFormat(
       &answer.text,
       "good until %s. Give each task its own --tls_certificate and --tls_key, all of them\n"
-      "--tls_ca %s; keep %s away from them: whoever has it can be anybody.\n",
+      "--tls_ca %s; keep %s secret: with it anyone can pass for any task.\n",
       until, CertificatePath(options, kAuthority), KeyPath(options, kAuthority));
   answer.json = {{"ca", CertificatePath(options, kAuthority)},
                  {"new_ca", is_new},

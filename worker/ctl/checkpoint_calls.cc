@@ -1,4 +1,4 @@
-// create and restore: checkpoints by the servers.
+// create and restore: checkpoints that the servers write and read.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -29,14 +29,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A synchronous job may close a step meanwhile.
+// A synchronous job may close a step during an attempt, which then fails.
 constexpr int kTries = 5;
 
 absl::StatusOr<std::unique_ptr<PsClient>> Connect(const Target& target) {
   ClientOptions options{.job = target.job, .task = "cairnctl", .servers = target.members.addresses};
   options.ps_wait = target.timeout;
   options.security = target.security;
-  options.local_transport = LocalTransport::kOff;  // for a few small calls
+  options.local_transport = LocalTransport::kOff;  // not worth setting up for a few small calls
   return PsClient::Connect(options, Deadline::In(target.timeout));
 }
 
@@ -47,8 +47,8 @@ std::string NewName(const std::string& job) {
                          static_cast<uint32_t>(random()));
 }
 
-// The steps that every server has closed by now; 0 where the job is not synchronous. kAborted:
-// they differ.
+// The number of steps that every server has closed; 0 if the job is not synchronous. kAborted: the
+// servers differ.
 absl::StatusOr<int64_t> ClosedStep(const Target& target) {
   const std::vector<ServerView> servers = AskServers(target);
   RETURN_IF_ERROR(AnyMissing(servers));
@@ -59,8 +59,9 @@ absl::StatusOr<int64_t> ClosedStep(const Target& target) {
   return closed;
 }
 
-// Where no step was closed while the parts were made. Otherwise a part may hold some stripes with a
-// step and some without: a worker would compute it again from both.
+// kAborted if a step was closed while the parts were made. A part may then hold some stripes from
+// before the step and some from after it, and a restored job would apply the step twice to the
+// latter.
 absl::Status CheckNoStepClosed(const Target& target, int64_t before,
                                const std::vector<ServerCheckpoint>& parts) {
   ASSIGN_OR_RETURN(const int64_t after, ClosedStep(target));
@@ -72,7 +73,7 @@ absl::Status CheckNoStepClosed(const Target& target, int64_t before,
   return same ? absl::OkStatus() : absl::AbortedError("a step was closed");
 }
 
-// The step after which the first worker would resume; 0: it has taken none.
+// The step after which the first worker would resume; 0: it has taken no step.
 int64_t StepOf(const std::vector<ServerCheckpoint>& parts) {
   std::vector<ResumeAnswer> answers;
   for (const ServerCheckpoint& part : parts) {
@@ -96,7 +97,7 @@ absl::StatusOr<std::vector<ServerCheckpoint>> MakeParts(PsClient& client, const 
   return parts;
 }
 
-// The parts of one attempt; what one that failed has made is deleted. kAborted: to be repeated.
+// Makes the parts once; deletes them if the attempt fails. kAborted: the caller retries.
 absl::StatusOr<std::vector<ServerCheckpoint>> Attempt(PsClient& client, const Target& target,
                                                       const std::string& directory,
                                                       const std::string& name, Deadline deadline) {
@@ -108,7 +109,7 @@ absl::StatusOr<std::vector<ServerCheckpoint>> Attempt(PsClient& client, const Ta
       MakeParts(client, target, directory, name, deadline);
   if (parts.ok()) return parts;
   if (!client.DropCheckpoint(directory, name, deadline).ok()) {
-    return Annotate(parts.status(), absl::StrCat("delete ", folder, ", which is of no use"));
+    return Annotate(parts.status(), absl::StrCat("delete ", folder, ", which is useless"));
   }
   fs::remove(folder, error);
   return parts;
@@ -161,7 +162,7 @@ absl::StatusOr<std::string> MakeDirectory(const CheckpointCreateOptions& options
   return absolute.string();
 }
 
-// Workers that a restore would take the job away from.
+// kFailedPrecondition if workers of the job are live: a restore would take the job from them.
 absl::Status CheckNobodyTrains(const Target& target) {
   const std::vector<ServerView> servers = AskServers(target);
   RETURN_IF_ERROR(AnyMissing(servers));
@@ -225,7 +226,7 @@ absl::StatusOr<Answer> RestoreCheckpoint(const CheckpointRestoreOptions& options
                  {"servers", target.members.addresses.size()}};
   answer.text = absl::StrCat("job ", target.job, " is on ", target.members.addresses.size(),
                              " servers as it was at step ", manifest->step,
-                             ": start its workers, which go on from there\n");
+                             ": start its workers, which continue from there\n");
   return answer;
 }
 

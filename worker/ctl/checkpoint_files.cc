@@ -32,9 +32,9 @@ int64_t BytesOf(const CheckpointManifest& manifest) {
 }
 
 struct Found {
-  std::vector<std::pair<std::string, CheckpointManifest>> finished;  // with their folders
-  std::vector<std::string> unfinished;  // folders with parts of servers and without a manifest
-  std::vector<std::string> damaged;     // why
+  std::vector<std::pair<std::string, CheckpointManifest>> finished;  // with their directories
+  std::vector<std::string> unfinished;  // directories with parts of servers but no manifest
+  std::vector<std::string> damaged;     // why each is corrupt
 };
 
 bool HasParts(const fs::path& folder) {
@@ -97,7 +97,7 @@ Json SummaryJson(const std::string& folder, const CheckpointManifest& manifest) 
           {"kept_by_operator", absl::StrContains(manifest.name, kByOperator)}};
 }
 
-// What became of one checkpoint's files.
+// The result of verifying one checkpoint's files.
 struct Verified {
   int64_t files = 0;
   int64_t bytes = 0;
@@ -105,7 +105,7 @@ struct Verified {
 };
 
 void VerifyServer(const std::string& folder, const ServerCheckpoint& server, Verified* verified) {
-  // Beside the manifest, wherever the checkpoint has been moved to.
+  // The parts are looked for beside the manifest, since the checkpoint may have been moved.
   const std::string part = absl::StrCat(folder, "/ps-", server.server);
   std::error_code error;
   if (!fs::exists(part, error)) {
@@ -167,7 +167,7 @@ absl::StatusOr<Answer> ListCheckpointsOf(const CheckpointListOptions& given) {
     absl::StrAppend(&answer.text, "unfinished: ", folder, "\n");
   }
   for (const std::string& why : found.damaged) {
-    absl::StrAppend(&answer.text, "damaged: ", why, "\n");
+    absl::StrAppend(&answer.text, "corrupt: ", why, "\n");
   }
   answer.json = {{"directory", options.directory},
                  {"checkpoints", std::move(checkpoints)},
@@ -195,7 +195,7 @@ absl::StatusOr<Answer> VerifyCheckpoints(const std::string& folder) {
     if (found->finished.empty() && found->damaged.empty()) {
       return AsBadInput(absl::NotFoundError(
           absl::StrCat(folder, " is no finished checkpoint (no ", CheckpointManifest::kFileName,
-                       ") and holds none: cairnctl checkpoint list DIR shows those there are")));
+                       ") and holds none: cairnctl checkpoint list DIR lists the existing ones")));
     }
     for (const auto& [path, manifest] : found->finished) {
       Report(path, manifest, &list, &answer.text, &wrong);
@@ -208,10 +208,10 @@ absl::StatusOr<Answer> VerifyCheckpoints(const std::string& folder) {
   }
   answer.json = {{"ok", wrong == 0}, {"checkpoints", std::move(list)}};
   if (wrong > 0) {
-    answer.finding = absl::DataLossError(
-        absl::StrCat(wrong, wrong == 1 ? " file is" : " files are",
-                     " damaged or missing: restore another checkpoint, or bring what is damaged "
-                     "back from a copy"));
+    answer.finding = absl::DataLossError(absl::StrCat(
+        wrong, wrong == 1 ? " file is" : " files are",
+        " corrupt or missing: restore another checkpoint, or bring the files back from a "
+        "copy"));
   }
   return answer;
 }

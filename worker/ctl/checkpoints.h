@@ -1,4 +1,4 @@
-// Checkpoints from outside the job: what there is, whether it is whole, one more, back to one.
+// Operates on a job's checkpoints from outside the job: list, verify, create, restore.
 #pragma once
 
 #include <string>
@@ -13,26 +13,26 @@ struct CheckpointListOptions {
   std::string directory;  // empty: checkpoint.directory of the job file
   std::string job;        // a name or a job file; empty: every job's
 };
-// Finished ones, the oldest first, unfinished and damaged ones.
+// Lists the finished checkpoints, oldest first, then the unfinished and corrupt ones.
 absl::StatusOr<Answer> ListCheckpointsOf(const CheckpointListOptions& options);
 
-// Every file of a checkpoint (or of all finished ones in a directory) against the checksums of its
-// manifest. The answer's finding is kDataLoss where something is damaged or missing.
+// Compares every file of a checkpoint (or of all finished ones in a directory) with the checksums
+// in its manifest. The answer's finding is kDataLoss if a file is corrupt or missing.
 absl::StatusOr<Answer> VerifyCheckpoints(const std::string& folder);
 
 struct CheckpointCreateOptions {
   TargetOptions target;
   std::string directory;  // on every server's host; empty: checkpoint.directory of the job file
 };
-// Beside the job's training. Its name, JOB.kept-TIME-…, is none of those that the job's own
-// retention deletes. Under sync no step may close meanwhile: tried a few times, then kAborted.
+// Makes a checkpoint while the job trains. Its name, JOB.kept-TIME-…, keeps it out of the job's own
+// retention. Under sync no step may close meanwhile: a few attempts are made, then kAborted.
 // kNotFound: the servers hold nothing of the job.
 absl::StatusOr<Answer> CreateCheckpoint(const CheckpointCreateOptions& options);
 
 struct CheckpointRestoreOptions {
-  TargetOptions target;  // an empty job: the checkpoint's
+  TargetOptions target;  // an empty job name: the checkpoint's
   std::string folder;
-  bool replace = false;  // what the servers hold of the job is dropped first
+  bool replace = false;  // drop the servers' state of the job first
 };
 // kFailedPrecondition: workers of the job are live. kAlreadyExists: the servers hold the job, and
 // `replace` is not set.

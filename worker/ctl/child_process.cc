@@ -39,16 +39,16 @@ struct Pipe {
 struct ChildSetup {
   int out;
   int err;
-  int failure;  // gets errno where the program cannot be started
+  int failure;  // gets errno if the program cannot be started
   pid_t parent;
   int orphan_signal;
 };
 
-// Between fork and exec: system calls alone.
+// Runs between fork and exec, so it may only make system calls.
 [[noreturn]] void Become(char* const* arguments, const ChildSetup& setup) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, setup.orphan_signal);
-  if (getppid() != setup.parent) _exit(1);  // it was gone before it could be watched
+  if (getppid() != setup.parent) _exit(1);  // the parent ended before the child could watch it
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -96,7 +96,8 @@ absl::Status ChildProcess::Start(const std::vector<std::string>& command, int or
   std::vector<char*> arguments;
   arguments.reserve(command.size() + 1);
   for (const std::string& argument : command) {
-    arguments.push_back(const_cast<char*>(argument.c_str()));  // exec's signature; not written
+    arguments.push_back(const_cast<char*>(argument.c_str()));  // exec's signature; exec does not
+                                                               // write to it
   }
   arguments.push_back(nullptr);
   const ChildSetup setup{out.write, err.write, failure.write, getpid(), orphan_signal};

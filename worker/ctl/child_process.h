@@ -1,4 +1,4 @@
-// A process that a launcher started, with its output.
+// A child process of a launcher, with its output.
 #pragma once
 
 #include <sys/types.h>
@@ -13,10 +13,10 @@
 
 namespace cairn {
 
-// How a process ended, in one form for messages and exit statuses.
+// How a process ended, as messages and exit statuses state it.
 struct Ending {
   int code = 0;    // exit status
-  int signal = 0;  // > 0: ended by it
+  int signal = 0;  // > 0: the signal that ended it
 
   bool failed() const { return code != 0 || signal != 0; }
   // As a shell gives it: 128 + signal.
@@ -25,33 +25,34 @@ struct Ending {
   std::string Text() const;
 };
 
-// Runs in a process group of its own, so that Ctrl-C on the terminal reaches the launcher alone.
-// Its stdin is /dev/null.
-// Thread safety: none; the thread that starts it lives as long as it does.
+// Runs in its own process group, so that Ctrl-C on the terminal reaches the launcher alone. Its
+// stdin is /dev/null. Thread safety: none; the thread that calls Start must live as long as the
+// child process does.
 class ChildProcess {
  public:
   enum Stream { kOut = 0, kErr = 1 };
 
   ChildProcess() = default;
-  // SIGKILL where it still runs, and waits for its end.
+  // Sends SIGKILL if the process still runs, and waits for its end.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  // `command[0]` is the program's path; `orphan_signal` is what the process gets when its owner is
-  // gone, however that ended. Only where none runs and its output has been read.
-  // kNotFound, kPermissionDenied, …: it cannot be started; names it.
+  // `command[0]` is the program's path. The process gets `orphan_signal` when its owner ends,
+  // however the owner ended. Requires that no process runs and that its output has been read.
+  // kNotFound, kPermissionDenied, …: the program cannot be started; names it.
   absl::Status Start(const std::vector<std::string>& command, int orphan_signal);
 
   bool running() const { return pid_ > 0; }
   pid_t pid() const { return pid_; }
   void Signal(int signal) const;
-  // True once, when it has ended: `ending` says how.
+  // Returns true once, when the process has ended, and then sets `ending`.
   bool Reap(Ending* ending);
 
-  // To be polled for input; -1: closed.
+  // The descriptor to poll for input; -1: closed.
   int file(Stream stream) const { return files_[stream]; }
-  // Appends what is there without waiting; closes at the end. At most some 64 KiB.
+  // Appends the available output, at most some 64 KiB, without waiting. Closes the stream at its
+  // end.
   void Read(Stream stream, std::string* out);
 
  private:

@@ -1,4 +1,4 @@
-// The commands about programs, servers and machines.
+// The commands for programs, servers and machines.
 #include <memory>
 #include <string>
 
@@ -17,7 +17,7 @@
 namespace cairn {
 namespace {
 
-// Failing and ending tasks, and the servers' own flags.
+// Adds the flags for failing and ending tasks, and for the servers' own flags.
 void AddLaunchEnds(CLI::App* command, const std::shared_ptr<LaunchOptions>& options) {
   command
       ->add_option_function<std::string>(
@@ -37,7 +37,7 @@ void AddLaunchEnds(CLI::App* command, const std::shared_ptr<LaunchOptions>& opti
       .Add("grace_seconds", "S", options->grace_seconds,
            "how long a task may take to end before it is killed; default 30")
       .Add("ps_flag", "--FLAG=VALUE", options->server_flags,
-           "a flag of every cairn-ps, as in --ps_flag=--durability=log; several times");
+           "a flag for every cairn-ps, as in --ps_flag=--durability=log; repeatable");
 }
 
 }  // namespace
@@ -60,17 +60,17 @@ void Tree::AddLaunch() {
   Flags(*command)
       .Add("data_root", "DIR", options->data_root, "where the job's relative data paths start")
       .Add("state", "DIR", options->state,
-           "where the servers keep their data, for a later launch to go on from; else a "
-           "temporary folder")
+           "directory of the servers' data, from which a later launch continues; default: a "
+           "temporary one")
       .Add("log_directory", "DIR", options->log_directory,
-           "gets a log of every task; default: logs in --state, else a temporary folder")
+           "directory of the tasks' logs; default: logs in --state, else a temporary one")
       .Add("wait", "", options->wait,
            "returns once every server accepts calls and every worker has joined; the "
            "launch continues in the background until the job ends or cairnctl stop")
       .Add("tls_directory", "DIR", options->tls_directory,
-           "TLS between the tasks, with the certificates in it that cairnctl certs made for "
-           "them; made where it is not there")
-      .Add("set", "SET", options->sets, "KEY.PATH=VALUE over the job file; several times");
+           "TLS between the tasks, with the certificates that cairnctl certs made in this "
+           "directory; created if missing")
+      .Add("set", "SET", options->sets, "KEY.PATH=VALUE overrides the job file; repeatable");
   AddLaunchEnds(command, options);
   Flags(*command)
       .Add("cairn_ps", "FILE", options->cairn_ps, "the program; default: beside cairnctl")
@@ -89,13 +89,14 @@ void Tree::AddLogs() {
           [options, json = &invocation_.json] { return RunLogs(*options, *json); });
   Flags(*command)
       .Add("directory", "DIR", options->directory,
-           "the launch's --log_directory; default: that of the launch that runs on this "
-           "machine")
-      .Add("launch", "PID", options->launch, "which launch, where several run")
+           "the launch's --log_directory; default: that of the running launch on this machine")
+      .Add("launch", "PID", options->launch, "process id of the launch, if several run")
       .Add("lines", "N", options->lines, "of each task; default 20");
   command->add_flag("--follow,-f", options->follow,
                     "prints new lines as they come, until the launch ends or Ctrl-C");
-  command->add_option("tasks", options->tasks, "these alone, as in worker:0; launch is its own")
+  command
+      ->add_option("tasks", options->tasks,
+                   "only these tasks, as in worker:0; launch: the launch itself")
       ->type_name("TASK");
 }
 
@@ -109,7 +110,7 @@ void Tree::AddStop() {
   AddServers(command, &options->target);
   Flags(*command)
       .Add("launch", "PID", options->launch,
-           "this launch, where several run on this machine and no servers are named")
+           "process id of the launch, if several run here and no servers are named")
       .Add("wait_seconds", "S", options->wait_seconds,
            "how long everything may take to end; default 120");
   command->footer(
@@ -121,14 +122,14 @@ void Tree::AddStop() {
 void Tree::AddDrain() {
   const auto options = std::make_shared<DrainOptions>();
   CLI::App* const command =
-      Add(&app_, "drain", "Servers write everything, turn callers away and end, exit status 0",
+      Add(&app_, "drain", "Servers write everything, refuse further calls and exit with status 0",
           "cairnctl drain --cluster cluster.yaml ps:1\n"
           "  cairnctl drain --cluster cluster.yaml --all",
           [options] { return RunDrain(*options); });
   AddServers(command, &options->target);
   Flags(*command)
       .Add("wait_seconds", "S", options->wait_seconds,
-           "how long a server may take to write everything and be gone; default 120")
+           "how long a server may take to write everything and exit; default 120")
       .Add("all", "", options->all, "every server of the cluster");
   command->add_option("servers", options->tasks, "or these, by their tasks")->type_name("ps:N");
 }
@@ -136,14 +137,14 @@ void Tree::AddDrain() {
 void Tree::AddServersCommands() {
   const auto options = std::make_shared<ServersOptions>();
   CLI::App* const group =
-      Add(&app_, "servers", "Servers that join and leave a running cluster", "", nullptr);
+      Add(&app_, "servers", "Adds servers to a running cluster and removes them", "", nullptr);
   group->require_subcommand(1);
-  CLI::App* const list = Add(group, "list", "Which servers there are, and which have left",
+  CLI::App* const list = Add(group, "list", "Lists the servers, and those that have left",
                              "cairnctl servers list --cluster cluster.yaml",
                              [options] { return RunServersList(*options); });
   AddServers(list, &options->target);
   CLI::App* const add =
-      Add(group, "add", "A server that runs already joins the cluster",
+      Add(group, "add", "Adds a running server to the cluster",
           "cairnctl servers add --cluster cluster.yaml ps:2 --address 10.0.0.7:7001",
           [options] { return RunServersAdd(*options); });
   AddServers(add, &options->target);
@@ -152,7 +153,7 @@ void Tree::AddServersCommands() {
   add->add_option("server", options->task, "its task, as it was started")
       ->type_name("ps:N")
       ->required();
-  CLI::App* const remove = Add(group, "remove", "A server without rows leaves the cluster",
+  CLI::App* const remove = Add(group, "remove", "Removes a server that has no rows",
                                "cairnctl servers remove --cluster cluster.yaml ps:2",
                                [options] { return RunServersRemove(*options); });
   AddServers(remove, &options->target);
@@ -163,15 +164,15 @@ void Tree::AddServersCommands() {
 
 void Tree::AddDoctor() {
   const auto options = std::make_shared<DoctorOptions>();
-  CLI::App* const command = Add(
-      &app_, "doctor", "Whether this machine and its network are fit; each finding with its fix",
-      "cairnctl doctor --data_dir /var/lib/cairn --cluster cluster.yaml",
-      [options] { return RunDoctor(*options); });
+  CLI::App* const command =
+      Add(&app_, "doctor", "Checks this machine and its network, and names a fix for each finding",
+          "cairnctl doctor --data_dir /var/lib/cairn --cluster cluster.yaml",
+          [options] { return RunDoctor(*options); });
   Flags(*command)
       .Add("data_dir", "DIR", options->directory,
-           "where a server's data would be: its disk is measured with 64 MiB in a file of "
-           "the moment; default: the working folder")
-      .Add("cluster", "FILE", options->cluster_file, "whose ps tasks are looked for")
+           "where a server's data would be: measures its disk with a temporary file of 64 MiB; "
+           "default: the working directory")
+      .Add("cluster", "FILE", options->cluster_file, "whose ps tasks are checked")
       .Add("timeout_seconds", "S", options->timeout_seconds,
            "how long a server may take to answer; default 3");
   AddSecurity(command, &options->security);
@@ -186,7 +187,7 @@ void Tree::AddCerts() {
           [options] { return MakeCerts(*options); });
   command
       ->add_option("directory", options->directory,
-                   "where they are written; the CA that is there signs them, else a new one")
+                   "directory of the files; an existing CA in it signs them, else a new one")
       ->type_name("DIR")
       ->required();
   Flags(*command)
@@ -195,20 +196,20 @@ void Tree::AddCerts() {
       .Add("issue", "WHOM", options->issue,
            "NAME=ROLE[,ROLE] (reader, worker, admin) or NAME=server:HOST[,HOST]; several "
            "times")
-      .Add("days", "N", options->days, "how long they are good; default 30");
+      .Add("days", "N", options->days, "how long they are valid; default 30");
 }
 
 void Tree::AddBench() {
   const auto options = std::make_shared<BenchOptions>();
   CLI::App* const command = Add(
-      &app_, "bench", "How fast the wire is from here to the servers: round trips, push, pull",
+      &app_, "bench", "Measures the network to the servers: round trips, push, pull",
       "cairnctl bench --cluster cluster.yaml --mib 16", [options] { return RunBench(*options); });
   AddServers(command, &options->target);
   Flags(*command)
       .Add("mib", "MIB", options->mib, "of a push and of a pull; default 4")
       .Add("seconds", "S", options->seconds,
-           "for each measurement; default 1. Uses a job of its own, which is dropped at the "
-           "end; servers that train meanwhile slow it down, and it them");
+           "for each measurement; default 1. Uses a temporary job; servers that train meanwhile "
+           "slow it down, and it slows them down");
 }
 
 }  // namespace cairn

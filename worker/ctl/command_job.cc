@@ -1,4 +1,4 @@
-// The commands about jobs and what is in them.
+// The commands for jobs and their contents.
 #include <memory>
 #include <string>
 
@@ -56,7 +56,7 @@ void Tree::AddGet() {
       ->type_name("KEY");
   AddTarget(command, &options->target);
   Flags(*command)
-      .Add("slot", "NAME", options->slot, "of the optimizer, by Keras' name")
+      .Add("slot", "NAME", options->slot, "a slot of the optimizer, by Keras's name")
       .Add("local_transport", "auto|any_user|off", options->local_transport,
            std::string(kLocalTransportText));
 }
@@ -74,7 +74,7 @@ void Tree::AddInspect() {
                       "checkpoint; read only");
   command
       ->add_option("variables", options->variables,
-                   "names, '*' for any characters; of a single one the shards are shown")
+                   "names, '*' for any characters; for a single one also shows the shards")
       ->type_name("VARIABLE");
 }
 
@@ -87,7 +87,7 @@ void Tree::AddCheckpoint() {
                                 [list] { return ListCheckpointsOf(*list); });
   listing->add_option("directory", list->directory, "else checkpoint.directory of --job FILE")
       ->type_name("DIR");
-  Flags(*listing).Add("job", "NAME|FILE", list->job, "this job's alone; its name, or its job file");
+  Flags(*listing).Add("job", "NAME|FILE", list->job, "only this job's; its name, or its job file");
   const auto folder = std::make_shared<std::string>();
   Add(checkpoint, "verify", "Reads every file and compares its checksum with the manifest's",
       "cairnctl checkpoint verify /shared/a9a.step-0000000512-1a2b3c4d",
@@ -102,7 +102,7 @@ void Tree::AddCheckpointCalls(CLI::App* checkpoint) {
   const auto create = std::make_shared<CheckpointCreateOptions>();
   CLI::App* const creating =
       Add(checkpoint, "create",
-          "Makes one now, while the job trains; the job's retention leaves it alone",
+          "Makes a checkpoint while the job trains; the job's retention does not delete it",
           "cairnctl checkpoint create --cluster cluster.yaml --job a9a /shared/checkpoints",
           [create] { return CreateCheckpoint(*create); });
   AddTarget(creating, &create->target);
@@ -119,7 +119,7 @@ void Tree::AddCheckpointCalls(CLI::App* checkpoint) {
           [restore] { return RestoreCheckpoint(*restore); });
   AddTarget(restoring, &restore->target);
   Flags(*restoring)
-      .Add("replace", "", restore->replace, "drops what the servers hold of the job first");
+      .Add("replace", "", restore->replace, "first drops the servers' state of the job");
   restoring->add_option("folder", restore->folder, "the checkpoint")
       ->type_name("FOLDER")
       ->required();
@@ -138,32 +138,32 @@ void Tree::AddExport() {
   Flags(*command)
       .Add("local_transport", "auto|any_user|off", options->local_transport,
            std::string(kLocalTransportText))
-      .Add("checkpoint", "FOLDER", options->checkpoint, "from this one instead of servers")
+      .Add("checkpoint", "FOLDER", options->checkpoint,
+           "exports this checkpoint instead of live servers")
       .Add("scratch", "DIR", options->scratch,
-           "for --checkpoint: where files of the moment are; default: TMPDIR");
+           "for --checkpoint: directory of temporary files; default: TMPDIR");
 }
 
 void Tree::AddRebalance() {
   const auto options = std::make_shared<RebalanceOptions>();
   CLI::App* const command =
       Add(&app_, "rebalance",
-          "Moves rows between servers while the job trains, to even out memory or load",
+          "Moves rows between servers while the job trains, to balance memory or load",
           "cairnctl rebalance --cluster cluster.yaml --job ads --plan\n"
           "  cairnctl rebalance --cluster cluster.yaml --job ads --by load\n"
           "  cairnctl rebalance --cluster cluster.yaml --job ads --empty ps:2",
           [options] { return RunRebalance(*options); });
   AddTarget(command, &options->target);
   Flags(*command)
-      .Add("plan", "", options->plan_only, "shows what would be moved, and moves nothing")
-      .Add("empty", "ps:N", options->emptied, "a server that is to end without rows; several times")
+      .Add("plan", "", options->plan_only, "shows the plan, and moves nothing")
+      .Add("empty", "ps:N", options->emptied, "a server that must end without rows; repeatable")
       .Add("by", "WHAT", options->by,
-           "what is evened out: memory (default), or load, bytes of rows pulled and pushed "
-           "a second")
-      .Add("watch_seconds", "S", options->watch_seconds, "how long to look at the load; default 10")
+           "what to balance: memory (default), or load: bytes of rows pulled and pushed per second")
+      .Add("watch_seconds", "S", options->watch_seconds, "how long to measure the load; default 10")
       .Add("tolerance", "FRACTION", options->tolerance,
-           "a server may have so much more than the mean; default 0.05")
+           "allowed excess of a server over the mean; default 0.05")
       .Add("busy_fraction", "FRACTION", options->busy_fraction,
-           "of the time, to copy; the rest is left to those that train; default 0.5")
+           "share of the time spent copying; the rest is left to training; default 0.5")
       .Add("wait_seconds", "S", options->wait_seconds, "how long one move may take; default 600");
 }
 

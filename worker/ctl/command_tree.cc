@@ -64,7 +64,7 @@ void Tree::AddSecurity(CLI::App* command, SecurityOptions* security) {
             "send the token to other hosts without TLS");
 }
 
-// Which servers.
+// Adds the flags that choose the servers.
 void Tree::AddServers(CLI::App* command, TargetOptions* target) {
   Flags(*command)
       .Add("cluster", "FILE", target->cluster_file,
@@ -75,7 +75,7 @@ void Tree::AddServers(CLI::App* command, TargetOptions* target) {
   AddSecurity(command, &target->security);
 }
 
-// And which job.
+// Adds the flags that choose the servers and the job.
 void Tree::AddTarget(CLI::App* command, TargetOptions* target) {
   AddServers(command, target);
   Flags(*command).Add("job", "NAME|FILE", target->job, "the job's name, or its job file");
@@ -101,7 +101,7 @@ void Tree::AddVersion() {
 void Tree::AddCompletion() {
   const auto shell = std::make_shared<std::string>();
   CLI::App* const command =
-      Add(&app_, "completion", "Prints what makes the shell complete commands and flags",
+      Add(&app_, "completion", "Prints a script with which the shell completes commands and flags",
           "cairnctl completion bash > ~/.local/share/bash-completion/completions/cairnctl\n"
           "  cairnctl completion fish > ~/.config/fish/completions/cairnctl.fish\n"
           "  cairnctl completion zsh > \"${fpath[1]}/_cairnctl\"\n"

@@ -10,16 +10,18 @@
 
 namespace cairn {
 
-// What a command line asks for. Thread safety: a value.
+// What a command line requests. Thread safety: a value.
 struct Invocation {
   std::string name = "cairnctl";  // "cairnctl checkpoint list", for messages
   bool json = false;
-  std::string help;  // of --help or --version: not empty: to be printed, nothing is run
-  Command run;       // else this
+  std::string help;  // the output of --help or --version; if not empty, the program prints it and
+                     // runs no command
+  Command run;       // otherwise, the command to run
 };
 
-// `arguments` are those after the program's name. kInvalidArgument: an unknown command or flag
-// (names the nearest), a value that is missing or refused; `invocation` has name and json then too.
+// `arguments` are the arguments after the program's name. kInvalidArgument: an unknown command or
+// flag (names the nearest), or a missing or refused value; `invocation` then still has name and
+// json.
 absl::Status ReadInvocation(absl::Span<const char* const> arguments, Invocation* invocation);
 
 }  // namespace cairn

@@ -23,9 +23,10 @@
 namespace cairn {
 namespace {
 
-constexpr int32_t kAnyServerCount = 1 << 16;  // specs were checked when they were made
+constexpr int32_t kAnyServerCount = 1 << 16;  // no server count to check against: specs were
+                                              // checked when they were made
 
-// Counts what is there; a key that was written again counts with its last bytes.
+// Counts rows and bytes; a key that was rewritten counts once, with its last bytes.
 class Counting : public StripeVisitor {
  public:
   explicit Counting(StoredVariable* variable) : variable_(*variable) {}
@@ -45,7 +46,7 @@ class Counting : public StripeVisitor {
     return absl::OkStatus();
   }
 
-  // Also after the last one.
+  // Called after the last stripe too.
   void EndStripe() {
     variable_.bytes += image_bytes_;
     variable_.rows += static_cast<int64_t>(row_bytes_.size());
@@ -57,10 +58,10 @@ class Counting : public StripeVisitor {
  private:
   StoredVariable& variable_;
   int64_t image_bytes_ = 0;
-  absl::flat_hash_map<int64_t, int64_t> row_bytes_;  // of the stripe
+  absl::flat_hash_map<int64_t, int64_t> row_bytes_;  // of the current stripe
 };
 
-// The server whose directory it is, from the marker's text.
+// The index of the server that owns the directory, from the marker file's text.
 absl::StatusOr<int32_t> ServerOf(const std::string& directory) {
   const std::string path = absl::StrCat(directory, "/CAIRN");
   absl::StatusOr<std::string> text = ReadSmallFile(path);

@@ -1,5 +1,5 @@
-// A server's files where no server runs on them: its data directory, or its part of a checkpoint.
-// The only file of cairnctl that reads what storage/ wrote.
+// Reads a server's files without a running server: its data directory, or its part of a checkpoint.
+// The only file of cairnctl that reads the format of storage/.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ struct StoredVariable {
   std::string job;
   wire::VariableSpec spec;
   std::vector<StoredShard> shards;
-  // Of all its stripes here.
+  // Sums over all its stripes in this directory.
   int64_t stripes = 0;
-  int64_t rows = 0;   // of an embedding table; each key once
-  int64_t bytes = 0;  // of images or rows, those that were written again left out
+  int64_t rows = 0;   // of an embedding table; each key counts once
+  int64_t bytes = 0;  // of images or rows, without superseded versions
 };
 
 struct StoredWorker {
@@ -43,11 +43,13 @@ struct DataDirectory {
   std::vector<StoredWorker> workers;      // by job and ordinal
 };
 
-// Reads everything, checksums verified, and changes nothing. kFailedPrecondition: in use (by whom,
-// where the system tells), or no such directory's. Else as StripeStore::OpenReadOnly.
+// Reads all files, verifies their checksums, and changes nothing. kFailedPrecondition: the
+// directory is in use (by whom, if the system tells), or is not a data directory. Other errors as
+// StripeStore::OpenReadOnly.
 absl::StatusOr<DataDirectory> ReadDataDirectory(const std::string& directory);
 
-// kDataLoss: the file of a part is not what it was, with both checksums. kNotFound: it is missing.
+// kDataLoss: the file's content does not match the checksum; names both checksums. kNotFound: the
+// file is missing.
 absl::Status VerifyFile(const std::string& part, const CheckpointFile& file);
 
 }  // namespace cairn

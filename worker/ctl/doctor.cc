@@ -38,12 +38,12 @@ namespace {
 
 using Level = Finding::Level;
 
-// A file or more for each connection, RocksDB's tables, and room.
+// Two files for each connection, and a margin for RocksDB's tables.
 constexpr uint64_t kWantedFiles = 2 * static_cast<uint64_t>(kDefaultMaxConnections) + 512;
 constexpr uint64_t kNeededFiles = 256;
 constexpr size_t kWriteBytes = size_t{64} << 20;
 constexpr int kSyncs = 20;
-// A snapshot syncs once; log_sync once a group of pushes.
+// A snapshot syncs once; log_sync syncs once for each group of pushes.
 constexpr double kSlowSyncSeconds = 0.05;
 constexpr double kSlowBytesPerSecond = 50e6;
 constexpr int64_t kLittleSpaceBytes = int64_t{5} << 30;
@@ -65,7 +65,7 @@ Finding Memory() {
   Finding finding{.what = "memory", .found = absl::StrCat(BytesText(total), " in this machine")};
   if (total < int64_t{2} << 30) {
     finding.level = Level::kWarning;
-    finding.fix = "small variables alone: set --memory_budget_bytes of cairn-ps to what is free";
+    finding.fix = "enough for small variables only: set --memory_budget_bytes to the free memory";
   }
   return finding;
 }
@@ -75,7 +75,7 @@ Finding Space(const std::string& directory) {
   Finding finding{.what = "disk space"};
   if (statvfs(directory.c_str(), &stat) != 0) {
     return {Level::kBad, "disk space", absl::StrCat(directory, ": ", std::strerror(errno)),
-            "name a folder that is there by --data_dir"};
+            "name an existing directory by --data_dir"};
   }
   const int64_t bytes = static_cast<int64_t>(stat.f_bavail) * static_cast<int64_t>(stat.f_frsize);
   finding.found = absl::StrCat(BytesText(bytes), " free at ", directory);
@@ -88,7 +88,7 @@ Finding Space(const std::string& directory) {
 
 struct DiskRate {
   double bytes_per_second = 0;
-  double sync_seconds = 0;  // of a small write, the median
+  double sync_seconds = 0;  // the median duration of a small write
 };
 
 absl::StatusOr<DiskRate> MeasureDisk(const std::string& directory) {
@@ -101,7 +101,7 @@ absl::StatusOr<DiskRate> MeasureDisk(const std::string& directory) {
   });
   DiskRate rate;
   absl::Duration begin = MonotonicNow();
-  // Not all alike: some file systems leave such blocks out.
+  // Varies the blocks: some file systems deduplicate equal ones.
   std::string block(size_t{4} << 20, '\0');
   for (size_t i = 0; i < block.size(); ++i) block[i] = static_cast<char>(i * 131 >> 3);
   for (size_t done = 0; done < kWriteBytes; done += block.size()) {
@@ -126,7 +126,7 @@ Finding Disk(const std::string& directory) {
   const absl::StatusOr<DiskRate> rate = MeasureDisk(directory);
   if (rate.ok()) return JudgeDisk(directory, rate->bytes_per_second, rate->sync_seconds);
   return {Level::kBad, "disk", absl::StrCat(directory, ": ", rate.status().message()),
-          "name a folder that can be written by --data_dir, or see to its disk"};
+          "name a writable directory by --data_dir, or check its disk"};
 }
 
 Finding Gpus() {
@@ -138,7 +138,7 @@ Finding Gpus() {
           std::string(nccl.message())};
 }
 
-// A ps task's address: one that answers, one that is free here, or neither.
+// Checks a ps task's address: a server answers, the port is free on this machine, or neither.
 Finding Server(const Target& target, const ServerView& view, size_t index) {
   Finding finding{.what = view.name};
   if (view.status.ok()) {
@@ -154,8 +154,8 @@ Finding Server(const Target& target, const ServerView& view, size_t index) {
   }
   finding.level = Level::kBad;
   if (absl::IsAlreadyExists(held)) {
-    finding.found = absl::StrCat("something listens there that is no cairn-ps, or one that hangs: ",
-                                 view.status.message());
+    finding.found =
+        absl::StrCat("the listener is no cairn-ps, or one that hangs: ", view.status.message());
     finding.fix = "end it (ss -ltnp names the process), or give the task another port";
   } else {
     finding.found = std::string(view.status.message());
@@ -164,7 +164,7 @@ Finding Server(const Target& target, const ServerView& view, size_t index) {
   return finding;
 }
 
-// Jobs that the servers do not hold together.
+// Reports jobs of which the servers hold different states.
 void AddJobs(Target target, const std::vector<ServerView>& servers,
              std::vector<Finding>* findings) {
   std::set<std::string> jobs;
@@ -180,7 +180,7 @@ void AddJobs(Target target, const std::vector<ServerView>& servers,
   }
 }
 
-// The files of TLS first: where they are bad, the servers are not asked with them.
+// Checks the TLS files first: the servers are not asked if the files are bad.
 absl::Status AddServers(const DoctorOptions& options, std::vector<Finding>* findings) {
   ClusterConfig cluster;
   if (!options.cluster_file.empty()) {
@@ -190,7 +190,7 @@ absl::Status AddServers(const DoctorOptions& options, std::vector<Finding>* find
   findings->insert(findings->end(), tls.begin(), tls.end());
   const bool usable = ClientSecurity::Load(options.security).ok();
   if (options.cluster_file.empty() || !usable) return absl::OkStatus();
-  // Any job's name will do here.
+  // The job's name does not matter here.
   ASSIGN_OR_RETURN(const Target target, ResolveTarget({.cluster_file = options.cluster_file,
                                                        .job = "doctor",
                                                        .timeout_seconds = options.timeout_seconds,

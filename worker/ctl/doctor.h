@@ -1,4 +1,4 @@
-// Whether this machine is fit for servers and workers: each finding with its fix.
+// Checks whether this machine is fit for servers and workers, and says how to fix each finding.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,27 @@
 namespace cairn {
 
 struct DoctorOptions {
-  std::string directory;     // where a server's data would be; empty: the working folder
-  std::string cluster_file;  // empty: no addresses are looked at
+  std::string directory;     // where a server's data would be; empty: the working directory
+  std::string cluster_file;  // empty: no addresses are checked
   double timeout_seconds = 3;
-  SecurityOptions security;  // its files are judged, and used with the cluster's servers
+  SecurityOptions security;  // its files are checked, and used to call the cluster's servers
 };
 
-// One thing that was looked at.
+// The result of one check.
 struct Finding {
   enum class Level { kFine, kWarning, kBad };
   Level level = Level::kFine;
   std::string what;   // "open files"
   std::string found;  // "1024 at most"
-  std::string fix;    // empty where it is fine
+  std::string fix;    // empty if nothing is wrong
 };
 
-// File limits, memory, the disk's write and fsync rate (64 MiB in a file of its own, which goes
-// away), the cluster's addresses, GPUs and NCCL. The answer's finding is not OK where something is
-// bad; a warning is none.
+// Checks file limits, memory, the disk's write and fsync rate (with a temporary file of 64 MiB),
+// the cluster's addresses, GPUs and NCCL. The answer's finding is not OK if a check is bad;
+// warnings do not count.
 absl::StatusOr<Answer> RunDoctor(const DoctorOptions& options);
 
-// Parts of it, for tests.
+// Single checks, for tests.
 Finding JudgeOpenFiles(uint64_t limit);
 Finding JudgeDisk(const std::string& directory, double bytes_per_second, double sync_seconds);
 Answer DoctorAnswer(const std::vector<Finding>& findings);

@@ -14,10 +14,10 @@ namespace {
 
 using Level = Finding::Level;
 
-// Less than this left: a warning.
+// A certificate that expires sooner than this gets a warning.
 constexpr absl::Duration kSoon = absl::Hours(24 * 7);
 
-// `fine` where the status is OK; else its text, which ends with what to do after the last colon.
+// `fine` if the status is OK; otherwise its text, whose part after the last colon is the fix.
 Finding FindingOf(const std::string& what, const absl::Status& status, const std::string& fine,
                   const std::string& fix) {
   if (status.ok()) return {Level::kFine, what, fine, ""};
@@ -57,7 +57,7 @@ Finding Use(const CertificateFacts& facts) {
   return finding;
 }
 
-// Whether the certificate's server is one of the cluster's.
+// Checks that the certificate's server is one of the cluster's.
 Finding Address(const SecurityOptions& options, const CertificateFacts& facts,
                 const ClusterConfig& cluster) {
   std::vector<std::string> hosts;

@@ -1,4 +1,4 @@
-// Judges the files of TLS and tokens: part of cairnctl doctor.
+// Checks the TLS and token files: part of cairnctl doctor.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace cairn {
 
-// One finding a question: dates, key, CA, modes, role, and for a server's certificate whether it is
-// for an address among the cluster's ps tasks. None where `options` name no file.
+// One finding for each check: dates, key, CA, modes, role, and, for a server's certificate, whether
+// it is valid for an address among the cluster's ps tasks. Empty if `options` name no file.
 std::vector<Finding> JudgeTls(const SecurityOptions& options, const ClusterConfig& cluster,
                               absl::Time now);
 

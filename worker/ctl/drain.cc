@@ -53,7 +53,7 @@ absl::StatusOr<std::vector<size_t>> ServersOf(const DrainOptions& options, const
   return servers;
 }
 
-// Until nobody listens there.
+// Waits until the server's port refuses connections.
 absl::Status AwaitEnd(const Target& target, size_t server, Deadline deadline) {
   while (!deadline.Expired()) {
     const absl::Status there =
@@ -73,7 +73,7 @@ absl::Status Drain(const Target& target, size_t server, Deadline deadline) {
   RETURN_IF_ERROR(client->Call("drain", deadline, [](WireClient::Stub& stub) {
     wire::ServerState state;
     wire::Caller caller;
-    // For the server's log: it is about all jobs.
+    // The server's log shows this name. The command concerns all jobs.
     caller.job = JobOfCommand("drain");
     stub.drain(state, caller);
   }));
@@ -101,7 +101,7 @@ std::vector<Drained> DrainAll(const Target& target, const std::vector<size_t>& s
 
 absl::StatusOr<Answer> RunDrain(const DrainOptions& options) {
   ASSIGN_OR_RETURN(Target target, ResolveServers(options.target));
-  target.LearnMembers().IgnoreError();  // ps:0 may be gone already
+  target.LearnMembers().IgnoreError();  // ps:0 may have ended already
   if (options.wait_seconds <= 0) {
     return AsBadInput(absl::InvalidArgumentError("--wait_seconds is a number above 0"));
   }

@@ -1,4 +1,4 @@
-// Takes servers away in order: everything written, callers told, exit status 0.
+// Shuts servers down in order: they write everything, notify their callers, and exit with status 0.
 #pragma once
 
 #include <string>
@@ -14,11 +14,11 @@ struct DrainOptions {
   TargetOptions target;            // without a job
   std::vector<std::string> tasks;  // "ps:1", "1"
   bool all = false;
-  double wait_seconds = 120;  // for a server to write everything and be gone
+  double wait_seconds = 120;  // for a server to write everything and to exit
 };
 
-// Asks all of them at once and waits until nobody answers there any more. Finding: one did not
-// drain; the others have all the same.
+// Asks all servers at once and waits until none answers. Finding: a server did not drain; the
+// others still did.
 absl::StatusOr<Answer> RunDrain(const DrainOptions& options);
 
 }  // namespace cairn

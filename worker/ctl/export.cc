@@ -29,11 +29,11 @@ namespace fs = std::filesystem;
 constexpr absl::Duration kVariableTimeout = absl::Minutes(10);
 constexpr absl::Duration kConnectTimeout = absl::Minutes(1);
 
-// `config`: where the job file is named; null: not known.
+// `config`: the job file, if one was named; null: not known.
 absl::StatusOr<Answer> Export(PsClient& client, const std::string& job, const JobConfig* config,
                               const std::string& from, const std::string& file) {
   ASSIGN_OR_RETURN(std::vector<VariableSpec> specs, client.Describe(Deadline::In(kConnectTimeout)));
-  // Cairn's own table is nobody's model.
+  // Cairn's own table is not part of any model.
   specs.erase(std::remove_if(specs.begin(), specs.end(),
                              [](const auto& spec) { return spec.name == RosterSpec().name; }),
               specs.end());

@@ -1,4 +1,4 @@
-// A job's variables as a file for numpy or safetensors.
+// Writes a job's variables to a file for numpy or safetensors.
 #pragma once
 
 #include <string>
@@ -12,13 +12,14 @@ namespace cairn {
 struct ExportOptions {
   std::string file;  // .npz or .safetensors
   TargetOptions target;
-  std::string checkpoint;                // not empty: of this one instead of servers
-  std::string local_transport = "auto";  // to live servers
-  std::string scratch;  // for a checkpoint: where its folder of the moment is; empty: TMPDIR
+  std::string checkpoint;                // if not empty: export this checkpoint instead of the
+                                         // servers' state
+  std::string local_transport = "auto";  // for live servers
+  std::string scratch;  // for a checkpoint: the parent of its temporary directory; empty: TMPDIR
 };
 
-// While training goes on, variables of live servers are of slightly different moments; a
-// checkpoint's belong together.
+// While the job trains, the variables of live servers are read at slightly different times. The
+// variables of a checkpoint are consistent.
 absl::StatusOr<Answer> RunExport(const ExportOptions& options);
 
 }  // namespace cairn

@@ -39,7 +39,7 @@ absl::StatusOr<VariableSpec> FindVariable(const std::vector<VariableSpec>& specs
                                           names.size()));
 }
 
-// The rows to read, and how many numbers each has.
+// The rows to read, and how many numbers each row has.
 struct Selected {
   Part part = Part::kWhole;
   std::vector<int64_t> ids;
@@ -78,7 +78,7 @@ absl::StatusOr<Selected> Select(const VariableSpec& spec, const std::vector<std:
   return selected;
 }
 
-// A value of `dtype` at `at`, which may be unaligned.
+// Reads a value of `dtype` at `at`, which may be unaligned.
 Json NumberOf(DType dtype, const std::byte* at) {
   if (dtype == DType::kInt32) {
     int32_t value = 0;
@@ -104,7 +104,7 @@ std::string NumberText(const Json& number) {
   return number.is_number_float() ? absl::StrFormat("%.7g", number.get<double>()) : number.dump();
 }
 
-// JSON has no infinity and no NaN: they are texts there.
+// JSON has no infinity and no NaN; they become strings.
 Json JsonNumber(const Json& number) {
   if (!number.is_number_float() || std::isfinite(number.get<double>())) return number;
   return NumberText(number);

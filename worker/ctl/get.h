@@ -1,4 +1,4 @@
-// Values of a variable, as `redis-cli GET` shows those of a key.
+// Shows values of a variable, as `redis-cli GET` shows those of a key.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ namespace cairn {
 struct GetOptions {
   TargetOptions target;
   std::string variable;
-  std::vector<std::string> keys;         // rows of a dense variable, keys of a table; empty: whole
-  std::string slot;                      // of the optimizer; empty: the value
+  std::vector<std::string> keys;         // rows of a dense variable, keys of a table; empty: the
+                                         // whole variable
+  std::string slot;                      // a slot of the optimizer; empty: the value
   std::string local_transport = "auto";  // to the servers
 };
 
-// Numbers of one answer.
+// The limit of numbers in one answer.
 inline constexpr int64_t kMostValuesShown = 100000;
 
-// A number is the key itself; any other text is hashed as the readers of data hash it
-// ("C3:68fd1e64").
+// A number is the key itself; any other text ("C3:68fd1e64") is hashed as the data readers hash it.
 int64_t KeyFromText(absl::string_view text);
 
-// Reads without a lease: nothing of the job changes.
+// Reads without a lease, so the job does not change.
 absl::StatusOr<Answer> RunGet(const GetOptions& options);
 
 }  // namespace cairn

@@ -18,7 +18,7 @@ class TextTable {
   explicit TextTable(std::vector<std::string> titles) { Add(std::move(titles)); }
   void Add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   bool empty() const { return rows_.size() == 1; }
-  // Lines with ends; no space before an end. `indent` spaces in front of each.
+  // The lines with line ends, without trailing spaces, each indented by `indent` spaces.
   std::string Text(size_t indent = 2) const;
 
  private:

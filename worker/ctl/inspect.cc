@@ -31,7 +31,7 @@ bool Wanted(const std::vector<std::string>& patterns, const std::string& name) {
          });
 }
 
-// kNotFound: a pattern that none of `names` fits.
+// kNotFound: a pattern that matches none of `names`.
 absl::Status AllFound(const std::vector<std::string>& patterns,
                       const std::vector<std::string>& names) {
   for (const std::string& pattern : patterns) {
@@ -103,7 +103,7 @@ int64_t Sum(const Spread& spread, int64_t wire::ShardInfo::*field) {
   return sum;
 }
 
-// Updates of the shards differ while pushes are on their way.
+// The shards' update counts differ while pushes are in flight.
 std::pair<int64_t, int64_t> Versions(const Spread& spread) {
   int64_t lowest = 0;
   int64_t highest = 0;
@@ -119,15 +119,15 @@ bool IsTable(const Spread& spread) {
   return spread.info->spec.kind == wire::VariableKind::EMBEDDING;
 }
 
-// Of all servers, since each one's start.
+// Summed over all servers, each since its start.
 struct SummedRows {
   int64_t in_memory = 0;
   wire::RowFigures figures;
-  // By the least of each range.
+  // by the lower bound of each range
   std::map<int64_t, int64_t> by_age;
   std::map<int64_t, int64_t> by_use;
 
-  // Of the keys that have a row, those that had it in memory.
+  // Of the lookups of existing keys, the share that found the row in memory.
   double HitRate() const {
     const int64_t there = figures.found + figures.loaded;
     return there == 0 ? 1 : static_cast<double>(figures.found) / static_cast<double>(there);
@@ -170,13 +170,13 @@ Json FiguresJson(const SummedRows& rows) {
           {"by_use", RangesJson(rows.by_use)}};
 }
 
-// "4-15"; of the last range "64 or more".
+// "4-15"; "64 or more" for the last range.
 std::string RangeText(int64_t least, int64_t next) {
   if (next == least + 1) return absl::StrCat(least);
   return next > least ? absl::StrCat(least, "-", next - 1) : absl::StrCat(least, " or more");
 }
 
-// Of tables, one line a table; empty where there are none.
+// One line for each table; empty if there are no tables.
 std::string RangesText(const std::map<std::string, Spread>& by_name, absl::string_view what,
                        std::map<int64_t, int64_t> SummedRows::*ranges) {
   std::map<int64_t, int64_t> all;
@@ -201,7 +201,7 @@ std::string RangesText(const std::map<std::string, Spread>& by_name, absl::strin
   return absl::StrCat("\n", what, ":\n", table.Text());
 }
 
-// Of tables; empty where there are none.
+// One line for each table; empty if there are no tables.
 std::string RowsText(const std::map<std::string, Spread>& by_name) {
   TextTable table({"table", "rows", "in memory", "found there", "loaded", "hit rate",
                    "without a row", "not admitted", "left memory", "deleted"});
@@ -254,7 +254,7 @@ std::string ShardsText(const Spread& spread) {
 
 std::string NoneText(absl::string_view where, const std::vector<std::string>& patterns) {
   return patterns.empty() ? absl::StrCat(where, " hold no variables of it\n")
-                          : absl::StrCat(where, " hold no variable of the names that were given\n");
+                          : absl::StrCat(where, " hold no variable with these names\n");
 }
 
 absl::StatusOr<Answer> InspectDirectory(const InspectOptions& options) {
@@ -360,7 +360,7 @@ Answer InspectAnswer(const Target& target, const std::vector<ServerView>& server
   }
   answer.json = {{"job", target.job}, {"variables", std::move(variables)}};
   answer.finding = AnythingWrong(target.job, servers);
-  // Where a server is missing, so may its variables be.
+  // If a server is missing, a pattern may match nothing because its variables are missing.
   if (answer.finding.ok()) answer.finding = AllFound(patterns, {names.begin(), names.end()});
   return answer;
 }

@@ -1,4 +1,4 @@
-// The variables of a job: on the servers, or in files that no server uses.
+// Lists the variables of a job: on the servers, or in files that no server uses.
 #pragma once
 
 #include <string>
@@ -13,13 +13,14 @@ namespace cairn {
 
 struct InspectOptions {
   TargetOptions target;
-  std::string data_directory;          // not empty: read from there instead of asking servers
+  std::string data_directory;          // if not empty: read this directory instead of asking
+                                       // servers
   std::vector<std::string> variables;  // patterns with '*'; empty: all
 };
 
 absl::StatusOr<Answer> RunInspect(const InspectOptions& options);
 
-// With one variable named its shards are listed in the text too.
+// If exactly one variable is named, the text lists its shards too.
 Answer InspectAnswer(const Target& target, const std::vector<ServerView>& servers,
                      const std::vector<std::string>& patterns);
 

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Jobs that commands of cairnctl make for a moment, and the name under which this one asks.
+// The prefix of the temporary jobs that cairnctl's commands make, this one's included.
 constexpr absl::string_view kOwnJobs = "cairnctl-";
 
 std::vector<ServerView> AskForJobs(Target target) {

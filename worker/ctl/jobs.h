@@ -1,4 +1,4 @@
-// The jobs on a cluster's servers.
+// Lists the jobs on a cluster's servers.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-// One job with the answers of every server about it.
+// One job with every server's answer about it.
 struct JobAnswers {
   std::string job;
   std::vector<ServerView> servers;
@@ -26,9 +26,9 @@ Answer JobsAnswer(const std::vector<JobAnswers>& jobs, const absl::Status& missi
 
 absl::StatusOr<Answer> RunJobs(const TargetOptions& options);
 
-// As ResolveTarget; without --job it is the only job on the servers. kFailedPrecondition
-// (AsBadInput): the servers have several, which the message lists, or none. kUnavailable: without
-// --job, and no server answers.
+// As ResolveTarget; without --job, uses the only job on the servers. kFailedPrecondition
+// (AsBadInput): the servers have several jobs, which the message lists, or none. kUnavailable:
+// without --job, and no server answers.
 absl::StatusOr<Target> ResolveOnlyJob(const TargetOptions& options);
 
 }  // namespace cairn

@@ -61,7 +61,7 @@ class Launcher {
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  // `ready` is called once, when every server accepts calls and every worker has joined.
+  // Calls `ready` once, when every server accepts calls and every worker has joined.
   absl::StatusOr<Answer> Run(const std::function<void()>& ready);
 
  private:
@@ -71,14 +71,14 @@ class Launcher {
   absl::Status Advance();
   absl::Status StartWorkers();
   void StartWatch();
-  // What the servers say of the job.
+  // Handles what LaunchWatch has learned from the servers about the job.
   void TakeNews(const std::function<void()>& ready);
   void Poll();
   void ReadSignals();
   void Reap();
   void OnFailure(LaunchTask& task);
   absl::Status RestartDue();
-  // Nothing is started any more; the first reason given is the run's.
+  // Stops all restarts. Only the first reason given is reported.
   void End(int exit_status, const std::string& why);
   void EndGroup(bool servers);
   bool AnyRuns(bool servers) const;
@@ -89,8 +89,8 @@ class Launcher {
   const LaunchOptions& options_;
   const LaunchPlan plan_;
   std::vector<std::unique_ptr<LaunchTask>> tasks_;  // servers first
-  std::unique_ptr<LaunchTask> self_;                // for messages of the launch itself
-  std::unique_ptr<LaunchWatch> watch_;              // null: there is nothing to ask
+  std::unique_ptr<LaunchTask> self_;                // prefixes the launch's own messages
+  std::unique_ptr<LaunchWatch> watch_;              // null: the launch has no job to watch
   bool ready_ = false;
   Phase phase_ = Phase::kServersStart;
   int signals_ = -1;
@@ -105,7 +105,7 @@ absl::Status Launcher::CatchSignals() {
   sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, signal);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);  // whoever read the output may have gone
+  std::signal(SIGPIPE, SIG_IGN);  // the reader of the output may have ended
   signals_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
   return signals_ >= 0 ? absl::OkStatus() : absl::ErrnoToStatus(errno, "making a signalfd");
 }
@@ -128,7 +128,7 @@ void Launcher::EndGroup(bool servers) {
     if (task->server() != servers) continue;
     task->CancelRestart();
     task->process().Signal(SIGTERM);
-    task->process().Signal(SIGCONT);  // one that was stopped could not end
+    task->process().Signal(SIGCONT);  // a stopped process could not handle SIGTERM
   }
 }
 
@@ -147,12 +147,12 @@ void Launcher::ReadSignals() {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) continue;
     if (++stop_signals_ > 1) {
-      self_->Say("killing what is still there");
+      self_->Say("killing the remaining tasks");
       for (const auto& task : tasks_) task->process().Signal(SIGKILL);
     } else {
-      self_->Say(absl::StrCat("got ", strsignal(signal), ": workers, then servers are ended; ",
-                              "once more kills them"));
-      // Servers alone run until they are told to end.
+      self_->Say(absl::StrCat("got ", strsignal(signal), ": ending workers, then servers; ",
+                              "a second one kills them"));
+      // A launch of servers alone ends by signal.
       End(HasWorkers() ? 128 + signal : 0, "");
     }
   }
@@ -165,7 +165,7 @@ void Launcher::OnFailure(LaunchTask& task) {
     const absl::Duration wait =
         std::min(kFirstRestart * (1 << std::min(task.restarts(), 10)), kLongestRestart);
     task.RestartAt(MonotonicNow() + wait);
-    self_->Say(absl::StrCat(what, "; started again in ", absl::FormatDuration(wait), " (",
+    self_->Say(absl::StrCat(what, "; restarts in ", absl::FormatDuration(wait), " (",
                             task.restarts(), " of ", options_.max_restarts, ")"));
     return;
   }
@@ -173,7 +173,7 @@ void Launcher::OnFailure(LaunchTask& task) {
   if (options_.restart_on_failure && !hopeless) {
     absl::StrAppend(&why, " after ", task.restarts(), " restarts");
   }
-  // A server that ends by itself, of whatever status, leaves the job without its variables.
+  // When a server ends by itself, whatever its status, the job has lost variables.
   const int status = task.ending().exit_status();
   End(status != 0 ? status : 1, why);
 }
@@ -226,7 +226,7 @@ void Launcher::TakeNews(const std::function<void()>& ready) {
   if (phase_ == Phase::kServersStart) return;
   LaunchWatch::News news;
   if (watch_ != nullptr) news = watch_->Take();
-  // Workers that have ended already had joined.
+  // A worker that has ended had joined before.
   const bool all = news.ready || watch_ == nullptr || AllWorkersEnded();
   if (!ready_ && all && phase_ == Phase::kRuns) {
     ready_ = true;
@@ -255,8 +255,8 @@ absl::Status Launcher::Advance() {
   if (ending && grace_.Expired()) {
     for (const auto& task : tasks_) {
       if (task->server() != (phase_ == Phase::kServersEnd) || !task->process().running()) continue;
-      self_->Say(absl::StrCat(task->name(), " is still there after ", options_.grace_seconds,
-                              " s: killed"));
+      self_->Say(
+          absl::StrCat(task->name(), " still runs after ", options_.grace_seconds, " s: killed"));
       task->process().Signal(SIGKILL);
     }
     grace_ = Deadline::In(absl::Seconds(std::max(options_.grace_seconds, 1.0)));
@@ -325,17 +325,17 @@ Answer Launcher::MakeAnswer() const {
                  {"tasks", std::move(tasks)}, {"reports", std::move(reports)}};
   answer.json["log_directory"] = plan_.log_directory;
   if (exit_status_ != 0 && !interrupted) {
-    // What was refused would be again.
+    // A task that refused its flags or files would refuse them again.
     const bool would_help = !options_.restart_on_failure && exit_status_ != kRefused;
     const char* const next = would_help
-                                 ? "its last lines above say why; --restart on-failure goes on"
+                                 ? "its last lines above say why; --restart on-failure restarts it"
                                  : "its last lines above say why";
     answer.finding = absl::AbortedError(absl::StrCat(why_, ": ", next));
   }
   return answer;
 }
 
-// A folder of the launch's own, which ends with it.
+// Makes the launch's own directory, which is deleted at its end.
 absl::StatusOr<std::string> MakeFolder() {
   std::error_code error;
   const fs::path parent = fs::temp_directory_path(error);
@@ -376,7 +376,7 @@ absl::StatusOr<Answer> Launch(const LaunchOptions& options) {
                      {"cluster_file", plan.shown_cluster_file},
                      {"log_directory", plan.log_directory}};
       answer.text =
-          absl::StrCat("ready, and goes on in the background as process ", getpid(),
+          absl::StrCat("ready, and continues in the background as process ", getpid(),
                        "\n  watch it: cairnctl status --cluster ", plan.shown_cluster_file,
                        "\n  its logs: cairnctl logs --directory ", plan.log_directory, " --follow",
                        "\n  end it:   cairnctl stop --launch ", getpid(), "\n");

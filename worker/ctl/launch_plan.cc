@@ -48,7 +48,7 @@ absl::StatusOr<ClusterConfig> WantedCluster(const LaunchOptions& options) {
   return cluster;
 }
 
-// Addresses with ports of their own, all held at once so that they differ.
+// Chooses a free port for each address; all are held at once so that they differ.
 absl::Status ChoosePorts(ClusterConfig* cluster) {
   LocalPorts ports;
   for (auto& [job, addresses] : cluster->tasks) {
@@ -81,7 +81,7 @@ absl::StatusOr<std::string> ReadJobName(const LaunchOptions& options, bool neede
   return job.name;
 }
 
-// The flags of the one that `cairnctl certs` calls `name`; none without TLS.
+// The flags of the task that `cairnctl certs` calls `name`; none without TLS.
 std::vector<std::string> TlsFlags(const std::string& directory, const std::string& name) {
   if (directory.empty()) return {};
   const std::string path = absl::StrCat(directory, "/", name);
@@ -106,7 +106,7 @@ absl::Status MakeTls(const LaunchOptions& options, const LaunchPlan& plan) {
       .status();
 }
 
-// A free one, which the task's log names, where the user's `flags` choose none.
+// Unless the user's `flags` choose a port, appends a free one; the task's log names it.
 void AppendHttpPort(const std::vector<std::string>& flags, std::vector<std::string>* command) {
   const bool chosen = std::any_of(flags.begin(), flags.end(), [](absl::string_view flag) {
     return flag.substr(0, flag.find('=')) == "--http_port";
@@ -114,7 +114,7 @@ void AppendHttpPort(const std::vector<std::string>& flags, std::vector<std::stri
   if (!chosen) Append({"--http_port", "0"}, command);
 }
 
-// The reader's certificate as commands that look at the servers take it.
+// The reader's certificate, for commands that watch the servers.
 SecurityOptions ReaderOf(const std::string& directory) {
   if (directory.empty()) return {};
   return {.tls_certificate = absl::StrCat(directory, "/reader.crt"),
@@ -122,7 +122,7 @@ SecurityOptions ReaderOf(const std::string& directory) {
           .tls_ca = absl::StrCat(directory, "/ca.crt")};
 }
 
-// The user's own file, unless a port of 0 in it is another one here.
+// The user's own file, unless it has a port of 0, which the launch has replaced.
 std::string ShownClusterFile(const LaunchOptions& options, const LaunchPlan& plan) {
   if (options.cluster_file.empty()) return plan.cluster_file;
   const absl::StatusOr<ClusterConfig> given = ReadClusterFile(options.cluster_file);
@@ -130,7 +130,7 @@ std::string ShownClusterFile(const LaunchOptions& options, const LaunchPlan& pla
                                                           : plan.cluster_file;
 }
 
-// Where the tasks' logs go: files of an earlier launch there are continued.
+// Makes the directory of the tasks' logs. Files of an earlier launch are appended to.
 absl::StatusOr<std::string> MakeLogDirectory(const LaunchOptions& options,
                                              const std::string& folder) {
   fs::path directory = !options.log_directory.empty() ? fs::path(options.log_directory)
@@ -138,7 +138,7 @@ absl::StatusOr<std::string> MakeLogDirectory(const LaunchOptions& options,
                                                       : fs::path(folder) / "logs";
   if (options.wait && options.log_directory.empty() && options.state.empty()) {
     return BadFlag(
-        "--wait goes on in the background: say where its logs go, by --log_directory DIR (or "
+        "--wait continues in the background: name its logs' directory by --log_directory DIR (or "
         "--state DIR)");
   }
   std::error_code error;
@@ -179,7 +179,7 @@ PlannedTask WorkerTask(const LaunchOptions& options, const std::string& program,
   if (!options.data_root.empty()) Append({"--data_root", options.data_root}, &task.command);
   AppendHttpPort(options.worker_flags, &task.command);
   for (const std::string& set : options.sets) Append({"--set", set}, &task.command);
-  if (type != kEvaluator) {  // which reads checkpoints, and calls no server
+  if (type != kEvaluator) {  // an evaluator reads checkpoints and calls no server
     Append(TlsFlags(options.tls_directory, absl::StrCat(type, "-", index)), &task.command);
   }
   Append(options.worker_flags, &task.command);
@@ -254,7 +254,7 @@ absl::StatusOr<std::string> FindProgram(absl::string_view name, const std::strin
   } else {
     const fs::path self = fs::read_symlink("/proc/self/exe", error).parent_path();
     const fs::path build = self.parent_path().parent_path();
-    // Installed; build/worker/ctl beside build/worker and build/ps_server.
+    // Looks in an installation, then in build/worker/ctl beside build/worker and build/ps_server.
     for (const fs::path& folder : {self, self.parent_path(), build / "ps_server"}) {
       places.push_back((folder / std::string(name)).string());
     }

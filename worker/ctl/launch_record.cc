@@ -35,10 +35,11 @@ std::string ReadText(const std::string& path) {
   return text.str();
 }
 
-// Field 22 of /proc/PID/stat; 0: no such process. A pid alone may have been given away again.
+// Field 22 of /proc/PID/stat, the process's start time; 0: no such process. The system reuses pids,
+// so a pid alone does not identify a process.
 uint64_t StartOf(pid_t pid) {
   const std::string text = ReadText(absl::StrCat("/proc/", pid, "/stat"));
-  // The name, in parentheses, may have spaces.
+  // The name, in parentheses, may contain spaces.
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return 0;
   const std::vector<std::string> fields =

@@ -1,4 +1,4 @@
-// What a launch writes about itself, so that `cairnctl logs` and `cairnctl stop` find it.
+// The file in which a launch describes itself for `cairnctl logs` and `cairnctl stop`.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,7 @@ namespace cairn {
 // Thread safety: a value.
 struct LaunchRecord {
   pid_t pid = 0;
-  uint64_t started = 0;  // of the process, in clock ticks since the machine's start
+  uint64_t started = 0;  // start of the process, in clock ticks since the machine's boot
   std::string job;       // empty: servers alone
   std::string cluster_file;
   std::string log_directory;
@@ -25,21 +25,21 @@ struct LaunchRecord {
   std::string Name() const;
 };
 
-// launch.json in `folder`, whole or not at all. Fills pid and started with this process's.
+// Writes launch.json in `folder` atomically. Fills pid and started with this process's.
 absl::Status WriteLaunchRecord(const std::string& folder, LaunchRecord record);
 
-// Whether the process that wrote it still runs.
+// Whether the process that wrote the record still runs.
 bool IsRunning(const LaunchRecord& record);
 
-// The launches of this user that run now, by pid: those in folders "cairn-launch.*" of TMPDIR that
+// The running launches of this user, by pid: those in directories "cairn-launch.*" of TMPDIR that
 // this user owns.
 std::vector<LaunchRecord> RunningLaunches();
 
-// The only one of them; with `pid` that one. kNotFound, kInvalidArgument (AsBadInput): lists those
-// that run.
+// The only running launch, or the one with `pid`. kNotFound, kInvalidArgument (AsBadInput): lists
+// the running launches.
 absl::StatusOr<LaunchRecord> FindLaunch(pid_t pid);
 
-// The folder's log of a task: "DIR/worker-0.log" of worker:0.
+// The path of a task's log: "DIR/worker-0.log" for worker:0.
 std::string TaskLogPath(const std::string& directory, const std::string& task);
 
 }  // namespace cairn

@@ -18,7 +18,7 @@
 namespace cairn {
 namespace {
 
-// Where nobody reads stderr any more, the run goes on.
+// The launch goes on even if its stderr is closed.
 void Show(absl::string_view text) { (void)WriteAll(STDERR_FILENO, text); }
 
 }  // namespace
@@ -27,7 +27,7 @@ LaunchTask::~LaunchTask() {
   if (log_ >= 0) close(log_);
 }
 
-// A log that cannot be written does not end the task.
+// The task goes on even if its log cannot be written.
 void LaunchTask::Log(absl::string_view text) {
   if (text.empty() || log_failed_ || plan_.log_file.empty()) return;
   if (log_ < 0) {
@@ -41,18 +41,18 @@ void LaunchTask::Log(absl::string_view text) {
 
 absl::Status LaunchTask::Start() {
   std::error_code error;
-  // A file of an earlier start would make it look ready.
+  // A port file of an earlier start would make the server look ready.
   if (!plan_.port_file.empty()) std::filesystem::remove(plan_.port_file, error);
   out_.clear();
   report_.clear();
   waits_ = false;
   std::vector<std::string> command = plan_.command;
-  // One that is started again goes on with what it was asked for, once.
+  // Only the first start obeys --continue; a restarted worker resumes by itself.
   if (started_) std::erase(command, "--continue");
   started_ = true;
   begin_ = MonotonicNow();
-  // Without its launcher a server writes everything and ends. A worker would wait for its servers,
-  // to make durable what they make durable by themselves.
+  // A server without its launcher writes everything and ends. A worker is killed: after SIGTERM it
+  // would wait for the servers to make its pushes durable, which they do anyway.
   const absl::Status status = process_.Start(command, server() ? SIGTERM : SIGKILL);
   return status.ok() ? status : Annotate(status, plan_.task);
 }
@@ -73,7 +73,7 @@ void LaunchTask::TakeReport(absl::string_view chunk) {
   absl::StrAppend(&out_, chunk);
   size_t end = 0;
   while ((end = out_.find('\n')) != std::string::npos) {
-    // What comes before the report is for people.
+    // Earlier lines of stdout are not the report; they are shown to people.
     if (!report_.empty()) Show(out_prefix_.Feed(absl::StrCat(report_, "\n")));
     report_ = out_.substr(0, end);
     out_.erase(0, end + 1);
@@ -98,7 +98,8 @@ void LaunchTask::Forward() {
 void LaunchTask::Ended(const Ending& ending) {
   ending_ = ending;
   ran_ = MonotonicNow() - begin_;
-  // All it wrote is in the pipes; at most their size each, unless a process of its own goes on.
+  // After the process has ended, the pipes hold at most their capacity, unless a child of the
+  // process still writes. The limit covers that case.
   constexpr int kMostReads = 64;
   for (int i = 0; i < kMostReads; ++i) {
     const bool open =

@@ -1,4 +1,4 @@
-// One task of a launch: its process, its restarts, what it said.
+// One task of a launch: its process, its restarts and its output.
 #pragma once
 
 #include <string>
@@ -31,20 +31,20 @@ class LaunchTask {
   const ChildProcess& process() const { return process_; }
 
   absl::Status Start();
-  // A server that accepts calls; a worker that was started.
+  // True for a server that accepts calls, and for a worker that was started.
   bool ready() const;
 
-  // Copies what its streams have to stderr, with the task in front, and to its log file. The last
-  // line of stdout is kept as its report.
+  // Copies the output of the process to stderr, prefixed with the task's name, and to its log file.
+  // Keeps the last line of stdout as the task's report.
   void Forward();
   void Say(const std::string& text);
 
-  // It has ended; what it had still to say is said.
+  // Call when the process has ended: forwards its remaining output.
   void Ended(const Ending& ending);
   bool ended() const { return started_ && !process_.running() && !waits_; }
   const Ending& ending() const { return ending_; }
 
-  // To be started again at `at`, on the monotonic clock.
+  // Schedules a restart at `at`, on the monotonic clock.
   void RestartAt(absl::Duration at) {
     waits_ = true;
     restart_at_ = at;
@@ -75,10 +75,10 @@ class LaunchTask {
   int restarts_ = 0;
   absl::Duration restart_at_;
   absl::Duration begin_;  // of the current start, on the monotonic clock
-  absl::Duration ran_;    // the last start
+  absl::Duration ran_;    // how long the last start ran
   Ending ending_;
-  std::string out_;     // of stdout, without a line end so far
-  std::string report_;  // the last whole line of stdout
+  std::string out_;     // the incomplete last line of stdout
+  std::string report_;  // the last complete line of stdout
 };
 
 }  // namespace cairn

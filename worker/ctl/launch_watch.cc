@@ -52,7 +52,7 @@ std::string ProgressLine(const std::vector<ServerView>& servers, absl::Duration 
 bool HaveJoined(const std::vector<ServerView>& servers, size_t workers) {
   size_t joined = 0;
   for (const wire::WorkerStanding& worker : WorkersOf(servers)) {
-    // Those of an earlier launch on the same --state are "returning" until they say hello.
+    // With an earlier launch's --state, workers are "returning" until they call hello.
     if (worker.state != "expected" && worker.state != "returning") ++joined;
   }
   return joined >= workers;

@@ -1,4 +1,5 @@
-// Watches a launch's job through its servers: when every worker has joined, and how far it is.
+// Watches a launch's job through its servers: whether every worker has joined, and the job's
+// progress.
 #pragma once
 
 #include <cstddef>
@@ -17,37 +18,36 @@
 
 namespace cairn {
 
-// What the servers said, for the lines of a launch. Thread safety: a value.
+// One sample of the servers' state, for progress lines. Thread safety: a value.
 struct LaunchSample {
   absl::Duration at;                    // on the monotonic clock
   std::map<int32_t, int64_t> examples;  // by worker
 };
 
-// "Training: step 1200, 15 % done, 3 min left; 41200 rows/s, loss 0.4512". `sample` gets what the
-// next line is computed from.
+// "Training: step 1200, 15 % done, 3 min left; 41200 rows/s, loss 0.4512". Sets `sample` to the
+// state from which the next line computes its rates.
 std::string ProgressLine(const std::vector<ServerView>& servers, absl::Duration now,
                          LaunchSample* sample);
 
-// Whether at least `workers` workers of this launch have joined: they are live, or have been.
+// Whether at least `workers` workers of this launch have joined: they are, or were, live.
 bool HaveJoined(const std::vector<ServerView>& servers, size_t workers);
 
-// Asks the servers in a thread of its own, often until every worker has joined, then for a line of
-// progress every kProgressInterval.
-// Thread safety: the constructor and Take by one thread.
+// Polls the servers in its own thread: often until every worker has joined, then every
+// kProgressInterval for a line of progress. Thread safety: the constructor and Take by one thread.
 class LaunchWatch {
  public:
   static constexpr absl::Duration kProgressInterval = absl::Seconds(10);
 
-  // `workers`: how many are to join; 0: it is ready at once.
+  // `workers`: how many workers must join; 0: ready at once.
   LaunchWatch(Target target, size_t workers);
   ~LaunchWatch();
   LaunchWatch(const LaunchWatch&) = delete;
   LaunchWatch& operator=(const LaunchWatch&) = delete;
 
-  // Readable while Take has something new.
+  // A descriptor that is readable while Take has news.
   int file() const { return event_; }
   struct News {
-    bool ready = false;              // every worker has joined, once true it stays
+    bool ready = false;              // every worker has joined; stays true
     std::vector<std::string> lines;  // since the last call
   };
   News Take();

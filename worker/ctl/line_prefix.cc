@@ -11,7 +11,7 @@
 namespace cairn {
 namespace {
 
-// Those that can be read on light and on dark.
+// Colours that are readable on light and on dark backgrounds.
 constexpr std::array<absl::string_view, 6> kColors = {"\033[36m", "\033[33m", "\033[32m",
                                                       "\033[35m", "\033[34m", "\033[31m"};
 constexpr absl::string_view kPlain = "\033[0m";

@@ -1,4 +1,4 @@
-// Output of many processes as one: every line says whose it is.
+// Merges the output of many processes: every line begins with the name of its process.
 #pragma once
 
 #include <cstddef>
@@ -8,19 +8,20 @@
 
 namespace cairn {
 
-// Turns chunks of a task's output into whole lines with its name in front: "ps:0     | text\n".
-// Thread safety: none.
+// Turns chunks of a task's output into complete lines with its name before them: "ps:0     |
+// text\n". Thread safety: none.
 class LinePrefix {
  public:
-  // A line longer than this comes in several.
+  // A longer line is split.
   static constexpr size_t kMaxLineBytes = 64 << 10;
 
-  // `width`: of the longest task's name. `color`: an index into the terminal's colours, -1: none.
+  // `width`: the length of the longest task name. `color`: an index into the terminal's colours,
+  // -1: none.
   LinePrefix(absl::string_view task, size_t width, int color);
 
-  // The lines that `chunk` completes.
+  // Returns the lines that `chunk` completes.
   std::string Feed(absl::string_view chunk);
-  // What is left without a line end.
+  // Returns the remaining text, which has no line end.
   std::string End();
 
  private:
@@ -30,7 +31,7 @@ class LinePrefix {
   std::string rest_;
 };
 
-// Whether `file` is a terminal that shows colours and the user has not asked for none (NO_COLOR,
+// Whether `file` is a terminal that shows colours and the user has not turned them off (NO_COLOR,
 // https://no-color.org; TERM=dumb).
 bool ShowsColors(int file);
 

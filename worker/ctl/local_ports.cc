@@ -36,15 +36,15 @@ absl::StatusOr<AddressInfo> Resolve(const HostPort& address) {
       absl::StrCat("host '", address.host, "' is not known here (", gai_strerror(error), ")"));
 }
 
-// Exclusive end of the ports that Linux uses neither for port 0 nor for outgoing connections.
+// Exclusive end of the ports that Linux assigns neither to port 0 nor to outgoing connections.
 int EndOfSteadyPorts() {
   int end = 0;
   std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
   return range >> end ? end : 32768;
 }
 
-// Binds `socket` to a port that stays free while the task that listens on it restarts. Returns the
-// port; 0 where there is none, and errno says why.
+// Binds `socket` to a port that the system does not assign to others while the task that listens on
+// it restarts. Returns the port; 0 on failure, with errno set.
 int BindToSteadyPort(int socket, addrinfo* info) {
   constexpr int kFirst = 10000;
   constexpr int kTries = 1000;
@@ -54,7 +54,7 @@ int BindToSteadyPort(int socket, addrinfo* info) {
   std::uniform_int_distribution<int> ports(kFirst, end - 1);
   for (int i = 0; i < kTries; ++i) {
     const int port = ports(random);
-    // Both families have it in the same place.
+    // sockaddr_in and sockaddr_in6 have the port at the same offset.
     reinterpret_cast<sockaddr_in*>(info->ai_addr)->sin_port = htons(static_cast<uint16_t>(port));
     if (bind(socket, info->ai_addr, info->ai_addrlen) == 0) return port;
     if (errno != EADDRINUSE) break;
@@ -96,7 +96,7 @@ absl::StatusOr<std::string> LocalPorts::Hold(const std::string& address, bool mu
     if (port == 0) return BindError(address);
     return HostPortText(parsed.host, port);
   }
-  // As the servers do: a port whose last connections are still closing is free.
+  // As the servers do: allows a port whose last connections are still closing.
   const int shares = 1;
   setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &shares, sizeof shares);
   if (bind(file, info->ai_addr, info->ai_addrlen) == 0) return address;

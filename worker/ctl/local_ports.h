@@ -1,4 +1,4 @@
-// Ports of this machine, held until the processes that are to listen on them start.
+// Ports of this machine, held until the processes that will listen on them start.
 #pragma once
 
 #include <string>
@@ -12,14 +12,14 @@ namespace cairn {
 class LocalPorts {
  public:
   LocalPorts() = default;
-  // Lets them go.
+  // Releases the ports.
   ~LocalPorts();
   LocalPorts(const LocalPorts&) = delete;
   LocalPorts& operator=(const LocalPorts&) = delete;
 
-  // `address` is "host:port"; for a port of 0 the result has one that is free. kInvalidArgument:
-  // malformed, or the host is another machine's. kAlreadyExists, where it `must_be_free`: somebody
-  // listens there.
+  // `address` is "host:port"; a port of 0 becomes a free one in the result. kInvalidArgument:
+  // malformed, or another machine's host. kAlreadyExists, if `must_be_free`: a process listens on
+  // the port.
   absl::StatusOr<std::string> Hold(const std::string& address, bool must_be_free);
 
  private:

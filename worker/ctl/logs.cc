@@ -36,7 +36,7 @@ constexpr size_t kChunkBytes = 64 << 10;
 
 std::string LastLines(const std::string& text, int64_t count) {
   if (count == 0 || text.empty()) return "";
-  // A line end at the very end belongs to the last line.
+  // A final line end belongs to the last line.
   size_t begin = text.back() == '\n' ? text.size() - 1 : text.size();
   for (int64_t i = 0; i < count; ++i) {
     const size_t line_end = begin == 0 ? std::string::npos : text.rfind('\n', begin - 1);
@@ -69,7 +69,7 @@ class TaskLog {
     return absl::OkStatus();
   }
 
-  // The last `count` lines; what is read next begins behind them.
+  // Returns the last `count` lines; the next read begins after them.
   std::string Tail(int64_t count) {
     const off_t end = lseek(file_, 0, SEEK_END);
     off_t begin = end;
@@ -83,7 +83,7 @@ class TaskLog {
     return LastLines(text, count);
   }
 
-  // What was written since.
+  // Returns the text written since the last read.
   std::string More() {
     std::string text = ReadAt(at_, kChunkBytes);
     at_ += static_cast<off_t>(text.size());
@@ -104,7 +104,7 @@ class TaskLog {
   off_t at_ = 0;
 };
 
-// "worker-0.log" of worker:0; servers, then workers, by number.
+// The tasks with logs in `directory`, "worker:0" for worker-0.log; servers, then workers, by index.
 std::vector<std::string> TasksIn(const std::string& directory) {
   std::vector<std::string> tasks;
   std::error_code error;
@@ -113,7 +113,7 @@ std::vector<std::string> TasksIn(const std::string& directory) {
     absl::string_view name = file;
     const size_t dash = name.rfind('-');
     if (!absl::ConsumeSuffix(&name, ".log")) continue;
-    // "launch.log" is that of the launch itself.
+    // "launch.log" is the launch's own log.
     tasks.push_back(dash == name.npos
                         ? std::string(name)
                         : absl::StrCat(name.substr(0, dash), ":", name.substr(dash + 1)));
@@ -144,7 +144,7 @@ absl::StatusOr<Logs> OpenLogs(const LogsOptions& options, const std::string& dir
   return logs;
 }
 
-// Until the launch, where one is known, has ended and its logs are at their ends.
+// Prints new lines until the launch, if it is known, has ended and its logs are read to the end.
 void Follow(const Logs& logs, std::vector<LinePrefix>& prefixes,
             const std::optional<LaunchRecord>& launch) {
   for (;;) {

@@ -1,4 +1,4 @@
-// The logs of a launch's tasks.
+// Shows the logs of a launch's tasks.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 namespace cairn {
 
 struct LogsOptions {
-  std::string directory;           // empty: that of a launch that runs
-  int32_t launch = 0;              // its pid; 0: the only one
+  std::string directory;           // empty: the logs of a running launch
+  int32_t launch = 0;              // its pid; 0: the only running launch
   std::vector<std::string> tasks;  // "worker:0"; empty: all
-  int64_t lines = 20;              // the last ones of each task
+  int64_t lines = 20;              // how many last lines of each task
   bool follow = false;
 };
 
-// The last lines of each task with its name in front. With `follow` and without `json` what the
-// tasks write from then on is printed too, until the launch ends or, of a directory, the process is
-// interrupted.
+// Shows the last lines of each task, prefixed with its name. With `follow` and without `json` it
+// goes on to print new lines until the launch ends or, if a directory was given, until the process
+// is interrupted.
 absl::StatusOr<Answer> RunLogs(const LogsOptions& options, bool json);
 
 }  // namespace cairn

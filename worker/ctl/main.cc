@@ -28,7 +28,7 @@ std::string MessageOf(const absl::Status& status) {
   return text.empty() ? std::string(CodeName(status.code())) : text;
 }
 
-// The error on one line, the last one of stderr; with --json as the object on stdout too.
+// Prints the error on one line, the last of stderr; with --json also as the object on stdout.
 int Fail(const Invocation& invocation, const absl::Status& status) {
   if (invocation.json) {
     const nlohmann::ordered_json json = {{"error", MessageOf(status)},
@@ -53,7 +53,7 @@ int Print(const Invocation& invocation, const Answer& answer) {
   return exit_status;
 }
 
-// No flag or file name is a URL; the keys of `get` may be any text.
+// No flag and no file name is a URL; the keys of `get` may be any text.
 absl::Status CheckPaths(absl::Span<const char* const> words) {
   const bool has_keys = !words.empty() && absl::string_view(words[0]) == "get";
   for (const absl::string_view word : words) {
@@ -72,7 +72,7 @@ int Main(int argc, char** argv) {
   PrepareProcess("cairnctl");
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   FLAGS_logtostderr = true;
-  // What the worker's library tells of its work is not what was asked for.
+  // Hides the log messages of the worker's library, which the user did not ask for.
   FLAGS_minloglevel = google::GLOG_ERROR;
   google::InitGoogleLogging(argv[0]);
   cairn::LogToGlog();

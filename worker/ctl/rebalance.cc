@@ -67,7 +67,7 @@ std::string MoveText(const PlannedMove& move, const VariableSpec& spec) {
       move.load == 0 ? "" : absl::StrCat(", which carry ", LoadText(move.load)));
 }
 
-// With the load where that is known.
+// Includes the load if it is known.
 nlohmann::ordered_json JsonOf(const PlannedMove& move, const VariableSpec& spec, bool by_load) {
   nlohmann::ordered_json json = {{"variable", spec.name},
                                  {"source", absl::StrCat("ps:", move.source)},
@@ -79,7 +79,7 @@ nlohmann::ordered_json JsonOf(const PlannedMove& move, const VariableSpec& spec,
   return json;
 }
 
-// What all moves together take, which is what a plan is read for.
+// Adds the cost of all moves together, which the user reads a plan for.
 void ShowTotal(const RebalancePlan& plan, Answer* answer) {
   int64_t pieces = 0, bytes = 0, cold_bytes = 0;
   for (const PlannedMove& move : plan.moves) {
@@ -109,9 +109,9 @@ void ShowPlan(const std::vector<VariablePlaces>& variables, const RebalancePlan&
                                      {"bytes", plan.before.bytes[s]},
                                      {"planned_bytes", plan.after.bytes[s]}};
     absl::StrAppend(&answer->text, "ps:", s, " has ", BytesText(plan.before.bytes[s]),
-                    ", is to have ", BytesText(plan.after.bytes[s]));
+                    ", will have ", BytesText(plan.after.bytes[s]));
     if (by_load) {
-      absl::StrAppend(&answer->text, "; carries ", LoadText(plan.before.load[s]), ", is to carry ",
+      absl::StrAppend(&answer->text, "; carries ", LoadText(plan.before.load[s]), ", will carry ",
                       LoadText(plan.after.load[s]));
       server["load_bytes_per_second"] = plan.before.load[s];
       server["planned_load_bytes_per_second"] = plan.after.load[s];
@@ -128,7 +128,7 @@ void ShowPlan(const std::vector<VariablePlaces>& variables, const RebalancePlan&
   ShowTotal(plan, answer);
 }
 
-// The same of what was moved.
+// Adds the same total after the moves.
 void ShowMoved(Answer* answer) {
   size_t moves = 0;
   int64_t bytes = 0;
@@ -173,7 +173,7 @@ class Rebalancing {
     Answer answer;
     ShowPlan(variables, *plan, by_load, &answer);
     if (options_.plan_only) return answer;
-    // The cost, before it is paid.
+    // Shows the cost before the moves begin.
     std::fprintf(stderr, "%s", answer.text.c_str());
     answer.text.clear();
     for (const VariablePlaces& places : variables) {
@@ -192,8 +192,8 @@ class Rebalancing {
   }
 
  private:
-  // Servers that are to be emptied end without rows on their way to them, too. Moves of a variable
-  // see to that before they begin.
+  // Aborts unfinished moves of variables that the plan does not touch: rows still in transit could
+  // otherwise arrive at an emptied server. A planned move does this itself before it begins.
   absl::Status GiveUpUnplanned(const std::vector<VariablePlaces>& variables,
                                const RebalancePlan& plan) {
     if (options_.emptied.empty()) return absl::OkStatus();
@@ -207,7 +207,7 @@ class Rebalancing {
     return absl::OkStatus();
   }
 
-  // Of `*variables`, which are looked at again.
+  // Measures the load of `*variables` for a while, and refreshes `*variables`.
   absl::StatusOr<PieceLoads> WatchLoads(std::vector<VariablePlaces>* variables) {
     const absl::Duration start = MonotonicNow();
     absl::SleepFor(absl::Seconds(options_.watch_seconds));
@@ -220,8 +220,8 @@ class Rebalancing {
     });
     if (idle) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "nobody pulled or pushed rows of job ", target_.job, " for ", SecondsText(seconds),
-          ": no load to even out. Rebalance while it trains, "
+          "no worker pulled or pushed rows of job ", target_.job, " for ", SecondsText(seconds),
+          ": no load to balance. Rebalance while it trains, "
           "watch longer (--watch_seconds), or use --by memory"));
     }
     *variables = std::move(now);

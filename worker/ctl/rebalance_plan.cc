@@ -20,7 +20,7 @@ struct Piece {
   int64_t bytes = 0;
   int64_t cold_bytes = 0;
   int64_t load = 0;
-  int64_t weight = 0;  // of those two that is to be evened out
+  int64_t weight = 0;  // of bytes and load, the one to balance
 };
 
 class Planner {
@@ -84,7 +84,7 @@ class Planner {
   const std::vector<int64_t>& WeightsAfter() const {
     return by_load_ ? plan_.after.load : plan_.after.bytes;
   }
-  // Of servers with the same weight that with less memory.
+  // The server with the least weight; among equals, the one with the least memory.
   size_t Least() const {
     const auto rank = [&](size_t s) { return std::pair(WeightsAfter()[s], plan_.after.bytes[s]); };
     size_t least = pieces_.size();
@@ -94,7 +94,8 @@ class Planner {
     return least;
   }
 
-  // A piece of the fullest server that has more than `most` and one that fits. False: none has.
+  // Moves one piece from the fullest server above `most` that has a piece that fits. False: none
+  // has.
   bool MoveFromOneAbove(double most) {
     std::vector<size_t> above;
     for (size_t s = 0; s < pieces_.size(); ++s) {
@@ -106,7 +107,7 @@ class Planner {
     return std::any_of(above.begin(), above.end(), [&](size_t from) { return MoveOne(from, to); });
   }
 
-  // The largest piece that leaves both nearer to each other.
+  // Moves the largest piece that brings the two servers closer together.
   bool MoveOne(size_t from, size_t to) {
     const int64_t gap = WeightsAfter()[from] - WeightsAfter()[to];
     for (size_t i = 0; i < pieces_[from].size(); ++i) {
@@ -121,7 +122,7 @@ class Planner {
   void Take(size_t from, size_t i, size_t to) {
     const Piece piece = pieces_[from][i];
     pieces_[from].erase(pieces_[from].begin() + static_cast<std::ptrdiff_t>(i));
-    // What has arrived stays: its place among those that were there does not matter.
+    // A moved piece is not moved again, so it is not added to pieces_[to].
     plan_.after.bytes[from] -= piece.bytes;
     plan_.after.bytes[to] += piece.bytes;
     plan_.after.load[from] -= piece.load;
@@ -143,7 +144,7 @@ class Planner {
   RebalancePlan plan_;
 };
 
-// What naming a row once moves.
+// The bytes that one use of a row moves.
 int64_t LoadOfUse(const VariableSpec& spec) {
   const bool is_table = spec.kind == VariableKind::kEmbedding;
   int64_t width = 1;
@@ -177,7 +178,7 @@ absl::StatusOr<RebalancePlan> PlanRebalance(absl::Span<const VariablePlaces> var
                                             double tolerance, const PieceLoads& loads) {
   Planner planner(variables, server_count, emptied, loads);
   if (!planner.any_keeps()) {
-    return absl::InvalidArgumentError("every server is to be emptied: one has to keep the rows");
+    return absl::InvalidArgumentError("--empty names every server: one has to keep the rows");
   }
   return std::move(planner).Plan(tolerance);
 }

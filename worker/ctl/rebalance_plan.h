@@ -1,5 +1,4 @@
-// Which rows are to go where, so that every server has about as much of a job: of its bytes, or of
-// its load.
+// Plans which rows to move so that every server has about the same share of a job's bytes or load.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +12,12 @@
 namespace cairn {
 
 struct PlannedMove {
-  size_t variable = 0;  // in the list that was planned for
+  size_t variable = 0;  // index in the list given to PlanRebalance
   int32_t source = 0;
   int32_t target = 0;
   std::vector<size_t> pieces;  // hash buckets, or shards
-  int64_t bytes = 0;           // of the source's memory, about
-  int64_t cold_bytes = 0;      // of rows on its disk alone, about
+  int64_t bytes = 0;           // approximate bytes of the source's memory
+  int64_t cold_bytes = 0;      // approximate bytes of rows that are only on the source's disk
   int64_t load = 0;            // of the pieces
 };
 
@@ -30,30 +29,31 @@ struct Shares {
 
 struct RebalancePlan {
   Shares before, after;
-  std::vector<PlannedMove> moves;  // one a variable, source and target
+  std::vector<PlannedMove> moves;  // one for each variable, source and target
 };
 
-// By variable, in the order of the list that is planned for, and piece: what pulls and pushes move
-// in bytes a second, where each row of a table that is named counts kKeyBytes more.
+// By variable, in the order of the list given to PlanRebalance, and by piece: the bytes per second
+// that pulls and pushes move, with kKeyBytes more for each row of a table that they name.
 using PieceLoads = std::vector<std::vector<int64_t>>;
 
-// A key, and what finding its row costs a server beside moving bytes (ps_server/COST.md).
+// The bytes of a key, plus the cost of finding its row, expressed in bytes moved
+// (ps_server/COST.md).
 inline constexpr int64_t kKeyBytes = 8 + 48;
 
-// From two looks at the same servers, `seconds` apart. What came to a server between them, or was
-// restarted there, has the load that is known of it, which is less.
+// From two descriptions of the same servers, `seconds` apart. A piece that arrived on a server
+// between them, or whose server restarted, gets the load counted since then, which is too low.
 PieceLoads LoadsBetween(absl::Span<const VariablePlaces> before,
                         absl::Span<const VariablePlaces> after, double seconds);
 
-// Moves as little as it can find until no server of those that keep rows is more than `tolerance`
-// (0.05: 5 %) above their mean, or no piece fits: of memory, whose pieces of a variable on one
-// server count as equal, or, where `loads` is not empty, of load. A server in `emptied` ends
-// without rows. kInvalidArgument: no server is left.
+// Moves as little as it can find until no server that keeps rows is more than `tolerance` (0.05: 5
+// %) above their mean, or no piece fits. Balances memory, where all pieces of a variable on one
+// server count as equal, or, if `loads` is not empty, load. A server in `emptied` ends without
+// rows. kInvalidArgument: no server is left.
 absl::StatusOr<RebalancePlan> PlanRebalance(absl::Span<const VariablePlaces> variables,
                                             int32_t server_count, absl::Span<const int32_t> emptied,
                                             double tolerance, const PieceLoads& loads = {});
 
-// `now` by the map that the move ends with.
+// `now` with the placement map that results from the move.
 VariableSpec MapAfter(const VariableSpec& now, const PlannedMove& move);
 
 }  // namespace cairn

@@ -32,7 +32,7 @@ absl::Status Ask(const Target& target, size_t server, ServerView* view) {
 
 std::vector<ServerView> AskServers(const Target& given) {
   Target target = given;
-  // Where ps:0 does not answer, that shows.
+  // If ps:0 does not answer, its own view reports that.
   target.LearnMembers().IgnoreError();
   const std::vector<int32_t> servers = target.members.Live();
   std::vector<ServerView> views(servers.size());

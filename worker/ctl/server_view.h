@@ -1,4 +1,4 @@
-// What the servers say of a job, those that answer.
+// What the servers report about a job; some may not answer.
 #pragma once
 
 #include <cstddef>
@@ -16,27 +16,28 @@ namespace cairn {
 struct ServerView {
   size_t index = 0;
   std::string name;     // "ps:1 (127.0.0.1:7002)"
-  absl::Status status;  // why it does not answer; then the rest is empty
+  absl::Status status;  // why the server does not answer; then the rest is empty
   wire::DescribeReply described;
   wire::WhyReply why;
 };
 
-// Asks every server at once that has not left; in their order. A server has target.timeout.
+// Asks all servers that have not left at once; returns their answers in server order. Each server
+// has target.timeout to answer.
 std::vector<ServerView> AskServers(const Target& target);
 
-// kUnavailable where a server did not answer: names each with the reason.
+// kUnavailable if a server did not answer: names each with the reason.
 absl::Status AnyMissing(const std::vector<ServerView>& servers);
 
-// As AnyMissing; kDataLoss where the servers do not hold one life of the job (CheckAgreement).
+// As AnyMissing; kDataLoss if the servers hold different incarnations of the job (CheckAgreement).
 absl::Status AnythingWrong(const std::string& job, const std::vector<ServerView>& servers);
 
-// The same as thrift/job_state.h takes it.
+// The answers in the form of thrift/job_state.h.
 std::vector<JobView> JobViewsOf(const std::vector<ServerView>& servers);
 
 // The job's workers, by ordinal: MergedWorkers.
 std::vector<wire::WorkerStanding> WorkersOf(const std::vector<ServerView>& servers);
 
-// Of the job on all servers that answer.
+// Sums over all servers that answered.
 struct VariableTotals {
   int64_t count = 0;
   int64_t rows = 0;

@@ -22,7 +22,7 @@
 namespace cairn {
 namespace {
 
-// Of a call that writes to a disk.
+// The timeout of a call that writes to a disk.
 constexpr absl::Duration kChangePatience = absl::Seconds(60);
 
 absl::StatusOr<int32_t> IndexOf(const std::string& task) {
@@ -45,7 +45,7 @@ absl::StatusOr<wire::ChangeMembersReply> Change(WireClient& client,
   return reply;
 }
 
-// It is there, is the server that it is said to be, and has not left.
+// Checks that the server answers, has the index that it was given, and has not left.
 absl::Status CheckNewcomer(const Target& target, int32_t index) {
   const auto server = static_cast<size_t>(index);
   const Deadline deadline = Deadline::In(target.timeout);
@@ -71,8 +71,8 @@ absl::Status CheckNewcomer(const Target& target, int32_t index) {
   });
 }
 
-// Where rows of a server that has closed went may be known to it alone, for a mover may have died
-// when it had given them away.
+// Finishes moves that only the leaving server knows: a mover may have died after it gave the rows
+// away but before it installed the new map elsewhere.
 absl::Status TellMaps(const Target& target, WireClient& leaving) {
   wire::DescribeReply described;
   RETURN_IF_ERROR(leaving.Call("describe", Deadline::In(kChangePatience), [&](auto& stub) {
@@ -177,7 +177,7 @@ absl::StatusOr<Answer> RunServersRemove(const ServersOptions& options) {
   target.members.Take(changed.members);
   Answer answer = AnswerOf(target);
   absl::StrAppend(&answer.text, target.ServerName(server),
-                  " has left; it runs until you end it, and its --data_dir is of no more use\n");
+                  " has left; it runs until you end it, and its --data_dir is no longer needed\n");
   return answer;
 }
 

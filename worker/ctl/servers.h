@@ -1,4 +1,4 @@
-// Servers that join and leave a running cluster.
+// Adds servers to a running cluster and removes them.
 #pragma once
 
 #include <string>
@@ -15,11 +15,12 @@ struct ServersOptions {
   std::string address;   // add: "host:port"; empty: the cluster file's
 };
 
-// Which servers there are. Finding: ps:0 does not answer; shows the cluster file's then.
+// Lists the servers. Finding: ps:0 does not answer; the list is then the cluster file's.
 absl::StatusOr<Answer> RunServersList(const ServersOptions& options);
-// `task` runs already, is the next of the cluster or one that has left, and becomes a server.
+// Makes `task` a server of the cluster. Its process must already run, and its index must be the
+// next one or that of a server that has left.
 absl::StatusOr<Answer> RunServersAdd(const ServersOptions& options);
-// `task`, which has no rows any more, is none from now on; it runs on until it is ended.
+// Removes `task`, which must hold no rows any more. Its process runs on until it is ended.
 absl::StatusOr<Answer> RunServersRemove(const ServersOptions& options);
 
 }  // namespace cairn

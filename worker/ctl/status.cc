@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Shorter ones come and go all the time where workers keep together.
+// Shorter waits are normal where workers keep in step.
 constexpr double kLongWaitSeconds = 1;
 
 int64_t CounterOf(const ServerView& server, const std::string& name) {
@@ -32,7 +32,7 @@ int64_t CounterOf(const ServerView& server, const std::string& name) {
   return found == server.described.counters.end() ? 0 : found->second;
 }
 
-// Per second since `before`; nullopt: not known.
+// The rate per second since `before`; nullopt: not known.
 std::optional<double> RateOf(int64_t now, const int64_t* before, absl::Duration passed) {
   if (before == nullptr || passed <= absl::ZeroDuration() || now < *before) return std::nullopt;
   return static_cast<double>(now - *before) / absl::ToDoubleSeconds(passed);
@@ -48,7 +48,7 @@ std::string RateText(const std::optional<double>& rate) {
   return rate.has_value() ? absl::StrFormat("%.0f/s", *rate) : "";
 }
 
-// By name. The wire calls snapshots epochs.
+// Counters by name. The wire calls snapshots epochs.
 Json CountersJson(const wire::DescribeReply& described) {
   Json json = Json::object();
   for (const auto& [name, count] : described.counters) {
@@ -57,7 +57,7 @@ Json CountersJson(const wire::DescribeReply& described) {
   return json;
 }
 
-// Of pushes to any job of the server.
+// The staleness of pushes to all jobs of the server.
 Json StalenessJson(const wire::DescribeReply& described) {
   if (!described.__isset.staleness) return Json();
   const wire::Staleness& staleness = described.staleness;
@@ -79,7 +79,7 @@ std::string SnapshotText(const ServerView& server) {
                  : absl::StrCat(snapshots, ", ", SecondsText(ago), " ago");
 }
 
-// Pushes of each worker that some server has applied and could still lose.
+// For each worker, the pushes that some server has applied but not yet made durable.
 std::map<int32_t, int64_t> DurableLags(const std::vector<ServerView>& servers) {
   std::map<int32_t, int64_t> lags;
   for (const ServerView& server : servers) {
@@ -91,7 +91,7 @@ std::map<int32_t, int64_t> DurableLags(const std::vector<ServerView>& servers) {
   return lags;
 }
 
-// What the worker says of itself goes into `entry`; the text has its loss and staleness.
+// Adds the worker's own report to `entry`; returns its loss and staleness as text.
 std::pair<std::string, std::string> AddVitals(const wire::WorkerVitals& vitals, Json& entry) {
   std::pair<std::string, std::string> text;
   if (vitals.__isset.loss) {
@@ -230,7 +230,7 @@ void StatusWriter::WriteWorkers() {
   }
   answer_.json["workers"] = std::move(list);
   absl::StrAppend(&answer_.text, "\n",
-                  table.empty() ? "  no worker is known to the servers\n" : table.Text());
+                  table.empty() ? "  the servers know no worker\n" : table.Text());
 }
 
 void StatusWriter::WriteVariables() {
@@ -299,7 +299,7 @@ Answer StatusAnswer(const Target& target, const std::vector<ServerView>& servers
 
 absl::StatusOr<Answer> RunStatus(const StatusOptions& options, bool json) {
   const absl::StatusOr<Target> found = ResolveOnlyJob(options.target);
-  // Several jobs, or none: which ones there are is the answer.
+  // With several jobs or none, the list of jobs is the answer.
   if (absl::IsFailedPrecondition(found.status())) return RunJobs(options.target);
   RETURN_IF_ERROR(found.status());
   const Target& target = *found;
@@ -319,7 +319,7 @@ absl::StatusOr<Answer> RunStatus(const StatusOptions& options, bool json) {
     if (!json && !answer.finding.ok()) {
       absl::StrAppend(&text, "  ", answer.finding.message(), "\n");
     }
-    // From the top of an empty screen.
+    // Clears the screen and begins at its top.
     if (terminal) text.insert(0, "\033[H\033[2J");
     if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) return Answer{};
     absl::SleepFor(absl::Seconds(options.watch_seconds));

@@ -47,7 +47,7 @@ absl::StatusOr<Answer> StopLaunch(const LaunchRecord& launch, Deadline deadline)
   return answer;
 }
 
-// The launch that started these servers; nullopt: none of this user here.
+// The launch that started these servers; nullopt: no launch of this user on this machine.
 std::optional<LaunchRecord> LaunchOf(const std::vector<std::string>& servers) {
   for (const LaunchRecord& record : RunningLaunches()) {
     if (record.servers == servers) return record;

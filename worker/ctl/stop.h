@@ -10,16 +10,15 @@
 namespace cairn {
 
 struct StopOptions {
-  TargetOptions target;       // without a job; no servers named: the launch that runs here
-  int32_t launch = 0;         // its pid; 0: the only one
-  double wait_seconds = 120;  // until everything has ended
+  TargetOptions target;       // without a job; no servers: the launch that runs on this machine
+  int32_t launch = 0;         // its pid; 0: the only running launch
+  double wait_seconds = 120;  // for everything to end
 };
 
-// A launch of this machine gets SIGTERM, as from Ctrl-C: its workers make their pushes durable and
-// end, then its servers write everything and end. Servers that are named and that no launch of this
-// user here has started are drained, all of them; their workers are not known here, and end with
-// an error when strategy.ps_wait_seconds are over.
-// kDeadlineExceeded: something still runs.
+// Sends SIGTERM to a launch of this machine, with the effect of Ctrl-C: its workers make their
+// pushes durable and end, then its servers write everything and end. Named servers that no launch
+// of this user on this machine started are all drained. Their workers are not known here; they end
+// with an error after strategy.ps_wait_seconds. kDeadlineExceeded: a process still runs.
 absl::StatusOr<Answer> RunStop(const StopOptions& options);
 
 }  // namespace cairn

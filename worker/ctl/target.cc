@@ -115,7 +115,7 @@ absl::Status ResolveJob(const std::string& job, Target* target) {
 absl::StatusOr<Target> ResolveTarget(const TargetOptions& options) {
   Target target;
   absl::Status resolved;
-  // Where no job is named, what is wrong with the servers comes first.
+  // If no job is named, report a problem with the servers first.
   if (options.job.empty()) resolved = Resolve(options, &target);
   if (resolved.ok()) resolved = ResolveJob(options.job, &target);
   if (resolved.ok() && !options.job.empty()) resolved = Resolve(options, &target);

@@ -1,4 +1,4 @@
-// Which servers and which job a command is about.
+// The servers and the job that a command addresses.
 #pragma once
 
 #include <cstdint>
@@ -28,33 +28,33 @@ struct TargetOptions {
 
 // Thread safety: a value.
 struct Target {
-  MemberList members;     // those named; after LearnMembers all there are
-  ClusterConfig cluster;  // without tasks where only servers were named
+  MemberList members;     // the named servers; after LearnMembers, all servers of the cluster
+  ClusterConfig cluster;  // without tasks if only servers were named
   std::string job;
-  std::optional<JobConfig> job_file;  // where --job names one; its data files are not looked at
+  std::optional<JobConfig> job_file;  // if --job names a file; its data files are not checked
   absl::Duration timeout;
-  SecurityOptions security;  // its files are there and fit each other
+  SecurityOptions security;  // its files exist and match each other
 
-  // Asks ps:0 which servers have come and gone since the cluster file was written. On an error
-  // they are as they were.
+  // Asks ps:0 which servers have joined and left since the cluster file was written. On an error
+  // `members` does not change.
   absl::Status LearnMembers();
   // "ps:1 (127.0.0.1:7002)".
   std::string ServerName(size_t index) const;
-  // "chief:0", "worker:1"; "worker 1" where the cluster is not known.
+  // "chief:0", "worker:1"; "worker 1" if the cluster is not known.
   std::string WorkerName(int32_t ordinal) const;
   // Errors as ClientSecurity::Load and WireClient::Connect.
   absl::StatusOr<std::unique_ptr<WireClient>> Connect(size_t server, Deadline deadline) const;
 };
 
-// A job name that tells servers' logs which process asks: "cairnctl-drain-HOST-PID".
+// A job name that shows in servers' logs which process asks: "cairnctl-drain-HOST-PID".
 std::string JobOfCommand(const std::string& command);
 
-// Servers are those of --servers, else of --cluster, else of TF_CONFIG, else of the job file's
-// cluster. Errors are those of flags and files (AsBadInput).
+// Takes the servers from --servers, else from --cluster, else from TF_CONFIG, else from the job
+// file's cluster. Errors are those of flags and files (AsBadInput).
 absl::StatusOr<Target> ResolveTarget(const TargetOptions& options);
-// The same of commands that are about no job: `options.job` is empty, and so is Target's.
+// The same for commands that address no job: `options.job` is empty, and so is Target's.
 absl::StatusOr<Target> ResolveServers(const TargetOptions& options);
-// `job` as above: its name, and the file where it is one.
+// Sets the job's name, and the job file if `job` is a file.
 absl::Status ResolveJob(const std::string& job, Target* target);
 
 }  // namespace cairn

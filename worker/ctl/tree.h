@@ -1,5 +1,5 @@
-// cairnctl's commands as CLI11 sees them. Only the command_*.cc files include this, for CLI11 takes
-// seconds to compile.
+// cairnctl's commands as CLI11 sees them. Only the command_*.cc files include this header, since
+// CLI11 takes seconds to compile.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -15,7 +15,8 @@
 
 namespace cairn {
 
-// Options of a command are shared with the function that runs it, which outlives the tree.
+// The function that runs a command outlives the tree, so it shares ownership of the command's
+// options.
 class Tree {
  public:
   explicit Tree(Invocation* invocation);
@@ -23,15 +24,15 @@ class Tree {
   absl::Status Parse(absl::Span<const char* const> arguments);
 
  private:
-  // A command of `parent`; `run` is what it does, null for a group of commands.
+  // Adds a command to `parent`; `run` executes it, null for a group of commands.
   CLI::App* Add(CLI::App* parent, const std::string& name, const std::string& what,
                 const std::string& example, Command run);
-  // The flags that name servers, and those that also name a job.
+  // Add the flags that name servers, or servers and a job.
   static void AddServers(CLI::App* command, TargetOptions* target);
   static void AddTarget(CLI::App* command, TargetOptions* target);
   static void AddSecurity(CLI::App* command, SecurityOptions* security);
 
-  // command_cluster.cc: programs, servers and machines.
+  // In command_cluster.cc: programs, servers and machines.
   void AddLaunch();
   void AddLogs();
   void AddStop();
@@ -40,7 +41,7 @@ class Tree {
   void AddDoctor();
   void AddBench();
   void AddCerts();
-  // command_job.cc: jobs and what is in them.
+  // In command_job.cc: jobs and their contents.
   void AddJobs();
   void AddStatus();
   void AddInspect();
@@ -49,7 +50,7 @@ class Tree {
   void AddCheckpointCalls(CLI::App* checkpoint);
   void AddExport();
   void AddRebalance();
-  // command_tree.cc.
+  // In command_tree.cc.
   void AddVersion();
   void AddCompletion();
 

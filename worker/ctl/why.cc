@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A live worker calls or beats several times a second.
+// A live worker sends a call or a heartbeat several times a second.
 constexpr double kSilentSeconds = 2;
 
 struct Wait {
@@ -34,7 +34,7 @@ std::vector<Wait> LongestFirst(const std::vector<ServerView>& servers) {
   return waits;
 }
 
-// What is the same wait on several servers.
+// Equal for the same wait on several servers.
 using WaitKey = std::tuple<int32_t, std::string, std::vector<int32_t>>;
 
 WaitKey KeyOf(const wire::WaitingCall& call) {
@@ -43,7 +43,7 @@ WaitKey KeyOf(const wire::WaitingCall& call) {
   return {call.worker, call.waits_for, std::move(missing)};
 }
 
-// Each wait once, the longest first, with the servers where it is.
+// Lists each wait once, the longest first, with its servers.
 std::string WaitsText(const std::vector<Wait>& waits) {
   std::vector<std::pair<const Wait*, std::string>> shown;
   std::map<WaitKey, size_t> index;
@@ -71,16 +71,16 @@ std::string StandingText(const wire::WorkerStanding& worker) {
                       worker.origin.empty() ? "" : absl::StrCat(", process ", worker.origin));
 }
 
-// What an operator does about it.
+// What an operator can do about the worker.
 std::string AdviceOn(const wire::WorkerStanding& worker) {
-  if (worker.state == "expected") return "it has not said hello: start it";
+  if (worker.state == "expected") return "it has not joined: start it";
   if (worker.state == "returning") {
-    return "known from before the server's restart: it comes back by itself, or its lease ends";
+    return "known from before the server's restart: it rejoins by itself, or its lease expires";
   }
-  if (worker.state == "joining") return "it says hello again by itself";
+  if (worker.state == "joining") return "it rejoins by itself";
   if (worker.seconds_since_seen >= kSilentSeconds) {
-    return "it is silent: look whether its process runs, is stopped or is cut off; when its lease "
-           "ends, the others go on without it or end (strategy.on_worker_loss)";
+    return "it is silent: check whether its process runs, is stopped or is cut off; when its lease "
+           "expires, the others continue without it or end (strategy.on_worker_loss)";
   }
   return "it runs, and is slower than the others";
 }
@@ -90,7 +90,8 @@ std::string AdviceOn(const wire::WorkerStanding& worker) {
 Answer WhyAnswer(const Target& target, const std::vector<ServerView>& servers) {
   Answer answer;
   Json waiting = Json::array();
-  std::map<int32_t, std::pair<wire::WorkerStanding, int>> missing;  // and how many wait for it
+  std::map<int32_t, std::pair<wire::WorkerStanding, int>> missing;  // by worker, with the number of
+                                                                    // calls that wait for it
   const std::vector<Wait> waits = LongestFirst(servers);
   for (const auto& [server, call] : waits) {
     Json names = Json::array();
@@ -109,7 +110,7 @@ Answer WhyAnswer(const Target& target, const std::vector<ServerView>& servers) {
   }
   const JobState state = StateOf(JobViewsOf(servers));
   answer.text = absl::StrCat(state.Sentence(), "\n\n", WaitsText(waits));
-  // Those that nobody waits for yet, as under async.
+  // Workers that no call waits for yet, as under async.
   for (const wire::WorkerStanding& worker : WorkersOf(servers)) {
     if (worker.state == "live" && worker.seconds_since_seen >= kSilentSeconds) {
       missing.emplace(worker.worker, std::make_pair(worker, 0));
@@ -138,7 +139,7 @@ Answer WhyAnswer(const Target& target, const std::vector<ServerView>& servers) {
     silent.push_back({{"server", server.name}, {"error", std::string(server.status.message())}});
     absl::StrAppend(&answer.text, "\n", server.name,
                     ": does not answer; workers with a part there wait for it until "
-                    "strategy.ps_wait_seconds: start it again on its --data_dir\n");
+                    "strategy.ps_wait_seconds: restart it on its --data_dir\n");
   }
   answer.json = {{"job", target.job},
                  {"state", std::string(JobPhaseName(state.phase))},

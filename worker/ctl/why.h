@@ -1,4 +1,4 @@
-// Who waits for whom, since when.
+// Shows which workers wait, for whom, and since when.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace cairn {
 
-// The calls that wait inside the servers, the longest first, what is wrong with those they wait
-// for, and the servers that do not answer, which make workers wait too.
+// Lists the calls that wait inside the servers, the longest first; what is wrong with the workers
+// that they wait for; and the servers that do not answer, which also make workers wait.
 Answer WhyAnswer(const Target& target, const std::vector<ServerView>& servers);
 
 absl::StatusOr<Answer> RunWhy(const TargetOptions& options);

@@ -1,4 +1,4 @@
-// One batch of training rows, as readers make them and models take them.
+// One batch of training rows: readers produce it, models consume it.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace cairn {
 
-// What columns a reader yields; fixed for all its batches.
+// The columns of a reader's rows; the same for all its batches.
 struct Schema {
   int64_t sparse_columns = 0;  // libsvm: number of columns; 0: no sparse part
   int64_t dense_columns = 0;   // criteo: 13, csv, idx: pixels; 0: none
@@ -26,10 +26,10 @@ struct Batch {
   std::vector<float> dense;   // [rows, dense_columns]
   std::vector<int64_t> keys;  // [rows, key_columns]
 
-  // Where a reader continues after this batch, for the resume position.
+  // Where the reader continues after this batch; stored in the resume position.
   int64_t epoch = 0;
-  int64_t next_row = 0;    // of this worker's rows in that epoch
-  double epoch_share = 0;  // of the epoch's input that is read by then, roughly; for progress
+  int64_t next_row = 0;    // number of this worker's rows read in that epoch
+  double epoch_share = 0;  // approximate share of the epoch's input read so far, for progress
 };
 
 }  // namespace cairn

@@ -28,7 +28,7 @@ absl::Status FileError(int error, const std::string& path, absl::string_view act
   }
 }
 
-// zlib's "<fd:20>: unexpected end of file" without what it calls the file.
+// zlib's "<fd:20>: unexpected end of file" without zlib's name for the file.
 absl::string_view WithoutName(absl::string_view text) {
   const size_t colon = text.find(": ");
   return colon == text.npos ? text : text.substr(colon + 2);
@@ -63,7 +63,7 @@ class GzipSource : public ByteSource {
  public:
   GzipSource(gzFile file, std::string path, int64_t file_bytes)
       : ByteSource(file_bytes), file_(file), path_(std::move(path)) {
-    gzbuffer(file_, 256 << 10);  // zlib's default of 8 KiB costs a system call each 8 KiB
+    gzbuffer(file_, 256 << 10);  // zlib's default of 8 KiB costs a system call every 8 KiB
   }
   ~GzipSource() override { gzclose_r(file_); }
 
@@ -73,7 +73,7 @@ class GzipSource : public ByteSource {
     const int count = gzread(file_, into, wanted);
     int code = Z_OK;
     const char* text = gzerror(file_, &code);
-    // A stream cut short hands over what it has and reports Z_BUF_ERROR.
+    // At the end of a truncated stream gzread returns the remaining bytes and sets Z_BUF_ERROR.
     if (count < 0 || (code != Z_OK && code != Z_STREAM_END)) {
       if (code == Z_ERRNO) return FileError(errno, path_, "read");
       return absl::DataLossError(
@@ -93,7 +93,7 @@ class GzipSource : public ByteSource {
   int64_t offset_ = 0;
 };
 
-// What `source` has after a UTF-8 mark.
+// The bytes of `source` after a UTF-8 byte order mark, if it has one.
 class TextSource : public ByteSource {
  public:
   explicit TextSource(std::unique_ptr<ByteSource> source)
@@ -113,7 +113,7 @@ class TextSource : public ByteSource {
  private:
   static constexpr absl::string_view kMark = "\xef\xbb\xbf";
 
-  // Takes as many bytes as the mark has.
+  // Reads as many bytes as the mark has.
   absl::Status Look() {
     looked_ = true;
     char bytes[kMark.size()];
@@ -128,7 +128,7 @@ class TextSource : public ByteSource {
 
   const std::unique_ptr<ByteSource> source_;
   bool looked_ = false;
-  std::string start_;  // read and not handed out
+  std::string start_;  // read but not returned yet
 };
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 constexpr int kNumbers = 13;
 constexpr int kTokens = 26;
 constexpr int kCells = 1 + kNumbers + kTokens;
-// Criteo's tokens have 8 characters; a token is a name, not a text.
+// Criteo's tokens have 8 characters; a much longer one is a sign of a wrong file.
 constexpr size_t kMaxTokenBytes = 256;
 
 class CriteoParser : public LineParser {
@@ -30,10 +30,10 @@ class CriteoParser : public LineParser {
   }
 
   const Schema& schema() const override { return schema_; }
-  // The tab-separated logs have tokens as they are.
+  // The tab-separated logs never quote their tokens.
   char quoted_separator() const override { return separator_ == ',' ? ',' : '\0'; }
 
-  // A first cell that is no number, in a line of the right width, is the name of a column.
+  // If the first cell of a line of the right width is no number, it is a column's name.
   bool IsHeader(absl::string_view line, const std::string&) override {
     float ignored = 0;
     const char* const end = line.data() + line.size();
@@ -79,7 +79,7 @@ class CriteoParser : public LineParser {
     return cells;
   }
 
-  // Returns where the first token starts; nullptr on an error.
+  // Returns the start of the first token; nullptr on an error.
   const char* ParseNumbers(absl::string_view line, const char* p, float* out,
                            LineError* error) const {
     const char* const end = line.data() + line.size();

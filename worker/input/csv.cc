@@ -1,4 +1,4 @@
-// Tables of numbers: one label column, all others features.
+// Tables of numbers: one column is the label, all others are features.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -30,7 +30,7 @@ class CsvParser : public LineParser {
   const Schema& schema() const override { return schema_; }
   char quoted_separator() const override { return separator_; }
 
-  // Names: no cell of the line is a number.
+  // The line holds names if no cell is a number.
   bool IsHeader(absl::string_view line, const std::string&) override {
     const char* const end = line.data() + line.size();
     for (const char* p = line.data(); p <= end;) {
@@ -106,7 +106,7 @@ absl::StatusOr<std::unique_ptr<LineParser>> MakeCsvParser(const ReaderOptions& o
   const bool tabs = absl::EndsWith(path, ".tsv") || absl::EndsWith(path, ".tsv.gz");
   const char separator = tabs ? '\t' : ',';
   QuotedLine line;
-  LineError ignored;  // names may hold anything
+  LineError ignored;  // names may contain any bytes
   line.Read(first_line, separator, &ignored);
   const absl::string_view text = line.text();
   const int64_t cells = 1 + std::count(text.begin(), text.end(), separator);

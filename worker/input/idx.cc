@@ -95,7 +95,7 @@ class IdxFile {
   std::vector<unsigned char> buffer_;
   size_t begin_ = 0;
   size_t end_ = 0;
-  int64_t offset_ = 0;  // of the next byte taken, in the unpacked file
+  int64_t offset_ = 0;  // of the next unread byte, in the decompressed file
   Shape shape_;
   int64_t item_bytes_ = 1;
 };
@@ -153,7 +153,7 @@ class IdxRows : public RowSource {
     return absl::OkStatus();
   }
 
-  // Stands before this worker's next item.
+  // Moves to this worker's next item.
   bool Advance() {
     if (!status_.ok()) return false;
     for (;; --wait_) {
@@ -205,8 +205,8 @@ class IdxRows : public RowSource {
   IdxFile labels_;
   std::vector<unsigned char> pixels_;
   size_t next_file_ = 0;
-  int64_t left_ = 0;  // items of the open pair not yet passed
-  int64_t wait_ = 0;  // items of other workers before this worker's next
+  int64_t left_ = 0;  // items of the open pair that are still unread
+  int64_t wait_ = 0;  // items of other workers before this worker's next item
   absl::Status status_;
 };
 

@@ -11,8 +11,8 @@
 namespace cairn {
 
 // `options.files` name image and label files; `files` are this worker's. Pixels (unsigned bytes)
-// are divided by 255. Opens the first pair. kInvalidArgument: magic numbers, sizes or image shapes
-// that do not fit, with the offset.
+// are divided by 255. Opens the first pair. kInvalidArgument: wrong magic numbers, sizes or image
+// shapes, with the offset.
 absl::StatusOr<std::unique_ptr<RowSource>> MakeIdxRows(const ReaderOptions& options,
                                                        std::vector<DataFile> files, RowShard shard);
 

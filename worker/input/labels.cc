@@ -6,7 +6,7 @@ namespace cairn {
 
 LabelRule::LabelRule(absl::string_view loss, int64_t label_base, int64_t classes)
     : label_base_(label_base), classes_(classes) {
-  // Class numbers are stored as float32, which counts to 2^24.
+  // Class numbers are stored as float32, which holds integers exactly up to 2^24.
   constexpr float kMostClasses = 1 << 24;
   limit_ = classes > 0 ? static_cast<float>(classes) : kMostClasses;
   if (loss == "sigmoid_cross_entropy") kind_ = Kind::kBinary;

@@ -1,4 +1,4 @@
-// What a label may be, by loss.
+// The labels that each loss allows.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace cairn {
 class LabelRule {
  public:
   LabelRule() = default;
-  // sigmoid_cross_entropy: -1 and 0 become 0, 1 stays. softmax_cross_entropy: whole numbers in
-  // [label_base, label_base + classes), less label_base; classes 0: no upper bound.
-  // Any other loss: every number as it is.
+  // sigmoid_cross_entropy: -1 and 0 become 0, 1 stays 1. softmax_cross_entropy: integers in
+  // [label_base, label_base + classes), minus label_base; classes 0: no upper bound. Any other
+  // loss: any number, unchanged.
   LabelRule(absl::string_view loss, int64_t label_base, int64_t classes);
 
-  // False where the label is none of those; then Allowed() says what is.
+  // False: the label is not allowed; Allowed() says which labels are.
   bool Apply(float* label) const {
     switch (kind_) {
       case Kind::kBinary:

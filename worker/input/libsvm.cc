@@ -35,7 +35,7 @@ class LibsvmParser : public LineParser {
     if (after == nullptr || (after != end && !IsBlank(*after))) return BadLabel(p, end, error);
     if (!labels_.Apply(&label)) return BadLabel(p, end, error);
 
-    // An entry is at least "1:1 ", so the line's size bounds their number.
+    // An entry has at least the four bytes "1:1 ", so the line's size bounds the number of entries.
     const size_t first = batch->columns.size();
     const size_t room = first + static_cast<size_t>(end - after) / 4 + 1;
     batch->columns.resize(room);
@@ -62,7 +62,7 @@ class LibsvmParser : public LineParser {
       if (p >= end || *p == '#') break;
       const char* const start = p;
       int64_t number = 0;
-      // Ten digits cannot overflow, and no column number has more.
+      // Reads at most 11 digits, which cannot overflow; no column number has more than ten.
       while (IsDigit(*p) && p - start < 11) number = number * 10 + (*p++ - '0');
       if (p == start || *p != ':') return BadEntry(start, p, end, error);
       if (number <= last || number >= limit_) return BadColumn(number, last, start, error);
@@ -110,7 +110,7 @@ class LibsvmParser : public LineParser {
 
   const LabelRule labels_;
   const int64_t base_;
-  const int64_t limit_;  // first column number too large
+  const int64_t limit_;  // the lowest column number that is too large
   Schema schema_;
 };
 

@@ -48,7 +48,7 @@ bool LineReader::Fill() {
 
 bool LineReader::NextSlow(absl::string_view* line) {
   if (!status_.ok()) return false;
-  size_t searched = 0;  // unread bytes known to hold no newline
+  size_t searched = 0;  // unread bytes already searched for a newline
   for (;;) {
     char* const start = buffer_.get() + begin_;
     const size_t size = end_ - begin_;

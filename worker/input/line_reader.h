@@ -1,4 +1,4 @@
-// Lines of a file, without copies.
+// Reads the lines of a file without copies.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace cairn {
 
-// Longest line accepted. Rows of real sets stay below 1 MiB; a binary file given by mistake ends
-// here and not in memory.
+// The longest accepted line. Rows of real data sets stay below 1 MiB; the limit stops a binary file
+// given by mistake before it fills the memory.
 inline constexpr size_t kMaxLineBytes = 16u << 20;
 
 // Thread safety: none.
@@ -23,9 +23,9 @@ class LineReader {
  public:
   static absl::StatusOr<std::unique_ptr<LineReader>> Open(const std::string& path);
 
-  // The next line, without "\n" or "\r\n"; the last one needs no newline. The view is valid until
-  // the next call, and the byte after it is readable and '\r' or '\n'. False at the end of the file
-  // and on an error: ask status().
+  // Sets `line` to the next line, without "\n" or "\r\n"; the last line needs no newline. The view
+  // is valid until the next call, and the byte after it is readable and '\r' or '\n'. False at the
+  // end of the file and on an error: see status().
   bool Next(absl::string_view* line) {
     char* const newline =
         static_cast<char*>(std::memchr(buffer_.get() + begin_, '\n', end_ - begin_));
@@ -35,12 +35,13 @@ class LineReader {
     return true;
   }
 
-  // kInvalidArgument: a line longer than kMaxLineBytes, a NUL byte. Else as ByteSource::Read.
+  // kInvalidArgument: a line longer than kMaxLineBytes, a NUL byte. Other errors as
+  // ByteSource::Read.
   const absl::Status& status() const { return status_; }
-  // Of the line Next gave last; the first is 1.
+  // The number of the line that Next returned last; the first is 1.
   int64_t line_number() const { return line_number_; }
   const std::string& path() const { return path_; }
-  // Of the file, in [0, 1], that is read; roughly.
+  // The approximate share of the file read, in [0, 1].
   double share() const {
     const int64_t read = source_->file_offset() - static_cast<int64_t>(end_ - begin_);
     return std::clamp(static_cast<double>(read) / static_cast<double>(source_->file_bytes() + 1),
@@ -63,10 +64,11 @@ class LineReader {
   const std::string path_;
   std::unique_ptr<char[]> buffer_;
   size_t capacity_;
-  size_t begin_ = 0;  // unread bytes are [begin_, end_); end_ < capacity_, for a closing '\n'
+  size_t begin_ = 0;  // unread bytes are [begin_, end_); end_ < capacity_, so that a final '\n'
+                      // fits
   size_t end_ = 0;
   bool at_end_ = false;
-  bool has_nul_ = false;  // somewhere in the unread bytes
+  bool has_nul_ = false;  // among the unread bytes
   int64_t line_number_ = 0;
   absl::Status status_;
 };

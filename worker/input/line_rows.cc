@@ -61,7 +61,7 @@ class LineRows : public RowSource {
     return Refuse(quoted_.Origin(error_.at) - line.data());
   }
 
-  // `at`: where in the line.
+  // `at`: offset in the line.
   bool Refuse(ptrdiff_t at) {
     status_ =
         absl::InvalidArgumentError(absl::StrCat(reader_->path(), ":", reader_->line_number(), ":",
@@ -71,7 +71,7 @@ class LineRows : public RowSource {
 
   bool IsHeader(absl::string_view line) {
     if (!IsQuoted(line)) return parser_->IsHeader(line, reader_->path());
-    LineError ignored;  // names may hold anything
+    LineError ignored;  // names may contain any bytes
     quoted_.Read(line, parser_->quoted_separator(), &ignored);
     return parser_->IsHeader(quoted_.text(), reader_->path());
   }
@@ -87,7 +87,7 @@ class LineRows : public RowSource {
     return true;
   }
 
-  // The next line that is a row, of any worker.
+  // Reads the next line that is a row, of any worker.
   bool NextLine(absl::string_view* line) {
     for (;;) {
       if (reader_ == nullptr || !status_.ok()) return false;

@@ -13,7 +13,7 @@
 namespace cairn {
 namespace {
 
-// What one worker reads.
+// The part of the input that one worker reads.
 struct Share {
   std::vector<DataFile> files;
   RowShard rows;
@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<LineParser>> MakeParser(const ReaderOptions& opti
         absl::StrCat("data.format is '", format,
                      "'; known are libsvm, criteo_tsv, criteo_csv, csv, idx, text, movielens"));
   }
-  // The number of cells is that of the first line that is not blank, for all workers.
+  // The first nonblank line determines the number of cells for all workers.
   for (const DataFile& file : options.files) {
     ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader, LineReader::Open(file.path));
     absl::string_view line;

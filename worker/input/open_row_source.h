@@ -1,4 +1,4 @@
-// Opens the rows of one worker, in the format of the job file.
+// Opens one worker's rows, in the format of the job file.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace cairn {
 
-// Chooses the format and this worker's files or rows. Errors as Reader::Open.
+// Selects the format, and this worker's files or rows. Errors as Reader::Open.
 absl::StatusOr<std::unique_ptr<RowSource>> OpenRowSource(const ReaderOptions& options);
 
 }  // namespace cairn

@@ -13,12 +13,12 @@ namespace cairn {
 namespace number_internal {
 
 const char* ParseFloatSlow(const char* begin, const char* end, float* value) {
-  if (begin != end && *begin == '+') ++begin;  // from_chars knows no plus sign
+  if (begin != end && *begin == '+') ++begin;  // from_chars does not accept a plus sign
   const std::from_chars_result result = std::from_chars(begin, end, *value);
   if (result.ec == std::errc()) return std::isfinite(*value) ? result.ptr : nullptr;
   if (result.ec != std::errc::result_out_of_range) return nullptr;
-  // Too large or too small: from_chars does not say which, the double of the same text does.
-  // Numbers below a double's range are told by their exponent.
+  // from_chars does not say whether a number is too large or too small; parsing it as a double
+  // does. The exponent decides for numbers outside a double's range.
   double wide = 0;
   const std::from_chars_result again = std::from_chars(begin, end, wide);
   if (again.ec == std::errc::result_out_of_range) {

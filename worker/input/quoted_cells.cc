@@ -31,7 +31,7 @@ bool QuotedLine::Read(absl::string_view line, char separator, LineError* error) 
   return error->at == nullptr;
 }
 
-// From behind the first quote to the separator, or to the text that stands in its place.
+// Reads from after the opening quote to the separator, or to the text found in its place.
 void QuotedLine::ReadQuoted(LineError* error) {
   const auto fail = [error](const char* at, const char* what) {
     if (error->at != nullptr) return;

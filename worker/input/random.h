@@ -1,4 +1,4 @@
-// Random numbers that depend on their seed alone, on every machine.
+// Random numbers that depend only on their seed, on every machine.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class Random {
   uint64_t state_;
 };
 
-// One seed out of several numbers; (a, b) and (b, a) differ.
+// Combines two numbers into one seed; (a, b) and (b, a) differ.
 constexpr uint64_t CombineSeeds(uint64_t a, uint64_t b) { return MixBits(MixBits(a) ^ b); }
 
 }  // namespace cairn

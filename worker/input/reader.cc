@@ -18,14 +18,14 @@
 namespace cairn {
 namespace {
 
-// Rows parsed ahead, in batches of which at least kMinAhead are ready: enough that neither side
-// waits for a thread switch (some 50 us) at a million rows a second.
+// The number of rows parsed ahead, in at least kMinAhead batches: enough at a million rows a second
+// that neither side waits for a thread switch (some 50 us).
 constexpr int64_t kRowsAhead = 16384;
 constexpr int64_t kMinAhead = 3;
 constexpr int64_t kMaxAhead = 64;
 
-// Batches in the order of epochs, rows and shuffle; runs in the parsing thread.
-// Thread safety: none.
+// Makes batches in the order of epochs, rows and shuffle; runs in the parsing thread. Thread
+// safety: none.
 class BatchMaker {
  public:
   BatchMaker(const ReaderOptions& options, std::unique_ptr<RowSource> source)
@@ -57,7 +57,7 @@ class BatchMaker {
       const bool short_batch = batch->rows < options_.data.batch_size;
       if (short_batch) {
         in_epoch_ = false;
-        // Without a single row every further epoch would be as empty.
+        // If an epoch had no rows, all further epochs would be empty too.
         epoch_ = row_ == 0 ? end_epoch_ : epoch_ + 1;
         if (batch->rows == 0 || options_.data.drop_remainder) continue;
       }
@@ -83,7 +83,7 @@ class BatchMaker {
     }
     in_epoch_ = true;
     row_ = 0;
-    // A shuffled order can only be replayed.
+    // A shuffled order can only be reproduced by replaying it.
     Batch scratch;
     for (; row_ < skip_rows_; ++row_) {
       ClearBatch(&scratch);
@@ -102,9 +102,9 @@ class BatchMaker {
   std::unique_ptr<ShuffleBuffer> shuffle_;  // null: file order
   bool in_epoch_ = false;
   int64_t epoch_ = 0;
-  int64_t end_epoch_ = 0;  // first one not read
-  int64_t row_ = 0;        // rows of this epoch handed out
-  int64_t skip_rows_ = 0;  // of the first epoch
+  int64_t end_epoch_ = 0;  // the first epoch that is not read
+  int64_t row_ = 0;        // rows of this epoch already returned
+  int64_t skip_rows_ = 0;  // in the first epoch
 };
 
 class PrefetchReader : public Reader {
@@ -134,7 +134,7 @@ class PrefetchReader : public Reader {
   absl::StatusOr<bool> Next(Batch* batch) override {
     if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
     absl::MutexLock lock(&mutex_);
-    // Ends with the parsing thread, which waits for nothing but its file and for space here.
+    // This wait ends with the parsing thread, which waits only for its file and for space here.
     while (ready_.empty() && !done_) data_.Wait(&mutex_);
     if (ready_.empty()) {
       RETURN_IF_ERROR(status_);
@@ -143,7 +143,8 @@ class PrefetchReader : public Reader {
     std::swap(*batch, ready_.front());
     spare_.push_back(std::move(ready_.front()));
     ready_.pop_front();
-    // Waking the other side costs more than parsing a small batch, so it gets room for several.
+    // Waking the other thread costs more than parsing a small batch, so it is woken only when there
+    // is space for several.
     if (static_cast<int64_t>(ready_.size()) == ahead_ / 2) space_.Signal();
     return true;
   }
@@ -172,11 +173,11 @@ class PrefetchReader : public Reader {
     }
   }
 
-  BatchMaker maker_;  // the thread's alone once it runs, but for schema and vocabulary
+  BatchMaker maker_;  // used only by the thread once it runs, except schema and vocabulary
   const int64_t ahead_;
   absl::Mutex mutex_;
-  absl::CondVar data_;   // ready_ is no longer empty, or done_
-  absl::CondVar space_;  // ready_ has shrunk to half, or stop_
+  absl::CondVar data_;   // ready_ is not empty, or done_ is set
+  absl::CondVar space_;  // ready_ has shrunk to half, or stop_ is set
   std::deque<Batch> ready_ ABSL_GUARDED_BY(mutex_);
   std::vector<Batch> spare_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);

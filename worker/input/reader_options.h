@@ -1,4 +1,4 @@
-// Which rows of the input a reader yields, and from where.
+// Options: which rows of the input a reader yields, and where it begins.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@ namespace cairn {
 struct ReaderOptions {
   DataConfig data;              // formats, files (already expanded), batch size, shuffle
   std::vector<DataFile> files;  // data.train or data.eval
-  // The loss says how labels read: sigmoid_cross_entropy takes -1/+1 and 0/1, softmax_cross_entropy
-  // whole numbers in [label_base, label_base + classes), mean_squared_error any number. text:
-  // window, negatives and min_count; the vocabulary is always that of data.train.
+  // The loss decides how labels are read: sigmoid_cross_entropy takes -1/+1 and 0/1,
+  // softmax_cross_entropy integers in [label_base, label_base + classes), mean_squared_error any
+  // number. text: window, negatives and min_count; the vocabulary is always that of data.train.
   ModelConfig model;
-  bool training = true;  // shuffles and repeats `epochs` times; else one pass in order
+  bool training = true;  // shuffles and repeats `epochs` times; false: one pass in order
   int32_t worker = 0;    // row i goes to worker i mod workers, or whole files (auto)
   int32_t workers = 1;
   int64_t start_epoch = 0;  // resume position
-  int64_t start_row = 0;    // of this worker's rows in that epoch
+  int64_t start_row = 0;    // number of this worker's rows in that epoch
 };
 
 }  // namespace cairn

@@ -22,20 +22,20 @@ class RowSource {
   virtual ~RowSource() = default;
   virtual const Schema& schema() const = 0;
 
-  // Back to the first row, for `epoch` (text draws its pairs anew in each).
+  // Goes back to the first row, for `epoch` (text draws new pairs in each epoch).
   virtual absl::Status Rewind(int64_t epoch) = 0;
-  // Appends this worker's next row to `batch`, whose buffers a ClearBatch has prepared. False at
-  // the end and on an error: ask status().
+  // Appends this worker's next row to `batch`, which ClearBatch has prepared. False at the end and
+  // on an error: see status().
   virtual bool Append(Batch* batch) = 0;
-  // Passes over one of this worker's rows; false as Append.
+  // Skips one of this worker's rows; returns false as Append does.
   virtual bool Skip() = 0;
   virtual const absl::Status& status() const = 0;
-  // Of the epoch's input, in [0, 1], that is read; roughly: every file counts the same.
+  // The approximate share of the epoch's input read, in [0, 1]: every file counts the same.
   virtual double epoch_share() const = 0;
   virtual absl::Span<const std::string> vocabulary() const { return {}; }
 };
 
-// Empties `batch` and keeps its buffers.
+// Empties `batch` but keeps its buffers.
 void ClearBatch(Batch* batch);
 
 }  // namespace cairn

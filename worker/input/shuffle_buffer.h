@@ -1,4 +1,4 @@
-// A window of rows from which the next one is drawn, as tf.data's shuffle.
+// Draws the next row from a window of rows, as tf.data's shuffle does.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@ class ShuffleBuffer {
   // Holds `rows` rows (> 0) once full.
   explicit ShuffleBuffer(int64_t rows);
 
-  // Empties the buffer. The order that follows depends on `seed` and the source alone.
+  // Empties the buffer. The order from then on depends only on `seed` and the source.
   void Restart(uint64_t seed);
-  // Appends one of the rows held to `batch` and takes the source's next in its place. False at the
-  // end and on the source's error.
+  // Appends one of the held rows to `batch` and replaces it with the source's next row. False at
+  // the end and on the source's error.
   bool Append(RowSource* source, Batch* batch);
 
  private:

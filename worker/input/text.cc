@@ -89,8 +89,8 @@ class TextRows : public RowSource {
     return absl::OkStatus();
   }
 
-  // The number of the next word kept; -1 at the end or on an error. *starts_line also where the
-  // line's first words were passed over.
+  // Returns the number of the next word that is kept; -1 at the end or on an error. *starts_line is
+  // also true if the words before it on its line were skipped.
   int64_t NextWord(bool* starts_line) {
     *starts_line = false;
     while (reader_ != nullptr) {
@@ -113,7 +113,7 @@ class TextRows : public RowSource {
     return -1;
   }
 
-  // Fills sentence_; false where no words are left.
+  // Fills sentence_; false if no words are left.
   bool NextSentence() {
     sentence_.clear();
     position_ = 0;
@@ -175,8 +175,8 @@ class TextRows : public RowSource {
   int64_t words_seen_ = 0;
   int64_t centers_seen_ = 0;
   std::vector<int64_t> sentence_;
-  int64_t held_ = -1;    // first word of the next sentence, if it was read already
-  size_t position_ = 0;  // of the next center in sentence_
+  int64_t held_ = -1;    // first word of the next sentence, if already read; else -1
+  size_t position_ = 0;  // position of the next center in sentence_
   std::vector<Pair> pairs_;
   size_t next_pair_ = 0;
   absl::Status status_;

@@ -26,7 +26,7 @@ absl::StatusOr<std::unique_ptr<WordReader>> WordReader::Open(const std::string& 
   return std::unique_ptr<WordReader>(new WordReader(std::move(source), path));
 }
 
-// Moves what is unread to the front and reads on; false at the end of the file or on an error.
+// Moves the unread bytes to the front and reads more; false at the end of the file or on an error.
 bool WordReader::Fill() {
   if (at_end_ || !status_.ok()) return false;
   std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);

@@ -1,4 +1,4 @@
-// Words of a corpus, numbered by frequency, and the distribution of negative samples.
+// The words of a corpus, numbered by frequency, and the distribution of negative samples.
 #pragma once
 
 #include <algorithm>
@@ -17,20 +17,21 @@
 
 namespace cairn {
 
-// Words are runs of bytes above 0x20; one longer than this is refused.
+// A word is a run of bytes above 0x20; a longer one is refused.
 inline constexpr size_t kMaxWordBytes = 1024;
 
-// Words of one file, one after the other. Thread safety: none.
+// Reads the words of one file. Thread safety: none.
 class WordReader {
  public:
   static absl::StatusOr<std::unique_ptr<WordReader>> Open(const std::string& path);
 
-  // The next word, valid until the next call; *starts_line tells that it is its line's first. False
-  // at the end of the file and on an error: ask status().
+  // Sets `word` to the next word, valid until the next call; *starts_line says whether it is the
+  // first on its line. False at the end of the file and on an error: see status().
   bool Next(absl::string_view* word, bool* starts_line);
-  // kInvalidArgument ("text:3: …"): a word too long, a NUL byte. Else as ByteSource::Read.
+  // kInvalidArgument ("text:3: …"): a word is too long, a NUL byte. Other errors as
+  // ByteSource::Read.
   const absl::Status& status() const { return status_; }
-  // Of the file, in [0, 1], that is read; roughly.
+  // The approximate share of the file read, in [0, 1].
   double share() const {
     const int64_t read = source_->file_offset() - static_cast<int64_t>(end_ - begin_);
     return std::clamp(static_cast<double>(read) / static_cast<double>(source_->file_bytes() + 1),
@@ -55,21 +56,21 @@ class WordReader {
 // Thread safety: immutable after Build.
 class Vocabulary {
  public:
-  // Reads all files. Word 0 is the most frequent; ties in byte order. Words seen fewer than
-  // `min_count` times are left out. kInvalidArgument: no word is left.
+  // Reads all files. Word 0 is the most frequent; ties are in byte order. Words seen fewer than
+  // `min_count` times are dropped. kInvalidArgument: no word is left.
   static absl::StatusOr<std::unique_ptr<Vocabulary>> Build(absl::Span<const std::string> paths,
                                                            int64_t min_count);
 
   absl::Span<const std::string> words() const { return words_; }
   int64_t count(int64_t id) const { return counts_[static_cast<size_t>(id)]; }
-  // Occurrences of all words kept.
+  // The number of occurrences of all kept words.
   int64_t total_count() const { return total_count_; }
   // -1: not in the vocabulary.
   int64_t Find(absl::string_view word) const {
     const auto found = ids_.find(word);
     return found == ids_.end() ? -1 : found->second;
   }
-  // A word drawn with probability proportional to count^0.75 (Mikolov et al., NIPS 2013, 2.2).
+  // Draws a word with probability proportional to count^0.75 (Mikolov et al., NIPS 2013, 2.2).
   int64_t SampleNegative(Random& random) const {
     const uint64_t slot = random.Below(alias_.size());
     return random.Uniform() < keep_[slot] ? static_cast<int64_t>(slot) : alias_[slot];
@@ -82,7 +83,7 @@ class Vocabulary {
   std::vector<int64_t> counts_;
   int64_t total_count_ = 0;
   absl::flat_hash_map<absl::string_view, int64_t> ids_;  // views of words_
-  // Walker's alias method: slot i is word i with probability keep_[i], else word alias_[i].
+  // Walker's alias method: slot i yields word i with probability keep_[i], else word alias_[i].
   std::vector<double> keep_;
   std::vector<int64_t> alias_;
 };

@@ -16,7 +16,7 @@ using Make = absl::StatusOr<std::unique_ptr<Model>> (*)(const ModelArguments&);
 struct Kind {
   absl::string_view type;
   Make make;
-  bool has_classes;  // else one output
+  bool has_classes;  // false: one output
   absl::string_view default_loss;
 };
 

@@ -10,7 +10,7 @@
 namespace cairn {
 namespace {
 
-// Of everything in a step's memory: what the widest loads want.
+// Of each part of a step's memory, so that the widest loads are aligned.
 constexpr size_t kAlignment = 256;
 
 size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -41,7 +41,7 @@ void StepMemory::Free() {
 absl::Status StepMemory::Reserve(size_t bytes) {
   if (bytes <= bytes_) return absl::OkStatus();
   Free();
-  // Batches differ a little in what they touch.
+  // Reserves a quarter more: later batches may touch a little more.
   const size_t wanted = Aligned(bytes + bytes / 4);
   ASSIGN_OR_RETURN(void* const memory, place_ == Place::kDevice ? queue_.AllocateDevice(wanted)
                                                                 : queue_.AllocateHost(wanted));
@@ -54,7 +54,7 @@ class StepDevice::Step final : public StepView {
  public:
   Step(StepDevice& device, const Batch& batch, StepState* state, Layout layout)
       : StepView(batch, *state), device_(device), own_(*state), layout_(std::move(layout)) {}
-  // Work that is queued uses the memory that the next step, or nobody, will have.
+  // Waits for the queued work, which uses memory that the next step reuses or the owner frees.
   ~Step() override {
     if (!ended_) device_.queue_->Finish().IgnoreError();
   }
@@ -88,9 +88,9 @@ class StepDevice::Step final : public StepView {
   Input input_;
   int input_copy_ = -1;
   bool input_there_ = false;
-  std::vector<int> copies_;   // by variable; -1 once waited for
-  std::vector<size_t> done_;  // variables whose gradients are on their way
-  // Not queued yet; `summed_` are their variables.
+  std::vector<int> copies_;   // by variable; -1 after it was waited for
+  std::vector<size_t> done_;  // variables whose gradients are being copied
+  // Sums that are not queued yet, and their variables in `summed_`.
   std::vector<RankSum> sums_;
   std::vector<size_t> summed_;
   size_t sum_floats_ = 0;
@@ -99,7 +99,8 @@ class StepDevice::Step final : public StepView {
   bool ended_ = false;
 };
 
-// Through memory of which copies run beside the host's work: the StepState's own vectors are not.
+// Copies through pinned memory, so that the copy runs in parallel with the host's work; the
+// StepState's vectors are not pinned.
 template <typename T>
 int StepDevice::Step::Send(const std::vector<T>& values, size_t offset) {
   if (values.empty()) return -1;

@@ -1,4 +1,4 @@
-// A step in the memory of a device.
+// A model's step in the memory of a device.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace cairn {
 
-// Device and host memory that grows and is used again step after step. Thread safety: none.
+// Device or host memory that grows and is reused step after step. Thread safety: none.
 class StepMemory {
  public:
   enum class Place { kDevice, kHost };
@@ -26,9 +26,9 @@ class StepMemory {
   StepMemory& operator=(const StepMemory&) = delete;
   StepMemory& operator=(StepMemory&&) = delete;
 
-  // At least `bytes`; what was there is lost if it has to grow.
+  // Makes the memory at least `bytes`; its contents are lost if it has to grow.
   absl::Status Reserve(size_t bytes);
-  // Whether Reserve would allocate nothing.
+  // Whether Reserve would not allocate.
   bool Has(size_t bytes) const { return bytes <= bytes_; }
   std::byte* data() const { return data_; }
 
@@ -41,41 +41,42 @@ class StepMemory {
   size_t bytes_ = 0;
 };
 
-// A step's part in sums of gradients over several devices.
+// A step's part in the sums of gradients over several devices.
 struct StepSums {
-  DeviceRank* rank = nullptr;   // null: it has none
-  int number = 0;               // of the rank
-  float weight = 1;             // of this step's gradients
-  absl::Span<const int> roots;  // by variable: the rank that gets the sum; -1: it is not added up
+  DeviceRank* rank = nullptr;   // null: no sums
+  int number = 0;               // the rank's number
+  float weight = 1;             // weight of this step's gradients
+  absl::Span<const int> roots;  // by variable: the rank that receives the sum; -1: not summed
 };
 
-// What a StepState needs to be computed on a device: a queue and memory of its own.
-// Values go to the device one variable after the other, and ops wait for those that they use;
-// gradients come back as they are done, beside the rest of the step: each for itself, or added up
+// A queue and memory with which a StepState is computed on a device. Values are copied to the
+// device one variable after the other, and ops wait only for those that they use. Gradients are
+// copied back as they are done, in parallel with the rest of the step: each by itself, or summed
 // with other devices' first, in groups of kSumFloats or more.
 class StepDevice {
  public:
   explicit StepDevice(std::unique_ptr<DeviceQueue> queue);
 
-  // A step that is on its way; ends with its End, or is given up with it. One at a time.
+  // Begins a step, which ends with its End or is abandoned when the result is destroyed. One at a
+  // time.
   absl::StatusOr<std::unique_ptr<StepView>> Begin(const Batch& batch, StepState* state);
 
-  // The memory that Begin would allocate; gradients have their sizes. Errors as Begin.
+  // Allocates the memory that Begin would; the gradients must have their sizes. Errors as Begin.
   absl::Status Reserve(const Batch& batch, const StepState& state);
-  // Whether a step as large has trained here before, so that this one will hardly allocate more.
+  // Whether a step of at least this size has trained here, so that this one will hardly allocate.
   bool HasTrained(int64_t rows) const { return rows <= trained_rows_; }
 
-  // How the gradients of the steps that begin from here on leave the device. With sums a step's
-  // gradients are in the StepState of the roots alone, and a step allocates nothing: an allocation
-  // may wait for all that GPUs have queued, sums among it that wait for this step's. One that
-  // needs memory takes part in the sums all the same, fails, and outgrown() says so.
+  // Sets how gradients leave the device, for the steps that begin from now on. With sums, a
+  // gradient is in the StepState of its root only, and a step allocates nothing: an allocation may
+  // wait for all work queued on GPUs, which may include sums that wait for this step's. A step that
+  // needs memory still takes part in the sums, then fails, and outgrown() is true.
   void SetSums(const StepSums& sums);
   bool outgrown() const { return outgrown_; }
 
  private:
   class Step;
 
-  // Where each thing is in the device's memory and, at the same distance, in the host's.
+  // Offsets of the parts of a step, the same in the device's memory and in the host's.
   struct Layout {
     size_t labels = 0, dense = 0, row_offsets = 0, columns = 0, values = 0, positions = 0;
     std::vector<size_t> variables;
@@ -85,13 +86,13 @@ class StepDevice {
   static Layout LayOut(const Batch& batch, const StepState& state);
   absl::Status Reserve(size_t bytes);
 
-  // What a call for sums costs (tens of us) is that of copying so much.
+  // The number of floats whose copy takes as long as the overhead of a call for sums (tens of us).
   static constexpr size_t kSumFloats = size_t{1} << 18;
 
   const std::unique_ptr<DeviceQueue> queue_;
   StepMemory device_, host_;
-  std::vector<StepMemory> buffers_;  // of the model, by number
-  std::vector<StepMemory> fetched_;  // host
+  std::vector<StepMemory> buffers_;  // the model's buffers, by number
+  std::vector<StepMemory> fetched_;  // in host memory
   StepSums sums_;
   bool outgrown_ = false;
   int64_t trained_rows_ = 0;

@@ -1,6 +1,6 @@
-// DLRM (Naumov et al., "Deep learning recommendation model", 2019): the dense columns pass through
-// a bottom MLP into a vector as wide as the embeddings; that vector beside the dot products of all
-// pairs of it and the embeddings goes into a top MLP.
+// DLRM (Naumov et al., "Deep learning recommendation model", 2019): a bottom MLP maps the dense
+// columns to a vector as wide as the embeddings. That vector, concatenated with the dot products of
+// all pairs among it and the embeddings, is the input of a top MLP.
 #include <memory>
 #include <vector>
 
@@ -73,7 +73,7 @@ class Dlrm : public ModelBase {
                                       static_cast<size_t>(vectors_), static_cast<size_t>(dim_),
                                       d_vectors);
     tables_.Scatter(step, d_vectors + dim_, stride);
-    // The bottom's vector is used twice: as it is, and in the products.
+    // The bottom MLP's output is used twice: directly, and in the products.
     float* d_bottom = Floats(step, d_bottom_buffer_, rows * dim_);
     step.ops().AddColumns(d_top, top_stride_, d_vectors, stride, rows, dim_, d_bottom);
     bottom_.Backward(step, BottomInput(step), Floats(step, bottom_buffer_, rows * dim_), d_bottom,

@@ -26,7 +26,7 @@ LayerStack::Input EmbeddedInput::Fill(StepView& step) const {
   return Filled(step);
 }
 
-// The dense columns' gradient is not needed, so the product stops before them.
+// The dense columns need no gradient, so the product leaves them out.
 void EmbeddedInput::Backward(StepView& step, const LayerStack& layers, float* d_y) const {
   float* d_input = step.Buffer(d_input_, static_cast<size_t>(step.rows() * stride_));
   layers.Backward(step, Filled(step), nullptr, d_y, d_input, tables_width_);

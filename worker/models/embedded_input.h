@@ -1,4 +1,4 @@
-// The input of deep models over keys: an embedding of every key, then the dense columns.
+// The input of deep models over keys: an embedding of every key, followed by the dense columns.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,20 @@
 
 namespace cairn {
 
-// Thread safety: immutable once made; calls on distinct steps may run at once.
+// Thread safety: immutable after construction; calls on distinct steps may run in parallel.
 class EmbeddedInput {
  public:
-  // Tables embedding/C1 … of model.embedding.dim.
+  // Adds tables embedding/C1 … with model.embedding.dim.
   EmbeddedInput(PartList* list, const ModelArguments& arguments);
 
   const KeyTables& tables() const { return tables_; }
   // Columns of a row: key columns x dim + dense columns.
   int64_t width() const { return tables_width_ + dense_columns_; }
 
-  // Fills and returns the step's [rows, width()].
+  // Fills the step's input [rows, width()] and returns it.
   LayerStack::Input Fill(StepView& step) const;
-  // Gradients of `layers` over that input (no relu at the end), from d_y, and of the tables.
+  // Computes, from d_y, the gradients of `layers` over that input (no relu at the end) and of the
+  // tables.
   void Backward(StepView& step, const LayerStack& layers, float* d_y) const;
 
  private:

@@ -1,6 +1,6 @@
 // Factorization machine (Rendle, ICDM 2010): bias + linear terms + the dot products of the factors
 // of all pairs of features. Over sparse columns one variable holds all features; over keys every
-// key column has its tables, and dense columns are features of their own.
+// key column has its own tables, and each dense column is one feature.
 #include <memory>
 #include <string>
 
@@ -62,7 +62,7 @@ class SparseFm : public ModelBase {
   const SparseColumns columns_;
 };
 
-// Fields are the key columns, then the dense ones.
+// The fields are the key columns, then the dense columns.
 class FieldFm : public ModelBase {
  public:
   explicit FieldFm(const ModelArguments& arguments)
@@ -110,7 +110,7 @@ class FieldFm : public ModelBase {
     step.ops().SumRows(d_scores, rows, 1, step.gradient(bias_));
     step.GradientDone(bias_);
     linear_.Backward(step, d_scores);
-    float* e = Fields(step);  // becomes its own gradient
+    float* e = Fields(step);  // overwritten with its own gradient
     step.ops().FmBackward(e, Sums(step), d_scores, rows, static_cast<size_t>(fields_),
                           static_cast<size_t>(width_), e);
     factors_.Scatter(step, e, fields_ * width_);
@@ -123,7 +123,8 @@ class FieldFm : public ModelBase {
   }
 
  private:
-  // Dense columns beside keys: "linear/dense"; alone they are the model's only features: "linear".
+  // With keys, the dense columns' variable is "linear/dense"; without keys it is the model's only
+  // one: "linear".
   static std::string Name(const ModelArguments& arguments, const std::string& name) {
     return arguments.schema.key_columns > 0 ? name + "/dense" : name;
   }

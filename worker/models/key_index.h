@@ -1,4 +1,4 @@
-// Numbers distinct 64-bit keys by first appearance.
+// Numbers distinct 64-bit keys in order of first appearance.
 #pragma once
 
 #include <cstddef>
@@ -9,30 +9,31 @@
 
 namespace cairn {
 
-// Open addressing over a power of two of slots, at most a quarter of them used. A slot counts only
-// if it carries the current epoch, so Reset touches no memory, and one table serves column after
-// column, step after step.
-// Thread safety: none.
+// Open addressing over a power of two of slots, at most a quarter of them used. A slot is valid
+// only if it carries the current epoch, so Reset touches no memory, and one table serves column
+// after column, step after step. Thread safety: none.
 class KeyIndex {
  public:
-  // Forgets all keys; room for `key_count` of them.
+  // Forgets all keys; makes space for `key_count` keys.
   void Reset(size_t key_count) {
     size_ = 0;
     if (kSlotsPerKey * key_count > slots_.size()) {
       Grow(kSlotsPerKey * key_count);
-    } else if (++epoch_ == 0) {  // after 2^32 resets: old slots must not look new
+    } else if (++epoch_ == 0) {  // after 2^32 resets: stale slots must not look valid
       slots_.assign(slots_.size(), Slot{});
       epoch_ = 1;
     }
   }
 
-  // The number of `key`: 0 for the first, and so on. At most Reset's count of distinct keys.
+  // Returns the number of `key`: 0 for the first distinct key, and so on. The number of distinct
+  // keys must not exceed Reset's count.
   //
-  // Whether a key is new is a toss that branch prediction loses, at 15 cycles, so masks choose
-  // (4.5 ns a key where branches take 10) and the only branch is on a slot held by another key.
+  // Branch prediction cannot guess whether a key is new (15 cycles for each miss), so masks select
+  // the slot's values (4.5 ns a key; branches take 10). The only branch is on a slot held by
+  // another key.
   int32_t Insert(int64_t key) {
     size_t at = MixBits(static_cast<uint64_t>(key)) >> shift_;
-    uint64_t used = 0;  // all ones where the slot is of this epoch
+    uint64_t used = 0;  // all ones if the slot is of this epoch
     for (;; at = (at + 1) & mask_) {
       used = 0 - ((static_cast<uint64_t>(slots_[at].epoch ^ epoch_) - 1) >> 63);
       if ((static_cast<uint64_t>(slots_[at].key ^ key) & used) == 0) break;
@@ -53,7 +54,7 @@ class KeyIndex {
 
   struct Slot {
     int64_t key = 0;
-    uint32_t epoch = 0;  // 0: never used
+    uint32_t epoch = 0;  // 0: never valid
     int32_t number = 0;
   };
 
@@ -68,7 +69,7 @@ class KeyIndex {
 
   std::vector<Slot> slots_;
   size_t mask_ = 0;
-  int shift_ = 0;  // a hash's top bits are its slot
+  int shift_ = 0;  // the slot is the hash's top bits
   uint32_t epoch_ = 0;
   int32_t size_ = 0;
 };

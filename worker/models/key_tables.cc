@@ -9,7 +9,7 @@ namespace cairn {
 
 namespace {
 
-// The high word of hash x buckets: even over all buckets, without a division.
+// The high word of hash x buckets: uniform over all buckets, without a division.
 int64_t HashBucket(int64_t key, int64_t hash_buckets) {
   const auto hash = static_cast<unsigned __int128>(MixBits(static_cast<uint64_t>(key)));
   return static_cast<int64_t>((hash * static_cast<uint64_t>(hash_buckets)) >> 64);
@@ -55,8 +55,8 @@ void KeyTables::TakeIds(const KeyTables& planned, StepState* state) const {
   }
 }
 
-// In blocks of rows, so that a block of `out` is in the cache while its columns are filled. A GPU
-// has more to do at once, and each call costs it microseconds.
+// On the CPU works in blocks of rows, so that a block of `out` stays in the cache while its columns
+// are filled. A GPU takes all rows at once, since each call costs microseconds.
 void KeyTables::Gather(StepView& step, float* out, int64_t stride) const {
   const int64_t rows = step.rows();
   const int64_t block_rows = step.on_host() ? 64 : rows;

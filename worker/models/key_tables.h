@@ -1,4 +1,4 @@
-// Embedding tables over the key columns of a batch.
+// Embedding tables for the key columns of a batch.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,13 @@
 namespace cairn {
 
 // Numbers the keys of a batch's columns: state->positions becomes [key_columns, rows], and
-// uses[first + c].ids the distinct keys of column c. `hash_buckets` 0 takes keys as they are, else
-// key -> bucket by a fixed hash. `first + key_columns` uses must exist.
+// uses[first + c].ids the distinct keys of column c. `hash_buckets` 0: keys are ids; otherwise a
+// fixed hash maps a key to its bucket. `first + key_columns` uses must exist.
 void PlanKeys(const Batch& batch, int64_t key_columns, int64_t hash_buckets, size_t first,
               StepState* state);
 
-// One embedding table a key column.
-// Thread safety: immutable once made; calls on distinct steps may run at once.
+// One embedding table for each key column. Thread safety: immutable after construction; calls on
+// distinct steps may run in parallel.
 class KeyTables {
  public:
   KeyTables() = default;
@@ -28,13 +28,13 @@ class KeyTables {
 
   int64_t columns() const { return columns_; }
   size_t first_variable() const { return first_; }
-  // The ids of `planned`, which PlanKeys filled.
+  // Copies the ids of `planned`, which PlanKeys filled.
   void TakeIds(const KeyTables& planned, StepState* state) const;
-  // out[r, c * dim …] = row of column c, rows of `out` `stride` apart.
+  // out[r, c * dim …] = row of column c; rows of `out` are `stride` floats apart.
   void Gather(StepView& step, float* out, int64_t stride) const;
-  // Gradients of the tables from d_out in the layout of `out`.
+  // Computes the tables' gradients from d_out, which has the layout of `out`.
   void Scatter(StepView& step, const float* d_out, int64_t stride) const;
-  // Of tables of dim 1: sums [rows] += the row's number of every column, and the gradients of that.
+  // For tables of dim 1: sums [rows] += the row's value in every column; and the gradients of that.
   void AddSums(StepView& step, float* sums) const;
   void ScatterSums(StepView& step, const float* d_sums) const;
 

@@ -1,4 +1,4 @@
-// Fully connected layers on top of each other.
+// A stack of fully connected layers.
 #pragma once
 
 #include <cstddef>
@@ -13,28 +13,28 @@
 
 namespace cairn {
 
-// Layers PREFIX0, PREFIX1, … with kernel and bias, relu between them.
-// Thread safety: immutable once made; calls on distinct steps may run at once.
+// Layers PREFIX0, PREFIX1, … with kernel and bias, relu between them. Thread safety: immutable
+// after construction; calls on distinct steps may run in parallel.
 class LayerStack {
  public:
-  // `widths` are the outputs of the layers; relu follows each but the last, and that too where
-  // `relu_last`.
+  // `widths` are the outputs of the layers; relu follows every layer but the last, and with
+  // `relu_last` also the last.
   LayerStack(PartList* list, const std::string& prefix, int64_t inputs,
              absl::Span<const int64_t> widths, bool relu_last, const InitializerConfig& kernels);
 
-  // Input [rows, inputs], rows `stride` apart; or sparse, where the kernel of the first layer may
-  // be there by rows. In the step's memory.
+  // Dense input [rows, inputs], rows `stride` floats apart; or sparse input, for which the first
+  // layer's kernel may be used by rows. In the step's memory.
   struct Input {
     const float* dense = nullptr;
     int64_t stride = 0;
     const CsrView* sparse = nullptr;
   };
 
-  // y [rows, last width], memory of the caller.
+  // y [rows, last width]; the caller's memory.
   void Forward(StepView& step, const Input& x, float* y) const;
-  // After Forward of the same step, from d_y [rows, last width], which is overwritten. Fills the
-  // gradients of the stack's variables. `y` is what Forward left; read only where `relu_last`.
-  // d_x [rows, d_x_columns], rows x.stride apart, may be null.
+  // Call after Forward of the same step, with d_y [rows, last width], which is overwritten.
+  // Computes the gradients of the stack's variables. `y` is Forward's output, read only if
+  // `relu_last`. d_x [rows, d_x_columns], rows x.stride apart, may be null.
   void Backward(StepView& step, const Input& x, const float* y, float* d_y, float* d_x,
                 int64_t d_x_columns) const;
 
@@ -43,7 +43,7 @@ class LayerStack {
  private:
   struct Layer {
     size_t kernel, bias;
-    size_t output, d_output;  // buffers; unused by the last layer
+    size_t output, d_output;  // buffer numbers; the last layer does not use them
     int64_t inputs, outputs;
     bool relu;
   };

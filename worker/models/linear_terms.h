@@ -10,11 +10,12 @@
 
 namespace cairn {
 
-// A linear term per key and per dense column: score += sum of the keys' numbers + dense . kernel.
-// Thread safety: immutable once made; calls on distinct steps may run at once.
+// A linear term for each key and each dense column: score += sum of the keys' values + dense .
+// kernel. Thread safety: immutable after construction; calls on distinct steps may run in parallel.
 class LinearTerms {
  public:
-  // Tables of dim 1 `tables`; `dense_name` [dense_columns, 1] where there are dense columns.
+  // Adds tables of dim 1 named `tables`, and `dense_name` [dense_columns, 1] if there are dense
+  // columns.
   LinearTerms(PartList* list, absl::Span<const std::string> tables, const std::string& dense_name,
               int64_t dense_columns);
 

@@ -1,5 +1,5 @@
-// A multi-layer perceptron over dense or sparse columns, or over an embedding of every key beside
-// the dense columns.
+// A multi-layer perceptron over dense or sparse columns, or over embeddings of the keys and the
+// dense columns.
 #include <memory>
 #include <vector>
 
@@ -46,7 +46,7 @@ class DenseMlp : public ModelBase {
   const LayerStack layers_;
 };
 
-// The first product is sparse where that is faster, else the rows are written out as dense ones.
+// The first product is sparse if that is faster; otherwise the rows are expanded to dense ones.
 class SparseMlp : public ModelBase {
  public:
   explicit SparseMlp(const ModelArguments& arguments)
@@ -76,7 +76,8 @@ class SparseMlp : public ModelBase {
   }
 
  private:
-  // Measured with 128 outputs, forward and backward: 23 ns a sparse entry, 6 ns a dense one.
+  // Measured with 128 outputs, forward and backward: 23 ns for a sparse entry, 6 ns for a dense
+  // one.
   static constexpr int64_t kDenseShare = 4;
 
   bool AsSparse(const StepView& step) const {

@@ -1,4 +1,4 @@
-// The models of the job file: what they need of the servers for a batch, loss and gradients.
+// The models of the job file: the values that a batch reads from the servers, loss and gradients.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@
 
 namespace cairn {
 
-// What one step uses of one variable.
+// A step's use of one variable.
 struct VariableUse {
   Part part = Part::kWhole;
   std::vector<int64_t> ids;  // kRows, kKeys: distinct
-  // float32: kWhole the variable, else [ids.size(), width].
+  // float32: for kWhole the variable, else [ids.size(), width].
   std::vector<float> values;    // pulled
-  std::vector<float> gradient;  // of the mean loss over the batch; filled by the model
+  std::vector<float> gradient;  // of the mean loss over the batch; the model fills it
 };
 
-// A step's data, reused from step to step. `uses[i]` belongs to variables()[i]. What follows it is
-// the models' own: where entries of the batch are in `ids`, and activations.
+// A step's data, reused from step to step. `uses[i]` belongs to variables()[i]. The members after
+// it belong to the models: the positions of the batch's entries in `ids`, and activations.
 struct ReplicaShare;
 class StepDevice;
 struct StepState {
@@ -35,13 +35,13 @@ struct StepState {
   std::vector<int32_t> positions;
   KeyIndex key_index;
   std::vector<std::vector<float>> scratch;
-  // Where the step is computed (worker/models/device_step.h); null: here, on the CPU.
+  // The device that computes the step (worker/models/device_step.h); null: the CPU.
   std::shared_ptr<StepDevice> device;
-  // Of a model that divides the batch over replicas, in their order.
+  // For a model that divides the batch over replicas, in their order.
   std::vector<ReplicaShare> shares;
 };
 
-// One replica's rows of a step, and what it makes of them.
+// One replica's rows of a step, and its values and gradients.
 struct ReplicaShare {
   Batch batch;
   StepState state;
@@ -53,21 +53,23 @@ class Model {
  public:
   virtual ~Model() = default;
 
-  // kInvalidArgument: the data's schema or the loss does not fit the model; says which.
+  // kInvalidArgument: the data's schema or the loss does not fit the model; names it.
   static absl::StatusOr<std::unique_ptr<Model>> Create(const ModelConfig& config,
                                                        const DataConfig& data,
                                                        const Schema& schema);
 
-  // Names, kinds, shapes, initializers and touched_rows, in creation order; optimizer and placement
-  // are the trainer's to fill in.
+  // Names, kinds, shapes, initializers and touched_rows, in creation order; the trainer adds
+  // optimizer and placement.
   virtual absl::Span<const VariableSpec> variables() const = 0;
   // Outputs per row (1, or classes).
   virtual int64_t outputs() const = 0;
 
-  // Which parts of the variables `batch` needs: fills part, ids, sizes of values, and positions.
-  // Needs no values, so it can run ahead. kInvalidArgument: a label or column out of range.
+  // Determines the parts of the variables that `batch` reads: fills part, ids, sizes of values, and
+  // positions. Needs no values, so it can run ahead. kInvalidArgument: a label or column out of
+  // range.
   virtual absl::Status Plan(const Batch& batch, StepState* state) const = 0;
-  // Mean loss over the batch, and gradients. `state` was planned for `batch` and holds the values.
+  // Returns the mean loss over the batch and computes the gradients. `state` was planned for
+  // `batch` and holds the values.
   virtual absl::StatusOr<double> Train(const Batch& batch, StepState* state) const = 0;
   // Scores [rows, outputs]: logits, or the regression value. Needs values, not gradients.
   virtual absl::Status Predict(const Batch& batch, StepState* state,

@@ -1,4 +1,4 @@
-// Common to all models: the loss, checks of batches, and the order of a step.
+// The base of all models: the loss, checks of batches, and the order of a step.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace cairn {
 
 enum class LossKind { kSigmoid, kSoftmax, kSquaredError };
 
-// What every model is made from.
+// The arguments of every model's constructor.
 struct ModelArguments {
   const ModelConfig& config;
   const Schema& schema;
@@ -32,33 +32,35 @@ class ModelBase : public Model {
  protected:
   ModelBase(const ModelArguments& arguments, int64_t outputs);
 
-  // Ids and positions of what is not used whole; base has prepared everything as whole.
+  // Sets ids and positions of variables that are not used whole; the base has planned all of them
+  // as whole.
   virtual absl::Status PlanParts(const Batch& batch, StepState* state) const = 0;
   // scores [rows, outputs], rows > 0.
   virtual void Forward(StepView& step, float* scores) const = 0;
-  // After Forward: every variable's gradient, already sized, from d_scores, which may be
-  // overwritten. GradientDone is the base's to call for what no part calls it for.
+  // Called after Forward: computes every variable's gradient, which has its size, from d_scores,
+  // which may be overwritten. The base calls GradientDone for variables for which no part calls it.
   virtual void Backward(StepView& step, float* d_scores) const = 0;
 
-  PartList list_;  // filled by the constructors of models
+  PartList list_;  // filled by the models' constructors
 
  private:
   absl::Status CheckBatch(const Batch& batch) const;
   absl::Status CheckPlanned(const StepState& state) const;
   absl::StatusOr<std::unique_ptr<StepView>> Begin(const Batch& batch, StepState* state) const;
-  // Of every row, and gradients by scores of their mean. Returns where the losses will be.
+  // Computes the loss of every row, and the gradient of their mean by the scores. Returns the
+  // address that will hold the losses.
   const float* Loss(StepView& step, const float* scores, float* d_scores) const;
 
   const Schema schema_;
   const LossKind loss_;
   const int64_t outputs_;
-  const size_t scores_, d_scores_, losses_;  // buffers
+  const size_t scores_, d_scores_, losses_;  // buffer numbers
 };
 
-// The job's `init` where given, else `fallback`.
+// The job's `init` if given, else `fallback`.
 InitializerConfig InitializerOr(const ModelConfig& config, const InitializerConfig& fallback);
 
-// kInvalidArgument: the schema does not fit; says which data does.
+// kInvalidArgument: the schema does not fit; says which data would.
 absl::StatusOr<std::unique_ptr<Model>> MakeLinear(const ModelArguments& arguments);
 absl::StatusOr<std::unique_ptr<Model>> MakeMlp(const ModelArguments& arguments);
 absl::StatusOr<std::unique_ptr<Model>> MakeFactorizationMachine(const ModelArguments& arguments);

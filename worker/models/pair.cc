@@ -1,6 +1,7 @@
 // Two tables and the dot product of their rows. matrix_factorization: rating = user . item + the
 // biases of both + a bias. skip_gram with negative samples (Mikolov et al., "Distributed
-// representations of words and phrases", NIPS 2013): logit that a word was seen near a center.
+// representations of words and phrases", NIPS 2013): the logit of the probability that a word
+// occurs near a center.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -22,7 +23,7 @@ class Pair : public ModelBase {
     InitializerConfig initializer;
   };
 
-  // Tables of biases and the common bias where `biases`.
+  // `biases`: adds the tables of biases and the common bias.
   Pair(const ModelArguments& arguments, const Table& left, const Table& right, bool biases)
       : ModelBase(arguments, /*outputs=*/1),
         width_(static_cast<size_t>(arguments.config.factors)),
@@ -74,7 +75,8 @@ class Pair : public ModelBase {
     return step.input().positions + step.rows();
   }
 
-  const size_t width_, left_, right_;  // right_ is left_ + 1: PlanKeys numbers them together
+  const size_t width_, left_, right_;  // right_ is left_ + 1, so that PlanKeys numbers them
+                                       // together
   KeyTables biases_;
   size_t bias_ = 0;
 };
@@ -96,14 +98,14 @@ absl::StatusOr<std::unique_ptr<Model>> MakePair(const ModelArguments& arguments)
                              absl::StrCat("model.init, which ", config.type, " gives to tables")));
   }
   if (skip_gram) {
-    // word2vec's start: centers within half a width of zero, outputs zero.
+    // word2vec's initial values: centers uniform within 0.5 / factors of zero, outputs zero.
     const double limit = 0.5 / static_cast<double>(config.factors);
     const InitializerConfig centers{.type = "uniform",
                                     .arguments = {{"minval", -limit}, {"maxval", limit}}};
     return std::make_unique<Pair>(arguments, Pair::Table{"input", InitializerOr(config, centers)},
                                   Pair::Table{"output", {}}, /*biases=*/false);
   }
-  // Products of two rows start with a standard deviation of 0.1, whatever the number of factors.
+  // The initial products of two rows have a standard deviation of 0.1 for any number of factors.
   const double stddev = std::sqrt(0.1 / std::sqrt(static_cast<double>(config.factors)));
   const InitializerConfig rows{.type = "normal", .arguments = {{"stddev", stddev}}};
   return std::make_unique<Pair>(arguments, Pair::Table{"user", InitializerOr(config, rows)},

@@ -1,6 +1,6 @@
-// What models are put together from: parts (layer_stack.h, key_tables.h, linear_terms.h,
-// sparse_columns.h) add their variables and buffers to the model's PartList when they are made, and
-// work on a StepView (step_view.h) afterwards.
+// The components of models: parts (layer_stack.h, key_tables.h, linear_terms.h, sparse_columns.h)
+// add their variables and buffers to the model's PartList at construction, and later work on a
+// StepView (step_view.h).
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace cairn {
 
-// The variables of a model in creation order, and how many buffers its parts use.
+// The variables of a model in creation order, and the number of buffers that its parts use.
 struct PartList {
   std::vector<VariableSpec> variables;
   size_t buffer_count = 0;
@@ -26,7 +26,7 @@ struct PartList {
 };
 
 // `floats` rounded up to whole cache lines: the distance between rows of wide activations, so that
-// embedding rows of a multiple of 16 floats land on lines of their own.
+// embedding rows of a multiple of 16 floats start on a cache line.
 inline int64_t PaddedStride(int64_t floats) { return (floats + 15) / 16 * 16; }
 
 }  // namespace cairn

@@ -9,8 +9,8 @@ namespace cairn {
 namespace {
 
 // Costs in units of moving one float of a whole variable both ways (about 5 ns: 8 bytes at 2 to 3
-// GB/s, filling and scanning). Numbering an entry takes up to twice that, an id travels both ways
-// and is looked up twice. Rows must win by half.
+// GB/s, including filling and scanning). Numbering an entry costs up to two units; an id travels
+// both ways and is looked up twice. Rows are used only if they cost at most half.
 constexpr int64_t kEntryCost = 2;
 constexpr int64_t kIdCost = 4;
 constexpr int64_t kMargin = 2;
@@ -41,7 +41,7 @@ absl::Status SparseColumns::Plan(const Batch& batch, StepState* state) const {
     const int32_t number = state->key_index.Insert(batch.columns[n]);
     state->positions[n] = number;
     if (static_cast<size_t>(number) < ids.size()) continue;
-    if (ids.size() == limit) {  // too many: whole after all
+    if (ids.size() == limit) {  // too many rows: use the variable whole
       ids.clear();
       return absl::OkStatus();
     }

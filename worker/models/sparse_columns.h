@@ -13,8 +13,8 @@
 namespace cairn {
 
 // Sparse columns whose variables ([features, width] each) are used whole, or by the rows that the
-// batch touches where that moves far fewer bytes. Losses and gradients are the same either way.
-// Thread safety: immutable once made; calls on distinct steps may run at once.
+// batch touches if that moves far fewer bytes. Losses and gradients are the same either way. Thread
+// safety: immutable after construction; calls on distinct steps may run in parallel.
 class SparseColumns {
  public:
   SparseColumns() = default;
@@ -23,9 +23,9 @@ class SparseColumns {
 
   // kInvalidArgument: a column outside [0, features).
   absl::Status Plan(const Batch& batch, StepState* state) const;
-  // The batch with columns as indices into the variables' values.
+  // The batch, with columns as indices into the variables' values.
   CsrView View(StepView& step) const;
-  // Rows of the variables' values.
+  // The number of rows in the variables' values.
   size_t ValueRows(const StepView& step) const;
 
  private:

@@ -1,4 +1,4 @@
-// A step as models compute it.
+// The view of a step that models compute with.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 
 namespace cairn {
 
-// The batch, the variables' values and gradients and the model's buffers, in the memory that ops()
-// compute on. Models see nothing else of a step, so that they are the same on every device.
-// Thread safety: none.
+// The batch, the variables' values and gradients, and the model's buffers, in the memory that ops()
+// compute on. Models access a step only through it, so they are the same on every device. Thread
+// safety: none.
 class StepView {
  public:
-  // Pointers of the batch are null where it has nothing of the kind.
+  // Pointers are null for parts that the batch does not have.
   struct Input {
     const float* labels = nullptr;
     const float* dense = nullptr;
@@ -37,25 +37,25 @@ class StepView {
 
   int64_t rows() const { return batch_.rows; }
   int64_t entries() const { return static_cast<int64_t>(batch_.columns.size()); }
-  // How variable `v` is used; of Part::kRows and kKeys, how many.
+  // How variable `v` is used; for Part::kRows and kKeys, the number of rows.
   Part part(size_t v) const { return state_.uses[v].part; }
   size_t id_count(size_t v) const { return state_.uses[v].ids.size(); }
   size_t value_count(size_t v) const { return state_.uses[v].values.size(); }
 
-  // As VariableUse has them. The ops write every gradient, whatever it held.
+  // In the layout of VariableUse. The ops overwrite every gradient.
   virtual const float* values(size_t v) = 0;
   virtual float* gradient(size_t v) = 0;
   // `floats` of unspecified content, 64-byte aligned. Calls with the same or a smaller size return
   // the same memory until the step ends.
   virtual float* Buffer(size_t buffer, size_t floats) = 0;
 
-  // All ops that write the gradient have been called, so that it may leave the device beside the
-  // rest of the step. Called once for every variable.
+  // Call once for every variable, after all ops that write its gradient: the gradient may then
+  // leave the device in parallel with the rest of the step.
   virtual void GradientDone(size_t v) = 0;
-  // Where x will be in host memory after End.
+  // Returns the host address that holds x after End.
   virtual const float* Fetch(const float* x, size_t count) = 0;
-  // Waits until all ops are done and gradients are in the StepState. Errors are the device's; some
-  // memory could not be had, say.
+  // Waits until all ops are done and the gradients are in the StepState. Errors are the device's,
+  // such as a lack of memory.
   virtual absl::Status End() = 0;
 
  protected:
@@ -63,7 +63,7 @@ class StepView {
   const StepState& state_;
 };
 
-// In the memory of `batch` and `state`, with CpuOps.
+// A step in the memory of `batch` and `state`, with CpuOps.
 class HostStep final : public StepView {
  public:
   HostStep(const Batch& batch, StepState* state);

@@ -42,7 +42,7 @@ class WideDeep : public ModelBase {
     wide_.AddTo(step, scores);
   }
 
-  // The wide part first: the deep part overwrites d_scores.
+  // The wide part goes first, since the deep part overwrites d_scores.
   void Backward(StepView& step, float* d_scores) const override {
     wide_.Backward(step, d_scores);
     embedding_.Backward(step, layers_, d_scores);

@@ -5,7 +5,7 @@
 namespace cairn {
 namespace {
 
-// The client's buckets, whose bounds are among these: 0, 1, 2, 4, …
+// The client's buckets as a Prometheus histogram; their bounds are among StalenessBounds().
 Histogram::Reading ReadingOf(const StalenessSummary& staleness) {
   Histogram::Reading reading{.bounds = StalenessBounds()};
   reading.counts.resize(reading.bounds.size() + 1);

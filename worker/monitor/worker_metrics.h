@@ -1,4 +1,4 @@
-// What Prometheus is told of one worker. The names are public, as those of a server.
+// One worker's metrics for Prometheus. The names are public, as a server's are.
 #pragma once
 
 #include "common/metrics/families.h"

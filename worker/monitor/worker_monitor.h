@@ -1,4 +1,4 @@
-// What a worker tells operators over HTTP: /metrics and /healthz.
+// A worker's HTTP pages for operators: /metrics and /healthz.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace cairn {
 
-// Serves until the result goes. `meter` outlives it. Errors as HttpServer::Start, and kUnavailable
-// where the port file cannot be written.
+// Serves until the result is destroyed. `meter` outlives it. Errors as HttpServer::Start, and
+// kUnavailable if the port file cannot be written.
 absl::StatusOr<std::unique_ptr<HttpServer>> StartWorkerMonitor(const HttpFlags& flags,
                                                                const RunMeter& meter);
 

@@ -12,8 +12,8 @@
 namespace cairn {
 namespace {
 
-// OpenBLAS maps a buffer of so many bytes for each thread that computes, and tries for ever where
-// it cannot (ulimit -v, or a scheduler's limit of virtual memory).
+// OpenBLAS maps a buffer of this size for each computing thread, and retries forever if it cannot
+// (ulimit -v, or a scheduler's limit of virtual memory).
 constexpr size_t kBlasBufferBytes = size_t{128} << 20;
 
 void CheckRoomForBlas() {
@@ -23,7 +23,7 @@ void CheckRoomForBlas() {
   munmap(room, kBlasBufferBytes);
 }
 
-// Before the first product; a static of a function is initialized once, by one thread.
+// Runs before the first product: a function's static is initialized once, by one thread.
 void ConfigureBlas() {
   thread_local const bool has_room = [] {
     CheckRoomForBlas();
@@ -44,7 +44,7 @@ int Int(int64_t extent) { return static_cast<int>(extent); }
 
 }  // namespace
 
-// A single output is a matrix times a vector: sgemv streams x once, where sgemm would pack it.
+// With one output this is a matrix times a vector: sgemv streams x once, while sgemm would pack it.
 void DenseForward(const DenseShape& shape, const float* x, const float* w, const float* b,
                   bool relu, float* y) {
   ConfigureBlas();

@@ -1,7 +1,7 @@
 // A fully connected layer, y = x w + b, on OpenBLAS.
 //
-// OpenBLAS runs on one thread a process unless OPENBLAS_NUM_THREADS or OMP_NUM_THREADS says
-// otherwise: replicas and worker processes fill the cores already, its threads would spin on them
+// OpenBLAS uses one thread in each process unless OPENBLAS_NUM_THREADS or OMP_NUM_THREADS is set.
+// Replicas and worker processes already fill the cores, OpenBLAS's threads would spin on them
 // between the small products of a step, and sums would be split differently on other machines.
 // Thread safety: free functions.
 #pragma once
@@ -11,7 +11,7 @@
 namespace cairn {
 
 // Extents are below 2^31 (BLAS counts in 32 bits). Everything is row-major float32. Functions here
-// throw std::bad_alloc where the process has no addresses left for BLAS' buffer of 128 MiB a
+// throw std::bad_alloc if the process has no address space for BLAS's buffer of 128 MiB for each
 // thread.
 struct DenseShape {
   int64_t rows = 0;
@@ -20,11 +20,12 @@ struct DenseShape {
   int64_t x_stride = 0;  // floats from a row of x (and of d_x) to the next, >= inputs
 };
 
-// y [rows, outputs] = x [rows, inputs] w [inputs, outputs] + b [outputs], then relu if asked.
+// y [rows, outputs] = x [rows, inputs] w [inputs, outputs] + b [outputs], followed by relu if
+// `relu`.
 void DenseForward(const DenseShape& shape, const float* x, const float* w, const float* b,
                   bool relu, float* y);
 
-// Gradients of sum(d_y * (x w + b)); d_y [rows, outputs] has relu's part taken out already.
+// Gradients of sum(d_y * (x w + b)); d_y [rows, outputs] has relu's derivative already applied.
 //   d_x      [rows, d_x_columns], rows x_stride apart: of the first columns of x. May be null.
 //   d_w, d_b overwritten.
 void DenseBackward(const DenseShape& shape, const float* x, const float* w, const float* d_y,

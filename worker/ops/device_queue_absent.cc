@@ -1,4 +1,4 @@
-// In place of device_queue_cuda.cu where there is no CUDA toolkit.
+// Replaces device_queue_cuda.cu if there is no CUDA toolkit.
 #include "absl/strings/str_cat.h"
 #include "worker/ops/device_queue.h"
 

@@ -10,11 +10,11 @@
 namespace cairn {
 namespace {
 
-// Asking a driver for memory waits for the GPU, so blocks are kept: as many bytes as are in use,
-// and so many beyond.
+// Allocating from a driver waits for the GPU, so freed blocks are kept for reuse: as many bytes as
+// are in use, plus this number.
 constexpr size_t kKeptBytes = size_t{64} << 20;
 
-// Sizes are rounded up by an eighth at most, so that few sizes serve tensors of many.
+// Rounds sizes up by an eighth at most, so that tensors of similar sizes share blocks.
 size_t BlockBytes(size_t bytes) {
   constexpr size_t kSmallest = 512;
   const size_t step = std::max(std::bit_floor(std::max(bytes, size_t{1})) / 8, kSmallest);

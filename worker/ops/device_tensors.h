@@ -1,4 +1,4 @@
-// Tensors in the memory of GPUs: where they are made, copied and computed with.
+// Tensors in the memory of GPUs: allocation, copies and arithmetic.
 #pragma once
 
 #include <cstddef>
@@ -18,31 +18,31 @@
 
 namespace cairn {
 
-// One GPU's. What is asked of it is done when the call returns, so a tensor may be handed to any
-// stream afterwards; what other streams still do with a tensor is not waited for.
-// Thread safety: every method may be called from several threads at once; they take turns.
+// The tensors of one GPU. Work is complete when a call returns, so a tensor may then be used on any
+// stream; calls do not wait for other streams' use of a tensor. Thread safety: every method may be
+// called from several threads at once; they run one after the other.
 class DeviceTensors : public std::enable_shared_from_this<DeviceTensors> {
  public:
   using OpenQueue = std::function<absl::StatusOr<std::unique_ptr<DeviceQueue>>(Device)>;
 
-  // This process' on `gpu`, with a queue of its own, opened when it is first asked for. Errors as
+  // This process's object for `gpu`, with its own queue, opened at the first call. Errors as
   // OpenGpuQueue.
   static absl::StatusOr<std::shared_ptr<DeviceTensors>> Of(Device gpu);
-  // For tests: forgets the GPUs, and has those asked for from here on opened by `open`.
+  // For tests: forgets the GPUs; later calls of Of use `open`.
   static void Reset(OpenQueue open);
 
   DeviceTensors(Device device, std::unique_ptr<DeviceQueue> queue);
   ~DeviceTensors();
 
-  // Numbers, not initialized, freed with their last Tensor. kResourceExhausted: no memory.
+  // A tensor of numbers, not initialized; freed with its last copy. kResourceExhausted: no memory.
   absl::StatusOr<Tensor> Uninitialized(DType dtype, Shape shape);
 
-  // Has `use` queue its work, and waits for it. The first error of the device. `use` neither makes
-  // nor frees tensors.
+  // Lets `use` queue work, and waits for the work. Returns the device's first error. `use` must not
+  // make or free tensors.
   absl::Status Compute(absl::FunctionRef<void(DeviceQueue&)> use);
 
  private:
-  // Memory that can be used again, by its size.
+  // Free memory blocks, by size.
   using FreeBlocks = absl::btree_map<size_t, std::vector<void*>>;
 
   absl::StatusOr<void*> TakeBlock(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -18,7 +18,8 @@ void AxpyKernel(float alpha, const float* x, float* y, size_t count) {
   });
 }
 
-// Not Max, which returns either operand for NaN, by instruction set: NaN stays NaN.
+// Unlike Max, which for NaN returns either operand, depending on the instruction set, this keeps
+// NaN.
 template <class D, class V>
 HWY_INLINE V Relu(D d, V x) {
   return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x);
@@ -37,7 +38,7 @@ void ReluBackwardKernel(const float* y, float* d_y, size_t count) {
 }
 
 void AddToRowsKernel(const float* row, size_t rows, size_t width, bool relu, float* y) {
-  if (width == 1) {  // one number to all: as a single row
+  if (width == 1) {  // one number added to all: treat as a single row
     ForLanes(rows, [&](auto d, size_t i) HWY_ATTR {
       const auto sum = hn::Add(hn::LoadU(d, y + i), hn::Set(d, row[0]));
       hn::StoreU(relu ? Relu(d, sum) : sum, d, y + i);
@@ -58,7 +59,7 @@ void AddToRowsKernel(const float* row, size_t rows, size_t width, bool relu, flo
   }
 }
 
-// Two accumulators a column hide the latency of the addition.
+// Two accumulators for each column hide the latency of the addition.
 void SumRowsKernel(const float* x, size_t rows, size_t width, float* sum) {
   if (width == 1) {
     *sum = SumLanes(rows, [&](auto d, size_t i) HWY_ATTR { return hn::LoadU(d, x + i); });

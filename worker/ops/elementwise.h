@@ -9,12 +9,12 @@ namespace cairn {
 // y += alpha * x, `count` elements.
 void Axpy(float alpha, const float* x, float* y, size_t count);
 
-// x = max(x, 0); NaN stays.
+// x = max(x, 0); keeps NaN.
 void Relu(float* x, size_t count);
-// d_y = 0 wherever y <= 0, y being what Relu left.
+// d_y = 0 wherever y <= 0, where y is Relu's result.
 void ReluBackward(const float* y, float* d_y, size_t count);
 
-// y[r] += row for every one of `rows` rows of `width`; then Relu where `relu`.
+// y[r] += row for each of `rows` rows of `width` floats; then Relu if `relu`.
 void AddToRows(const float* row, size_t rows, size_t width, bool relu, float* y);
 // sum = the sum of `rows` rows of `width`.
 void SumRows(const float* x, size_t rows, size_t width, float* sum);

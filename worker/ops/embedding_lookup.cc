@@ -12,11 +12,11 @@
 namespace cairn {
 namespace {
 
-// Per id its weight after `safe` (0: dropped) and per row what the sum is multiplied by.
+// The weight of each id after `safe` (0: dropped), and the factor of each row's sum.
 struct Combined {
   std::vector<bool> kept;
-  std::vector<float> scale;     // 1 / divisor, 0 where that is 0
-  std::vector<bool> row_empty;  // nothing kept
+  std::vector<float> scale;     // 1 / divisor, or 0 if the divisor is 0
+  std::vector<bool> row_empty;  // the row has no ids left
 };
 
 float WeightOf(const SparseIds& input, size_t n) {

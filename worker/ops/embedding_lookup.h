@@ -10,8 +10,8 @@
 
 namespace cairn {
 
-// With w the weights of an output row: sum(w e), sum(w e) / sum(w), sum(w e) / sqrt(sum(w^2)).
-// Where the divisor is 0 the row is 0.
+// With w the weights of an output row: sum(w e), sum(w e) / sum(w), sum(w e) / sqrt(sum(w^2)). If
+// the divisor is 0, so is the row.
 enum class Combiner { kSum, kMean, kSqrtn };
 
 // ids[n] with weights[n] belongs to output row row_of_id[n].
@@ -26,7 +26,7 @@ struct LookupOptions {
   Combiner combiner = Combiner::kMean;
   // Drops ids < 0, and weights <= 0 unless the combiner is kSum.
   bool safe = false;
-  // With `safe`: a row left without ids holds table row `default_id`; -1: zeros.
+  // With `safe`: a row without ids left gets table row `default_id`; -1: zeros.
   int64_t default_id = -1;
 };
 
@@ -42,8 +42,8 @@ absl::Status EmbeddingLookupSparse(absl::Span<const float> table, int64_t width,
                                    const SparseIds& input, const LookupOptions& options,
                                    absl::Span<float> out);
 
-// Gradients of sum(out * d_out): d_table like the table, d_weights [ids.size()] (0 for what was
-// dropped), both overwritten; `d_weights` may be empty. Errors as the lookup's.
+// Gradients of sum(out * d_out): d_table like the table, d_weights [ids.size()] (0 for dropped
+// ids), both overwritten; `d_weights` may be empty. Errors as the lookup's.
 absl::Status EmbeddingLookupSparseBackward(absl::Span<const float> table, int64_t width,
                                            const SparseIds& input, const LookupOptions& options,
                                            absl::Span<const float> d_out, absl::Span<float> d_table,

@@ -11,7 +11,7 @@ HWY_BEFORE_NAMESPACE();
 namespace cairn {
 namespace HWY_NAMESPACE {
 
-// A width fixed at compile time unrolls the copies of a row; 0 takes any width.
+// A width fixed at compile time unrolls the copy of a row; 0 takes any width.
 template <size_t kWidth>
 HWY_INLINE void GatherFixed(const float* table, size_t width, const int32_t* positions,
                             size_t count, float* out, size_t out_stride) {
@@ -27,7 +27,7 @@ template <size_t kWidth>
 HWY_INLINE void SumFixed(const float* d_out, size_t stride, size_t width, const int32_t* positions,
                          size_t count, float* sums) {
   const size_t floats = kWidth == 0 ? width : kWidth;
-  int32_t fresh = 0;  // positions below have been stored
+  int32_t fresh = 0;  // rows at positions below this are already stored
   for (size_t r = 0; r < count; ++r, d_out += stride) {
     float* to = sums + static_cast<size_t>(positions[r]) * floats;
     if (positions[r] == fresh) {

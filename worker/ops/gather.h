@@ -12,9 +12,9 @@ namespace cairn {
 void GatherRows(const float* table, size_t width, const int32_t* positions, size_t count,
                 float* out, size_t out_stride);
 
-// sums[p] = the sum of rows i of `d_out` with positions[i] == p. What `sums` held does not matter:
-// positions are numbered by first appearance (0, then at most one more than any before, as
-// KeyIndex does), so the first row of each is stored and later ones are added.
+// sums[p] = the sum of rows i of `d_out` with positions[i] == p. Overwrites `sums`: positions are
+// numbered by first appearance (0, then at most one more than any before, as KeyIndex does), so the
+// first row of each position is stored and later rows are added.
 void SumRowsByPosition(const float* d_out, size_t d_out_stride, size_t width,
                        const int32_t* positions, size_t count, float* sums);
 

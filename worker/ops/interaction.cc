@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace cairn {
 namespace HWY_NAMESPACE {
 
-// Second order of one row whose entry n in [0, count) is weight(n) * vector(n).
+// The second-order term of one row whose entry n in [0, count) is weight(n) * vector(n).
 template <typename Weight, typename Vector>
 HWY_INLINE float FmRow(size_t count, size_t factors, float* sums, const Weight& weight,
                        const Vector& vector) {
@@ -107,8 +107,9 @@ void ScaleFieldsBackwardKernel(const float* x, const float* d_e, size_t e_stride
   }
 }
 
-// Vectors as columns, [width, padded], so that one vector instruction serves as many pairs as there
-// are lanes; `padded` is a multiple of them and what is beyond `vectors` stays zero.
+// Stores the vectors as columns, [width, padded], so that one vector instruction serves as many
+// pairs as there are lanes; `padded` is a multiple of the lanes, and elements beyond `vectors` stay
+// zero.
 HWY_INLINE void Transpose(const float* e, size_t vectors, size_t width, size_t padded,
                           float* columns) {
   for (size_t i = 0; i < vectors; ++i) {
@@ -140,7 +141,7 @@ void DotInteractionKernel(const float* e, size_t rows, size_t vectors, size_t wi
   }
 }
 
-// Rows first … first + kRows - 1 of d_e = g e: several rows share every load of e.
+// Computes rows first … first + kRows - 1 of d_e = g e: several rows share every load of e.
 template <size_t kRows>
 HWY_INLINE void MultiplyRows(const float* g, const float* e, size_t vectors, size_t width,
                              size_t first, float* d_e) {
@@ -158,7 +159,7 @@ HWY_INLINE void MultiplyRows(const float* g, const float* e, size_t vectors, siz
   });
 }
 
-// With g the symmetric matrix of d_out and a zero diagonal: d_e = g e.
+// d_e = g e, where g is the symmetric matrix of d_out with a zero diagonal.
 void DotInteractionBackwardKernel(const float* e, const float* d_out, size_t d_out_stride,
                                   size_t rows, size_t vectors, size_t width, float* d_e) {
   std::vector<float> buffer(vectors * vectors, 0.0f);

@@ -1,9 +1,9 @@
-// The ops of models as bodies of loops, one for each element or row, that a GPU runs all at once.
+// The ops of models as loop bodies, one for each element or row, which a GPU runs in parallel.
 //
-// The bodies are ordinary C++ too: device_queue_cuda.cu runs them on a GPU, the tests run the very
-// same ones over a loop on the CPU. So nothing here needs shared memory or an order of threads;
-// sums over rows are added up atomically, in any order, and sums that one thread can hold are not.
-// Formulas are those of the functions of the same names (interaction.h, loss.h, ...).
+// The bodies are also ordinary C++: device_queue_cuda.cu runs them on a GPU, and the tests run the
+// same bodies in a loop on the CPU. So the bodies need no shared memory and no order of threads.
+// Sums over rows are added atomically, in any order, unless one thread can hold the sum. Formulas
+// are those of the functions of the same names (interaction.h, loss.h, ...).
 #pragma once
 
 #include <cmath>
@@ -31,18 +31,18 @@ CAIRN_ANYWHERE inline float Dot(const float* x, const float* y, uint32_t count) 
   return dot;
 }
 
-// Rows that one thread adds up before it adds its sum to those of others.
+// The rows that one thread sums before it adds its sum to the total.
 inline constexpr uint32_t kRowsPerSum = 32;
 inline uint64_t SumsOver(uint64_t rows) { return (rows + kRowsPerSum - 1) / kRowsPerSum; }
 
-// As many floats as one instruction moves; aligned as that needs.
+// As many floats as one instruction moves, aligned accordingly.
 template <int kFloats>
 struct alignas(kFloats * sizeof(float)) Pack {
   float x[kFloats];
 };
 
-// In every body `i` counts elements; Index is 32 bits wide where that suffices, for the sake of
-// divisions.
+// In every body `i` counts elements. Index has 32 bits if they suffice, since divisions are then
+// faster.
 
 struct ScaleBody {
   float scale;
@@ -70,7 +70,7 @@ struct AddToRowsBody {
   template <typename Index>
   CAIRN_ANYWHERE void operator()(Index i) const {
     const float sum = y[i] + row[i % width];
-    y[i] = relu && sum < 0 ? 0 : sum;  // NaN stays
+    y[i] = relu && sum < 0 ? 0 : sum;  // keeps NaN
   }
 };
 
@@ -125,7 +125,7 @@ template <int kFloats>
 struct CopyColumnsBody {
   const float* from;
   uint64_t from_stride;
-  uint32_t packs;  // a row
+  uint32_t packs;  // in each row
   float* to;
   uint64_t to_stride;
   template <typename Index>
@@ -157,7 +157,7 @@ template <int kFloats>
 struct GatherRowsBody {
   const float* table;
   const int32_t* positions;
-  uint32_t packs;  // a row
+  uint32_t packs;  // in each row
   float* out;
   uint64_t out_stride;
   template <typename Index>
@@ -276,7 +276,7 @@ struct SparseTransposedTimesDenseBody {
   }
 };
 
-// i: row; a column may come twice.
+// i: row; a column may occur twice in a row.
 struct SparseToDenseBody {
   Rows x;
   uint64_t width;
@@ -382,10 +382,10 @@ struct ScaleFieldsBody {
   }
 };
 
-// Where the dot product of vectors i > j is in a row.
+// The index in a row of the dot product of vectors i > j.
 CAIRN_ANYWHERE inline uint32_t PairIndex(uint32_t i, uint32_t j) { return i * (i - 1) / 2 + j; }
 
-// i: row x vector x vector, of which those with the first number above the second have work.
+// i: row x vector x vector; only pairs whose first number exceeds the second do work.
 struct DotInteractionBody {
   const float* e;
   uint32_t vectors, width;

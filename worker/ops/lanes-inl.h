@@ -17,8 +17,8 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Calls body(tag, i) for every vector at i, then with four lanes, then with one. The body loads and
-// stores at i only.
+// Calls body(tag, i) for every whole vector at i, then with four lanes, then with one. The body
+// loads and stores only at i.
 template <typename Body>
 HWY_INLINE void ForLanes(size_t count, Body&& body) {
   const hn::ScalableTag<float> full;
@@ -33,8 +33,8 @@ HWY_INLINE void ForLanes(size_t count, Body&& body) {
   for (; i < count; ++i) body(one, i);
 }
 
-// The sum of body(tag, i) over all i; the body returns a vector of its tag. Order is fixed by
-// `count` and the vector width alone.
+// The sum of body(tag, i) over all i; the body returns a vector of its tag. The order of addition
+// depends only on `count` and the vector width.
 template <typename Body>
 HWY_INLINE float SumLanes(size_t count, Body&& body) {
   const hn::ScalableTag<float> full;

@@ -1,4 +1,4 @@
-// All ops of models over an engine that runs the bodies of kernels_cuda.h and matrix products.
+// All ops of models, over an engine that runs the bodies of kernels_cuda.h and matrix products.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,17 @@
 
 namespace cairn {
 
-// A matrix as cuBLAS and Fortran have it: column by column, columns `stride` floats apart, used
-// transposed where `transposed`. A row-major matrix is its own transposed one in this order.
+// A matrix in the order of cuBLAS and Fortran: column by column, columns `stride` floats apart,
+// used transposed if `transposed`. In this order a row-major matrix is its transpose.
 struct ColumnMajor {
   const float* data;
   bool transposed;
   int64_t stride;
 };
 
-// `Engine` has, in the order of the calls:
+// `Engine` must have these methods, and execute calls in order:
 //   template <typename Body> void ForEach(uint64_t count, const Body& body)
-//       body(i) for every i below `count`, in any order and several at once
+//       runs body(i) for every i below `count`, in any order and in parallel
 //   void Zero(float* x, size_t count)
 //   void Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnMajor b, float* c,
 //                 int64_t c_stride)
@@ -213,7 +213,7 @@ class LoopOps final : public Ops {
  private:
   static constexpr int kPack = 4;  // floats: 16 bytes are the widest load
 
-  // Extents of a batch are below 2^31 (columns and positions are counted so).
+  // Extents of a batch are below 2^31, since columns and positions are int32.
   template <typename T>
   static uint32_t Extent(T extent) {
     return static_cast<uint32_t>(extent);
@@ -221,7 +221,7 @@ class LoopOps final : public Ops {
   static size_t Size(int64_t extent) { return static_cast<size_t>(extent); }
   static kernels::Rows RowsOf(const CsrView& x) { return {x.row_offsets, x.columns, x.values}; }
 
-  // Whether rows of both can be moved in packs.
+  // Whether the rows of both can be moved in packs.
   static bool InPacks(size_t width, const float* from, uint64_t from_stride, const float* to,
                       uint64_t to_stride) {
     constexpr uintptr_t kBytes = kPack * sizeof(float);

@@ -1,5 +1,5 @@
-// TensorOps over an engine that runs the bodies of tensor_kernels_cuda.h (loop_ops_cuda.h says what
-// an engine has; here ForEach alone).
+// TensorOps over an engine that runs the bodies of tensor_kernels_cuda.h (loop_ops_cuda.h lists an
+// engine's methods; only ForEach is needed).
 #pragma once
 
 #include <cstddef>
@@ -75,7 +75,7 @@ class LoopTensorOps final : public TensorOps {
 
   void CopyBlocks(const void* from, size_t from_stride, size_t blocks, size_t bytes, void* to,
                   size_t to_stride) override {
-    // One block's strides say nothing.
+    // With a single block the strides do not matter.
     const size_t strides = blocks > 1 ? from_stride | to_stride : 0;
     WithUnit(Address(from) | Address(to) | strides | bytes, [&](auto unit) {
       using Unit = decltype(unit);
@@ -99,7 +99,7 @@ class LoopTensorOps final : public TensorOps {
  private:
   static uintptr_t Address(const void* memory) { return reinterpret_cast<uintptr_t>(memory); }
 
-  // Calls `use` with an element of the type.
+  // Calls `use` with a zero of the dtype's element type.
   template <typename Use>
   static void WithElement(DType dtype, const Use& use) {
     if (dtype == DType::kFloat16) return use(kernels::Float16{});
@@ -107,7 +107,7 @@ class LoopTensorOps final : public TensorOps {
     WithNumericType(dtype, use);
   }
 
-  // The widest unit of which all of `numbers`, ored together, are multiples.
+  // Calls `use` with the widest unit that divides all of `numbers`, which are combined by or.
   template <typename Use>
   static void WithUnit(uintptr_t numbers, const Use& use) {
     if (numbers % 16 == 0) return use(kernels::Pack<4>{});

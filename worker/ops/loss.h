@@ -1,6 +1,5 @@
-// Losses and their gradients, with the formulas of TensorFlow and Keras
-// (tfdist/golden/losses_metrics.json).
-// Thread safety: free functions.
+// Losses and their gradients, with the formulas of TensorFlow and Keras (checked against
+// tests/golden/data/losses_metrics.json). Thread safety: free functions.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +9,7 @@
 namespace cairn {
 
 // loss[i] = max(x, 0) - x y + log1p(exp(-|x|)); d_logits[i] = sigmoid(x) - y. Labels are in [0, 1],
-// or -1, which counts as 0. `d_logits` may be the logits.
+// or -1, which counts as 0. `d_logits` may be the logits' memory.
 void SigmoidCrossEntropy(const float* logits, const float* labels, size_t count, float* loss,
                          float* d_logits);
 
@@ -23,9 +22,9 @@ void SoftmaxCrossEntropy(const float* logits, const float* labels, size_t rows, 
 void SquaredError(const float* predictions, const float* targets, size_t rows, size_t width,
                   float* loss, float* d_predictions);
 
-// The batch's loss: sum(weight * loss) / rows, so divided by the count and not by the weights' sum
-// (Keras), summed in double. Scales the per-row gradients `d` [rows, width] to its gradient.
-// `weights` may be empty: 1 each. No rows: 0.
+// The batch's loss: sum(weight * loss) / rows, summed in double. It is divided by the number of
+// rows, not by the sum of the weights (as in Keras). Scales the per-row gradients `d` [rows, width]
+// to the gradient of that mean. `weights` may be empty: 1 each. No rows: 0.
 double MeanLoss(absl::Span<const float> loss, absl::Span<const float> weights, size_t width,
                 float* d);
 

@@ -1,5 +1,4 @@
-// Evaluation metrics over all rows, in double. NaN where a metric is not defined; reports leave
-// those out.
+// Evaluation metrics over all rows, in double. NaN if a metric is undefined; reports omit those.
 // Thread safety: free functions.
 #pragma once
 
@@ -9,12 +8,13 @@
 
 namespace cairn {
 
-// Where `weights` may be given: one a row, >= 0; empty: 1 each.
-// Binary labels: > 0 is positive, so 0/1 and -1/+1 both work.
+// `weights`: one for each row, >= 0; empty: 1 each. Binary labels: > 0 is positive, so 0/1 and
+// -1/+1 both work.
 
 // Exact area under the ROC curve, ties by midrank: the weighted share of pairs (positive, negative)
-// whose scores are in order, equal ones counting half. Any monotone score will do; logits keep
-// apart what float32 probabilities near 1 merge. NaN: no positives, no negatives, or a NaN score.
+// whose scores are in order, equal ones counting half. Any monotone score works; prefer logits,
+// since different logits may round to equal float32 probabilities near 1. NaN: no positives, no
+// negatives, or a NaN score.
 double Auc(absl::Span<const float> labels, absl::Span<const float> scores,
            absl::Span<const float> weights = {});
 

@@ -1,4 +1,4 @@
-// What models compute with: the ops of this folder on the memory of one device.
+// The arithmetic of models: the ops of this directory on the memory of one device.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,12 @@
 
 namespace cairn {
 
-// Pointers are into the device's memory. Shapes, order and what may overlap are as the function of
-// the same name says (dense.h, elementwise.h, concat.h, gather.h, interaction.h, loss.h, sparse.h);
-// what has no such function is explained here. A device does its ops in the order of the calls and
-// may return before they are done; its errors turn up where it is waited for.
-// Thread safety: the CPU's ops may be called from several threads at once, a GPU's from one.
+// Pointers are into the device's memory. The function of the same name documents shapes, order and
+// permitted overlaps (dense.h, elementwise.h, concat.h, gather.h, interaction.h, loss.h, sparse.h);
+// ops without such a function are documented here. A device executes its ops in the order of the
+// calls. A call may return before its op is done; errors are reported where the caller waits for
+// the device. Thread safety: the CPU's ops may be called from several threads at once, a GPU's from
+// one.
 class Ops {
  public:
   virtual ~Ops() = default;
@@ -50,7 +51,7 @@ class Ops {
   // sums[i] += table[positions[i]], a table of single numbers.
   virtual void AddByPosition(const float* table, const int32_t* positions, size_t count,
                              float* sums) = 0;
-  // `distinct`: how many positions there are, so rows of `sums`.
+  // `distinct`: the number of different positions, which is the number of rows of `sums`.
   virtual void SumRowsByPosition(const float* d_out, size_t d_out_stride, size_t width,
                                  const int32_t* positions, size_t count, size_t distinct,
                                  float* sums) = 0;
@@ -86,7 +87,7 @@ class Ops {
                             size_t width, float* loss, float* d_predictions) = 0;
 };
 
-// Those of this folder's functions, done when the call returns. Shared, never deleted.
+// The functions of this directory as Ops; done when the call returns. Shared, never deleted.
 Ops& CpuOps();
 
 }  // namespace cairn

@@ -1,4 +1,5 @@
-// What every DeviceQueue over an engine of loops has: all ops by the bodies of the *_cuda.h files.
+// The common part of every DeviceQueue over a loop engine: all ops, by the bodies of the *_cuda.h
+// files.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@
 
 namespace cairn {
 
-// The base of `Engine`, which is as loop_ops_cuda.h asks.
+// The base class of `Engine`, which has the methods that loop_ops_cuda.h lists.
 template <typename Engine>
 class QueueOfLoops : public DeviceQueue {
  public:

@@ -13,8 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace cairn {
 namespace HWY_NAMESPACE {
 
-// Four vectors of a row of y are kept in registers while its entries go by; then single vectors,
-// then single columns.
+// Keeps four vectors of a row of y in registers while it adds the row's entries; then single
+// vectors, then single columns.
 HWY_INLINE void SparseRowTimesDense(const CsrView& x, int64_t begin, int64_t end, const float* w,
                                     size_t width, float* y) {
   const hn::ScalableTag<float> d;
@@ -45,7 +45,7 @@ HWY_INLINE void SparseRowTimesDense(const CsrView& x, int64_t begin, int64_t end
   });
 }
 
-// One output: two sums, so that an addition need not wait for the one before.
+// For one output: two sums, so that an addition does not wait for the previous one.
 HWY_INLINE float SparseRowTimesVector(const CsrView& x, int64_t begin, int64_t end,
                                       const float* w) {
   float even = 0, odd = 0;

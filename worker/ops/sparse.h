@@ -1,5 +1,5 @@
-// Sparse rows (CSR) times a dense matrix, and the gradient of that.
-// Thread safety: free functions.
+// Products of sparse rows (CSR) with a dense matrix, and their gradients. Thread safety: free
+// functions.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 namespace cairn {
 
 // Row r has entries row_offsets[r] … row_offsets[r + 1] - 1; entry n is values[n] in column
-// columns[n]. Views memory of the caller. Columns are in range of whatever they index.
+// columns[n]. Views the caller's memory. All columns must be in range.
 struct CsrView {
   size_t rows = 0;
   const int64_t* row_offsets = nullptr;  // [rows + 1]

@@ -1,5 +1,5 @@
-// TensorOps as bodies of loops, in the manner of kernels_cuda.h: a GPU runs them all at once, the
-// tests as loops on the CPU.
+// TensorOps as loop bodies, in the style of kernels_cuda.h: a GPU runs them in parallel, the tests
+// as loops on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace cairn::kernels {
 
-// As elements of arrays.
+// Element types of arrays.
 struct Float16 {
   uint16_t bits;
 };
@@ -57,7 +57,7 @@ struct CastBody {
   }
 };
 
-// As std::min and std::max: the first where they are unordered.
+// As std::min and std::max: the first argument if the two are unordered.
 template <typename T>
 CAIRN_ANYWHERE inline T Combined(ElementOp op, T old, T value) {
   switch (op) {
@@ -83,7 +83,7 @@ struct CombineBody {
   }
 };
 
-// i: named row x column.
+// i: listed row x column.
 template <typename T>
 struct CombineDistinctRowsBody {
   ElementOp op;
@@ -98,7 +98,7 @@ struct CombineDistinctRowsBody {
   }
 };
 
-// i: column. One thread does all rows, since their order matters where one is named twice.
+// i: column. One thread handles all rows, since their order matters if a row is listed twice.
 template <typename T>
 struct CombineRowsBody {
   ElementOp op;

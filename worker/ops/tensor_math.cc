@@ -25,7 +25,7 @@ bool SameType(const Tensor& a, const Tensor& b) {
   return !a.is_text() && !b.is_text() && a.dtype() == b.dtype() && a.shape() == b.shape();
 }
 
-// Has the ops of `device` do what `use` asks of them.
+// Lets `use` compute with the ops of `device`.
 absl::Status ComputeOn(Device device, absl::FunctionRef<void(TensorOps&)> use) {
   if (device.is_cpu()) {
     use(HostTensorOps());
@@ -35,10 +35,10 @@ absl::Status ComputeOn(Device device, absl::FunctionRef<void(TensorOps&)> use) {
   return gpu->Compute([use](DeviceQueue& queue) { use(queue.tensor_ops()); });
 }
 
-// The CPUs' memory is the host's.
+// All CPUs share the host's memory.
 bool SameMemory(Device a, Device b) { return a == b || (a.is_cpu() && b.is_cpu()); }
 
-// Into memory of as many bytes on any device.
+// Copies into memory of the same size on any device.
 absl::Status CopyBytes(const Tensor& from, Tensor* to) {
   const size_t bytes = from.bytes();
   const void* const source = from.data();
@@ -69,7 +69,7 @@ bool AllDistinct(absl::Span<const int64_t> rows) {
   return absl::flat_hash_set<int64_t>(rows.begin(), rows.end()).size() == rows.size();
 }
 
-// Integers cannot be divided by zero.
+// kInvalidArgument if an integer divisor is zero.
 absl::Status CheckDivisors(const Tensor& values) {
   if (IsFloating(values.dtype())) return absl::OkStatus();
   ASSIGN_OR_RETURN(const Tensor host, HostTensor(values));
@@ -79,7 +79,7 @@ absl::Status CheckDivisors(const Tensor& values) {
   return absl::OkStatus();
 }
 
-// Extents before, at and after `axis`.
+// The products of the extents before, at and after `axis`.
 struct Split {
   int64_t outer = 1;
   int64_t extent = 1;

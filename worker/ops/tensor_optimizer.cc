@@ -50,7 +50,7 @@ void ClipTogether(double limit, absl::Span<TensorGradient> gradients) {
   const std::vector<absl::Span<const float>> read(floats.begin(), floats.end());
   double norm = GlobalNorm(read);
   for (const absl::Span<double> tensor : doubles) norm = std::hypot(norm, L2Norm(tensor));
-  // norm - norm is 0, or NaN where the norm is not finite.
+  // norm - norm is 0, or NaN if the norm is not finite.
   const double scale = limit * std::min(1 / norm, 1 / limit) + (norm - norm);
   for (const absl::Span<double> tensor : doubles) {
     for (double& x : tensor) x *= scale;
@@ -64,7 +64,7 @@ bool IsAscending(absl::Span<const int64_t> rows) {
   return std::adjacent_find(rows.begin(), rows.end(), std::greater_equal<>()) == rows.end();
 }
 
-// `order[i]` is where the i-th row is in `rows`; equal ones follow each other.
+// `order[i]` is the position in `rows` of the i-th smallest row; equal rows are adjacent.
 template <typename T>
 void AddInOrder(absl::Span<const int64_t> rows, absl::Span<const size_t> order, const T* from,
                 size_t width, T* to) {
@@ -131,7 +131,7 @@ void UpdateOnHost(const Optimizer& optimizer, const UpdateStep& step,
     return;
   }
   const auto width = static_cast<size_t>(RowWidth(value->shape()));
-  size_t next = 0;  // the first element that was not updated
+  size_t next = 0;  // the first element that is not updated yet
   for (const int64_t row : gradient.rows->values<int64_t>()) {
     const size_t first = static_cast<size_t>(row) * width;
     optimizer.ApplyZero(step, to + next, slots_at(next), first - next);
@@ -177,7 +177,7 @@ absl::Status ClipGradients(const OptimizerConfig& config, absl::Span<TensorGradi
     return config.global_clipnorm > 0 || config.clipnorm > 0 ||
            (config.clipvalue > 0 && gradient.rows.has_value());
   };
-  // Norms are of host memory.
+  // Norms are computed in host memory.
   std::vector<Device> devices;
   for (TensorGradient& gradient : gradients) {
     devices.push_back(gradient.values.device());

@@ -1,4 +1,4 @@
-// Optimizers' updates of whole tensors: how variables of strategies are moved by gradients.
+// Optimizer updates of whole tensors, with which gradients update a strategy's variables.
 #pragma once
 
 #include <optional>
@@ -13,30 +13,30 @@ namespace cairn {
 
 // The gradient of one variable, whole or of some of its rows.
 struct TensorGradient {
-  // int64 [n] in host memory: `values` are theirs; none: all elements'.
+  // int64 [n] in host memory: the rows of `values`; nullopt: all rows
   std::optional<Tensor> rows = {};
   Tensor values = {};  // the variable's shape, or [n, rest of it]; on any device
 };
 
-// Keras' clipping of gradients that are applied together: clipnorm each by itself, global_clipnorm
-// all of them. clipvalue bounds those of rows, since rows that come several times are bounded
-// before they are added up; whole gradients are bounded by the update. float32 or float64; what is
-// clipped gets memory of its own, on the device that it was on. Errors as tensor_math.h's.
+// Keras's clipping of gradients that are applied together: clipnorm for each gradient by itself,
+// global_clipnorm for all together. clipvalue is applied here only to gradients of rows, since
+// repeated rows are clipped before they are summed; the update clips whole gradients. float32 or
+// float64. A clipped gradient gets its own memory, on the same device. Errors as tensor_math.h.
 absl::Status ClipGradients(const OptimizerConfig& config, absl::Span<TensorGradient> gradients);
 
-// Each row once, in ascending order; the values of a row that comes several times are added up in
-// their order. A whole gradient, or one that is so, is returned as it is. Errors as
-// tensor_math.h's.
+// Returns each row once, in ascending order; sums the values of repeated rows in their order. A
+// whole gradient, or one whose rows are distinct and ascending, is returned unchanged. Errors as
+// tensor_math.h.
 absl::StatusOr<TensorGradient> WithDistinctRows(const TensorGradient& gradient);
 
-// One update of a variable and its slots, in place. Rows are each there once, in ascending order;
-// the others are updated with a gradient of zero, as Keras does, or left alone where that changes
-// nothing (Optimizer::ZeroGradientIsIdentity).
+// One update of a variable and its slots, in place. Rows must be distinct and ascending. Other rows
+// are updated with a gradient of zero, as in Keras, or skipped if that changes nothing
+// (Optimizer::ZeroGradientIsIdentity).
 //   value, slots  float32 or float64, one dtype and shape, on one device; `slots` in the order of
 //                 optimizer.slots().
-//   gradient      copied there, where it is elsewhere.
-// kInvalidArgument: other types or shapes, or other rows; then nothing is written. Other
-// errors as tensor_math.h's.
+//   gradient      copied to that device if necessary.
+// kInvalidArgument: other types or shapes, or invalid rows; then nothing is written. Other errors
+// as tensor_math.h.
 absl::Status UpdateTensor(const Optimizer& optimizer, const UpdateStep& step,
                           const TensorGradient& gradient, Tensor* value,
                           absl::Span<Tensor* const> slots);

@@ -1,5 +1,5 @@
-// checkpoint and drop_checkpoint of one server: the copy is what a crash at that moment would
-// leave, pushes go on beside it, and a repeated call answers the same.
+// checkpoint and drop_checkpoint of one server: the copy equals what a crash at that moment would
+// leave, pushes continue meanwhile, and a repeated call gives the same answer.
 #include <sys/stat.h>
 
 #include <atomic>
@@ -50,7 +50,7 @@ class CheckpointTest : public ServerTest {
       engine().service().drop_checkpoint(state, Request(name));
     });
   }
-  // What a server started on a copy of `part` holds.
+  // The contents of a server that starts on a copy of `part`.
   std::unique_ptr<Engine> StartOn(const std::string& part) {
     EngineOptions options = options_;
     options.directory = folder_.Join(absl::StrCat("started", copies_++));
@@ -96,14 +96,14 @@ TEST_F(CheckpointTest, TheCopyHasEverythingAppliedAndTheReplySaysSo) {
 
   const std::vector<float> values = *Client().Pull("w");
   const std::vector<float> slot = *Client().Pull("w", "velocity");
-  ASSERT_OK(client.Push("w", {1, 1, 1, 1}));  // after the copy
+  ASSERT_OK(client.Push("w", {1, 1, 1, 1}));  // made after the copy
   const std::unique_ptr<Engine> other = StartOn(reply->folder);
   ASSERT_NE(other, nullptr);
   TestClient reader(other->service(), -1);
   EXPECT_EQ(*reader.Pull("w"), values);
   EXPECT_EQ(*reader.Pull("w", "velocity"), slot);
   EXPECT_EQ(*reader.PullKeys("t", {5, 6, 7}), *Client().PullKeys("t", {5, 6, 7}));
-  EXPECT_EQ(Checkpoint("a")->files, reply->files);  // as it was, not as it is now
+  EXPECT_EQ(Checkpoint("a")->files, reply->files);  // the original answer, not the current state
 }
 
 TEST_F(CheckpointTest, DescribeSaysHowLongAgoTheLastCheckpointOfTheJobEnded) {
@@ -169,7 +169,7 @@ wire::RestoreRequest RestoreOf(const std::string& folder, const std::string& fil
   return request;
 }
 
-// An admin names any path, and so does anybody where there is neither TLS nor a token.
+// An admin may name any path, and so may every caller if there is neither TLS nor a token.
 TEST_F(CheckpointTest, RestoreReadsNothingThatIsNoFileOfTheAnnouncedSize) {
   const auto restore = [&](const std::string& folder, const std::string& file) {
     return CallStatus([&] {
@@ -182,7 +182,7 @@ TEST_F(CheckpointTest, RestoreReadsNothingThatIsNoFileOfTheAnnouncedSize) {
   ASSERT_EQ(::mkfifo(folder_.Join("fifo").c_str(), 0600), 0);
   EXPECT_THAT(restore(folder_.path(), "fifo"),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is a FIFO")));
-  // The marker is read though no list names it.
+  // The marker is read although no list names it.
   ASSERT_EQ(::mkfifo(folder_.Join("CAIRN").c_str(), 0600), 0);
   std::ofstream(folder_.Join("listed")) << "0123456789";
   wire::RestoreRequest unlisted = RestoreOf(folder_.path(), "listed", 10);
@@ -192,7 +192,7 @@ TEST_F(CheckpointTest, RestoreReadsNothingThatIsNoFileOfTheAnnouncedSize) {
                 engine().service().restore(reply, unlisted);
               }),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("CAIRN is a FIFO")));
-  EXPECT_OK(Checkpoint("after"));  // nobody has its turn
+  EXPECT_OK(Checkpoint("after"));  // the exclusive slot is free
 }
 
 // SIGTERM ends a server that reads a file of any size.
@@ -200,7 +200,7 @@ TEST_F(CheckpointTest, ARestoreEndsWhenTheServerStops) {
   constexpr int64_t kBytes = int64_t{1} << 42;  // hours
   std::ofstream(folder_.Join("sparse")) << "";
   fs::resize_file(folder_.Join("sparse"), kBytes);
-  // Before or after the reading begins: it ends either way.
+  // The cancellation may come before or after reading begins: the restore ends either way.
   std::thread stops([&] { engine().CancelLongCalls(); });
   const absl::Status status = CallStatus([&] {
     wire::RestoreReply reply;
@@ -212,10 +212,10 @@ TEST_F(CheckpointTest, ARestoreEndsWhenTheServerStops) {
   EXPECT_EQ(ReasonOf(status), wire::ErrorReason::STOPPING);
 }
 
-// A large stripe is copied in slices with its lock free between them, while pushes change rows in
-// front of and behind the place the copy has come to. Replay on any copy must give every row every
-// push exactly once: a slice that were newer than the stripe's watermark would count twice, one
-// that were older, not at all.
+// A large stripe is copied in slices and its lock is free between them, while pushes change rows
+// before and after the copy's position. After a replay on any copy, every row must have every push
+// exactly once: a slice newer than the stripe's watermark would count a push twice, an older one
+// not at all.
 TEST_F(CheckpointTest, PushesBesideTheCopyCountOnceAfterReplayFromIt) {
   TestClient client = Joined(0);
   ASSERT_OK(client.Create({OneBucket()}));

@@ -1,5 +1,6 @@
-// Tables larger than memory go to another server: every row with every push in it, wherever it lies
-// when it is copied and whatever becomes of it meanwhile, counted once, through crashes.
+// Moves tables larger than memory to another server: every row keeps every push, counted once,
+// wherever the row is while it is copied and whatever happens to it meanwhile, also through
+// crashes.
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -23,11 +24,11 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kDim = 64;
 constexpr int64_t kBudget = 16 << 20;
-constexpr int64_t kRowBytes = kDim * 4 + 32;  // as charged
-constexpr int64_t kKeys = 100000;             // more than twice what fits
+constexpr int64_t kRowBytes = kDim * 4 + 32;  // as charged to the budget
+constexpr int64_t kKeys = 100000;             // more than twice the number that fits
 constexpr int64_t kBatch = 2000;
 
-// Pushes by key: each of them adds 1 to the whole row.
+// The number of pushes by key: each of them adds 1 to the whole row.
 using Model = std::map<int64_t, int>;
 
 class ColdMovesTest : public ::testing::Test {
@@ -59,7 +60,7 @@ class ColdMovesTest : public ::testing::Test {
     options.wall_clock = [this] { return absl::FromUnixSeconds(now_.load()); };
     servers_[s].Open(s, 2, options);
   }
-  // What a crash of its process would leave starts again.
+  // Starts a server on the files that a crash of its process would leave.
   void Crash(int32_t s) {
     servers_[s].Crash(folder_.Join(absl::StrCat("copy", copies_++)));
     Open(s);
@@ -84,12 +85,12 @@ class ColdMovesTest : public ::testing::Test {
       ASSERT_OK(Push(s, Range(first, std::min(kBatch, count - first))));
     }
   }
-  // The table, on server 0.
+  // Fills the table, on server 0.
   void Fill() {
     Create();
     ASSERT_NO_FATAL_FAILURE(PushAll(0));
   }
-  // Server 1 has all of it, and server 0 nothing.
+  // Server 1 has the whole table, and server 0 no row.
   void ExpectMoved() {
     ExpectCounts(1, 0);
     ASSERT_NO_FATAL_FAILURE(ExpectHolds(1));
@@ -111,7 +112,7 @@ class ColdMovesTest : public ::testing::Test {
   std::vector<wire::ShardInfo> Shards(int32_t s) {
     return Client(s).Describe()->variables[0].shards;
   }
-  // All rows are on server `s`, some of them in memory, and `other` has none.
+  // Server `s` has all rows, some of them in memory; `other` has none.
   void ExpectCounts(int32_t s, int32_t other) {
     const wire::DescribeReply there = *Client(s).Describe();
     const wire::ShardInfo& info = there.variables[0].shards.at(0);
@@ -119,7 +120,7 @@ class ColdMovesTest : public ::testing::Test {
     EXPECT_LE(info.rows_in_memory * kRowBytes, servers_[s].budget);
     EXPECT_LE(there.memory_used_bytes, there.memory_budget_bytes);
     EXPECT_TRUE(Shards(other).empty());
-    // Which finding cold rows may take.
+    // The index of cold rows may take this much.
     EXPECT_LT(Client(other).Describe()->memory_used_bytes, empty_bytes_[other] + kBudget / 8);
     EXPECT_EQ(Scanned(s), static_cast<int64_t>(model_.size()));
   }
@@ -148,7 +149,7 @@ class ColdMovesTest : public ::testing::Test {
     request.source = source_;
     request.target = target_;
     request.max_bytes = 256 << 10;
-    request.hold_seconds = 60;  // however slow the machine is
+    request.hold_seconds = 60;  // long enough for a slow machine
     return request;
   }
   absl::StatusOr<wire::MoveReply> Send(int32_t s, const wire::MoveRequest& request) {
@@ -169,7 +170,7 @@ class ColdMovesTest : public ::testing::Test {
     RETURN_IF_ERROR(At(target_, wire::MoveAction::PREPARE));
     return At(source_, wire::MoveAction::PREPARE);
   }
-  // One, `between` its pieces.
+  // One pass of the copy; calls `between` between its pieces.
   absl::Status Pass(absl::FunctionRef<void(int)> between) {
     for (int piece = 0;; ++piece) {
       ASSIGN_OR_RETURN(wire::MoveReply read, Step(wire::MoveAction::READ));
@@ -203,7 +204,7 @@ class ColdMovesTest : public ::testing::Test {
   TempDir folder_;
   std::atomic<int64_t> now_{1000};  // seconds since 1970
   Server servers_[2];
-  int64_t empty_bytes_[2] = {0, 0};  // of memory in use
+  int64_t empty_bytes_[2] = {0, 0};  // memory in use
   Model model_;
   int32_t source_ = 0;
   int32_t target_ = 1;
@@ -228,8 +229,8 @@ TEST_F(ColdMovesTest, RowsOnDiskAloneGoAlongAndComeBack) {
   ASSERT_NO_FATAL_FAILURE(ExpectHolds(0));
 }
 
-// Rows change, leave memory and come back between the pieces of a pass: each of these is behind
-// where the copy is, or before it.
+// Between the pieces of a pass rows change, leave memory and come back, both before and after the
+// copy's position.
 TEST_F(ColdMovesTest, WhatChangesAndLeavesMemoryDuringTheCopyIsNeitherLostNorSentStale) {
   ASSERT_NO_FATAL_FAILURE(Fill());
   ASSERT_OK(Begin());
@@ -242,7 +243,7 @@ TEST_F(ColdMovesTest, WhatChangesAndLeavesMemoryDuringTheCopyIsNeitherLostNorSen
   for (int pass = 0; pass < 3; ++pass) ASSERT_OK(Pass(disturb));
   EXPECT_GT(at, kKeys);
   ASSERT_OK(At(0, wire::MoveAction::HOLD));
-  // Updates are turned away; rows come and go all the same.
+  // Updates are refused, but rows still enter and leave memory.
   ASSERT_OK(Pass(
       [&](int piece) { ASSERT_OK(Client(0).PullKeys("t", Range((piece * 2000) % kKeys, 2000))); }));
   ASSERT_OK(Client(0).PullKeys("t", Range(0, 5000)));
@@ -251,13 +252,13 @@ TEST_F(ColdMovesTest, WhatChangesAndLeavesMemoryDuringTheCopyIsNeitherLostNorSen
   ASSERT_NO_FATAL_FAILURE(ExpectMoved());
 }
 
-// More leave than are noted one by one.
+// More rows leave memory than are recorded individually.
 TEST_F(ColdMovesTest, WhereAllRowsChangeBetweenTwoPassesAllAreReadAgain) {
   ASSERT_NO_FATAL_FAILURE(Fill());
   ASSERT_OK(Begin());
   ASSERT_OK(Pass());
   ASSERT_NO_FATAL_FAILURE(PushAll(0));
-  // Once more in the middle of what that makes.
+  // Again in the middle of the resulting reads.
   int pieces = 0;
   ASSERT_OK(Pass([&](int piece) {
     pieces = piece;
@@ -277,7 +278,7 @@ TEST_F(ColdMovesTest, ATargetWithLittleMemoryTakesWhatItCanAndTheRestIsCold) {
   ASSERT_EQ(Shards(0)[0].rows_in_memory, kKeys / 4);
   ASSERT_OK(Begin());
   ASSERT_OK(Pass());
-  ASSERT_NO_FATAL_FAILURE(PushAll(0, kKeys / 4));  // wherever they have come
+  ASSERT_NO_FATAL_FAILURE(PushAll(0, kKeys / 4));  // on the server that now has the rows
   ASSERT_OK(UntilReady());
   ASSERT_OK(Commit());
   ExpectCounts(1, 0);
@@ -329,7 +330,7 @@ TEST_F(ColdMovesTest, AColdRowThatWasReadCountsForWhatWasNotHeldSince) {
   ASSERT_NO_FATAL_FAILURE(Fill());
   ASSERT_OK(Begin());
   ASSERT_OK(At(0, wire::MoveAction::HOLD));
-  // A piece alone: there is more, in memory and on disk.
+  // A single piece: more rows remain, in memory and on disk.
   auto read = Step(wire::MoveAction::READ);
   ASSERT_OK(read);
   EXPECT_GT(read->bytes_left, 0);
@@ -355,7 +356,7 @@ TEST_F(ColdMovesTest, ColdRowsAreAsOldWhereTheyHaveCome) {
   ASSERT_NO_FATAL_FAILURE(PushAll(0));
   ASSERT_OK(servers_[0].engine->KeepRowRules());
   now_ = 1100;
-  // Young ones, some of which leave memory.
+  // Pushes young rows, some of which leave memory.
   ASSERT_NO_FATAL_FAILURE(PushAll(0, 20000));
   ASSERT_OK(servers_[0].engine->KeepRowRules());
   ASSERT_OK(Client(0).PullKeys("t", Range(20000, 20000)));
@@ -372,7 +373,8 @@ TEST_F(ColdMovesTest, ColdRowsAreAsOldWhereTheyHaveCome) {
   EXPECT_THAT(*Client(1).PullKeys("t", Range(10000, 1)), ::testing::Each(2));
 }
 
-// A key that waits has no row; one whose row is cold has, and each of its pushes counts.
+// A key that waits for admission has no row; a key with a cold row has one, and each of its pushes
+// counts.
 TEST_F(ColdMovesTest, AdmissionKnowsColdRowsWhereTheyHaveCome) {
   wire::RowRules rules;
   rules.admit_after_pushes = 2;

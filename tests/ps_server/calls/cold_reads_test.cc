@@ -1,5 +1,5 @@
-// Cold rows are read while the other rows of the same call are looked up and copied; and what
-// leaves memory or comes back in between is neither lost nor doubled.
+// Cold rows are read while the other rows of the same call are looked up and copied. Rows that
+// leave memory or come back meanwhile are neither lost nor counted twice.
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -30,7 +30,7 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kDim = 4;
 constexpr uint32_t kBuckets = 4;
-constexpr uint32_t kLast = kBuckets - 1;  // looked up last
+constexpr uint32_t kLast = kBuckets - 1;  // the last bucket in the order of lookups
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
 using Keys = std::vector<int64_t>;
@@ -72,7 +72,7 @@ class ColdReadsTest : public ::testing::Test {
 
   HostedTable& table() { return *variable_->table(); }
   EmbeddingStripe& stripe(uint32_t bucket) { return *table().stripe(bucket); }
-  // The bucket's rows leave memory.
+  // Evicts the bucket's rows from memory.
   void Evict(uint32_t bucket) {
     const auto gone = EvictRows(*store_, stripe(bucket), EmbeddingStripe::Leave::kAny, UINT32_MAX);
     ASSERT_OK(gone);
@@ -87,12 +87,12 @@ class ColdReadsTest : public ::testing::Test {
     for (const int64_t key : keys) ++done_[key];
     return absl::OkStatus();
   }
-  // Has every row, those of the last bucket alone in memory.
+  // Creates every row; only those of the last bucket are in memory.
   void Fill() {
     ASSERT_OK(Add(*client_, all_));
     for (uint32_t bucket = 0; bucket < kLast; ++bucket) ASSERT_NO_FATAL_FAILURE(Evict(bucket));
   }
-  // Every push that is done is in the rows, and some of those that are at work may be.
+  // The rows contain every completed push, and perhaps some of the running ones.
   void ExpectPulls(TestClient& client, const Keys& keys) {
     std::vector<int> least;
     for (const int64_t key : keys) least.push_back(done_[key]);
@@ -115,8 +115,8 @@ class ColdReadsTest : public ::testing::Test {
     EXPECT_EQ(table().rows_in_memory(), in_memory);
     EXPECT_EQ(table().cold_rows(), cold);
   }
-  // Makes the call while the last bucket is locked, and unlocks that once cold rows are read. Where
-  // the call has something to read itself, helpers wait for that: it has no other work left then.
+  // Makes the call while the last bucket is locked, and unlocks it once the cold rows are read. If
+  // the call reads rows itself, it has no other work left by then, so helpers wait for that.
   void CallBesideRead(const std::function<void()>& call, bool reads_itself);
 
   TempDir folder_;
@@ -129,7 +129,7 @@ class ColdReadsTest : public ::testing::Test {
   const Keys first_ = KeysOf(0, 100), second_ = KeysOf(1, 50), third_ = KeysOf(2, 49);
   const Keys last_ = KeysOf(kLast, 40);
   const Keys all_ = last_ + third_ + second_ + first_;
-  // By key: pushes of Add.
+  // By key: the number of pushes of Add.
   std::map<int64_t, std::atomic<int>> begun_, done_;
 };
 
@@ -170,7 +170,7 @@ TEST_F(ColdReadsTest, APushLooksItsOtherKeysUpWhileColdRowsAreRead) {
   ExpectCounts();
 }
 
-// It has begun to read when it is refused, and nobody reads any more when it returns.
+// The push has begun to read when it is refused; when it returns, no read is running.
 TEST_F(ColdReadsTest, APushThatGetsNoMemoryChangesNothingAndEndsItsReads) {
   ASSERT_NO_FATAL_FAILURE(Fill());
   std::atomic<int> reads = 0;
@@ -195,8 +195,8 @@ TEST_F(ColdReadsTest, APushThatGetsNoMemoryChangesNothingAndEndsItsReads) {
   ExpectCounts();
 }
 
-// What the disk had is not what the rows are now: some have come to memory and left again, others
-// have come and stayed, each with another push in it.
+// The rows on disk are out of date: some rows came to memory and left again, others came and
+// stayed, each with another push.
 TEST_F(ColdReadsTest, RowsThatComeAndLeaveWhileTheyAreReadAreAsTheLastPushMadeThem) {
   TestClient other(*service_, 1);
   ASSERT_OK(other.Hello());
@@ -206,7 +206,7 @@ TEST_F(ColdReadsTest, RowsThatComeAndLeaveWhileTheyAreReadAreAsTheLastPushMadeTh
     std::atomic<bool> changed = false;
     store_->after_read = [&](absl::Span<const ColdKey> keys) {
       if (keys[0].id.stripe != 0 || changed.exchange(true)) return;
-      // As another caller's thread would: that which reads may be in a call.
+      // In another thread, since the reading thread may be inside a call.
       std::thread([&] {
         ASSERT_OK(Add(other, first_ + second_));
         ASSERT_NO_FATAL_FAILURE(Evict(0));
@@ -226,13 +226,13 @@ TEST_F(ColdReadsTest, RowsThatComeAndLeaveWhileTheyAreReadAreAsTheLastPushMadeTh
   }
 }
 
-// Where a push has looked a row up tells nothing once the row has left.
+// A row's address from the lookup is invalid once the row has left memory.
 TEST_F(ColdReadsTest, APushFindsRowsThatLeaveWhileItReadsOthers) {
   ASSERT_NO_FATAL_FAILURE(Fill());
   const std::thread::id caller = std::this_thread::get_id();
   std::atomic<bool> left = false;
   store_->before_read = [&](absl::Span<const ColdKey>) {
-    // With nothing more to look up.
+    // No further lookup follows.
     if (std::this_thread::get_id() != caller || left.exchange(true)) return;
     ASSERT_NO_FATAL_FAILURE(Evict(kLast));
   };

@@ -1,5 +1,5 @@
-// Tables larger than memory: rows leave it and come back with every push in them, through restarts,
-// crashes, checkpoints and restores, and each is counted and shown once.
+// Tables larger than memory: rows leave memory and come back with every push, through restarts,
+// crashes, checkpoints and restores, and each row is counted and shown once.
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
@@ -24,9 +24,9 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kDim = 64;
 constexpr int64_t kBatch = 2000;
-constexpr int64_t kKeys = 160000;  // four times what fits: a row is charged 288 bytes
+constexpr int64_t kKeys = 160000;  // four times the number that fits: a row is charged 288 bytes
 
-// Pushes by key: each of them adds 1 to the whole row.
+// The number of pushes by key: each of them adds 1 to the whole row.
 using Model = std::map<int64_t, int>;
 
 class ColdRowsTest : public ServerTest {
@@ -55,7 +55,7 @@ class ColdRowsTest : public ServerTest {
     for (const int64_t key : keys) ++model[key];
     return absl::OkStatus();
   }
-  // Every key once, in an order that is not theirs.
+  // Pushes every key once, in an unrelated order.
   static void PushAll(TestClient& client, Model& model) {
     for (int64_t first = 0; first < kKeys; first += kBatch) {
       ASSERT_OK(PushOnes(client, Range(first, kBatch), model));
@@ -79,7 +79,7 @@ class ColdRowsTest : public ServerTest {
   static wire::ShardInfo Info(TestClient& client) {
     return client.Describe()->variables[0].shards[0];
   }
-  // Rows that do not fit are not in memory.
+  // Rows that exceed the budget are not in memory.
   static void ExpectCounts(TestClient& client, const Model& model) {
     const wire::DescribeReply described = *client.Describe();
     const wire::ShardInfo& info = described.variables[0].shards[0];
@@ -127,8 +127,8 @@ TEST_F(ColdRowsTest, RowsLeaveMemoryAndComeBackWithEveryPushInThem) {
   EXPECT_GT(figures.evicted, kKeys / 2);
 }
 
-// Rows make room for what their process takes beside them: of a small budget a quarter. What they
-// leave goes back to the system, while they are used.
+// Rows are evicted in favour of the process's other memory: of a small budget, a quarter. The
+// memory that they free returns to the system while the table is in use.
 TEST_F(ColdRowsTest, RowsMakeRoomForTheRestOfTheirProcess) {
   options_.memory_budget_bytes = 32 << 20;
   options_.own_process = true;
@@ -147,7 +147,7 @@ TEST_F(ColdRowsTest, RowsMakeRoomForTheRestOfTheirProcess) {
   EXPECT_GT(Info(client).rows_in_memory, options_.memory_budget_bytes / 10 * 3 / row_charge);
   ASSERT_NO_FATAL_FAILURE(Restart());
   TestClient again = Client();
-  // A start leaves room for what will be charged.
+  // A start leaves space for later charges.
   EXPECT_LE(Info(again).rows_in_memory, options_.memory_budget_bytes / 10 * 7 / row_charge);
   ASSERT_NO_FATAL_FAILURE(ExpectHolds(again, model));
 }
@@ -168,13 +168,12 @@ TEST_F(ColdRowsTest, ARestartFindsEveryRowAndKeepsWithinTheBudget) {
   }
 }
 
-// What a crash leaves is what was there at the last write of each stripe, and what the marks say:
-// pushes after it are sent again and count once.
-// The loader stops at a stripe whose rows exceed the budget and comes back to it. Stripes of a few
-// rows have an index that is full at once, so the second visit grew it without the rows' keys and
-// crashed.
+// A crash leaves each stripe as it was at its last write, with its watermarks: later pushes are
+// sent again and count once. The loader interrupts a stripe whose rows exceed the budget and
+// returns to it later. The index of a stripe with a few rows is full at once, so the second visit
+// grew it without the rows' keys, and crashed.
 TEST_F(ColdRowsTest, ARestartFindsTheRowsOfStripesWithAFewRowsEach) {
-  constexpr int64_t kWide = 4096, kRows = 1500;  // of 16 KiB; 11 in each of 128 stripes
+  constexpr int64_t kWide = 4096, kRows = 1500;  // 16 KiB each; 11 in each of 128 stripes
   ASSERT_NO_FATAL_FAILURE(Start());
   TestClient client = Joined(0);
   wire::VariableSpec spec = TableSpec("t", kWide, WireOptimizer("sgd", 1));
@@ -231,7 +230,7 @@ TEST_F(ColdRowsTest, UnderLogWhatWasAcknowledgedSurvivesACrash) {
   ASSERT_NO_FATAL_FAILURE(ExpectHolds(back, model));
 }
 
-// Half of the state is on disk then, and nobody can send the other half again.
+// Half of the state is then on disk, and no worker can send the other half again.
 TEST_F(ColdRowsTest, UnderOffACrashWithRowsOnDiskIsNotServedAndACleanEndIs) {
   options_.durability = Durability::kOff;
   ASSERT_NO_FATAL_FAILURE(Start());
@@ -285,7 +284,7 @@ TEST_F(ColdRowsTest, AssigningOnePartOfAColdRowKeepsTheOthers) {
   ASSERT_OK(client.Create({spec}));
   Model model;
   ASSERT_NO_FATAL_FAILURE(PushAll(client, model));
-  const std::vector<int64_t> keys = Range(10, 500);  // the first to leave
+  const std::vector<int64_t> keys = Range(10, 500);  // evicted first
   EXPECT_THAT(*client.PullKeys("t", keys, "accumulator"), Each(1.1f));
   ASSERT_NO_FATAL_FAILURE(PushAll(client, model));
   ASSERT_OK(client.AssignKeys("t", keys, std::vector<float>(500 * kDim, 7)));
@@ -293,10 +292,11 @@ TEST_F(ColdRowsTest, AssigningOnePartOfAColdRowKeepsTheOthers) {
   EXPECT_THAT(*client.PullKeys("t", keys, "accumulator"), Each(2.1f));
 }
 
-// Sums of whole numbers, so that every lost or doubled push shows.
+// Sums of integers, so that every push lost or applied twice shows.
 TEST_F(ColdRowsTest, PushesAndPullsOfSeveralThreadsMeetEvictions) {
   options_.snapshot_interval = absl::Milliseconds(50);
-  options_.memory_wait = absl::Seconds(60);  // others may have the cores while rows are to leave
+  options_.memory_wait = absl::Seconds(60);  // other processes may use the cores while rows must be
+                                             // evicted
   ASSERT_NO_FATAL_FAILURE(Start());
   TestClient tool = Client();
   ASSERT_OK(tool.Create({Spec("t")}));
@@ -389,7 +389,7 @@ TEST_F(ColdRowsTest, ADroppedTableLeavesNoColdRowsToOneOfItsName) {
   ASSERT_NO_FATAL_FAILURE(PushAll(client, model));
   wire::ServerState state;
   ASSERT_OK(CallStatus([&] { engine().service().drop_job(state, client.caller()); }));
-  // But for the memory that finding cold rows takes, which goes with their files.
+  // Except the memory for the index of cold rows, which is freed with their files.
   EXPECT_LE(Client().Describe()->memory_used_bytes, before + options_.memory_budget_bytes / 16);
   TestClient again = Joined(0);
   ASSERT_OK(again.Create({Spec("t")}));

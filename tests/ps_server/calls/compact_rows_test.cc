@@ -1,5 +1,6 @@
-// Tables of compact rows: what is pulled is what is kept, in memory, on disk, on another server and
-// after a crash, bit for bit; and pushes too small for a number of the row move it all the same.
+// Tables of compact rows: pulled values equal the stored ones bit for bit, in memory, on disk, on
+// another server and after a crash; and updates smaller than the format's resolution still
+// accumulate.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -50,7 +51,7 @@ std::vector<float> Draw(size_t count, uint32_t seed, float deviation = 1) {
   return values;
 }
 
-// Everything that a table has of some keys.
+// The contents of a table for some keys.
 struct Content {
   std::vector<float> values;
   std::vector<float> slots;
@@ -76,7 +77,7 @@ Content Read(TestClient client, const std::vector<int64_t>& keys, const std::str
 
 wire::ShardInfo Info(TestClient client) { return client.Describe()->variables[0].shards[0]; }
 
-// Values by key, of all rows.
+// The values of all rows by key.
 std::map<int64_t, std::vector<float>> Scan(wire::ParameterServerIf& service, int64_t dim,
                                            const std::string& slot = "") {
   std::map<int64_t, std::vector<float>> rows;
@@ -84,7 +85,7 @@ std::map<int64_t, std::vector<float>> Scan(wire::ParameterServerIf& service, int
   request.caller.job = "job";
   request.variable = "t";
   request.slot = slot;
-  request.max_rows = 500;  // a scan needs memory for three times these
+  request.max_rows = 500;  // a scan needs memory for three times as many
   do {
     wire::ScanReply reply;
     EXPECT_OK(CallStatus([&] { service.scan(reply, request); }));
@@ -108,7 +109,7 @@ class CompactRowsTest : public ServerTest, public ::testing::WithParamInterface<
   static RowLayout Layout(int64_t dim = kDim, size_t slots = 1) {
     return {static_cast<size_t>(dim), slots, GetParam()};
   }
-  // As a table answers what was assigned to part `part`.
+  // The values that a table returns after `values` were assigned to part `part`.
   static std::vector<float> Rounded(std::vector<float> values, size_t part = 0,
                                     int64_t dim = kDim) {
     const auto width = static_cast<size_t>(dim);
@@ -117,7 +118,7 @@ class CompactRowsTest : public ServerTest, public ::testing::WithParamInterface<
     }
     return values;
   }
-  // From one number to the next, of any that is as large as `largest`, which its row has, or less.
+  // The distance between adjacent numbers, for any number in a row whose largest is `largest`.
   static float Step(float largest) {
     switch (GetParam().values) {
       case RowFormat::kFloat32: return 0;
@@ -149,7 +150,8 @@ TEST_P(CompactRowsTest, AKeyWithoutARowAnswersWhatItsRowHoldsOnceItIsMade) {
   EXPECT_EQ(Info(client).rows, 0);
   const std::vector<float> floats(keys.size() * kDim, 0.1F);
   EXPECT_EQ(absent.slots, Rounded(floats, 1));
-  // Of one half the values, of the other the slots: what is not assigned is the initial one.
+  // For one half of the keys the values, for the other half the slots; parts that are not assigned
+  // keep their initial values.
   const std::vector<int64_t> some = Range(0, 50), others = Range(50, 50);
   ASSERT_OK(client.AssignKeys("t", some, std::vector<float>(50 * kDim, 1)));
   ASSERT_OK(client.AssignKeys("t", others, std::vector<float>(50 * kDim, 1), "accumulator"));
@@ -174,7 +176,7 @@ TEST_P(CompactRowsTest, AnAssignIsRoundedToTheNearest) {
   for (size_t i = 0; i < values.size(); ++i) {
     ASSERT_LE(std::abs(content.values[i] - values[i]), 0.5001F * Step(8) + 1e-7F) << values[i];
   }
-  // Formats of the wire are of the values that a plain pull brings.
+  // Wire formats encode the values that a plain pull returns.
   wire::PullItem item;
   item.variable = "t";
   item.selection = wire::Selection::KEYS;
@@ -187,7 +189,7 @@ TEST_P(CompactRowsTest, AnAssignIsRoundedToTheNearest) {
   EXPECT_EQ(cairn::Values<std::byte>(pulled->values), wanted);
 }
 
-// Beside a table of float32 that begins with the same numbers: after one push the two differ by a
+// Compares with a float32 table with the same initial values: after one push the two differ by one
 // rounding, up or down, of values and slots.
 TEST_P(CompactRowsTest, APushIsThatOfFloatsRounded) {
   ASSERT_NO_FATAL_FAILURE(Start());
@@ -202,7 +204,7 @@ TEST_P(CompactRowsTest, APushIsThatOfFloatsRounded) {
     ASSERT_OK(client.AssignKeys(table, keys, Rounded(std::vector<float>(300 * kDim, 1), 1),
                                 "accumulator"));
   }
-  // The last keys come twice.
+  // The last keys occur twice.
   std::vector<int64_t> pushed = keys;
   pushed.insert(pushed.end(), keys.end() - 20, keys.end());
   const std::vector<float> gradients = Draw(pushed.size() * kDim, 4);
@@ -220,7 +222,7 @@ TEST_P(CompactRowsTest, APushIsThatOfFloatsRounded) {
     if (GetParam().values == RowFormat::kInt8) {
       for (int64_t d = 0; d < kDim; ++d) largest = std::max(largest, std::abs(row[d]));
     }
-    // A hair more, as a number may be rounded up to a larger binade.
+    // Slightly more, since a number may round up to a larger binade.
     ASSERT_LE(std::abs(got[i] - want[i]), 1.001F * Step(largest) + 1e-6F) << want[i];
     up += got[i] > want[i];
     down += got[i] < want[i];
@@ -239,8 +241,8 @@ TEST_P(CompactRowsTest, APushIsThatOfFloatsRounded) {
   for (size_t i = 0; i < slots.size(); ++i) ASSERT_NEAR(kept[i], slots[i], relative * slots[i]);
 }
 
-// Steps of a quarter and less of what the format can tell apart: rounded to the nearest each of
-// them would be lost, and the mean of the rows would stand still.
+// Updates of a quarter of the format's resolution or less: rounding to nearest would lose each of
+// them, and the rows' mean would not change.
 TEST_P(CompactRowsTest, UpdatesTooSmallForANumberAddUp) {
   ASSERT_NO_FATAL_FAILURE(Start());
   TestClient client = Joined(0);
@@ -250,7 +252,7 @@ TEST_P(CompactRowsTest, UpdatesTooSmallForANumberAddUp) {
   constexpr int64_t kKeys = 64;
   constexpr int kPushes = 512;
   const float step = 0x1p-12F;
-  // The first number of a row is the largest, and gives a row of bytes its scale.
+  // The first number of a row is the largest, and determines the scale of a row of bytes.
   std::vector<float> begin(kKeys * kDim, 1), gradients(kKeys * kDim, -step);
   for (int64_t i = 0; i < kKeys * kDim; i += kDim) {
     begin[static_cast<size_t>(i)] = 4;
@@ -293,7 +295,7 @@ TEST_P(CompactRowsTest, ARowCostsItsBytes) {
   EXPECT_EQ(Info(Client()).memory_bytes - empty, bytes);
 }
 
-// The same job twice, once with crashes: pushes that are sent again are rounded as they were.
+// The same job twice, once with crashes: repeated pushes are rounded as at first.
 TEST_P(CompactRowsTest, ReplayAfterACrashGivesTheSameBytes) {
   constexpr int kSteps = 60;
   const std::vector<int64_t> all = Range(0, 300);
@@ -303,7 +305,7 @@ TEST_P(CompactRowsTest, ReplayAfterACrashGivesTheSameBytes) {
     ASSERT_NO_FATAL_FAILURE(Start());
     auto client = std::make_unique<TestClient>(Joined(0));
     wire::VariableSpec spec = Spec(GetParam());
-    // Pushes that make no row count as updates of their stripe, and a crash forgets them.
+    // Pushes that create no row count as updates of their stripe, and a crash forgets them.
     wire::RowRules rules;
     rules.admit_after_pushes = 2;
     spec.__set_row_rules(rules);
@@ -345,7 +347,7 @@ TEST_P(CompactRowsTest, APushThatIsSentAgainMovesNothing) {
   EXPECT_TRUE(Read(client, Range(0, 10), "accumulator") == once);
 }
 
-// Values of rows on disk alone are those of rows in memory, for pulls, scans, assigns and pushes.
+// Rows on disk have the same values as rows in memory, for pulls, scans, assigns and pushes.
 TEST_P(CompactRowsTest, ColdRowsAreTheSameBytes) {
   constexpr int64_t kWide = 64, kKeys = 60000, kBatch = 2000;
   options_.memory_budget_bytes = 5 << 20;
@@ -380,7 +382,7 @@ TEST_P(CompactRowsTest, ColdRowsAreTheSameBytes) {
   EXPECT_EQ(slots.begin()->second, Rounded(std::vector<float>(kWide, 0.1F), 1, kWide));
   ASSERT_NO_FATAL_FAILURE(Restart());
   ASSERT_NO_FATAL_FAILURE(expect_held(Client()));
-  // A push of rows from disk moves them from what they were.
+  // A push updates rows on disk from their stored values.
   TestClient again = Joined(0);
   ASSERT_OK(again.PushKeys("t", Range(0, 500), std::vector<float>(500 * kWide, -10)));
   const Content pushed = Read(again, Range(0, 500), "");
@@ -425,7 +427,7 @@ TEST_P(CompactRowsTest, ACheckpointIsRestoredByAsManyServersOrMoreAndByNoOtherSt
   }
 }
 
-// The table goes from one server to another, in memory or not, and back.
+// Moves the table from one server to another, in memory or not, and back.
 class CompactMove {
  public:
   explicit CompactMove(const TempDir& folder) {
@@ -470,7 +472,7 @@ class CompactMove {
     request.source = 0;
     request.target = 1;
     request.max_bytes = 256 << 10;
-    request.hold_seconds = 60;  // however slow the machine is
+    request.hold_seconds = 60;  // long enough for a slow machine
     request.data = std::move(data);
     wire::MoveReply reply;
     RETURN_IF_ERROR(CallStatus([&] { service(s).move(reply, request); }));
@@ -537,7 +539,7 @@ TEST_F(RowStorageTest, StorageThatCannotBeIsRefused) {
   EXPECT_EQ(Client().Describe()->variables[0].spec.row_storage, Spec(halves).row_storage);
 }
 
-// Whoever writes float32 there when told so is the same program as ever.
+// A program that names float32 explicitly is the same program as one that names nothing.
 TEST_F(RowStorageTest, FloatsThatAreAskedForByNameAreTheDefault) {
   ASSERT_NO_FATAL_FAILURE(Start());
   TestClient client = Joined(0);
@@ -548,7 +550,7 @@ TEST_F(RowStorageTest, FloatsThatAreAskedForByNameAreTheDefault) {
   EXPECT_FALSE(client.Describe()->variables[0].spec.__isset.row_storage);
 }
 
-// A gradient that overflows what a format has, which is not NaN or infinity in float32.
+// A gradient that overflows the format, but is neither NaN nor infinite in float32.
 TEST_F(RowStorageTest, BeyondTheLargestNumberThereIsItIsThat) {
   ASSERT_NO_FATAL_FAILURE(Start());
   TestClient client = Joined(0);

@@ -26,7 +26,7 @@ class ConcurrencyTest : public ServerTest, public ::testing::WithParamInterface<
  protected:
   void SetUp() override {
     options_.durability = GetParam();
-    options_.snapshot_interval = absl::Milliseconds(5);  // epochs run all the time
+    options_.snapshot_interval = absl::Milliseconds(5);  // epochs run continuously
     ASSERT_NO_FATAL_FAILURE(Start());
     wire::VariableSpec table = TableSpec("t", kDim, WireOptimizer("sgd", 1));
     table.initializer.type = "zeros";
@@ -39,7 +39,7 @@ class ConcurrencyTest : public ServerTest, public ::testing::WithParamInterface<
     return keys;
   }
 
-  // Step `step` of a worker: all of w, and every key twice.
+  // A worker's step `step`: all of w, and every key twice.
   static wire::PushRequest StepOf(TestClient& client) {
     wire::PushRequest request = client.NextRequest();
     request.items.push_back(WholeItem("w", std::vector<float>(kRows, 1)));
@@ -58,7 +58,7 @@ class ConcurrencyTest : public ServerTest, public ::testing::WithParamInterface<
   }
 };
 
-// Half of the pushes are sent twice at the same time, as a client does that lost an answer.
+// Half of the pushes are sent twice concurrently, as by a client that has lost an answer.
 TEST_P(ConcurrencyTest, EveryPushOfEveryWorkerCountsOnce) {
   constexpr int kSteps = 12;
   RunThreads(kThreads, [&](int worker) {
@@ -78,7 +78,8 @@ TEST_P(ConcurrencyTest, EveryPushOfEveryWorkerCountsOnce) {
   ExpectTotals(kThreads * kSteps);
 }
 
-// A row's elements always move together, so a pull that shows two different ones has torn it.
+// All elements of a row change together, so a pull that shows two different values has torn the
+// row.
 TEST_P(ConcurrencyTest, PulledRowsAreNeverTorn) {
   std::atomic<bool> done{false};
   RunThreads(3, [&](int role) {
@@ -101,7 +102,7 @@ TEST_P(ConcurrencyTest, PulledRowsAreNeverTorn) {
   });
 }
 
-// New variables, new workers and whole jobs come and go beside the pushes.
+// New variables, new workers and whole jobs are created and dropped during the pushes.
 TEST_P(ConcurrencyTest, OtherJobsComeAndGoBesideThePushes) {
   RunThreads(3, [&](int role) {
     if (role == 0) {
@@ -123,7 +124,8 @@ TEST_P(ConcurrencyTest, OtherJobsComeAndGoBesideThePushes) {
   ExpectTotals(10);
 }
 
-// Calls that meet Close either count in full or are refused; what counted is there afterwards.
+// Calls during Close are either counted completely or refused; the counted ones are present
+// afterwards.
 TEST_P(ConcurrencyTest, CloseLosesNoAcknowledgedPush) {
   std::atomic<int> acknowledged{0};
   RunThreads(kThreads + 1, [&](int worker) {

@@ -33,7 +33,7 @@ class ConsistencyTest : public ServerTest {
     ASSERT_OK(Client().Create({DenseSpec("w", {2}, WireOptimizer("sgd", 1))}));
   }
 
-  // Hello with `consistency`; the reply in *reply.
+  // Calls hello with `consistency`; stores the reply in *reply.
   absl::Status Hello(TestClient& client, const wire::Consistency& consistency, int64_t step = 0,
                      wire::HelloReply* reply = nullptr) {
     wire::HelloRequest request;
@@ -80,7 +80,7 @@ class ConsistencyTest : public ServerTest {
     while (Why().waiting.size() != count && !deadline.Expired()) std::this_thread::yield();
     ASSERT_EQ(Why().waiting.size(), count);
   }
-  // Until the server has found that the lease of `worker` has ended.
+  // Waits until the server has noticed that the lease of `worker` expired.
   void AwaitLoss(int32_t worker) {
     const Deadline deadline = Deadline::In(absl::Seconds(20));
     const auto state = [&]() -> std::string {

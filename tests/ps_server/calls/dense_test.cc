@@ -1,4 +1,4 @@
-// Dense variables: what push, pull and assign do to rows, on every path through the stripes.
+// Dense variables: the effect of push, pull and assign on rows, on every path through the stripes.
 #include <numeric>
 
 #include "tests/ps_server/server_fixture.h"
@@ -23,8 +23,8 @@ TEST_F(DenseTest, WholePushMovesEveryElementByTheRate) {
   EXPECT_THAT(*client.Pull("w"), ElementsAre(-0.5f, -1, -1.5f, -2));
 }
 
-// 300,000 rows of one float are five stripes; a push of all and a pull of some must meet at every
-// seam.
+// 300,000 rows of one float are five stripes; a push of all rows and a pull of some must agree at
+// every stripe boundary.
 TEST_F(DenseTest, LargeVariableIsCutIntoStripesWithoutASeam) {
   TestClient client = Client();
   constexpr int64_t kRows = 300000;
@@ -41,7 +41,7 @@ TEST_F(DenseTest, LargeVariableIsCutIntoStripesWithoutASeam) {
   EXPECT_THAT(*client.PullRows("w", {65535, 65536, 299999}), ElementsAre(-65537, -65537, -300002));
 }
 
-// Across the stripes of a shard; a pull of what has changed since the last one too.
+// Across the stripes of a shard; also for a pull of the changes since the last one.
 TEST_F(DenseTest, RowsAreCountedWheneverTheyAreNamed) {
   TestClient client = Client();
   constexpr int64_t kRows = 100000;
@@ -64,7 +64,7 @@ TEST_F(DenseTest, RowsAreCountedWheneverTheyAreNamed) {
   ASSERT_OK(client.PullRows("all", ids));
   ASSERT_OK(client.PullRows("pushed", ids));
   EXPECT_EQ(uses(), std::pair(kRows + 4, kRows + 4));
-  // Of one all rows move, of the other three.
+  // All rows of one variable change, and three of the other.
   ASSERT_OK(client.PushRows("all", ids, {1, 1, 1, 1}));
   ASSERT_OK(client.PushRows("pushed", ids, {1, 1, 1, 1}));
   EXPECT_EQ(uses(), std::pair(2 * kRows + 4, kRows + 7));
@@ -100,7 +100,7 @@ TEST_F(DenseTest, RowsNotPushedGetAZeroGradientUnlessTheVariableSaysPushed) {
     ASSERT_OK(client.PushRows(name, {0}, {8}));
     ASSERT_OK(client.PushRows(name, {2}, {4}));
   }
-  // Momentum carries row 0 on in the second step only where every row is visited.
+  // In the second step momentum moves row 0 again only if every row is updated.
   EXPECT_THAT(*client.Pull("all"), ElementsAre(-12, 0, -4));
   EXPECT_THAT(*client.Pull("pushed"), ElementsAre(-8, 0, -4));
 }

@@ -1,4 +1,4 @@
-// What becomes of a mover's steps where another mover has begun, or this one has died.
+// The steps of a mover after another mover has begun, or after the mover has died.
 #include "gmock/gmock.h"
 #include "tests/ps_server/moves_fixture.h"
 #include "thrift/errors.h"
@@ -11,12 +11,12 @@ using ::testing::HasSubstr;
 
 class MoversTest : public MovesTest {
  protected:
-  // Another mover begins, towards version 2.
+  // Another mover begins a move to version 2.
   absl::Status BeginAs(int64_t start) {
     start_ = start;
     return GiveUp(2);
   }
-  // As `cairnctl servers remove`, its first step.
+  // The first step of `cairnctl servers remove`.
   absl::Status Close(int32_t server) {
     wire::ChangeMembersRequest request;
     request.caller.job = "tool";
@@ -40,7 +40,8 @@ TEST_F(MoversTest, WhatAnEarlierTryHasOnItsWayIsRefused) {
   ASSERT_OK(At(0, wire::MoveAction::COMMIT, 0, 1, 2));
 }
 
-// Neither can it begin where the other has not been yet, nor make anybody forget what waits there.
+// The older mover can neither begin on servers that the newer one has not reached, nor discard rows
+// that wait there.
 TEST_F(MoversTest, OfTwoMoversTheOneThatBeganLaterGoesOn) {
   ASSERT_OK(Push(0, 1, 0, {5}, 1));
   const auto as = [this](int64_t start) { start_ = start; };
@@ -60,12 +61,12 @@ TEST_F(MoversTest, OfTwoMoversTheOneThatBeganLaterGoesOn) {
   EXPECT_EQ(ReasonOf(Pull(1, {5}, 2).status()), wire::ErrorReason::BUSY);
   EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-1));
   ASSERT_OK(At(2, wire::MoveAction::COMMIT, 0, 1, 2));
-  as(7);  // of the next map it is the only one
+  as(7);  // in the next map it is the only server
   ASSERT_OK(GiveUp(3));
   ASSERT_OK(Move(1, 0, 3));
 }
 
-// It would tell its user that rows are where they are not.
+// Otherwise it would report a wrong placement to its user.
 TEST_F(MoversTest, AMoverThatAsksAgainIsToldThatAnotherOnesMapIsInForce) {
   ASSERT_OK(BeginAs(7));
   ASSERT_OK(UntilReady(0, 1, 2));
@@ -78,7 +79,7 @@ TEST_F(MoversTest, AMoverThatAsksAgainIsToldThatAnotherOnesMapIsInForce) {
   EXPECT_THAT(other.message(), HasSubstr("by another mover"));
 }
 
-// It may have forgotten that another mover began later.
+// The restarted server may have forgotten that another mover began later.
 TEST_F(MoversTest, AMoverBeginsAnewWhereAServerWasRestarted) {
   ASSERT_OK(BeginAs(7));
   Crash(1);
@@ -88,11 +89,11 @@ TEST_F(MoversTest, AMoverBeginsAnewWhereAServerWasRestarted) {
   ASSERT_OK(Move(0, 1, 2));
 }
 
-// A mover dies when ps:1 is ready; the next one gives the rows to ps:2.
+// A mover dies when ps:1 is ready; the next mover gives the rows to ps:2.
 TEST_F(MoversTest, RowsThatWaitForAMoverThatIsGoneAreForgotten) {
   ASSERT_OK(Push(0, 1, 0, {5}, 1));
   ASSERT_OK(UntilReady(0, 1, 2));
-  Crash(1);  // they wait on its disk
+  Crash(1);  // the rows wait on its disk
   ASSERT_OK(GiveUp(2));
   ASSERT_OK(Move(0, 2, 2));
   for (int round = 0; round < 2; ++round) {
@@ -101,22 +102,22 @@ TEST_F(MoversTest, RowsThatWaitForAMoverThatIsGoneAreForgotten) {
     EXPECT_TRUE(TestClient(Service(1), -1).Describe()->variables[0].shards.empty());
     Crash(1);
   }
-  ASSERT_OK(Move(2, 1, 3));  // and can be a target again
+  ASSERT_OK(Move(2, 1, 3));  // ps:1 can be a target again
   EXPECT_THAT(*Pull(1, {5}, 3), ElementsAre(-1));
 }
 
-// The same where nobody asked ps:1 to forget them: they are of a map that never came to be.
+// The same if ps:1 was not asked to discard them: they belong to a map that never took effect.
 TEST_F(MoversTest, RowsOfAMapThatAnotherTookThePlaceOfAreNotTaken) {
   ASSERT_OK(Push(0, 1, 0, {5}, 1));
   ASSERT_OK(UntilReady(0, 1, 2));
   ASSERT_OK(At(0, wire::MoveAction::ABORT, 0, 1, 2));
-  ASSERT_OK(Move(0, 2, 2));  // tells ps:1 of the other map
+  ASSERT_OK(Move(0, 2, 2));  // ps:1 learns of the other map
   EXPECT_FALSE(Push(1, 2, 0, {5}, 2).ok());
   EXPECT_TRUE(TestClient(Service(1), -1).Describe()->variables[0].shards.empty());
   ASSERT_OK(Begin(2, 1, 3));
 }
 
-// Its source may give them to it when it has said that it has none, and is gone.
+// The server says that it has no rows and leaves; the source might then still give it rows.
 TEST_F(MoversTest, AServerThatRowsAreOnTheirWayToDoesNotLeave) {
   ASSERT_OK(Push(0, 1, 0, {5}, 1));
   ASSERT_OK(Begin(0, 1, 2));
@@ -130,7 +131,7 @@ TEST_F(MoversTest, AServerThatRowsAreOnTheirWayToDoesNotLeave) {
   EXPECT_THAT(Close(1).message(), HasSubstr("on their way to ps:1"));
   Crash(1);
   EXPECT_THAT(Close(1).message(), HasSubstr("on their way to ps:1"));
-  // The mover has died before its COMMIT: nobody else's may come now.
+  // The mover died before its COMMIT, so no other COMMIT may follow.
   ASSERT_OK(GiveUp(2));
   ASSERT_OK(Close(1));
   EXPECT_THAT(Begin(0, 1, 2).message(), HasSubstr("has left the cluster"));
@@ -145,7 +146,7 @@ TEST_F(MoversTest, AServerWithRowsStaysAndTakesMoreOfThem) {
   ASSERT_OK(Move(0, 1, 4));
 }
 
-// A try that another took the place of, where the other came no further.
+// An attempt that another one replaced, which got no further.
 TEST_F(MoversTest, WhatWasGivenUpKeepsNobody) {
   ASSERT_OK(BeginAs(7));
   ASSERT_OK(Begin(0, 1, 2));

@@ -1,6 +1,6 @@
 // Every optimizer record that Cairn offers gives the recorded numbers through the engine: dense
-// ones as whole pushes, sparse ones as row pushes, and those that move pushed rows only also as
-// tables.
+// records as whole pushes, sparse ones as row pushes, and those that update only pushed rows also
+// as tables.
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
@@ -34,7 +34,7 @@ class OptimizerGoldenTest : public ServerTest {
     return ToWire(spec);
   }
 
-  // The variable starts at the record's values, and its slots where the record says.
+  // Sets the variable to the record's initial values, and its slots if the record has them.
   static void Begin(TestClient& client, const OptimizerRecord& record, const std::string& name) {
     ASSERT_OK(client.Create({SpecOf(record, name)})) << record.name;
     ASSERT_OK(client.Assign(name, record.initial)) << record.name;

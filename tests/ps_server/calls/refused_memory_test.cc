@@ -1,5 +1,5 @@
-// Memory that the system refuses: whatever allocation it is, a table and its chunks stay whole, and
-// a push that is answered RESOURCE_EXHAUSTED is applied once when it is sent again.
+// Allocations that the system refuses: whichever one it is, a table and its chunks stay valid, and
+// a push answered with RESOURCE_EXHAUSTED is applied once when it is sent again.
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@
 namespace {
 
 std::atomic<bool> refuse_maps{false};
-// Of this thread: how many allocations succeed before one fails; below 0: all do.
+// For this thread: how many allocations succeed before one fails; negative: all succeed.
 thread_local int64_t allocations_left = -1;
 thread_local int64_t refused = 0;
 
@@ -44,7 +44,7 @@ void* Allocate(size_t bytes) {
 
 }  // namespace
 
-// In place of the C library's, for calls from this program's own objects.
+// Replaces the C library's, for calls from this program's own objects.
 extern "C" void* mmap(void* address, size_t bytes, int protection, int flags, int fd,
                       off_t offset) noexcept {
   if (refuse_maps.load()) {
@@ -76,7 +76,7 @@ using ::testing::ElementsAre;
 
 constexpr size_t kNumberBytes = 4 * sizeof(float);
 
-// Rows that came before and after a refusal are all there, in memory of their own.
+// Rows inserted before and after a refusal all exist, each in its own memory.
 TEST(RefusedMemory, ATableGrowsAfterARefusedChunk) {
   ChunkPool pool(RowTable::ChunkBytes(kNumberBytes));
   RowTable table(kNumberBytes, pool);
@@ -108,8 +108,8 @@ TEST(RefusedMemory, ATableGrowsAfterARefusedChunk) {
   EXPECT_EQ(table.size(), 0U);
 }
 
-// The first, then the second, … allocation of each insertion is refused; rows come and go, so that
-// the index is cleaned up and shrinks as well.
+// Refuses the first, then the second, … allocation of each insertion; rows are inserted and
+// removed, so that the index is also cleaned up and shrunk.
 TEST(RefusedMemory, ATableKeepsItsRowsWhicheverAllocationIsRefused) {
   ChunkPool pool(RowTable::ChunkBytes(kNumberBytes));
   RowTable table(kNumberBytes, pool);
@@ -168,7 +168,7 @@ TEST(RefusedMemory, APoolLosesNoChunkToARefusedAllocation) {
   }
   EXPECT_GT(refused, 0);
   for (std::byte* const chunk : chunks) {
-    allocations_left = 0;  // giving back allocates nothing
+    allocations_left = 0;  // releasing memory allocates nothing
     pool.GiveBack(chunk);
     allocations_left = -1;
   }
@@ -177,7 +177,7 @@ TEST(RefusedMemory, APoolLosesNoChunkToARefusedAllocation) {
   EXPECT_EQ(pool.idle_bytes(), 0U);
 }
 
-// Keys that wait for their row are put page by page, so their marks and pages go together.
+// Keys that wait for their row are stored in pages, so their marks are freed with their pages.
 TEST(RefusedMemory, KeysThatWaitStayWholeWhicheverAllocationIsRefused) {
   WaitingKeys keys;
   int64_t refusals = 0;
@@ -245,7 +245,7 @@ class RefusedPushTest : public ServerTest {
     options_.snapshot_interval = absl::Hours(1);
     ASSERT_NO_FATAL_FAILURE(Start());
   }
-  // Of one bucket, which grows, and rows that begin at 0.
+  // One bucket, which grows, and rows that begin at 0.
   static wire::VariableSpec NewTable() {
     wire::VariableSpec spec = TableSpec("new", 2, WireOptimizer("sgd", 1));
     spec.initializer.type = "zeros";
@@ -253,7 +253,7 @@ class RefusedPushTest : public ServerTest {
     return spec;
   }
   // Sends each push again after each refusal of its first, second, … allocation, until none is
-  // refused any more. Returns how many were.
+  // refused. Returns the number of refusals.
   int64_t SendThroughRefusals(TestClient& client, const wire::PushRequest& push) {
     const int64_t refused_before = refused;
     for (int64_t allocation = 0;; ++allocation) {

@@ -1,5 +1,5 @@
-// Tables that delete rows, for their age or for the table's size: those and no others, in memory
-// and on disk, whatever happens meanwhile; a key that comes back starts anew.
+// Tables delete rows by age or by the table's size: the right rows and no others, in memory and on
+// disk, whatever happens meanwhile; a key that returns gets a new row.
 #include <atomic>
 #include <barrier>
 #include <map>
@@ -60,7 +60,7 @@ class RowDeletionTest : public ServerTest {
     now_ = seconds;
     return engine().KeepRowRules();
   }
-  // Every key and the first value of its row, each once.
+  // Every key with the first value of its row; checks that each occurs once.
   std::map<int64_t, float> Scanned() {
     std::map<int64_t, float> rows;
     wire::ScanRequest request;
@@ -93,7 +93,8 @@ TEST_F(RowDeletionTest, RowsNotPushedForTheirLifetimeExpireAndComeBackAnew) {
   ASSERT_OK(Push(client, {2}));
   ASSERT_OK(client.AssignKeys("t", {4}, {40}));
   ASSERT_OK(KeepAt(1050));
-  EXPECT_THAT(Pull(client, {1, 2, 3, 4}), ElementsAre(1, 2, 30, 40));  // which keeps nothing
+  EXPECT_THAT(Pull(client, {1, 2, 3, 4}), ElementsAre(1, 2, 30, 40));  // of which the table keeps
+                                                                       // nothing
   ASSERT_OK(KeepAt(1159));
   EXPECT_EQ(Info(client).rows, 4);
   ASSERT_OK(KeepAt(1160));
@@ -159,7 +160,7 @@ TEST_F(RowDeletionTest, ATableThatIsTooLargeLosesTheRowsNotPushedForLongest) {
   const int64_t full = client.Describe()->memory_used_bytes;
   for (int64_t key = 160; key < 200; ++key) ASSERT_OK(Push(client, {key}));
   ASSERT_OK(engine().KeepRowRules());
-  // A sixteenth below the limit, so that not every few rows are looked for.
+  // A sixteenth below the limit, so that deletion need not run after every few new rows.
   EXPECT_EQ(Info(client).rows, 150);
   EXPECT_EQ(Info(client).row_figures.crowded_out, 50);
   EXPECT_LT(client.Describe()->memory_used_bytes, full);
@@ -168,13 +169,13 @@ TEST_F(RowDeletionTest, ATableThatIsTooLargeLosesTheRowsNotPushedForLongest) {
   EXPECT_THAT(Pull(client, {0}), ElementsAre(2));
 }
 
-// A row that goes is one that was pushed before all that stay, and what is deleted stays so: each
-// push since counts once.
+// A deleted row was pushed before all remaining rows, and stays deleted: each later push counts
+// once.
 TEST_F(RowDeletionTest, DeletionsAndPushesSurviveACrashTogether) {
   ASSERT_NO_FATAL_FAILURE(Start());
   auto client = std::make_unique<TestClient>(Joined(0));
   ASSERT_OK(client->Create({Spec(0, 200, 2)}));
-  std::map<int64_t, int> model;  // pushes since the row was made
+  std::map<int64_t, int> model;  // pushes since the row was created
   std::map<int64_t, int> last;   // step of its last push
   std::vector<wire::PushRequest> sent;
   std::mt19937_64 random(17);
@@ -238,7 +239,7 @@ TEST_F(RowDeletionTest, RowsOnDiskAloneAreDeletedToo) {
   ASSERT_OK(engine().KeepRowRules());
   const int64_t rows = Info(client).rows;
   EXPECT_LE(rows, kLimit);
-  EXPECT_GT(rows, kLimit * 8 / 10);  // buckets differ
+  EXPECT_GT(rows, kLimit * 8 / 10);  // buckets differ in size
   EXPECT_EQ(Info(client).row_figures.crowded_out, kKeys - rows);
   for (int start = 0; start < 2; ++start) {
     TestClient reader = Client();
@@ -254,7 +255,7 @@ TEST_F(RowDeletionTest, RowsOnDiskAloneAreDeletedToo) {
     for (const auto& [key, value] : scanned) ASSERT_EQ(value, 1) << key;
     ASSERT_NO_FATAL_FAILURE(Restart());
   }
-  // Those deleted come back from their initial value, beside those on disk.
+  // The deleted rows return with their initial values, while other rows are on disk.
   TestClient again = Joined(0);
   ASSERT_OK(Push(again, Range(0, kBatch), kDim));
   ASSERT_OK(Push(again, Range(kKeys - kBatch, kBatch), kDim));
@@ -263,7 +264,7 @@ TEST_F(RowDeletionTest, RowsOnDiskAloneAreDeletedToo) {
   EXPECT_EQ(Info(again).rows, rows + kBatch);
 }
 
-// Rows leave memory, come back and are deleted all the while; those pushed all the while stay.
+// Rows continuously leave memory, come back and are deleted; continuously pushed rows stay.
 TEST_F(RowDeletionTest, ThreadsThatPushPullAndScanMeetDeletionsAndEvictions) {
   constexpr int64_t kDim = 64;
   constexpr int64_t kHot = 2000;
@@ -277,7 +278,7 @@ TEST_F(RowDeletionTest, ThreadsThatPushPullAndScanMeetDeletionsAndEvictions) {
   ASSERT_OK(tool.Create({Spec(0, 80000, 16, kDim)}));
   std::atomic<bool> stop{false};
   std::atomic<int> failures{0};
-  // The rows of one far behind the other would be the oldest.
+  // If one thread were far behind the other, its rows would be the oldest.
   std::barrier together(2);
   std::vector<std::thread> threads;
   for (int32_t w = 0; w < 2; ++w) {
@@ -299,7 +300,7 @@ TEST_F(RowDeletionTest, ThreadsThatPushPullAndScanMeetDeletionsAndEvictions) {
       for (const int64_t key : Range(0, 2 * kHot)) {
         const auto row = rows.find(key);
         if (row == rows.end()) continue;
-        // One that is made has 0 before its first push is applied to it.
+        // A new row has 0 until its first push is applied.
         failures += row->second < hot[key] || row->second > kRounds;
         hot[key] = row->second;
       }

@@ -1,5 +1,5 @@
 // Tables whose keys get a row with their n-th push: each push counts once, whatever happens to the
-// server, to its memory, or to where the rows are.
+// server, to its memory or to the placement of the rows.
 #include <map>
 #include <random>
 
@@ -61,7 +61,7 @@ TEST_F(RowRulesTest, AKeyGetsItsRowWithItsNthPushAndThoseBeforeDoNotMoveIt) {
   }
   const wire::RowFigures figures = Info(client).row_figures;
   EXPECT_EQ(figures.not_admitted, 4);
-  EXPECT_EQ(figures.found, 4 + 2 * 3);           // by two pushes and three pulls
+  EXPECT_EQ(figures.found, 4 + 2 * 3);           // two pushes and three pulls
   EXPECT_EQ(figures.absent, 2 * 3 + 2 * 2 + 5);  // three pushes, two pulls, and key 9
 }
 
@@ -120,8 +120,7 @@ TEST_F(RowRulesTest, RulesThatCannotBeAreRefused) {
   EXPECT_EQ(client.Describe()->variables[0].spec.row_rules, Spec(2).row_rules);
 }
 
-// What a crash leaves has the counts of the pushes that it has, and replay adds those of the
-// others.
+// A crash keeps the counts of the pushes that survive, and the replay adds the others'.
 TEST_F(RowRulesTest, CountsAreThoseOfThePushesThatSurviveACrash) {
   ASSERT_NO_FATAL_FAILURE(Start());
   auto client = std::make_unique<TestClient>(Joined(0));
@@ -158,7 +157,7 @@ TEST_F(RowRulesTest, CountsAreThoseOfThePushesThatSurviveACrash) {
 TEST_F(RowRulesTest, ARowOnDiskAloneIsARow) {
   constexpr int64_t kDim = 64;
   constexpr int64_t kKeys = 120000;
-  constexpr int64_t kMore = 20000;  // few enough that none is taken for another
+  constexpr int64_t kMore = 20000;  // few enough that no key is mistaken for another
   constexpr int64_t kBatch = 2000;
   options_.memory_budget_bytes = 16 << 20;
   options_.memory_wait = absl::Milliseconds(1);
@@ -170,7 +169,7 @@ TEST_F(RowRulesTest, ARowOnDiskAloneIsARow) {
     for (int64_t i = 0; i < kBatch; ++i) keys.push_back((first + i) * 1000003);
     return keys;
   };
-  // Twice to get a row, and once more, on disk or not.
+  // Twice to get a row, and a third time, on disk or not.
   for (int64_t first = 0; first < kKeys; first += kBatch) {
     for (int push = 0; push < 2; ++push) ASSERT_OK(Push(client, range(first), kDim));
   }
@@ -185,7 +184,7 @@ TEST_F(RowRulesTest, ARowOnDiskAloneIsARow) {
   EXPECT_EQ(info.rows, kKeys);
   EXPECT_EQ(info.row_figures.not_admitted, kKeys + kMore);
   EXPECT_GT(info.row_figures.loaded, 0);
-  // An assign makes rows beside those on disk.
+  // An assign creates rows while others are on disk.
   ASSERT_OK(client.AssignKeys("t", range(2 * kKeys),
                               std::vector<float>(static_cast<size_t>(kBatch * kDim), 5)));
   EXPECT_THAT(Pull(client, range(2 * kKeys)), Each(5));
@@ -205,7 +204,7 @@ TEST_F(RowRulesTest, WhatWaitsIsChargedAndGivenBack) {
     ASSERT_OK(Push(client, keys));
   }
   const int64_t most = static_cast<int64_t>(WaitingKeys::kMostBytes);
-  // A row for each key that was taken for another: 1 in 256 while the table is full.
+  // A row for each key that is mistaken for another: 1 in 256 while the table is full.
   const int64_t rows = Info(client).rows;
   EXPECT_LT(rows, 200000 / 256);
   const int64_t bytes = made + most + rows * (4 + 32);
@@ -264,7 +263,7 @@ TEST(RowRulesOfSteps, TheMeanOfAStepIsOnePush) {
     for (const auto& worker : workers) {
       ASSERT_OK(worker->Push(step, 1, {{IdItem("t", wire::Selection::KEYS, {5}, {-1})}}));
     }
-    workers[0]->Begin(step + 1).status().IgnoreError();  // announced, and to wait for the other
+    workers[0]->Begin(step + 1).status().IgnoreError();  // announced, and waiting for the other
     EXPECT_THAT(workers[1]->Begin(step + 1), Opens(step + 1));
     EXPECT_THAT(workers[0]->Begin(step + 1), Opens(step + 1));
     const auto value = tool.PullKeys("t", {5});

@@ -1,7 +1,7 @@
-// What TensorFlow's SyncReplicasOptimizer and accumulators did, recorded step by step. Its workers
-// take a token stamped with the step that they go on with, and the first tokens are stamped 0, so
-// that every worker wastes a step; here those steps are pushed to the step of their stamp, where
-// they are dropped as late.
+// The recorded behaviour of TensorFlow's SyncReplicasOptimizer and accumulators, step by step. Each
+// of its workers takes a token with the number of its next step. The first tokens have the number
+// 0, so every worker wastes a step; here those steps are pushed to the step of their token, which
+// drops them as late.
 #include <queue>
 
 #include "tests/ps_server/sync_cluster.h"
@@ -36,7 +36,7 @@ class Replay {
   }
 
   void Step(int32_t worker) {
-    // One that is blocked has waited for the token that a step's end brought.
+    // A blocked worker was waiting for the token that the end of a step brought.
     if (local_[worker] == kBlocked) TakeToken(worker);
     ASSERT_NE(local_[worker], kBlocked);
     const json& gradients = scenario_.at("gradients").at(worker);

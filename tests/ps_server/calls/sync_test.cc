@@ -1,5 +1,5 @@
-// A synchronous job through the calls of its servers: the mean of a step, who is waited for, and
-// servers and workers that are lost in the middle of one.
+// A synchronous job through the calls of its servers: the mean of a step, the workers that it waits
+// for, and servers and workers that are lost in the middle of a step.
 #include <thread>
 
 #include "tests/ps_server/sync_cluster.h"
@@ -15,7 +15,7 @@ using ::testing::FloatEq;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
-// SGD with rate 1 on a variable of zeros: the value is the sum of all means, negated.
+// SGD with rate 1 on a variable of zeros: the value is minus the sum of all means.
 class SyncTest : public ::testing::Test {
  protected:
   void Make(int32_t servers, int32_t workers, const wire::Consistency& consistency = Sync(),
@@ -42,7 +42,7 @@ class SyncTest : public ::testing::Test {
   }
   static std::string Name(int32_t server) { return absl::StrCat("w", server); }
   SyncWorker& worker(int32_t w) { return *workers_[static_cast<size_t>(w)]; }
-  // `gradient` in both elements of every server's variable.
+  // Pushes `gradient` in both elements of every server's variable.
   absl::StatusOr<wire::PushReply> Push(int32_t w, int64_t step, float gradient, int64_t rows = 1) {
     std::vector<std::vector<wire::PushItem>> items;
     for (int32_t s = 0; s < cluster_->size(); ++s) {
@@ -82,7 +82,7 @@ TEST_F(SyncTest, AStepIsAppliedOnceWhenEveryWorkerHasContributed) {
   EXPECT_EQ(Counter("steps"), 1);
 }
 
-// A server that is restarted must be sent it again, so it may not seem to be applied or durable.
+// A restarted server must receive the contribution again, so it may not appear applied or durable.
 TEST_F(SyncTest, AContributionIsAppliedAndDurableOnlyWithItsStep) {
   Make(1, 1);
   const absl::StatusOr<wire::PushReply> pushed = Push(0, 1, 1);
@@ -184,7 +184,7 @@ TEST_F(SyncTest, AWorkerThatFinishesOrLeavesIsNotWaitedFor) {
 TEST_F(SyncTest, AStepGoesOnWithoutAWorkerWhoseLeaseHasEnded) {
   Make(1, 2, Sync(), absl::Milliseconds(300));
   ASSERT_OK(Push(0, 1, 4));
-  ASSERT_OK(Push(1, 1, 100));  // not announced: another server might lack it
+  ASSERT_OK(Push(1, 1, 100));  // not announced: another server might lack the contribution
   const Deadline deadline = Deadline::In(absl::Seconds(20));
   absl::StatusOr<int64_t> open = absl::UnknownError("");
   while (!open.ok() && !deadline.Expired()) open = worker(0).Begin(2, 0.05);
@@ -214,7 +214,8 @@ TEST_F(SyncTest, WithABackupWorkerTheLateContributionIsDroppedAndItsWorkerGoesOn
   EXPECT_EQ(Value(1), -3);
 }
 
-// All whom it was told may be gone when the machine comes back, and another could take its place.
+// After a crash of the machine all callers that know the decision may be gone, and another decision
+// could replace it.
 TEST_F(SyncTest, ADecisionThatMayLeaveWorkersOutIsOnTheDiskFirst) {
   for (const int32_t aggregate : {0, 1}) {
     workers_.clear();
@@ -229,12 +230,13 @@ TEST_F(SyncTest, ADecisionThatMayLeaveWorkersOutIsOnTheDiskFirst) {
   }
 }
 
-// A newer push could not be told from one that had been closed with the step before it.
+// Otherwise a newer push could not be distinguished from one that was closed with the previous
+// step.
 TEST_F(SyncTest, APushThatIsAppliedAtOnceWaitsForTheStepsBefore) {
   Make(1, 2);
   ASSERT_OK(Push(0, 1, 1));
   ASSERT_OK(Push(1, 1, 1));
-  SyncWorker also = worker(1);  // the same start in another thread
+  SyncWorker also = worker(1);  // the same start, in another thread
   std::thread closes([&] {
     worker(0).Begin(2).IgnoreError();
     EXPECT_OK(worker(1).Begin(2));
@@ -279,7 +281,7 @@ TEST_F(SyncTest, ARefusedContributionIsVoidAndTheOrderGoesOn) {
   EXPECT_EQ(worker(0).state().applied, 2);
 }
 
-// Also of a worker that the server knows already, as from the server whose rows it has taken.
+// Also for a worker that the server already knows from the server whose rows it took over.
 TEST_F(SyncTest, AServerThatJoinsBeginsWhereItWasToldFirst) {
   ASSERT_NO_FATAL_FAILURE(Make(2, 1));
   for (const int64_t after : {5, 0}) {
@@ -336,7 +338,7 @@ TEST_F(SyncCrashTest, AServerThatLostStepsClosesThemAgainFromWhatItsWorkersSendA
   ASSERT_OK(worker(0).Replay(1));
   EXPECT_EQ(worker(0).hello(1).state.applied, 1);
   EXPECT_EQ(worker(0).hello(1).step, 2);
-  EXPECT_EQ(Value(1), -2);  // worker 1's is not here
+  EXPECT_EQ(Value(1), -2);  // worker 1's contribution is missing
   ASSERT_OK(worker(1).Replay(1));
   EXPECT_EQ(Value(1), -4);
   EndStepThree();
@@ -364,7 +366,8 @@ TEST_F(SyncCrashTest, AllServersAtOnce) {
   EndStepThree();
 }
 
-// What is here of step 3 will not be decided: worker 1 may have it and others not.
+// The contributions to step 3 on this server will not be decided: worker 1's may have been sent to
+// some servers and not to others.
 TEST_F(SyncCrashTest, ANewStartOfAWorkerContributesToTheOpenStepAgain) {
   worker(0).Start();
   EXPECT_EQ(worker(0).hello(0).step, 3);
@@ -375,8 +378,9 @@ TEST_F(SyncCrashTest, ANewStartOfAWorkerContributesToTheOpenStepAgain) {
   EndStepThree();
 }
 
-// A new start of the worker computes again what a server lost with it, under the same number: there
-// it counts for the step that names it, elsewhere it is known.
+// A new start of the worker recomputes contributions that a server lost together with the worker,
+// under the same numbers: on that server they count for the step that they name, elsewhere they are
+// duplicates.
 TEST_F(SyncCrashTest, AServerIsSentAgainWhatANewStartComputesAgain) {
   cluster_->Crash(1);
   worker(0).Start();
@@ -395,8 +399,8 @@ TEST_F(SyncCrashTest, AServerIsSentAgainWhatANewStartComputesAgain) {
   EXPECT_EQ((*cluster_->Tool(1).Describe()).counters.at("contributions_lost"), 0);
 }
 
-// The same where it is ps:0 that lost it: a new start is told that what it named is applied, though
-// the record it resumes from is older.
+// The same if ps:0 lost the contribution: the new start learns that its push is applied, although
+// the record from which it resumes is older.
 TEST_F(SyncCrashTest, TheCoordinatorIsSentAgainWhatANewStartComputesAgain) {
   cluster_->Crash(0);
   worker(0).Start();
@@ -414,8 +418,8 @@ TEST_F(SyncCrashTest, TheCoordinatorIsSentAgainWhatANewStartComputesAgain) {
   EndStepThree();
 }
 
-// The server is gone, and the only one who could send it again takes its leave: it is counted, and
-// nobody waits for it.
+// The server was lost, and the only worker that could send the contribution again leaves: the step
+// counts it as missing, and nothing waits for it.
 TEST_F(SyncCrashTest, AServerClosesWithoutWhatItLostAndNobodySendsAgain) {
   cluster_->Crash(1);
   worker(0).Start();
@@ -443,8 +447,8 @@ TEST_F(SyncCrashTest, DecisionsAreForgottenOnceEveryServerHasTheStepsDurably) {
   EXPECT_EQ(reply.step, 3);
 }
 
-// The source closes what has begun, and turns away what is of a later step; the target applies
-// that, beside what it has of it.
+// The source closes the step that has begun, and refuses contributions to a later one; the target
+// applies the moved contributions together with its own.
 TEST_F(SyncTest, RowsGoBetweenTwoSteps) {
   Make(2, 1);
   wire::VariableSpec spec = DenseSpec("w0", {2}, WireOptimizer("sgd", 1));
@@ -492,7 +496,7 @@ TEST_F(SyncTest, RowsGoBetweenTwoSteps) {
   EXPECT_EQ(moved_value(), -2);
   EXPECT_EQ(Value(1), -2);
   cluster_->Crash(1);
-  EXPECT_EQ(moved_value(), -1);  // as it came
+  EXPECT_EQ(moved_value(), -1);  // as received
   EXPECT_EQ(Value(1), 0);
   ASSERT_OK(worker(0).Replay(1));
   ASSERT_THAT(worker(0).Begin(3), Opens(3));

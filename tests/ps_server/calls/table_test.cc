@@ -63,7 +63,7 @@ TEST_F(TableTest, RowsAreCountedByBucketWheneverTheyAreNamed) {
   ASSERT_OK(client.PushKeys("t", keys, std::vector<float>(2 * keys.size())));
   for (int64_t& bucket : uses) bucket *= 2;
   EXPECT_EQ(client.Describe(/*with_uses=*/true)->variables[0].shards[0].uses, uses);
-  // What was applied before is not applied again.
+  // A push that was applied before is not applied again.
   --client.sequence;
   ASSERT_OK(client.PushKeys("t", keys, std::vector<float>(2 * keys.size())));
   EXPECT_EQ(client.Describe(/*with_uses=*/true)->variables[0].shards[0].uses, uses);
@@ -97,8 +97,8 @@ TEST_F(TableTest, ManyKeysKeepTheirOwnRows) {
   }
 }
 
-// A push looks its rows up where this thread's last pull found them. They may be others by then:
-// made meanwhile, or of a table that is gone.
+// A push looks for its rows where this thread's last pull found them. By then these may be other
+// rows: created meanwhile, or of a deleted table.
 TEST_F(TableTest, PushOfPulledKeysMovesTheirRowsWhateverCameBetween) {
   TestClient client = Client();
   wire::VariableSpec spec = TableSpec("t", 1, WireOptimizer("sgd", 1));
@@ -112,7 +112,7 @@ TEST_F(TableTest, PushOfPulledKeysMovesTheirRowsWhateverCameBetween) {
   const std::vector<float> backwards_gradient(gradient.rbegin(), gradient.rend());
 
   EXPECT_THAT(*client.PullKeys("t", keys), Each(0.0f));
-  ASSERT_OK(client.PushKeys("t", {499, 3, 7}, {0, 0, 0}));  // rows that were absent
+  ASSERT_OK(client.PushKeys("t", {499, 3, 7}, {0, 0, 0}));  // rows that did not exist
   ASSERT_OK(client.PushKeys("t", keys, gradient));
   ASSERT_OK(client.PullKeys("t", keys));
   ASSERT_OK(client.PushKeys("t", keys, gradient));

@@ -1,5 +1,5 @@
-// Which life of a job a server holds: who gives it, what it survives, who is refused for it; and
-// arguments of optimizers that change within one.
+// The incarnation of a job that a server holds: who assigns it, what it survives, and which callers
+// it excludes; and optimizer arguments that change within one.
 #include "common/timeline.h"
 
 #include "absl/strings/str_cat.h"
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 class TimelineTest : public ServerTest {
  protected:
-  // As server `index` of two.
+  // Starts the server as `index` of two.
   void StartAs(int32_t index) {
     options_.server_index = index;
     options_.server_count = 2;
@@ -45,7 +45,7 @@ class TimelineTest : public ServerTest {
     return described.ok() ? described->timeline : -1;
   }
 
-  // A dense variable of which server 1 has the whole.
+  // A dense variable that is entirely on one server.
   static wire::VariableSpec Spec(int32_t server) {
     wire::VariableSpec spec = DenseSpec("w", {2}, WireOptimizer("sgd", 1));
     wire::DenseShard shard;
@@ -61,7 +61,7 @@ TEST_F(TimelineTest, TheFirstServerBeginsTheLifeThatTheFirstWorkerProposes) {
   EXPECT_EQ(Held(), 0);
   const int64_t proposed = NewTimeline(2, 0);
   EXPECT_EQ(Hello(proposed)->timeline, proposed);
-  // It never refuses: what it answers counts.
+  // The server never refuses: its answer decides.
   EXPECT_EQ(Hello(NewTimeline(2, 0), 0, 1)->timeline, proposed);
   EXPECT_EQ(Held(), proposed);
   Restart();
@@ -91,7 +91,7 @@ TEST_F(TimelineTest, WorkersOfProgramsThatKnowNoTimelinesBeginOneOfTheFirstServe
   EXPECT_EQ(ServersOfTimeline(begun), 1);
 }
 
-// Of a store from before servers kept timelines: others may hold nothing of the job.
+// A store from before timelines existed: the other servers may hold nothing of the job.
 TEST_F(TimelineTest, AJobThatHasVariablesBeginsOneOfTheFirstServerAlone) {
   StartAs(0);
   ASSERT_OK(Client().Create({Spec(0)}));
@@ -102,7 +102,7 @@ TEST_F(TimelineTest, AJobThatHasVariablesBeginsOneOfTheFirstServerAlone) {
 TEST_F(TimelineTest, OtherServersTakeOverAndRefuseAnotherLifeThatHasVariables) {
   StartAs(1);
   const int64_t first = NewTimeline(2, 0), second = NewTimeline(2, first);
-  // A worker that comes back to a restarted server does not tell it.
+  // A worker that returns to a restarted server does not tell it the timeline.
   EXPECT_EQ(Hello(0, 1)->timeline, 0);
   EXPECT_EQ(Hello(first, 1)->timeline, first);
   // Nothing would be lost with it.
@@ -116,7 +116,7 @@ TEST_F(TimelineTest, OtherServersTakeOverAndRefuseAnotherLifeThatHasVariables) {
   EXPECT_EQ(Hello(second, 2)->timeline, second);
 }
 
-// It would look like a server that has lost the job.
+// The server would look as if it had lost the job.
 TEST_F(TimelineTest, AJobWithALifeIsNotForgottenToMakeRoom) {
   options_.max_jobs = 1;
   options_.lease = absl::Milliseconds(1);
@@ -140,7 +140,8 @@ TEST_F(TimelineTest, ARestoreBeginsALifeThatAWorkerConfirms) {
   EXPECT_EQ(Held(), -restore.timeline);
   Restart();
   EXPECT_EQ(Held(), -restore.timeline);
-  // The same request, whose answer was lost, finds it done; another one finds another life.
+  // The same request, after a lost answer, finds it done; a different request finds another
+  // incarnation.
   wire::RestoreReply reply;
   EXPECT_OK(CallStatus([&] { engine().service().restore(reply, restore); }));
   wire::RestoreRequest later = restore;
@@ -195,14 +196,14 @@ TEST_F(ArgumentsTest, AWorkerThatComesBackChangesThemAndARestartKeepsThem) {
 TEST_F(ArgumentsTest, NotWhileAnotherLiveWorkerCountsOnThem) {
   TestClient first = Joined(0), second = Joined(1);
   ASSERT_OK(first.Create(Specs(1)));
-  // The second has asked for nothing yet: it finds what the first decides.
+  // The second worker has requested nothing yet, and gets the first one's decision.
   EXPECT_THAT(
       second.Create(Specs(0.5)),
       StatusIs(StatusCode::kAlreadyExists,
                HasSubstr("optimizer.learning_rate: the job has 1, asked for 0.5; worker 0")));
   EXPECT_EQ(ReasonOf(second.Create(Specs(0.5))), wire::ErrorReason::SPEC_CONFLICT);
   ASSERT_OK(second.Create(Specs(1)));
-  // Both start again: the one that comes first decides.
+  // Both start again: the earlier one decides.
   TestClient second_again = Joined(1);
   EXPECT_FALSE(second_again.Create(Specs(0.5)).ok());
   TestClient first_again = Joined(0);

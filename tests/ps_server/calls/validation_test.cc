@@ -1,4 +1,4 @@
-// Bad requests: what is refused, with which words, and that nothing was applied.
+// Bad requests: which are refused, with which messages, and that nothing was applied.
 #include <cmath>
 #include <limits>
 
@@ -95,7 +95,7 @@ TEST_F(ValidationTest, ShardOutOfRangeIsRefused) {
   }
 }
 
-// The second item is wrong: the first must not move, nor count.
+// The second item is wrong: the first must neither be applied nor count.
 TEST_F(ValidationTest, OneBadItemLeavesAllOthersUntouched) {
   TestClient client = Client();
   wire::PushRequest request = client.NextRequest();
@@ -167,7 +167,7 @@ TEST_F(ValidationTest, CreateIsIdempotentAndAConflictShowsTheDifference) {
   EXPECT_THAT(status, StatusIs(StatusCode::kAlreadyExists,
                                HasSubstr("shape: the job has [2], asked for [3]")));
   EXPECT_EQ(ReasonOf(status), wire::ErrorReason::SPEC_CONFLICT);
-  EXPECT_FALSE(client.Pull("fresh").ok());  // none of the list is made
+  EXPECT_FALSE(client.Pull("fresh").ok());  // no variable of the list is created
 }
 
 TEST_F(ValidationTest, JobsDoNotSeeEachOther) {

@@ -1,5 +1,5 @@
 // Waits for the disk and for another call of the same server: each ends by itself, and its error
-// names what it waited for (ps_server/CONSISTENCY.md lists all waits and their tests).
+// names its reason (ps_server/CONSISTENCY.md lists all waits and their tests).
 #include <memory>
 #include <string>
 #include <thread>
@@ -32,7 +32,7 @@ class WaitsTest : public ::testing::Test {
     core_ = std::make_unique<ServerCore>(options_, *std::move(store));
     caller_.job = "j";
   }
-  // Holds the disk, as one that stalls does, until the test ends.
+  // Blocks the disk, as a stalled disk does, until the test ends.
   void Stall() {
     stalled_ = std::thread([this] {
       EXPECT_OK(core_->flusher.Exclusively([this] {
@@ -47,7 +47,7 @@ class WaitsTest : public ::testing::Test {
     well_.Notify();
     if (stalled_.joinable()) stalled_.join();
   }
-  // What worker 3 waits for; empty: nothing.
+  // The wait of worker 3 as `why` reports it; empty: none.
   std::string Why() {
     wire::WhyReply reply;
     EXPECT_OK(cairn::Why(*core_, caller_, reply));
@@ -73,7 +73,7 @@ TEST_F(WaitsTest, AnEpochThatTheDiskDoesNotTakeNamesTheDirectory) {
                          AllOf(HasSubstr("writing to " + options_.directory),
                                HasSubstr("took longer than 30ms: check the disk"))));
   }
-  EXPECT_OK(core_->flusher.failure());  // slow is not broken
+  EXPECT_OK(core_->flusher.failure());  // a slow disk is not a failed disk
 }
 
 TEST_F(WaitsTest, ADropOfAJobThatWaitsForTheDiskNamesTheDirectory) {

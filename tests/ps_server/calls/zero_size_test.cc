@@ -1,6 +1,6 @@
 // Dense variables without elements, as TensorFlow allows them: without rows ([0, 4]), or with rows
-// that have no elements ([3, 0]). Every call works on them, and counts updates as on any other;
-// what makes no sense, as an embedding table of dim 0, is refused when it is created.
+// that have no elements ([3, 0]). Every call works on them and counts updates as for other
+// variables. Meaningless shapes, such as an embedding table of dim 0, are refused at creation.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -50,7 +50,7 @@ class ZeroSizeTest : public ServerTest, public ::testing::WithParamInterface<Kin
     return specs;
   }
   static bool Moves() { return GetParam().optimizer != "none"; }
-  // Rows that the shape has; a row of its own for each repeat.
+  // Row numbers that the shape has; one for each repeat.
   static std::vector<int64_t> SomeRows(const Shape& shape) {
     const int64_t rows = RowCount(shape);
     return rows == 0 ? std::vector<int64_t>() : std::vector<int64_t>{rows - 1, 0, rows - 1};
@@ -64,7 +64,7 @@ class ZeroSizeTest : public ServerTest, public ::testing::WithParamInterface<Kin
     for (wire::PushItem& item : request.items) item.dtype = GetParam().dtype;
     return request;
   }
-  // One push of the whole variable and one of some rows.
+  // Pushes the whole variable once and some rows once.
   void PushBoth(TestClient& client, const Shape& shape, int64_t updates_before) {
     wire::PushRequest whole = client.NextRequest();
     whole.items.push_back(WholeItem(NameOf(shape), {}));
@@ -94,7 +94,7 @@ TEST_P(ZeroSizeTest, EveryCallWorks) {
   ASSERT_NO_FATAL_FAILURE(Start());
   TestClient client = Joined(0);
   ASSERT_OK(client.Create(Specs()));
-  ASSERT_OK(client.Create(Specs()));  // the same again
+  ASSERT_OK(client.Create(Specs()));  // the same specs again
   for (const Shape& shape : kShapes) {
     SCOPED_TRACE(ShapeText(shape));
     const std::string name = NameOf(shape);
@@ -238,13 +238,13 @@ TEST_F(ZeroSizeServerTest, ShapesThatMakeNoSenseAreRefused) {
   expect_refused(TableSpec("t", 0, sgd), "dim >= 1");
   expect_refused(DenseSpec("w", {kLarge, 0}, sgd), "2^53");
   expect_refused(DenseSpec("w", {0, kLarge, kLarge}, sgd), "2^53");
-  // Rows that no message could carry: products of their sizes would overflow.
+  // Rows that no message could carry: the products of their sizes would overflow.
   expect_refused(DenseSpec("w", {0, int64_t{1} << 30}, sgd), "a row has at most 2147483647 bytes");
   expect_refused(TableSpec("t", int64_t{1} << 53, sgd), "a row has at most 2147483647 bytes");
   EXPECT_THAT(client.Describe()->variables, IsEmpty());
 }
 
-// A row count within the limits may still be more than there is memory for.
+// A row count within the limits may still exceed the memory.
 TEST_F(ZeroSizeServerTest, RowsWithoutElementsAreChargedAllTheSame) {
   TestClient client = Joined(0);
   EXPECT_THAT(client.Create({DenseSpec("w", {int64_t{1} << 53, 0}, WireOptimizer("sgd", 1))}),

@@ -1,4 +1,4 @@
-// Requests beyond a limit, or with fields no server could use, do not reach the service.
+// Requests beyond a limit, or with unusable fields, do not reach the service.
 #include "ps_server/net/checked_service.h"
 
 #include <string>
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
-// The refusal of `request` after `change`.
+// The refusal of `request` after `change` modified it.
 template <typename Request, typename Change>
 absl::Status After(Request request, Change change) {
   change(request);
@@ -55,7 +55,7 @@ TEST(CheckRequest, EachLimitIsNamed) {
   limit(After(ExamplePull(), [](auto& r) { r.items[1].slot.assign(65, 's'); }),
         "kMaxSlotNameBytes");
   limit(After(ExampleScan(), [](auto& r) { r.max_rows = kMaxScanRows + 1; }), "kMaxScanRows");
-  // The count is of all items together; the bytes are never looked at.
+  // The count includes all items; the bytes are not read.
   limit(After(ExamplePull(),
               [](auto& r) {
                 r.items[1].ids = Payload::View("", (kMaxIdsPerCall / 2 + 1) * sizeof(int64_t));
@@ -64,7 +64,7 @@ TEST(CheckRequest, EachLimitIsNamed) {
         "items[2]: field ids has 16777218 entries, items together");
 }
 
-// Text that reaches logs and terminals, and paths, which a zero byte would cut.
+// Text that reaches logs and terminals, and paths, which a zero byte would cut off.
 TEST(CheckRequest, ControlCharactersAreNamed) {
   const auto refused = [](const absl::Status& status, const std::string& text) {
     EXPECT_THAT(status, StatusIs(kInvalid, HasSubstr(text)));
@@ -157,7 +157,7 @@ TEST(CheckRequest, FieldsNoServerCouldUseAreNamed) {
   refused(CheckRequest({ExampleEmbeddingSpec(), unnamed}), "field specs[1].name is empty");
 }
 
-// Servers calculate with these: sums of rows, the incarnation after the one that is known.
+// Servers calculate with these numbers: sums of rows, the incarnation after the known one.
 TEST(CheckRequest, NumbersThatCouldOverflowAreRefused) {
   const auto refused = [](const absl::Status& status, const std::string& text) {
     EXPECT_THAT(status, StatusIs(kInvalid, HasSubstr(text)));
@@ -188,7 +188,7 @@ TEST(CheckRequest, NumbersThatCouldOverflowAreRefused) {
   refused(CheckRequest(restore), "field workers.incarnation is");
 }
 
-// Counts the calls that come through.
+// Counts the calls that reach the service.
 class Counter : public wire::ParameterServerNull {
  public:
   int calls = 0;

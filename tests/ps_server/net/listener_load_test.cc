@@ -1,5 +1,5 @@
-// Many connections and few threads: those that rest take none, calls that wait keep nobody out,
-// calls beyond the queue are told when to come back, and nobody has the server for himself.
+// Many connections and few threads: idle connections use no thread, waiting calls do not block
+// others, calls beyond the queue are told when to retry, and no caller monopolizes the server.
 #include <atomic>
 #include <memory>
 #include <string>
@@ -36,7 +36,8 @@ absl::Status Heartbeat(WireClient& client) {
                      [&](auto& stub) { stub.heartbeat(state, ExampleCaller()); });
 }
 
-// A push of one variable: "wait" and "run" last until they are let go, waiting or not.
+// A push of one variable: pushes of "wait" and "run" last until the test releases them; the former
+// wait, the latter keep their thread busy.
 wire::PushRequest PushOf(const std::string& variable) {
   wire::PushRequest push = ExamplePush();
   push.items.resize(1);
@@ -178,9 +179,9 @@ TEST_F(ListenerLoadTest, ACallBeyondTheQueueIsToldWhenToComeBack) {
     EXPECT_GT(RetryAfterOf(status), absl::ZeroDuration());
     EXPECT_LE(RetryAfterOf(status), absl::Seconds(kLongestRetryAfterSeconds));
   }
-  EXPECT_EQ(engine_.calls(), calls);  // none was looked at
+  EXPECT_EQ(engine_.calls(), calls);  // no call was read
   EXPECT_EQ(listener_->figures().refused_calls, 3);
-  // By these a worker keeps its place.
+  // Heartbeats keep a worker's place.
   EXPECT_OK(Heartbeat(*refused));
   LetGo();
   wire::PushReply reply;
@@ -221,7 +222,7 @@ class TlsLoadTest : public ListenerLoadTest {
   WireClientOptions client_;
 };
 
-// What was received with an earlier call waits above the socket.
+// Bytes received with an earlier call are in TLS's buffer, not in the socket.
 TEST_F(TlsLoadTest, CallsThatCameTogetherAreAllAnswered) {
   StartTls({.serving_threads = 1});
   const auto client = Connect(client_);
@@ -247,7 +248,7 @@ TEST_F(TlsLoadTest, HalfOpenHandshakesTakeNoThread) {
   EXPECT_LE(listener_->figures().threads, 8);
 }
 
-// Six workers in lockstep, and one thread: whoever is first waits for all others.
+// Six workers in lockstep with one thread: the first one waits for all others.
 TEST(LoadedEngine, WorkersInLockstepNeedNoThreadEach) {
   const TempDir folder;
   EngineOptions options;

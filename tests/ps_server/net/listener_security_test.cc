@@ -1,5 +1,6 @@
-// Callers are let in by certificate or token, may call what their roles allow, and are told why
-// not; nobody is answered before, and a flood of half-open connections keeps nobody else out.
+// Callers are admitted by certificate or token, may make the calls that their roles allow, and
+// learn why a call is refused. Unauthenticated callers get no answer, and a flood of half-open
+// connections excludes no other caller.
 #include <thrift/transport/TSocket.h>
 
 #include <algorithm>
@@ -53,14 +54,14 @@ class ListenerSecurityTest : public ::testing::Test {
     ASSERT_OK(listener);
     listener_ = *std::move(listener);
   }
-  // With TLS, as ps-0.
+  // Starts with TLS, as ps-0.
   void StartTls(ListenerOptions options = {}) {
     const std::string tokens = options.security.accepted_tokens;
     options.security = certificates_.Issue(TestCertificates::ServerRequest());
     options.security.accepted_tokens = tokens;
     Start(options);
   }
-  // Without TLS, for callers with kToken, which is a worker's.
+  // Starts without TLS, for callers with kToken, which is a worker's token.
   void StartWithTokens(ListenerOptions options = {}) {
     WriteFile(tokens_, std::string(kToken) + " worker trainer\n");
     options.security.accepted_tokens = tokens_;
@@ -136,7 +137,7 @@ TEST_F(ListenerSecurityTest, CertificatesThatAreRefusedAreToldWhy) {
   EXPECT_OK(Heartbeat(**good));  // unaffected
 }
 
-// A large request: the refusal comes while it is being sent.
+// A large request: the refusal arrives while it is being sent.
 TEST_F(ListenerSecurityTest, ARefusalIsReadThoughTheRequestIsLarge) {
   StartTls();
   TestCertificates others("other CA");
@@ -163,14 +164,14 @@ TEST_F(ListenerSecurityTest, RolesBoundWhatMayBeCalled) {
   ASSERT_OK(worker);
   EXPECT_THAT(drop(**worker), StatusIs(kDenied, AllOf(HasSubstr("\"worker-1\" has the role worker"),
                                                       HasSubstr("drop_job is for admin"))));
-  EXPECT_OK(Heartbeat(**worker));  // the connection goes on
+  EXPECT_OK(Heartbeat(**worker));  // the connection remains usable
   const auto admin = ConnectAs("operator", kAdmin);
   ASSERT_OK(admin);
   EXPECT_OK(drop(**admin));
   const auto reader = ConnectAs("grafana", kReader);
   ASSERT_OK(reader);
   EXPECT_THAT(Heartbeat(**reader), StatusIs(kDenied, HasSubstr("heartbeat is for worker, admin")));
-  // A payload that is denied is thrown away unread.
+  // The payload of a refused call is discarded unread.
   wire::PushReply pushed;
   const wire::PushRequest push = ExamplePush();
   EXPECT_THAT((*reader)->Call("push", Soon(), [&](auto& stub) { stub.push(pushed, push); }),
@@ -180,7 +181,7 @@ TEST_F(ListenerSecurityTest, RolesBoundWhatMayBeCalled) {
   wire::Caller tool;
   tool.job = "example";
   EXPECT_OK((*reader)->Call("why", Soon(), [&](auto& stub) { stub.why(why, tool); }));
-  tool.worker = 3;  // in a worker's name
+  tool.worker = 3;  // using a worker's name
   EXPECT_THAT((*reader)->Call("why", Soon(), [&](auto& stub) { stub.why(why, tool); }),
               StatusIs(kDenied, HasSubstr("speaks for a worker")));
   wire::PullRequest pull;
@@ -208,7 +209,7 @@ TEST_F(ListenerSecurityTest, PlaintextToATlsPortIsToldSo) {
     RawSocket stranger = RawSocket::Connect(listener_->address());
     stranger.Send(bytes);
     stranger.EndSending();
-    // An alert at most: 7 bytes.
+    // At most a TLS alert: 7 bytes.
     EXPECT_LE(stranger.ReceiveUntilClosed().size(), 7U);
   }
   EXPECT_OK(Heartbeat(**good));
@@ -225,7 +226,7 @@ TEST_F(ListenerSecurityTest, TlsToAPlaintextPortIsToldSo) {
   EXPECT_OK(Heartbeat(**good));
 }
 
-// The peer has ended it.
+// The peer has closed the connection.
 bool HasEnded(const RawSocket& socket) {
   char byte = 0;
   return ::recv(socket.fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
@@ -242,14 +243,15 @@ TEST_F(ListenerSecurityTest, AThousandHalfOpenHandshakesKeepNobodyOut) {
   half_open.reserve(1000);
   for (int i = 0; i < 1000; ++i) {
     half_open.push_back(RawSocket::Connect(listener_->address()));
-    if (i % 2 == 0) half_open.back().Send("\x16\x03\x01\x02");  // and no more
-    // The kernel hands connections over in any order: fewer than max_handshakes at a time.
+    if (i % 2 == 0) half_open.back().Send("\x16\x03\x01\x02");  // then sends nothing more
+    // The kernel returns connections in any order, so wait: fewer than max_handshakes are open at a
+    // time.
     if (i % 100 == 99) {
       EXPECT_OK(Heartbeat(**before));
       EXPECT_OK(Call(Connect(later)));
     }
   }
-  // All but so many have been ended.
+  // All but this many have been closed.
   const auto ended = [&] { return std::count_if(half_open.begin(), half_open.end(), HasEnded); };
   const Deadline deadline = Deadline::In(absl::Seconds(kDefaultHandshakeSeconds / 2));
   while (ended() < 1000 - kDefaultMaxHandshakes && !deadline.Expired()) std::this_thread::yield();
@@ -258,10 +260,10 @@ TEST_F(ListenerSecurityTest, AThousandHalfOpenHandshakesKeepNobodyOut) {
   EXPECT_OK(Call(Connect(later)));
 }
 
-// Any byte of a handshake may be another, or missing.
+// Any byte of a handshake may be changed or missing.
 TEST_F(ListenerSecurityTest, MutatedHandshakesHarmNobody) {
   StartTls({.handshake_seconds = 0.5});
-  // The first flight of a real client, as a server that reads along sees it.
+  // The first flight of a real client, as the server receives it.
   int fds[2] = {-1, -1};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
   RawSocket reader(fds[1]);
@@ -302,7 +304,7 @@ TEST_F(ListenerSecurityTest, AHandshakeHasItsTime) {
   slow.Send("\x16\x03\x01\x02");
   EXPECT_TRUE(silent.ReceiveToEnd());
   EXPECT_TRUE(slow.ReceiveToEnd());
-  // Nor may a known certificate without a role rest without a token.
+  // Neither may a known certificate without a role stay idle without a token.
   const auto nobody = ConnectAs("nobody", 0);
   ASSERT_OK(nobody);
   const Deadline deadline = Soon();
@@ -370,10 +372,10 @@ TEST_F(ListenerSecurityTest, ATokenGivesACertificateItsRole) {
   EXPECT_THAT(Call(Connect(nobody)), StatusIs(kUnknownCaller, HasSubstr("give --token_file")));
   nobody.token_file = TokenOptions(kToken).token_file;
   EXPECT_OK(Call(Connect(nobody)));
-  EXPECT_OK(Call(ConnectAs("worker-0", kWorker)));  // needs none
+  EXPECT_OK(Call(ConnectAs("worker-0", kWorker)));  // needs no token
 }
 
-// The message is not read: it could be of any size.
+// The message is not read, since it could have any size.
 TEST_F(ListenerSecurityTest, NothingIsAnsweredBeforeAuthentication) {
   StartWithTokens({.handshake_seconds = 0.3});
   for (const ExampleFrame& frame : ExampleFrames()) {
@@ -385,7 +387,7 @@ TEST_F(ListenerSecurityTest, NothingIsAnsweredBeforeAuthentication) {
   }
   EXPECT_EQ(engine_.pushed_bytes(), 0);
   EXPECT_EQ(engine_.peak_message_bytes(), 0);
-  // A token of a megabyte, and a method's name of that size.
+  // A token of a megabyte, and a method name of that size.
   const std::string head = BigEndian32(static_cast<int32_t>(0x80010001));
   const std::string token = head + BigEndian32(12) + "authenticate" + BigEndian32(1) + "\x0b" +
                             BigEndian16(1) + BigEndian32(60000);
@@ -400,7 +402,7 @@ TEST_F(ListenerSecurityTest, NothingIsAnsweredBeforeAuthentication) {
       EXPECT_THAT(answer, HasSubstr("kMaxUnprovenMessageBytes, 4096"));
     }
   }
-  // One that authenticates itself at a byte a while is not waited for.
+  // A caller that sends its authentication byte by byte is disconnected.
   RawSocket slow = RawSocket::Connect(listener_->address());
   slow.Send(token.substr(0, 9));
   EXPECT_TRUE(slow.ReceiveToEnd());

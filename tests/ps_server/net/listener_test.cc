@@ -1,5 +1,5 @@
-// The listener serves stock Thrift clients, answers what is beyond a limit with its name, closes
-// what stalls, and goes on serving everybody else.
+// The listener serves stock Thrift clients, answers requests beyond a limit with the limit's name,
+// closes stalled connections, and keeps serving all others.
 #include "ps_server/net/listener.h"
 
 #include <thrift/TApplicationException.h>
@@ -58,14 +58,14 @@ class ListenerTest : public ::testing::Test {
                        [&](auto& stub) { stub.heartbeat(state, ExampleCaller()); });
   }
   void ExpectStillServing() { EXPECT_OK(Heartbeat(*Connect())); }
-  // Waits until max_connections lets another in.
+  // Waits until max_connections admits another connection.
   void ExpectRoom() {
     const Deadline deadline = Soon();
     absl::Status status = absl::UnknownError("not tried");
     while (!status.ok() && !deadline.Expired()) status = Heartbeat(*Connect());
     EXPECT_OK(status);
   }
-  // What the listener says to `bytes`, until it closes.
+  // The listener's answer to `bytes`, until it closes.
   std::string ReplyTo(const std::string& bytes) {
     if (local_ != LocalTransport::kOff) return LocalReplyTo(address(), bytes);
     RawSocket socket = RawSocket::Connect(address());
@@ -79,7 +79,7 @@ class ListenerTest : public ::testing::Test {
   std::unique_ptr<Listener> listener_;
 };
 
-// Over TCP, and past it.
+// Over TCP, and over the local transport.
 class AnyListenerTest : public ListenerTest, public ::testing::WithParamInterface<LocalTransport> {
  protected:
   AnyListenerTest() { local_ = GetParam(); }
@@ -127,7 +127,7 @@ TEST_F(ListenerTest, AStockThriftClientIsServed) {
     EXPECT_EQ(error.code, wire::ErrorCode::NOT_FOUND);
     EXPECT_EQ(error.message, "no variable \"nobody\"");
   }
-  client.heartbeat(state, ExampleCaller());  // the connection is as good as before
+  client.heartbeat(state, ExampleCaller());  // the connection is still usable
 }
 
 TEST_P(AnyListenerTest, EveryExampleFrameIsAnsweredInTurn) {
@@ -162,7 +162,7 @@ TEST_P(AnyListenerTest, LimitsAreAnsweredByName) {
   std::string deep = Call("push");
   for (int level = 0; level < 100; ++level) deep += Field(kStruct, 50);
   EXPECT_THAT(ReplyTo(deep), HasSubstr("kMaxNestingDepth"));
-  // Limits of the request: the message was read whole.
+  // Limits of the request: the message was read completely.
   wire::PullRequest scan = ExamplePull();
   scan.items[0].variable.assign(600, 'v');
   wire::PullReply reply;
@@ -218,7 +218,7 @@ TEST_F(ListenerTest, AnnouncingGigabytesAndSendingNothingPinsLittle) {
                                     BigEndian32(1 << 29)));
   }
   ExpectStillServing();
-  // All are closed by the stall timeout, and their memory is given back.
+  // The stall timeout closes all of them, and their memory is released.
   for (RawSocket& socket : sockets) EXPECT_EQ(socket.ReceiveUntilClosed(), "");
   EXPECT_LE(engine_.peak_message_bytes(), 20 * (kFirstPayloadStepBytes + 1024));
   EXPECT_LT(ResidentBytes() - before, 64 << 20);
@@ -275,7 +275,7 @@ TEST_F(ListenerTest, AClientThatDoesNotReadItsReplyIsClosed) {
   wire::PullRequest pull = ExamplePull();
   pull.items.resize(1);
   ASSERT_OK(client->Call("pull", Soon(), [&](auto& stub) { stub.send_pull(pull); }));
-  ExpectRoom();  // the listener has given the client up
+  ExpectRoom();  // the listener has dropped the client
   wire::PullReply pulled;
   EXPECT_EQ(client->Call("pull", Soon(), [&](auto& stub) { stub.recv_pull(pulled); }).code(),
             absl::StatusCode::kUnavailable);
@@ -294,7 +294,7 @@ TEST_F(ListenerTest, ConnectionsBeyondTheLimitAreToldWhy) {
   EXPECT_THAT(Heartbeat(*third),
               StatusIs(absl::StatusCode::kUnavailable,
                        AllOf(HasSubstr("2 connections open"), HasSubstr("--max_connections"))));
-  // One that leaves makes room.
+  // A client that disconnects makes space for another.
   clients.pop_back();
   ExpectRoom();
 }
@@ -308,7 +308,7 @@ TEST_F(ListenerTest, APortInUseIsNamed) {
               StatusIs(absl::StatusCode::kUnavailable,
                        AllOf(HasSubstr("listen on " + address()), HasSubstr("in use"))));
   ListenerOptions elsewhere;
-  elsewhere.host = "203.0.113.1";  // documentation range: nobody's
+  elsewhere.host = "203.0.113.1";  // reserved for documentation: no machine has it
   elsewhere.security.allow_plaintext = true;
   EXPECT_THAT(Listener::Start(engine_, elsewhere).status(),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("203.0.113.1")));

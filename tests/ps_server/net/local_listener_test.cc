@@ -1,5 +1,6 @@
-// Callers on the server's host come in by a ticket that hello gave them, as who they were there;
-// others are told why not, and whatever a caller does or whenever it dies, nothing of it is left.
+// Callers on the server's host connect with a ticket that hello gave them, and keep the identity
+// that they had at hello; others learn why they are refused. Whatever a caller does and whenever it
+// dies, it leaves nothing behind.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/mman.h>
@@ -55,7 +56,7 @@ absl::Status Push(WireClient& client) {
   return client.Call("push", Soon(), [&](auto& stub) { stub.push(reply, ExamplePush()); });
 }
 
-// Others go on meanwhile.
+// Lets other threads run for `time`.
 void LetPass(absl::Duration time) {
   for (const Deadline lapse = Deadline::In(time); !lapse.Expired();) std::this_thread::yield();
 }
@@ -84,7 +85,7 @@ void SayOpeningWith(const RawSocket& socket, const LocalOpening& opening, int me
   EXPECT_EQ(::sendmsg(socket.fd(), &message, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
 }
 
-// Sends the opening, with a descriptor beside it where `memory` is not below zero.
+// Sends the opening, with a descriptor unless `memory` is negative.
 void SayOpening(const RawSocket& socket, const LocalOpening& opening, int memory,
                 size_t bytes = sizeof(LocalOpening)) {
   SayOpeningWith(socket, opening, memory, memory >= 0 ? 1 : 0, 1, bytes);
@@ -112,14 +113,14 @@ class LocalListenerTest : public ::testing::Test {
                 opening.ticket.begin());
     return opening;
   }
-  // What the server says to an opening.
+  // The server's answer to an opening.
   std::string AnswerTo(const std::string& path, const LocalOpening& opening, int memory,
                        size_t bytes = sizeof(LocalOpening)) {
     RawSocket socket = ConnectRaw(path);
     SayOpening(socket, opening, memory, bytes);
     return socket.ReceiveUntilClosed();
   }
-  // Waits until nobody is connected.
+  // Waits until no caller is connected.
   void ExpectNobody() {
     const Deadline deadline = Soon();
     while (listener_->figures().connections > 0 && !deadline.Expired()) std::this_thread::yield();
@@ -145,7 +146,7 @@ TEST_F(LocalListenerTest, IsOfferedToCallersOfThisHostAlone) {
   EXPECT_NE(OfferFrom(address()).ticket, offer.ticket);
   EXPECT_FALSE(HelloFrom(address(), "").__isset.local);
   EXPECT_FALSE(HelloFrom(address(), LocalHostId() + "x").__isset.local);
-  // Who came in that way is offered nothing more.
+  // A caller over the local transport gets no further offer.
   EXPECT_FALSE(HelloFrom(address(), LocalHostId(), {.local = kSameUser}).__isset.local);
 }
 
@@ -171,7 +172,7 @@ TEST_F(LocalListenerTest, MemoryIsChargedWhileItIsShared) {
     const auto client = Connect();
     ASSERT_OK(Heartbeat(*client));
     EXPECT_EQ(engine_.message_bytes(), 2 * int64_t{kLocalRingBytes});
-    EXPECT_EQ(SharedRingMappings(), 2);  // both sides are here
+    EXPECT_EQ(SharedRingMappings(), 2);  // both sides are in this process
   }
   ExpectNobody();
 }
@@ -195,7 +196,7 @@ TEST_F(LocalListenerTest, CountsAmongAllConnections) {
   const auto tcp = WireClient::Connect(address(), {}, Soon());
   ASSERT_OK(tcp);
   ASSERT_OK(Heartbeat(**tcp));
-  const auto client = Connect();  // by TCP there is room, and then no more
+  const auto client = Connect();  // TCP admits one more connection, and then none
   EXPECT_FALSE(client->is_local());
   EXPECT_THAT(client->local_failure(),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("--max_connections")));
@@ -226,7 +227,7 @@ TEST_F(LocalListenerTest, ATicketIsGoodOnceAndOthersNever) {
   {
     RawSocket socket = ConnectRaw(offer.path);
     SayOpening(socket, OpeningWith(offer.ticket), memory.get());
-    EXPECT_EQ(socket.Receive(8), std::string(8, '\0'));  // let in
+    EXPECT_EQ(socket.Receive(8), std::string(8, '\0'));  // admitted
   }
   EXPECT_THAT(AnswerTo(offer.path, OpeningWith(offer.ticket), memory.get()), HasSubstr("was used"));
   ExpectStillServing();
@@ -285,7 +286,7 @@ TEST_F(LocalListenerTest, WhatIsNoOpeningIsRefused) {
   ExpectStillServing();
 }
 
-// The control buffer has room for two descriptors where it is sized by CMSG_SPACE. 253 is the
+// The control buffer has space for two descriptors if it is sized by CMSG_SPACE. 253 is the
 // kernel's SCM_MAX_FD.
 TEST_F(LocalListenerTest, DescriptorsBeyondTheOneOfAnOpeningAreClosed) {
   Start();
@@ -353,7 +354,7 @@ TEST_F(LocalListenerTest, ACallerIsWhoItWasOverTls) {
   const auto worker = connect("trainer", kWorker);
   ASSERT_TRUE(worker->is_local()) << worker->local_failure();
   EXPECT_THAT(Heartbeat(*worker), absl::OkStatus());
-  // A certificate without a role gets no ticket, and what it is told is what TLS tells it.
+  // A certificate without a role gets no ticket, and the same message as over TLS.
   const auto nobody = WireClient::Connect(
       address(),
       {.security =
@@ -384,11 +385,11 @@ TEST_F(LocalListenerTest, ATokenIsRevokedThereToo) {
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("revoked")));
 }
 
-// On a thread that is of another user. False: this process may not become one.
+// Runs `body` in a thread of another user. False: this process may not change its user.
 bool AsNobody(const std::function<void()>& body) {
   constexpr uid_t kNobody = 65534;
   bool is_nobody = false;
-  std::thread other([&] {  // the C library would change all threads
+  std::thread other([&] {  // not the C library's setresuid, which would change all threads
     is_nobody = ::syscall(SYS_setresuid, -1, kNobody, -1) == 0;
     if (is_nobody) body();
   });
@@ -429,7 +430,7 @@ TEST_F(LocalListenerTest, OtherUsersComeInWhereBothSidesAllowIt) {
   if (!could) GTEST_SKIP() << "only root may be another user";
 }
 
-// Records that lie, after the caller was let in.
+// Invalid records, after the caller was admitted.
 TEST_F(LocalListenerTest, AProvenCallerThatBreaksTheRulesIsClosed) {
   Start();
   for (const LocalRecord record :
@@ -438,7 +439,7 @@ TEST_F(LocalListenerTest, AProvenCallerThatBreaksTheRulesIsClosed) {
     Descriptor memory;
     const auto rings = SharedRings::Create(kLocalRingBytes, &memory);
     ASSERT_OK(rings);
-    std::memset(rings->ring(0), 0xff, kLocalRingBytes);  // no message of Thrift's
+    std::memset(rings->ring(0), 0xff, kLocalRingBytes);  // not a Thrift message
     const wire::LocalEndpoint offer = OfferFrom(address());
     RawSocket socket = ConnectRaw(offer.path);
     SayOpening(socket, OpeningWith(offer.ticket), memory.get());
@@ -450,7 +451,7 @@ TEST_F(LocalListenerTest, AProvenCallerThatBreaksTheRulesIsClosed) {
   ExpectNobody();
 }
 
-// A valid message in the ring that changes while it is read, thousands of times.
+// A valid message in the ring that changes while the server reads it, thousands of times.
 TEST_F(LocalListenerTest, AMessageThatChangesWhileItIsReadIsAnsweredOrClosed) {
   Start();
   std::string frame;
@@ -500,7 +501,7 @@ TEST_F(LocalListenerTest, AKilledCallerLeavesNothing) {
     char* const arguments[] = {program.data(), at.data(), nullptr};
     pid_t child = 0;
     ASSERT_EQ(::posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environ), 0);
-    if (round % 3 != 0) {  // else also while it comes in
+    if (round % 3 != 0) {  // otherwise also while it connects
       const Deadline deadline = Soon();
       while (engine_.calls() < calls + 2 && !deadline.Expired()) std::this_thread::yield();
       EXPECT_GE(engine_.calls(), calls + 2) << "it did not begin";

@@ -47,7 +47,7 @@ class Fleet {
   absl::StatusOr<std::unique_ptr<PsClient>> TryConnect(ClientOptions options,
                                                        Deadline deadline = Soon()) {
     if (remote_) {
-      options.local_transport = LocalTransport::kOff;  // which goes past proxies
+      options.local_transport = LocalTransport::kOff;  // bypasses proxies
       for (const auto& proxy : proxies_) options.servers.push_back(proxy->address());
       return PsClient::Connect(options, deadline);
     }
@@ -105,7 +105,7 @@ inline PullTarget SomeInto(absl::string_view variable, Part part, const std::vec
       .variable = variable, .part = part, .ids = ids, .out = AsWritableBytes(absl::MakeSpan(*out))};
 }
 
-// The whole of a dense variable.
+// Pulls a whole dense variable.
 inline std::vector<float> PullWhole(PsClient& client, absl::string_view variable, size_t count) {
   std::vector<float> out(count, -12345);
   EXPECT_OK(client.Pull({WholeInto(variable, &out)}, Soon()));

@@ -1,4 +1,5 @@
-// What servers describe tells whether they hold one life of a job, and which of them does not.
+// From the servers' descriptions: whether they hold one incarnation of a job, and which of them
+// does not.
 #include "worker/client/job_holdings.h"
 
 #include <memory>
@@ -17,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr int64_t kSecond = int64_t{1} << 32;
-// Of two servers, that began with the job, and another one.
+// The timelines of two servers that began with the job, and another timeline.
 constexpr int64_t kLife = 300 * kSecond + 2, kOther = 200 * kSecond + 2;
 
 VariableSpec Table(const std::string& name, std::vector<int32_t> bucket_ps, int64_t version = 1) {
@@ -71,7 +72,7 @@ TEST_F(JobHoldingsTest, AServerThatHoldsNothingIsNamed) {
   EXPECT_FALSE(Holdings().left_by_restore);
 }
 
-// No map tells of variables that lay there whole.
+// Variables that were whole on that server are in no other server's map.
 TEST_F(JobHoldingsTest, SoIsOneWhoseVariablesNobodyElseKnows) {
   Add(kLife, {Table("t", {0, 0})});
   Add(0, {});
@@ -94,7 +95,7 @@ TEST_F(JobHoldingsTest, AServerThatJoinedLaterHoldsNothingUntilRowsMoveThere) {
   Add(kLife, {Table("t", {0, 1})});
   Add(0, {});
   EXPECT_THAT(Disagreement(), IsEmpty());
-  // Its variable comes before the map, and it may have lost both.
+  // Its variable is older than the map, and it may have lost both.
   replies_[0]->variables[0].spec = ToWire(Table("t", {0, 2}, 2));
   EXPECT_THAT(Disagreement(), HasSubstr("ps:2 holds nothing of it"));
 }
@@ -113,7 +114,7 @@ TEST_F(JobHoldingsTest, AStartThatEndedWhileItMadeVariablesIsNoLoss) {
   EXPECT_THAT(Disagreement(), IsEmpty());
 }
 
-// Stores from before there were timelines, and jobs that no worker says hello to.
+// Stores from before timelines existed, and jobs without a worker.
 TEST_F(JobHoldingsTest, WithoutTimelinesOnlyAServerThatHoldsNothingAtAllIsAmiss) {
   Add(0, {Table("t", {0, 1}), Table("u", {0, 1})});
   Add(0, {Table("t", {0, 1})});
@@ -122,7 +123,7 @@ TEST_F(JobHoldingsTest, WithoutTimelinesOnlyAServerThatHoldsNothingAtAllIsAmiss)
   EXPECT_THAT(Disagreement(), HasSubstr("ps:1 holds nothing of it"));
 }
 
-// Taken over by the first worker, one server after the other.
+// The first worker takes the job over on one server after the other.
 TEST_F(JobHoldingsTest, ALifeThatWasTakenOverByOneServerOfTwoIsNoLoss) {
   Add(WithServers(kLife, 1), {Table("t", {0, 1})});
   Add(0, {Table("t", {0, 1})});
@@ -136,7 +137,7 @@ TEST_F(JobHoldingsTest, WhatAFailedRestoreHasLeftIsToldApart) {
   Add(-kLife, {Table("t", {0, 1})});
   EXPECT_THAT(Disagreement(), HasSubstr("ps:0 holds nothing of it"));
   EXPECT_TRUE(Holdings().left_by_restore);
-  // Complete, and confirmed on one server so far.
+  // Complete, but confirmed by one server so far.
   replies_[0]->timeline = kLife;
   replies_[0]->variables = replies_[1]->variables;
   EXPECT_THAT(Disagreement(), IsEmpty());

@@ -1,4 +1,4 @@
-// The cluster cases of TensorFlow's own tests, by id: D1 to D13 (server_test.cc has D11).
+// TensorFlow's cluster test cases, by id: D1 to D13 (server_test.cc has D11).
 #include <string>
 
 #include "gmock/gmock.h"

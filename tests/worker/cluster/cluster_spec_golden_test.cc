@@ -33,7 +33,8 @@ void CheckJobs(const ClusterSpec& spec, const json& record) {
     EXPECT_TRUE(Agrees(AsJson(spec.task_indices(job)), want, id + " task_indices " + job));
   }
   for (const auto& [job, want] : record.at("job_tasks").items()) {
-    // TensorFlow takes the maximum index of no tasks and fails [quirk]; here the list is empty.
+    // TensorFlow takes the maximum index of an empty list and fails [quirk]; here the list is
+    // empty.
     const bool is_quirk = want.value("contains", "") == "max() arg is an empty sequence";
     EXPECT_TRUE(Agrees(TasksJson(spec, job), is_quirk ? json{{"value", json::array()}} : want,
                        id + " job_tasks " + job));

@@ -1,5 +1,5 @@
-// Limits on what strangers can hold of the rendezvous server: idle connections are closed, and
-// neither too many connections nor a lack of descriptors makes it use a core.
+// Limits on the resources that strangers can take from the rendezvous server: it closes idle
+// connections, and neither too many connections nor a lack of descriptors makes it spin.
 #include "worker/collective/control_server.h"
 
 #include <arpa/inet.h>

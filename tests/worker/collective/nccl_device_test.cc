@@ -156,7 +156,7 @@ TEST_F(NcclDevices, RanksAddUpOnTheirStreamsAndTheRootHasTheSum) {
   });
 }
 
-// Ops that write the inputs of the sum precede it; copies of the sum follow it.
+// Ops that write the inputs of a sum run before it, and copies of the sum after it.
 TEST_F(NcclDevices, QueuesAddUpBetweenTheirOpsAndTheirCopiesOut) {
   constexpr size_t kCount = 70'001, kBytes = kCount * sizeof(float);
   const auto ranks = JoinByNccl(Gpus(ranks_));

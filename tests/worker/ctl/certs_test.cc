@@ -1,5 +1,5 @@
-// cairnctl certs makes what the programs take, with modes that keep secrets, and overwrites
-// nothing; cairnctl doctor finds what is wrong with such files.
+// cairnctl certs makes files that the programs accept, with modes that protect secrets, and
+// overwrites none; cairnctl doctor reports problems with such files.
 #include "worker/ctl/certs.h"
 
 #include <sys/stat.h>
@@ -71,7 +71,7 @@ TEST_F(CertsTest, EveryTaskGetsWhatItNeeds) {
   EXPECT_THAT(Facts("ps-1").hosts, ElementsAre("10.0.0.2"));
   EXPECT_THAT(Facts("ps-2").hosts, ElementsAre("ps-2.example"));
   EXPECT_TRUE(Facts("ps-0").serves);
-  // Servers ask each other for what their status pages show, and no more.
+  // Servers ask each other for the state on their status pages, and nothing else.
   EXPECT_TRUE(Facts("ps-0").connects);
   EXPECT_EQ(Facts("ps-0").roles, kReader);
   EXPECT_EQ(Facts("chief-0").roles, kWorker | kAdmin);
@@ -94,7 +94,7 @@ TEST_F(CertsTest, EveryTaskGetsWhatItNeeds) {
 TEST_F(CertsTest, NothingIsOverwrittenAndTheCaIsUsedAgain) {
   ASSERT_OK(MakeCerts(ForCluster()));
   EXPECT_THAT(MakeCerts(ForCluster()),
-              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("ps-0.crt is there")));
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("ps-0.crt exists")));
   const absl::StatusOr<Answer> more = MakeCerts(
       {.directory = directory_,
        .issue = {"grafana=reader", "ps-3=server:ps-3.example,10.0.0.4", "x=worker,admin"}});

@@ -1,5 +1,5 @@
-// A child's output and ending arrive whole; what cannot be started is named; nothing outlives its
-// owner.
+// A child's output and exit arrive completely; the error of a failed start names the program; no
+// child outlives its owner.
 #include "worker/ctl/child_process.h"
 
 #include <poll.h>

@@ -1,5 +1,5 @@
-"""cairnctl's command line: help of every command, and what is misspelt is answered with status 2,
-the nearest name and where to read on."""
+"""cairnctl's command line: every command has help, and a misspelt word is refused with status 2, the
+nearest name and a pointer to the help."""
 import json
 import os
 import shutil
@@ -19,7 +19,7 @@ def ctl(*arguments):
 
 
 def commands(*path):
-    """Names in the help of a command that has commands."""
+    """The names in the help of a command with subcommands."""
     text = ctl(*path, "--help").stdout
     found = text.split("Commands:\n", 1)
     return [line.split()[0] for line in found[1].split("\n\n")[0].splitlines()
@@ -77,7 +77,7 @@ class CommandLine(unittest.TestCase):
         return [line.split("\t")[0] for line in done.stdout.splitlines()]
 
     def in_zsh(self, *words):
-        # What zsh has while it completes: the words, and the number of the last.
+        # The state of zsh during completion: the words, and the index of the last.
         script = ('compdef() { : }; compadd() { shift; offered_here=($@); [ $# -gt 0 ] }; '
                   '_files() { : }; source <("$0" completion zsh); words=($@); CURRENT=$#; '
                   '_cairnctl; print -l -- ${(M)offered_here:#${words[-1]}*}')

@@ -1,4 +1,5 @@
-// What is fine has no fix, what is not has one, and only what is bad decides the exit status.
+// Findings without a problem have no fix, others have one, and only level "bad" affects the exit
+// status.
 #include "worker/ctl/doctor.h"
 
 #include "absl/strings/match.h"

@@ -1,5 +1,5 @@
-// A launch is refused before anything is started where its flags or files would make it fail, and
-// what it starts has the flags that were asked for.
+// A launch that its flags or files would make fail is refused before any process starts, and
+// started processes get the requested flags.
 #include "worker/ctl/launch_plan.h"
 
 #include <fstream>
@@ -23,7 +23,7 @@ class LaunchPlanTest : public testing::Test {
     std::ofstream(temp_.Join(name)) << text;
     return temp_.Join(name);
   }
-  // One that is whole, for programs that are there.
+  // Valid options, whose programs exist.
   LaunchOptions Options() {
     Write("rows.libsvm", "1 1:1\n0 2:1\n");
     LaunchOptions options;
@@ -85,7 +85,7 @@ TEST_F(LaunchPlanTest, LogsGoWhereTheyAreAskedForElseBesideTheState) {
   plan = PlanLaunch(options, temp_.path());
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->tasks[0].log_file, temp_.Join("there/ps-0.log"));
-  // In the background nobody would see them.
+  // In the background nobody would see the tasks' output.
   options = Options();
   options.wait = true;
   EXPECT_TRUE(absl::StrContains(Refusal(options), "--log_directory"));
@@ -133,7 +133,7 @@ TEST_F(LaunchPlanTest, EveryTaskHasItsOwnCertificateWhichIsMadeWhereThereIsNone)
         << command;
     EXPECT_TRUE(std::ifstream(path + ".crt").good()) << path;
   }
-  const auto again = PlanLaunch(options, temp_.path());  // those that are there
+  const auto again = PlanLaunch(options, temp_.path());  // the existing certificates
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->reader_flags[1], options.tls_directory + "/reader.crt");
 }

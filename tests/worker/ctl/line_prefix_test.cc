@@ -1,4 +1,5 @@
-// Lines of many processes stay whole and say whose they are, however their bytes arrive.
+// Lines of many processes stay whole and begin with their process's name, in whatever chunks they
+// arrive.
 #include "worker/ctl/line_prefix.h"
 
 #include <string>

@@ -1,4 +1,4 @@
-// Free ports are free, differ, and are of this machine.
+// Free ports are free, distinct and on this machine.
 #include "worker/ctl/local_ports.h"
 
 #include <set>
@@ -21,7 +21,7 @@ TEST(LocalPorts, PortsHeldTogetherDiffer) {
     ASSERT_TRUE(address.ok()) << address.status();
     const auto parsed = ParseHostPort(*address);
     ASSERT_TRUE(parsed.ok() && parsed->port > 0) << *address;
-    // Linux serves port 0 and outgoing connections from 32768 on, unless told otherwise.
+    // By default Linux assigns ports from 32768 on to port 0 and to outgoing connections.
     EXPECT_LT(parsed->port, 32768);
     addresses.insert(*address);
   }
@@ -29,7 +29,8 @@ TEST(LocalPorts, PortsHeldTogetherDiffer) {
 }
 
 TEST(LocalPorts, APortThatIsTakenIsRefusedWhereItMustBeFree) {
-  // Two sockets that both allow sharing may be bound at a time; one that does not may not.
+  // Two sockets that both allow sharing may be bound to the port at once; a socket that does not
+  // allow it may not.
   LocalPorts theirs;
   const auto taken = theirs.Hold(OwnHost() + ":0", true);
   ASSERT_TRUE(taken.ok());
@@ -42,7 +43,7 @@ TEST(LocalPorts, APortThatIsTakenIsRefusedWhereItMustBeFree) {
 
 TEST(LocalPorts, AnotherMachinesAddressIsRefusedWithTheReason) {
   LocalPorts ports;
-  // 192.0.2.0/24 is nobody's (RFC 5737).
+  // 192.0.2.0/24 is reserved for documentation (RFC 5737).
   const auto refused = ports.Hold("192.0.2.7:7001", true);
   EXPECT_TRUE(absl::IsInvalidArgument(refused.status()));
   EXPECT_TRUE(absl::StrContains(refused.status().message(), "not an address of this machine"))

@@ -1,4 +1,4 @@
-// Plans of moves even out memory, empty servers, and move no more than that takes.
+// Plans balance memory, empty servers, and move no more than necessary.
 #include "worker/ctl/rebalance_plan.h"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ TEST(RebalancePlan, RowsOnDiskGoWithTheirBucketsAndEvenNothingOut) {
 TEST(RebalancePlan, WhatIsEvenStays) {
   EXPECT_THAT(PlanRebalance({Table("emb", {0, 1}, {100, 100})}, 2, {}, 0.05)->moves, IsEmpty());
   EXPECT_THAT(PlanRebalance({Table("emb", {0, 1}, {103, 100})}, 2, {}, 0.05)->moves, IsEmpty());
-  // One piece, which would make the other server what this one is.
+  // One piece, whose move would only swap the two servers' roles.
   EXPECT_THAT(PlanRebalance({Dense("w", {{0, 4, 0}}, {1000, 0})}, 2, {}, 0.05)->moves, IsEmpty());
 }
 
@@ -85,7 +85,7 @@ TEST(RebalancePlan, ServersAreEmptied) {
   EXPECT_EQ(PiecesOn(maps[0], 2) + PiecesOn(maps[1], 2), 0);
 }
 
-// A server without memory in use still has pieces to give.
+// A server that uses no memory still has pieces to give away.
 TEST(RebalancePlan, EmptyTablesLeaveServersThatAreEmptied) {
   const auto plan = PlanRebalance({Table("emb", {0, 1}, {0, 0})}, 2, {1}, 0.05);
   ASSERT_TRUE(plan.ok());
@@ -93,7 +93,7 @@ TEST(RebalancePlan, EmptyTablesLeaveServersThatAreEmptied) {
   EXPECT_EQ(plan->moves[0].source, 1);
 }
 
-// Memory is even, and one bucket of two is wanted all the time.
+// Memory is balanced, but one bucket of two is used all the time.
 TEST(RebalancePlan, ByLoadHotPiecesMove) {
   const std::vector<VariablePlaces> variables = {Table("emb", {0, 0, 0, 1, 1, 1}, {300, 300}),
                                                  Dense("w", {{0, 4, 0}, {4, 4, 1}}, {10, 10})};
@@ -109,7 +109,7 @@ TEST(RebalancePlan, ByLoadHotPiecesMove) {
   EXPECT_THAT(PlanRebalance(variables, 2, {}, 0.05)->moves, IsEmpty());
 }
 
-// The fullest server has one piece that nobody can take; the next one's can be taken.
+// The fullest server has one piece, which fits nowhere; the next server's piece fits.
 TEST(RebalancePlan, APieceThatFitsNowhereDoesNotKeepTheOthers) {
   const std::vector<VariablePlaces> variables = {Table("emb", {0, 1, 1, 2}, {1, 2, 1})};
   const PieceLoads loads = {{900, 300, 200, 0}};
@@ -129,7 +129,8 @@ TEST(RebalancePlan, ServersAreEmptiedByLoadToo) {
   EXPECT_EQ(plan->after.load[0] + plan->after.load[2], 130);
 }
 
-// What naming rows moves: of a table keys, too. A restarted server counts from 0 on.
+// The load counts the bytes moved for named rows, and for tables also keys. A restarted server
+// counts from 0.
 TEST(RebalancePlan, LoadIsWhatWasNamedBetweenTwoLooks) {
   VariablePlaces table = Table("emb", {0, 0, 1}, {1, 1});
   table.newest.shape = {16};

@@ -1,5 +1,5 @@
-// What status, why and inspect make of the servers' answers: the same facts as text and as JSON,
-// servers without an answer beside those with one, rates between two samples.
+// The output of status, why and inspect for given answers of servers: the same facts as text and as
+// JSON, servers with and without an answer, rates between two samples.
 #include <string>
 #include <vector>
 

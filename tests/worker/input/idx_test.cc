@@ -1,4 +1,4 @@
-// IDX images arrive divided by 255 beside their labels; files that do not fit are refused.
+// IDX images arrive divided by 255 with their labels; files that do not match are refused.
 #include "gmock/gmock.h"
 #include "tests/support/golden.h"
 #include "tests/worker/input/input_files.h"

@@ -1,4 +1,4 @@
-// Files and readers for the tests of this folder.
+// Files and readers for the tests of this directory.
 #pragma once
 
 #include <zlib.h>
@@ -46,7 +46,7 @@ inline ReaderOptions OptionsFor(const std::string& format, const std::vector<std
   return options;
 }
 
-// Every batch of the reader; a failure ends the list and goes to *status.
+// Every batch of the reader; an error ends the list and is stored in *status.
 inline std::vector<Batch> ReadAll(const ReaderOptions& options, absl::Status* status) {
   std::vector<Batch> batches;
   absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(options);
@@ -68,7 +68,7 @@ inline std::vector<Batch> ReadAll(const ReaderOptions& options) {
   return batches;
 }
 
-// The message of the error that reading `text` as `format` ends with; "" without one.
+// The message of the error with which reading `text` as `format` ends; "" without one.
 inline std::string ErrorOf(const std::string& format, absl::string_view text,
                            ReaderOptions options = {}) {
   TempDir folder;

@@ -1,4 +1,4 @@
-// libsvm rows arrive as written, and every malformed line is refused with its place.
+// libsvm rows arrive as written, and every malformed line is refused with its position.
 #include "gmock/gmock.h"
 #include "tests/support/golden.h"
 #include "tests/worker/input/input_files.h"
@@ -63,7 +63,7 @@ TEST(Libsvm, ErrorsNameFileLineColumnAndWhatWasFound) {
 }
 
 TEST(Libsvm, ErrorsShowControlCharactersAsEscapes) {
-  // U+009B begins a command of a terminal, as ESC [ does.
+  // U+009B begins a terminal command, as ESC [ does.
   EXPECT_THAT(ErrorOf("libsvm", "1 x\xc2\x9b:1\n"),
               ::testing::HasSubstr("in:1:3: found 'x\\xc2\\x9b:1'"));
 }
@@ -97,7 +97,7 @@ TEST(Libsvm, MissingFeatureCountIsRefused) {
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("data.features"));
 }
 
-// The real file, counted by other means: 32,561 rows and 451,592 entries (awk).
+// The real file, counted independently with awk: 32,561 rows and 451,592 entries.
 TEST(Libsvm, ReadsAllOfA9a) {
   ReaderOptions options = OptionsFor("libsvm", {DataPath("a9a/train.libsvm")}, 128);
   options.data.features = 123;

@@ -1,4 +1,4 @@
-// Numbers read as the nearest float32, whatever path they take, and nothing else reads as a number.
+// Numbers are rounded to the nearest float32 on every path, and no other text is read as a number.
 #include "worker/input/parse_number.h"
 
 #include <cmath>

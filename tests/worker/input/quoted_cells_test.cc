@@ -1,5 +1,5 @@
-// Quotes around cells change nothing: tables read the same with and without them, and what no
-// parser can read is refused with its place in the file.
+// Quotes around cells change nothing: tables read the same with and without them, and invalid
+// quoting is refused with its position in the file.
 #include "worker/input/quoted_cells.h"
 
 #include "absl/strings/str_cat.h"
@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Every `every`-th cell, from the `first`, in quotes.
+// Quotes every `every`-th cell, beginning with cell `first`.
 std::string Quoted(absl::string_view text, char separator, size_t first, size_t every) {
   std::vector<std::string> lines;
   size_t count = 0;
@@ -60,7 +60,7 @@ TEST(Quotes, ChangeNoTable) {
   ExpectSameRows("criteo_csv", "in", absl::StrJoin(cells, ",") + "\n", ',');
 }
 
-// Names may hold separators, quotes and anything else.
+// Names may hold separators, quotes and any other text.
 TEST(Quotes, OfNamesHoldAnything) {
   TempDir folder;
   WriteFile(folder.Join("in"), "\"bought\",\"age, \"\"years\"\"\",city\n\"1\",\" 2 \", \"3\" \n");
@@ -78,7 +78,7 @@ TEST(Quotes, ThatHideACellAreRefusedWithTheirPlace) {
   EXPECT_EQ(ErrorOf("csv", "1,2,3\n0,5,\"6\n"),
             "in:2:5: the quote is not closed in this line; a row is one line");
   EXPECT_EQ(ErrorOf("csv", "1,2,3\n0,\"5\"x,6\n"), "in:2:6: text after a closing quote");
-  // Places are of the file, not of the text without quotes.
+  // Positions are those in the file, not in the text without quotes.
   EXPECT_EQ(ErrorOf("csv", "1,2,3\n\"0\",\"5\",\"x\"\n"),
             "in:2:10: column 2 is 'x'; a cell of csv is a finite number");
   EXPECT_EQ(ErrorOf("csv", "1,2,3\n\"0\",\"5\"\n"),

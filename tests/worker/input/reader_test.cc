@@ -1,4 +1,4 @@
-// Batches, epochs, shards, shuffling and resume positions are those the header promises; damaged
+// Batches, epochs, shards, shuffling and resume positions are as the header documents; corrupt
 // files are refused and never crash the reader.
 #include "worker/input/reader.h"
 
@@ -173,7 +173,7 @@ TEST_F(ReaderTest, EmptyInputEndsAtOnce) {
   EXPECT_TRUE(ReadAll(options).empty());
 }
 
-// Spreadsheets and editors begin UTF-8 text with ef bb bf, which nobody sees in an error.
+// Spreadsheets and editors begin UTF-8 text with ef bb bf, which is invisible in an error message.
 TEST_F(ReaderTest, AMarkAtTheStartOfATextIsNoPartOfIt) {
   const std::string mark = "\xef\xbb\xbf";
   for (const auto& [format, row] : {std::pair{"libsvm", "1 1:2\n"}, std::pair{"csv", "1,2\n"},
@@ -185,7 +185,7 @@ TEST_F(ReaderTest, AMarkAtTheStartOfATextIsNoPartOfIt) {
       ASSERT_EQ(batches.size(), 1u) << format;
       EXPECT_THAT(batches[0].labels, ElementsAre(1)) << format;
     }
-    EXPECT_NE(ErrorOf(format, row + mark + row), "") << format;  // only there
+    EXPECT_NE(ErrorOf(format, row + mark + row), "") << format;  // only at the start
   }
 }
 
@@ -231,8 +231,8 @@ TEST_F(ReaderTest, LinesLongerThanABufferAreReadAndEndlessOnesRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("long:2: line is longer than"));
 }
 
-// Bytes of good lines are flipped, removed and doubled: every outcome but a crash or a hang will
-// do, and what is yielded keeps the header's shapes.
+// Bytes of valid lines are flipped, removed and doubled: any outcome except a crash or a hang is
+// right, and returned batches have the documented shapes.
 TEST_F(ReaderTest, MutatedLinesNeverCrash) {
   const std::string tokens =
       "a\tb\t\tc\td\te\tf\tg\th\ti\tj\tk\tl\tm\tn\to\tp\tq\tr\ts\tt\tu\tv\tw\tx\ty";

@@ -1,4 +1,4 @@
-// Criteo, csv and MovieLens rows arrive as written; malformed ones are refused with their place.
+// Criteo, csv and MovieLens rows arrive as written; malformed rows are refused with their position.
 #include <cmath>
 
 #include "absl/strings/str_join.h"

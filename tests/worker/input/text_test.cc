@@ -1,5 +1,5 @@
 // Skip-gram pairs follow word2vec's rules: vocabulary by frequency, windows within a sentence,
-// negatives by count^0.75, every draw fixed by seed, epoch and place.
+// negatives by count^0.75; seed, epoch and position determine every draw.
 #include "worker/input/text.h"
 
 #include <cmath>
@@ -74,7 +74,7 @@ TEST_F(Text, RadiusIsDrawnFromOneToTheWindow) {
     }
   }
   EXPECT_EQ(by_distance[0], 0);
-  // The mean radius is 2.5, so 5 pairs a center but for the ends.
+  // The mean radius is 2.5, so 5 pairs for each center except near the ends.
   EXPECT_NEAR(static_cast<double>(by_distance[1]), 5000, 250);
 }
 

@@ -1,6 +1,6 @@
-// A step on a device has the loss, the gradients and the scores of the CPU, for every model: with
-// the kernels of GPUs as loops, everywhere, and on a GPU where there is one. What cannot be had
-// there is an error, and the next step is well.
+// A step on a device has the loss, the gradients and the scores of the CPU, for every model:
+// everywhere with the GPU kernels as loops, and on a GPU if there is one. A failed allocation is an
+// error, and the next step succeeds.
 #include "worker/models/device_step.h"
 
 #include <memory>
@@ -28,7 +28,7 @@ void ExpectNear(const std::vector<float>& got, const std::vector<float>& want,
   }
 }
 
-// `device` serves several steps of different sizes, so that memory grows and is used again.
+// `device` computes several steps of different sizes, so that memory grows and is reused.
 void CheckModel(const ModelCase& c, const std::shared_ptr<StepDevice>& device) {
   const absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(c.config, {}, c.schema);
   ASSERT_OK(model);
@@ -76,7 +76,7 @@ TEST(DeviceStepOnGpu, EqualsTheCpu) {
   }
 }
 
-// Whichever allocation of a step it is that fails.
+// For each allocation of a step in turn.
 TEST(DeviceStepErrors, MemoryThatCannotBeHadIsTheStepsErrorAndTheNextOneIsWell) {
   const ModelConfig config = SmallConfig("dlrm");
   const Schema schema{.dense_columns = 4, .key_columns = 3};

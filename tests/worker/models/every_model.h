@@ -1,4 +1,4 @@
-// Every model on every kind of data that it takes, small.
+// Every model on every kind of data that it accepts, in small sizes.
 #pragma once
 
 #include <cstdint>

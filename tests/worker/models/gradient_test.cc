@@ -1,9 +1,10 @@
-// Every model's gradient equals finite differences of its loss, on every kind of data it takes.
+// Every model's gradient equals finite differences of its loss, on every kind of data that it
+// accepts.
 //
-// The models compute in float32, so a difference of losses carries about 1e-7 / step of noise.
-// Where a relu has its kink within a step of some value, differences mean nothing; so several draws
-// of the values are tried, and every element must agree in one of them. A wrong gradient agrees in
-// none.
+// The models compute in float32, so a difference of losses carries about 1e-7 / step of noise. If a
+// relu's kink lies within a step of some value, the difference is meaningless. So the test draws
+// the values several times, and every element must agree for one of the draws. A wrong gradient
+// agrees for none.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -28,7 +29,7 @@ class Slopes {
     for (const VariableUse& use : state_.uses) gradients_.push_back(use.gradient);
   }
 
-  // The first element whose gradient is not its slope, or "". Of wide variables a sample is taken.
+  // The first element whose gradient is not its slope, or "". Samples wide variables.
   std::string Disagreement() {
     for (size_t v = 0; v < gradients_.size(); ++v) {
       std::vector<float>& values = state_.uses[v].values;

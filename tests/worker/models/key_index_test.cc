@@ -1,4 +1,4 @@
-// Keys are numbered by first appearance, whatever they are, over growth, reuse and full tables.
+// Keys are numbered by first appearance, for any keys, over growth, reuse and full tables.
 #include "worker/models/key_index.h"
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Variables in memory, updated by the optimizers' kernels: a server of one process, without wire,
-// stripes or disk, to prove models and optimizers by themselves.
+// Variables in memory that the optimizers' kernels update: a server in the process, without
+// network, stripes or disk, to test models and optimizers alone.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ class LocalServer {
 
   // Fills the values of a planned step.
   void Pull(StepState* state);
-  // Applies a step's gradients. Dense rows that were not pushed get a zero gradient.
+  // Applies a step's gradients. Dense rows without a gradient get a zero gradient.
   void Push(const StepState& state);
 
-  // The whole of a dense variable. Aborts where there is none.
+  // The whole of a dense variable. Aborts if it does not exist.
   const std::vector<float>& Dense(const std::string& name) const;
 
  private:

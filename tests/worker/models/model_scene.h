@@ -1,4 +1,4 @@
-// Models with the data they are made for, for tests of what drives models.
+// Models with matching data, for tests of code that runs models.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ inline ModelScene SparseScene(const std::string& type, int64_t columns) {
           .schema = {.sparse_columns = columns}};
 }
 
-// Counts and tokens as Criteo's.
+// Counts and tokens like Criteo's.
 inline ModelScene WideDeepScene() {
   return {.name = "wide_deep",
           .model = {.type = "wide_deep", .loss = "sigmoid_cross_entropy", .hidden = {8}},

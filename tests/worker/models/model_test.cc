@@ -1,4 +1,4 @@
-// What models ask of the servers: names, shapes, rows and keys; what they refuse; and that the same
+// The requests of models to the servers: names, shapes, rows and keys; their refusals; and the same
 // step gives the same bits.
 #include "worker/models/model.h"
 
@@ -119,7 +119,7 @@ TEST(Model, HashBucketsBoundTheKeys) {
   }
 }
 
-// Fills the same kernel row by row or whole, and expects the same loss and gradient.
+// Fills the same kernel by rows or whole, and expects the same loss and gradient.
 TEST(Model, SparseRowsAndTheWholeVariableGiveTheSameGradient) {
   const Schema narrow{.sparse_columns = 600}, wide{.sparse_columns = 100000};
   const auto whole = Make({.type = "linear", .classes = 2}, narrow);

@@ -10,8 +10,8 @@
 
 namespace cairn::test {
 
-// Labels 0 and 1, or class numbers below `classes` where that is above 1. Sparse rows have up to
-// six ascending columns, some rows none; keys repeat, and are spread over all 64 bits.
+// Labels 0 and 1, or class numbers below `classes` if that is above 1. Sparse rows have up to six
+// ascending columns, some rows none; keys repeat, and are spread over all 64 bits.
 inline Batch RandomBatch(const Schema& schema, int64_t rows, int64_t classes, uint32_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal(0.0f, 1.0f);

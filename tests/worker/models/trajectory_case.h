@@ -1,4 +1,4 @@
-// What the cases of trajectories.json train, and where they end.
+// The jobs of the cases in trajectories.json, and their recorded ends.
 #pragma once
 
 #include <zlib.h>
@@ -15,7 +15,7 @@
 
 namespace cairn::test {
 
-// abalone comes as one file: the first `train_rows` lines train, the rest test.
+// abalone is one file: its first `train_rows` lines are for training, the rest for testing.
 inline void SplitLines(const std::string& from, int train_rows, const std::string& train,
                        const std::string& test) {
   const gzFile in = gzopen(from.c_str(), "rb");  // reads uncompressed files too
@@ -87,7 +87,7 @@ inline OptimizerConfig OptimizerOf(const nlohmann::json& fields) {
   return config;
 }
 
-// Whether a variable ended as recorded. Under softmax a sum over classes is zero but for rounding,
+// Whether a variable ended as recorded. Under softmax a sum over classes is zero up to rounding,
 // hence the absolute tolerance.
 inline void ExpectFinal(const nlohmann::json& want, absl::Span<const float> got, double relative,
                         const std::string& where) {

@@ -32,7 +32,7 @@ TEST(WorkerMetrics, TellWhatTheRunHasDone) {
   EXPECT_THAT(text, HasSubstr("cairn_worker_exchange_duration_seconds_count 1\n"));
 }
 
-// The client's summary has the buckets 0, 1, 2, 4, … up to the last that is not empty.
+// The client's summary has the buckets 0, 1, 2, 4, … up to the last nonempty one.
 TEST(WorkerMetrics, StalenessKeepsItsBuckets) {
   RunFigures run;
   run.staleness = {.mean = 2.5, .histogram = {{0, 1}, {1, 0}, {2, 2}, {4, 1}}};

@@ -1,4 +1,4 @@
-// Blocks of columns land where asked and nowhere else.
+// Blocks of columns are copied to the right place, and nothing else changes.
 #include "worker/ops/concat.h"
 
 #include <vector>

@@ -1,5 +1,5 @@
-// The layer equals plain triple loops in double, for shapes that take the matrix-vector path and
-// those that do not, and leaves memory beyond the columns asked for alone.
+// The layer equals plain triple loops in double, for shapes on the matrix-vector path and others,
+// and does not touch memory beyond the requested columns.
 #include "worker/ops/dense.h"
 
 #include <sys/resource.h>
@@ -116,7 +116,7 @@ TEST(Dense, RepeatsBitForBit) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// OpenBLAS would try for ever to map its buffer, deaf to signals that ask the process to end.
+// OpenBLAS would retry forever to map its buffer, and ignore signals that ask the process to end.
 TEST(Dense, WhereAddressesRunOutItThrows) {
   constexpr int kThrown = 42;
   const auto run = [] {
@@ -125,7 +125,7 @@ TEST(Dense, WhereAddressesRunOutItThrows) {
     const rlim_t limit = static_cast<rlim_t>(pages * sysconf(_SC_PAGE_SIZE)) + (rlim_t{64} << 20);
     const rlimit addresses = {.rlim_cur = limit, .rlim_max = limit};
     setrlimit(RLIMIT_AS, &addresses);
-    // Of a thread that has had no buffer yet.
+    // In a thread that has no buffer yet.
     std::thread([] {
       const std::vector<float> x(4), w(4), b(2);
       std::vector<float> y(4);

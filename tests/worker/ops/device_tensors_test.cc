@@ -1,4 +1,4 @@
-// Memory of tensors on devices: whose it is, when it is used again, and what cannot be had.
+// Memory of tensors on devices: owner, reuse, and failed allocations.
 #include "worker/ops/device_tensors.h"
 
 #include <memory>
@@ -21,7 +21,7 @@ Tensor OnGpu(std::vector<float> values) {
   return CopyTensor(Tensor::Vector<float>(values), Gpu(0)).value();
 }
 
-// What every test here relies on: that the host cannot reach a device's memory unnoticed.
+// The assumption of every test here: the host cannot access a device's memory unnoticed.
 TEST(DeviceTensorsDeathTest, TheHostDoesNotReachADevicesMemory) {
   const LoopDevices loops;
   const Tensor tensor = OnGpu({1, 2});
@@ -54,10 +54,10 @@ TEST(DeviceTensors, WhatIsFreeIsGivenBackWhereMemoryIsShort) {
   const Tensor kept = tensors->Uninitialized(DType::kFloat32, {100}).value();
   { const Tensor freed = tensors->Uninitialized(DType::kFloat32, {1000}).value(); }
   device.LimitAllocations(0);
-  // The first try fails, what is free goes back, and the second one is well.
+  // The first attempt fails, free blocks are released, and the second attempt succeeds.
   EXPECT_OK(tensors->Uninitialized(DType::kFloat32, {3000}));
   EXPECT_EQ(device.allocated(), 2) << "the kept one, and the one that is free again";
-  // Nothing is free, so there is no second try.
+  // No block is free, so there is no second attempt.
   const Tensor all = tensors->Uninitialized(DType::kFloat32, {3000}).value();
   device.LimitAllocations(0);
   EXPECT_THAT(tensors->Uninitialized(DType::kFloat32, {3000}),

@@ -1,5 +1,5 @@
-// Every vectorized loop equals the plain one it stands for, for every length around the vector
-// widths, so that tails are covered on every instruction set.
+// Every vectorized loop equals the plain loop, for every length around the vector widths, so that
+// tails are covered on every instruction set.
 #include "worker/ops/elementwise.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// What the golden records do not hold: refusals, and rows whose divisor is zero.
+// Cases that the golden records do not contain: refusals, and rows whose divisor is zero.
 #include "worker/ops/embedding_lookup.h"
 
 #include <vector>

@@ -1,5 +1,5 @@
-// Gathering copies the right rows for every width, and the gradient sums repeats without needing
-// its output cleared.
+// Gathering copies the right rows for every width, and the gradient sums repeated rows without
+// needing a cleared output.
 #include "worker/ops/gather.h"
 
 #include <limits>

@@ -1,5 +1,5 @@
 // Second-order terms equal their definition over pairs, their gradients equal finite differences,
-// and the sparse form equals the dense one.
+// and the sparse form equals the dense form.
 #include "worker/ops/interaction.h"
 
 #include <random>

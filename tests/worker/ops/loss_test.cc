@@ -1,5 +1,5 @@
 // Gradients of the losses equal finite differences of the losses in double, and the mean is
-// weighted as Keras weights it.
+// weighted as in Keras.
 #include "worker/ops/loss.h"
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// Every record of losses_metrics.json: losses and gradients equal TensorFlow's and Keras', metrics
-// scikit-learn's. Keras' AUC over 200 thresholds and its clipped log loss are recorded there for
-// reference; Cairn offers the exact forms.
+// Every record of losses_metrics.json: losses and gradients equal TensorFlow's and Keras's, metrics
+// scikit-learn's. The records of Keras's AUC over 200 thresholds and of its clipped log loss are
+// for reference; Cairn offers the exact forms.
 #include <cstdio>
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// Metrics equal their definitions over all pairs or rows, and are NaN where they mean nothing.
+// Metrics equal their definitions over all pairs or rows, and are NaN if undefined.
 #include "worker/ops/metrics.h"
 
 #include <cmath>

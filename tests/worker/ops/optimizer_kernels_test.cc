@@ -1,5 +1,5 @@
-// The optimizers of GPUs move variables as the CPU's do: every rule and flag, float32 and float64,
-// whole variables and rows of tables, with the kernels as loops everywhere and on a GPU where there
+// The GPU optimizers update variables as the CPU's do: every rule and flag, float32 and float64,
+// whole variables and rows of tables; everywhere with the kernels as loops, and on a GPU if there
 // is one.
 #include <algorithm>
 #include <cmath>
@@ -28,11 +28,11 @@ using ::testing::HasSubstr;
 
 constexpr int kSteps = 4;
 
-// Equal bits where the CPU fuses multiply and add, as GPUs do; a few roundings apart where not.
+// Equal bits if the CPU fuses multiply and add, as GPUs do; otherwise a few roundings apart.
 template <typename T>
 bool Near(T got, T want) {
   if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got);
-  if (got == want) return true;  // infinities too
+  if (got == want) return true;  // also equal infinities
   constexpr T kRoundings = 32 * std::numeric_limits<T>::epsilon();
   return std::abs(got - want) <= kRoundings * (1 + std::abs(want));
 }
@@ -46,7 +46,7 @@ void ExpectNear(const std::vector<T>& got, const std::vector<T>& want, const std
   }
 }
 
-// An array of a device, `shift` elements behind an aligned address, between guards.
+// An array of a device, `shift` elements after an aligned address, between guards.
 template <typename T>
 class DeviceArray {
  public:
@@ -61,7 +61,7 @@ class DeviceArray {
   DeviceArray& operator=(const DeviceArray&) = delete;
 
   T* data() const { return memory_ + begin_; }
-  // Done before what is queued next.
+  // Complete before any later work is queued.
   void Set(const std::vector<T>& values) {
     std::copy(values.begin(), values.end(), host_.begin() + static_cast<ptrdiff_t>(begin_));
     queue_.AwaitCopy(queue_.CopyIn(host_.data(), memory_, host_.size() * sizeof(T)));
@@ -97,7 +97,7 @@ std::vector<T> Normal(size_t count, uint32_t seed) {
   return values;
 }
 
-// A variable with its slots on a device and, as it should be, on the CPU.
+// A variable with its slots on a device, and the expected values on the CPU.
 template <typename T>
 class Twins {
  public:
@@ -160,7 +160,7 @@ class Twins {
   std::vector<std::unique_ptr<DeviceArray<T>>> device_;
 };
 
-// Where every array begins `shift` elements behind an aligned address, the gradient `shift * 2`.
+// Every array begins `shift` elements after an aligned address, the gradient `shift * 2`.
 template <typename T>
 void CheckElements(DeviceQueue& queue, const Optimizer& optimizer, size_t count, size_t shift) {
   SCOPED_TRACE(absl::StrCat(DTypeName(DTypeOf<T>()), ", ", count, " elements, shifted ", shift));
@@ -193,24 +193,24 @@ void CheckRows(DeviceQueue& queue, const Optimizer& optimizer, size_t width, siz
     device_gradients.Set(gradients);
     twins.UpdateRows(optimizer.Begin(t), device_rows.data(), rows, device_gradients.data(),
                      gradients, width);
-    twins.Compare(absl::StrCat("after step ", t));  // rows without a gradient stay
+    twins.Compare(absl::StrCat("after step ", t));  // rows without a gradient do not change
   }
 }
 
-// Whether the CPU's vectors fuse multiplying and adding, as GPUs do. Those that do not are older or
-// left out (by sanitizers); their squares overflow elsewhere, and their maximum with NaN is
-// another.
+// Whether the CPU's vectors fuse multiply and add, as GPUs do. Targets that do not are older or
+// disabled (by sanitizers); their squares overflow at other values, and their maximum with NaN
+// differs.
 bool CpuFuses() {
   OptimizerConfig config;
   config.learning_rate = ConstantRate(1 + 0x1p-12);
   const std::unique_ptr<Optimizer> sgd = Optimizer::Create(config).value();
   const float gradient = 1 + 0x1p-12F;
-  float value = 1 + 0x1p-11F;  // the product, rounded
+  float value = 1 + 0x1p-11F;  // the rounded product
   sgd->Apply(sgd->Begin(0), &value, nullptr, &gradient, 1);
   return value != 0;
 }
 
-// One update with what is not a number, is infinite, or leaves the type when it is squared.
+// One update with values that are NaN, infinite, or overflow when squared.
 template <typename T>
 void CheckNonFinite(DeviceQueue& queue, const Optimizer& optimizer) {
   SCOPED_TRACE(DTypeName(DTypeOf<T>()));
@@ -244,7 +244,7 @@ void CheckNonFinite(DeviceQueue& queue, const Optimizer& optimizer) {
   }
 }
 
-// As it is, and with a bound on the gradient and, where the optimizer has that, a decay.
+// Plain; with a bound on the gradient; and with a decay if the optimizer has one.
 std::vector<OptimizerConfig> Variants(const OptimizerCase& c) {
   OptimizerConfig guarded = ConfigOf(c);
   guarded.clipvalue = 0.6;
@@ -291,13 +291,13 @@ TEST(DeviceOptimizerOnGpu, EqualsTheCpu) {
     SCOPED_TRACE(c.name);
     CheckCase(c, **queue);
   }
-  // More elements than threads that run at once.
+  // More elements than threads that run in parallel.
   const std::unique_ptr<Optimizer> adam = Optimizer::Create({.type = "adam"}).value();
   CheckElements<float>(**queue, *adam, 5'000'003, 0);
   CheckElements<float>(**queue, *adam, 5'000'003, 1);
 }
 
-// What Optimizer::IsNoOp says is so on devices: nothing is read or written.
+// If Optimizer::IsNoOp says so, devices neither read nor write.
 TEST(DeviceOptimizerRules, AnUpdateThatStandsTouchesNothing) {
   LoopQueue queue;
   OptimizerConfig ended{.type = "ftrl"};

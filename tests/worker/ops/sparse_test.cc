@@ -1,5 +1,5 @@
-// Sparse products equal the dense ones of the same matrix, for every width, empty rows and repeated
-// columns included.
+// Sparse products equal the dense products of the same matrix, for every width, including empty
+// rows and repeated columns.
 #include "worker/ops/sparse.h"
 
 #include <random>

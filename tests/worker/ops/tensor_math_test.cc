@@ -1,4 +1,4 @@
-// Arithmetic on whole tensors of every dtype on every kind of device, and what it refuses.
+// Arithmetic on whole tensors of every dtype on every kind of device, and refusals.
 #include "worker/ops/tensor_math.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class TensorMath : public OnDevices {
     return CopyTensor(host, device()).value();
   }
 
-  // Of a result, which is where its arguments were.
+  // The numbers of a result, which is on the device of its arguments.
   std::vector<double> Numbers(const absl::StatusOr<Tensor>& tensor) const {
     EXPECT_OK(tensor);
     if (!tensor.ok()) return {};
@@ -77,7 +77,7 @@ TEST_P(TensorMath, AppliesElementsAndRows) {
     EXPECT_THAT(Numbers(to), ElementsAre(2, 8, 4));
     ASSERT_OK(ApplyRows(ElementOp::kMax, rows, Make(dtype, {3, 1}, {5, 1, 6}), &to));
     EXPECT_THAT(Numbers(to), ElementsAre(2, 8, 6));
-    // Rows may be counted with 32 bits, and be on the device themselves.
+    // Row numbers may have 32 bits, and be on the device.
     const Tensor two = Make(DType::kInt32, {2}, {1, 2});
     ASSERT_OK(ApplyRows(ElementOp::kMul, two, Make(dtype, {2, 1}, {2, 3}), &to));
     EXPECT_THAT(Numbers(to), ElementsAre(2, 16, 18));
@@ -88,7 +88,7 @@ TEST_P(TensorMath, AppliesElementsAndRows) {
   }
 }
 
-// Every dtype to every other one: as the CPU has it, to the last bit.
+// Every dtype to every other dtype, equal to the CPU's result to the last bit.
 TEST_P(TensorMath, CastsAsTheCpuDoes) {
   std::mt19937 random(1);
   std::vector<float> floats = {0,      -0.0f, 1,        -1,      0.1f,  65504,   65519,
@@ -104,7 +104,7 @@ TEST_P(TensorMath, CastsAsTheCpuDoes) {
     for (const DType to : kAll) {
       SCOPED_TRACE(absl::StrCat(DTypeName(from), " to ", DTypeName(to)));
       std::vector<float> given = floats;
-      // What no integer holds is no number there.
+      // Values that no integer holds have no defined result.
       if (IsFloating(from) && IsFloating(to)) {
         given.insert(given.end(), special.begin(), special.end());
       } else {
@@ -121,7 +121,7 @@ TEST_P(TensorMath, CastsAsTheCpuDoes) {
   }
 }
 
-// Widths and places that do not fit the widest loads.
+// Widths and offsets that do not suit the widest loads.
 TEST_P(TensorMath, BlocksOfEveryWidth) {
   for (const DType dtype : kAll) {
     for (const int64_t width : {1, 2, 3, 4, 7, 8, 9, 16, 33}) {

@@ -1,5 +1,5 @@
-// Updates of tensors are the optimizer's own, whole or by rows; what does not fit is refused and
-// nothing is written.
+// Updates of tensors equal the optimizer's own, whole or by rows; mismatched arguments are refused
+// and nothing is written.
 #include "worker/ops/tensor_optimizer.h"
 
 #include <cmath>
@@ -37,7 +37,7 @@ struct State {
     value = CopyTensor(value, device).value();
     for (Tensor& slot : slots) slot = CopyTensor(slot, device).value();
   }
-  // Numbers that differ.
+  // Distinct numbers.
   static void Fill(double first, Tensor* tensor) {
     for (int64_t i = 0; i < tensor->elements(); ++i) {
       const double x = first + 0.125 * static_cast<double>(i % 17) * (i % 2 == 0 ? 1 : -1);
@@ -62,8 +62,8 @@ struct State {
 
 class TensorOptimizer : public ::testing::TestWithParam<OptimizerCase> {};
 
-// Rows that are not there have a gradient of zero: the same bits as a whole gradient's. Lazy Adam
-// leaves them alone.
+// Missing rows have a gradient of zero: the result has the same bits as with a whole gradient. Lazy
+// Adam leaves such rows unchanged.
 TEST_P(TensorOptimizer, RowsGiveTheBitsOfAWholeGradientWithZeros) {
   const std::unique_ptr<Optimizer> optimizer = Optimizer::Create(ConfigOf(GetParam())).value();
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
@@ -93,7 +93,7 @@ TEST_P(TensorOptimizer, RowsGiveTheBitsOfAWholeGradientWithZeros) {
   }
 }
 
-// Whole gradients and rows, given there and given in host memory.
+// Whole gradients and rows, on the device and in host memory.
 TEST_P(TensorOptimizer, DevicesHaveTheCpusNumbers) {
   const LoopDevices loops;
   const std::unique_ptr<Optimizer> optimizer = Optimizer::Create(ConfigOf(GetParam())).value();
@@ -151,7 +151,7 @@ TEST(ClippedGradients, AreNewTensorsAndOthersStay) {
   std::vector<TensorGradient> gradients = {{std::nullopt, given}};
   OptimizerConfig config;
   ASSERT_OK(ClipGradients(config, absl::MakeSpan(gradients)));
-  config.clipvalue = 1;  // the update's affair
+  config.clipvalue = 1;  // applied by the update
   ASSERT_OK(ClipGradients(config, absl::MakeSpan(gradients)));
   EXPECT_TRUE(gradients[0].values.IsSameAs(given));
   config.clipvalue = 0;

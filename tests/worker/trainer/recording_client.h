@@ -1,4 +1,4 @@
-// A PsClient that keeps variables in memory, moves them by SGD with rate 1, and writes down the
+// A PsClient that keeps variables in memory, updates them by SGD with rate 1, and records the
 // calls.
 #pragma once
 
@@ -13,16 +13,17 @@
 
 namespace cairn::test {
 
-// Dense float32 variables, whole, of any size that a pull asks for. Thread safety: as PsClient.
+// Supports whole dense float32 variables, of any size that a pull asks for. Thread safety: as
+// PsClient.
 class RecordingClient : public PsClient {
  public:
-  // "pull a", "push a 2 @position", "push a 2 @position, pull a"; those of Step with "step: "
-  // before.
+  // "pull a", "push a 2 @position", "push a 2 @position, pull a"; calls of Step have the prefix
+  // "step: ".
   std::vector<std::string> calls() const {
     absl::MutexLock lock(&mutex_);
     return calls_;
   }
-  // Every later call fails with it.
+  // Every later call fails with `status`.
   void FailWith(absl::Status status) {
     absl::MutexLock lock(&mutex_);
     failure_ = std::move(status);

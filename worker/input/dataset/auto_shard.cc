@@ -23,7 +23,7 @@ NodePtr EveryOther(NodePtr node, Share share) {
                                             /*all_must_have=*/true);
 }
 
-// `names` without its Shuffles, which are appended to *shuffles, the last one first.
+// Returns `names` without its Shuffles, which are appended to *shuffles, the last one first.
 NodePtr WithoutShuffles(const NodePtr& names, std::vector<const steps::ShuffleNode*>* shuffles) {
   if (names->inputs().size() != 1) return names;
   const auto* const shuffle = dynamic_cast<const steps::ShuffleNode*>(names.get());
@@ -33,8 +33,8 @@ NodePtr WithoutShuffles(const NodePtr& names, std::vector<const steps::ShuffleNo
   return inner == names->inputs().front() ? names : names->WithInputs({std::move(inner)});
 }
 
-// Worker `share`'s names. Each worker's shuffle has an order of its own unless it is seeded, so it
-// must come after the division.
+// Worker `share`'s names. An unseeded shuffle has a different order on each worker, so it must
+// follow the division.
 NodePtr ShareOfNames(const NodePtr& names, Share share) {
   std::vector<const steps::ShuffleNode*> shuffles;
   NodePtr divided = EveryOther(WithoutShuffles(names, &shuffles), share);
@@ -98,7 +98,7 @@ absl::StatusOr<AutoSharded> AutoShard(const Dataset& dataset, AutoShardPolicy po
   if (policy != AutoShardPolicy::kData) {
     absl::StatusOr<NodePtr> node = ShardByFile(dataset.node(), share);
     if (node.ok() && workers > 1) return Result(dataset, *std::move(node), AutoShardPolicy::kFile);
-    // One worker needs no division, and so no files either.
+    // With one worker nothing is divided, so no files are required either.
     const bool by_file = node.ok() || (workers == 1 && policy == AutoShardPolicy::kFile);
     if (by_file) return AutoSharded{dataset, AutoShardPolicy::kFile};
     if (policy == AutoShardPolicy::kFile || !absl::IsNotFound(node.status())) return node.status();

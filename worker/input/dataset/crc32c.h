@@ -1,5 +1,5 @@
-// CRC-32C (Castagnoli; RFC 3720, appendix B.4), and the form in which TFRecord files store it.
-// Debian 12 packages no library of it, and Abseil has it from 2023 on.
+// CRC-32C (Castagnoli; RFC 3720, appendix B.4), and the masked form that TFRecord files store.
+// Implemented here since Debian 12 has no library for it and Abseil has it only from 2023 on.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 namespace cairn {
 
-// Of `size` bytes; the processor's instruction where it has one.
+// Of `size` bytes; uses the processor's CRC instruction if available.
 uint32_t Crc32c(const void* data, size_t size);
-// The same by tables alone.
+// The same, computed from tables only.
 uint32_t Crc32cByTables(const void* data, size_t size);
 
-// TFRecord's mask: a checksum of bytes that hold checksums would be a weak one.
+// TFRecord's mask: the checksum of bytes that contain their own checksum would be weak.
 constexpr uint32_t MaskCrc(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8U; }
 
 }  // namespace cairn

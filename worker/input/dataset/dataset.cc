@@ -15,7 +15,7 @@
 namespace cairn {
 namespace {
 
-// Threads of one Map, and datasets that one Interleave holds open.
+// The limit of Map's threads and of the datasets that Interleave holds open.
 constexpr int32_t kMaxParallelCalls = 1024;
 constexpr int64_t kMaxCycleLength = 65536;
 
@@ -30,7 +30,7 @@ uint64_t RandomSeed() {
   return (static_cast<uint64_t>(device()) << 32) | device();
 }
 
-// What both specs say; nullopt: one says nothing.
+// The properties that both specs share; nullopt: one of them is unknown.
 absl::StatusOr<std::optional<ElementSpec>> Merge(const std::optional<ElementSpec>& a,
                                                  const std::optional<ElementSpec>& b) {
   if (!a.has_value() || !b.has_value()) return std::nullopt;

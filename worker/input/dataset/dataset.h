@@ -1,4 +1,4 @@
-// Input pipelines in the manner of tf.data: sources, transformations, iterators.
+// Input pipelines in the style of tf.data: sources, transformations, iterators.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class DatasetNode;
 
 inline constexpr int64_t kInfiniteCardinality = -1;
 inline constexpr int64_t kUnknownCardinality = -2;
-// Shard(kShardHint, 0) is replaced by AutoShardPolicy::kHint.
+// AutoShardPolicy::kHint replaces Shard(kShardHint, 0).
 inline constexpr int64_t kShardHint = -1;
 
 // How elements are divided among the workers of a strategy (auto_shard.h).
@@ -29,28 +29,28 @@ enum class AutoShardPolicy { kOff = -1, kAuto = 0, kFile = 1, kData = 2, kHint =
 enum class Compression { kNone, kGzip };
 
 // One pass over a dataset. Thread safety: none; iterators of one dataset are independent, and each
-// may be used in a thread of its own. Destroying one ends and joins the threads it has.
+// may be used in a different thread. The destructor stops and joins the iterator's threads.
 class DatasetIterator {
  public:
   virtual ~DatasetIterator() = default;
-  // Fills *element; false at the end, then and ever after. An error stands for the element at which
-  // it happened: those before it have been given; after it the next call goes on behind that
-  // element where its source can, and gives the same error where it cannot (a damaged file).
+  // Fills *element; false at the end, and on every later call. An error takes the place of the
+  // element that caused it: earlier elements have been returned. The next call continues after that
+  // element if the source can; otherwise (a corrupt file) it returns the same error.
   virtual absl::StatusOr<bool> Next(Element* element) = 0;
 };
 
 class Dataset;
 
-// Called for one element; what it throws is that element's error (kUnknown). Those given to a
-// parallel Map, or to a dataset with several iterators in several threads, are called from several
-// threads at once.
+// Called for one element; an exception becomes that element's error (kUnknown). A function given to
+// a parallel Map, or to a dataset with iterators in several threads, is called from several threads
+// at once.
 using MapFunction = std::function<absl::StatusOr<Element>(Element)>;
 using FilterFunction = std::function<absl::StatusOr<bool>(const Element&)>;
-// Makes the element source of one iterator; what it returns is called as DatasetIterator::Next.
+// Makes the element source of one iterator; the result is called like DatasetIterator::Next.
 using Generator = std::function<absl::StatusOr<bool>(Element*)>;
 using GeneratorFactory = std::function<Generator()>;
 
-// What FlatMap and Interleave call for each element.
+// The function that FlatMap and Interleave call for each element.
 struct DatasetFunction {
   template <typename Function>
   requires std::is_invocable_r_v<Dataset, Function, const Element&> DatasetFunction(
@@ -58,130 +58,132 @@ struct DatasetFunction {
       : call(std::move(function)) {}
 
   std::function<Dataset(const Element&)> call;
-  // The elements are names of files, and the datasets read them: AutoShardPolicy::kFile gives each
-  // worker names of its own.
+  // The elements are file names, and the resulting datasets read those files:
+  // AutoShardPolicy::kFile then gives each worker different names.
   bool reads_files = false;
-  std::optional<ElementSpec> spec = {};  // of the elements of the datasets
+  std::optional<ElementSpec> spec = {};  // spec of the resulting datasets' elements
 };
 
 struct MapOptions {
-  // Threads that call the function; 1 calls it in the caller's. Order is that of the input.
+  // The number of threads that call the function; 1 calls it in the caller's thread. The order is
+  // that of the input.
   int32_t num_parallel_calls = 1;
-  // What the function returns. Without it shapes count as unknown: the batch size is not found
-  // behind the Map, and rebatching splits batch by batch.
+  // The spec of the function's result. Without it all shapes count as unknown: the batch size
+  // cannot be determined after the Map, and rebatching splits batch by batch.
   std::optional<ElementSpec> spec = {};
 };
 
 struct ShuffleOptions {
-  std::optional<uint64_t> seed = {};  // nullopt: another one in every process
-  // Every iterator, and every repetition, has an order of its own.
+  std::optional<uint64_t> seed = {};  // nullopt: a different one in every process
+  // Every iterator and every repetition has a different order.
   bool reshuffle_each_iteration = true;
 };
 
 // Immutable description of a pipeline; copies share it. A dataset made with wrong arguments
-// (kInvalidArgument, or kNotFound where no file matches) keeps that error, as does all that is made
-// of it; status() and MakeIterator give it.
+// (kInvalidArgument, or kNotFound where no file matches) keeps that error, and so do all datasets
+// derived from it; status() and MakeIterator return it.
 //
 // Thread safety: all methods may be called from several threads at once.
 class Dataset {
  public:
-  // --- Sources.
-  // int64 scalars start, start + step, … before stop; step != 0.
+  // --- Sources. int64 scalars start, start + step, … before stop; step != 0.
   static Dataset Range(int64_t stop) { return Range(0, stop); }
   static Dataset Range(int64_t start, int64_t stop, int64_t step = 1);
-  // One element.
+  // A single element.
   static Dataset FromTensors(Element element);
-  // Element i is row i of every component; all have as many rows. Memory is shared, not copied.
+  // Element i is row i of every component; all components have the same number of rows. Memory is
+  // shared, not copied.
   static Dataset FromTensorSlices(Element rows);
-  // What `factory` yields; it is called once an iterator.
+  // The elements from `factory`'s generator; `factory` is called once for each iterator.
   static Dataset FromGenerator(GeneratorFactory factory,
                                std::optional<ElementSpec> spec = std::nullopt);
-  // Names of files, as text scalars in this order.
+  // File names, as text scalars in this order.
   static Dataset FromFiles(std::vector<std::string> files);
-  // Names that match the pattern of glob(3) now, sorted; shuffled unless `shuffle` is nullopt.
+  // The names that match the glob(3) pattern now, sorted; shuffled unless `shuffle` is nullopt.
   static Dataset ListFiles(const std::string& pattern,
                            std::optional<ShuffleOptions> shuffle = ShuffleOptions{});
-  // Lines without line ends, of text or gzip files; at most 16 MiB each, no NUL bytes.
+  // The lines of text or gzip files, without line ends; at most 16 MiB each, no NUL bytes.
   static Dataset TextLine(std::vector<std::string> files);
-  // Records of TFRecord files. kDataLoss, with file and offset: a checksum that is wrong, or an end
+  // The records of TFRecord files. kDataLoss, with file and offset: a wrong checksum, or an end
   // inside a record.
   static Dataset TFRecord(std::vector<std::string> files,
                           Compression compression = Compression::kNone);
-  // Runs of `record_bytes` between a header and a footer. kInvalidArgument, with the file: the
-  // bytes between are no whole number of records.
+  // Records of `record_bytes` between a header and a footer. kInvalidArgument, with the file: the
+  // bytes between are not a whole number of records.
   static Dataset FixedLengthRecord(std::vector<std::string> files, int64_t record_bytes,
                                    int64_t header_bytes = 0, int64_t footer_bytes = 0);
-  // A source of one's own (dataset_node.h); not null.
+  // A custom source (dataset_node.h); not null.
   static Dataset FromNode(std::shared_ptr<const DatasetNode> node);
-  // No elements but this error, which is not OK: for functions that cannot make a dataset.
+  // No elements, only this error, which must not be OK: for functions that cannot make a dataset.
   static Dataset FromError(absl::Status error);
 
-  // --- The file sources as functions of an element that is a file's name: for FlatMap and
-  // Interleave over names that are shuffled or listed.
+  // --- The file sources as functions of a file name, for FlatMap and Interleave over listed or
+  // shuffled names.
   static DatasetFunction TextLineReader();
   static DatasetFunction TFRecordReader(Compression compression = Compression::kNone);
   static DatasetFunction FixedLengthRecordReader(int64_t record_bytes, int64_t header_bytes = 0,
                                                  int64_t footer_bytes = 0);
 
-  // --- Transformations.
-  // Joins `batch_size` elements along a new axis 0; the last batch may be short.
+  // --- Transformations. Stacks `batch_size` elements along a new axis 0; the last batch may be
+  // short.
   Dataset Batch(int64_t batch_size, bool drop_remainder = false) const;
-  // As Batch, for shapes that differ: zeros (empty texts) up to the widest of the batch.
+  // As Batch, for differing shapes: pads with zeros (empty texts) to the largest of the batch.
   Dataset PaddedBatch(int64_t batch_size, bool drop_remainder = false) const;
-  // Rows of the elements, one by one.
+  // The rows of the elements, one by one.
   Dataset Unbatch() const;
-  // Each element is drawn from a window of `buffer_size` ones. The order depends on the seed, and
-  // on how many iterators and repetitions were before, alone.
+  // Draws each element from a window of `buffer_size` elements. The order depends only on the seed
+  // and on the number of earlier iterators and repetitions.
   Dataset Shuffle(int64_t buffer_size, ShuffleOptions options = {}) const;
-  // `count` passes; kInfiniteCardinality: without end.
+  // `count` passes; kInfiniteCardinality: endless.
   Dataset Repeat(int64_t count = kInfiniteCardinality) const;
   Dataset Take(int64_t count) const;  // kInfiniteCardinality: all
   Dataset Skip(int64_t count) const;  // kInfiniteCardinality: all
   Dataset Map(MapFunction function, MapOptions options = {}) const;
   Dataset Filter(FilterFunction predicate) const;
-  // The datasets that the function makes of the elements, one after the other.
+  // Concatenates the datasets that the function makes of the elements.
   Dataset FlatMap(DatasetFunction function) const;
-  // `cycle_length` of them at a time, `block_length` elements of each in turn.
+  // Reads `cycle_length` of them at a time, alternating after `block_length` elements of each.
   Dataset Interleave(DatasetFunction function, int64_t cycle_length,
                      int64_t block_length = 1) const;
   // Keeps the elements of the first complete pass in memory, for all iterators.
   Dataset Cache() const;
-  // Components of all, side by side; as long as the shortest.
+  // The components of all datasets, side by side; as long as the shortest dataset.
   static Dataset Zip(const std::vector<Dataset>& datasets);
-  // (number from `start`, components).
+  // Elements (number from `start`, components).
   Dataset Enumerate(int64_t start = 0) const;
   Dataset Concatenate(const Dataset& other) const;
-  // A thread of its own reads up to `buffer_size` elements ahead, from the first Next on.
+  // A separate thread reads up to `buffer_size` elements ahead, from the first Next on.
   Dataset Prefetch(int64_t buffer_size) const;
   // Elements index, index + num_shards, …
   Dataset Shard(int64_t num_shards, int64_t index) const;
-  // Cuts the rows of batches anew: batches of sizes[0], sizes[1], …, round and round, across the
-  // borders of the incoming ones; a size of 0 gives an empty batch. Ends where nothing remains.
+  // Regroups the rows of batches into batches of sizes[0], sizes[1], …, cyclically, across the
+  // boundaries of the incoming batches; a size of 0 gives an empty batch. Ends when no rows remain.
   Dataset Rebatch(std::vector<int64_t> sizes, bool drop_remainder = false) const;
-  // Cuts every batch of b rows into `splits` of ceil(b / splits) rows; the last ones may be short
-  // or empty.
+  // Divides every batch of b rows into `splits` batches of ceil(b / splits) rows; the last ones may
+  // be short or empty.
   Dataset LegacyRebatch(int64_t splits) const;
 
-  // The policy that DistributeDataset follows; kept by all that is made of this dataset.
+  // Sets the policy that DistributeDataset follows; derived datasets keep it.
   Dataset WithAutoShardPolicy(AutoShardPolicy policy) const;
   AutoShardPolicy auto_shard_policy() const { return policy_; }
 
-  // --- What is known.
+  // --- Properties.
   const absl::Status& status() const { return status_; }
-  // Elements, or one of the constants above; kUnknownCardinality where status() is not OK.
+  // The number of elements, or one of the constants above; kUnknownCardinality unless status() is
+  // OK.
   int64_t cardinality() const;
   const std::optional<ElementSpec>& spec() const;
 
-  // status(), or what opening the input gives.
+  // Errors: status(), or the errors of opening the input.
   absl::StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator() const;
 
-  // Where status() is OK; else null.
+  // Null unless status() is OK.
   const std::shared_ptr<const DatasetNode>& node() const { return node_; }
 
  private:
   Dataset(std::shared_ptr<const DatasetNode> node, AutoShardPolicy policy)
       : node_(std::move(node)), policy_(policy) {}
-  // A dataset of `node` made of this one, or this one's error.
+  // A dataset of `node`, derived from this one; or this one's error.
   Dataset With(std::shared_ptr<const DatasetNode> node) const { return {std::move(node), policy_}; }
 
   absl::Status status_;

@@ -1,4 +1,4 @@
-// One step of a pipeline, for those who add sources and for what rewrites pipelines.
+// One step of a pipeline: the interface for new sources and for code that rewrites pipelines.
 #pragma once
 
 #include <atomic>
@@ -17,17 +17,17 @@ namespace cairn {
 
 using NodePtr = std::shared_ptr<const DatasetNode>;
 
-// Which pass over a dataset an iterator is: shuffles that reshuffle mix it into their seed.
+// Identifies one pass over a dataset: shuffles that reshuffle mix it into their seed.
 struct IterationContext {
   uint64_t pass = 0;
 };
 
-// How AutoShardPolicy::kFile goes on at a node.
+// How AutoShardPolicy::kFile proceeds at a node.
 enum class FileSharding {
-  kInputs,  // it shards all inputs
-  kNames,   // the input yields names of files: it is what is sharded
-  kItself,  // a reader that takes its own share (Sharded)
-  kNever,   // a source that cannot be sharded by file
+  kInputs,  // shard all inputs
+  kNames,   // the input yields file names: shard it
+  kItself,  // the node is a reader that takes its own share (Sharded)
+  kNever,   // the node is a source that cannot be sharded by file
 };
 
 // Immutable. Thread safety: const methods may be called from several threads at once.
@@ -39,22 +39,23 @@ class DatasetNode {
   virtual std::string name() const = 0;  // "Range", for messages
   virtual absl::StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(
       const IterationContext& context) const = 0;
-  // As Dataset::cardinality; by default that of the only input.
+  // As Dataset::cardinality; by default the only input's.
   virtual int64_t cardinality() const;
-  // By default that of the only input.
+  // By default the only input's.
   virtual const std::optional<ElementSpec>& spec() const;
-  // Rows of the batches that pass here, partial ones aside; -1: not known. By default that of the
-  // only input, and -1 without one: right for steps that let elements pass as they are.
+  // Rows of the batches that pass this node, ignoring partial ones; -1: unknown. By default the
+  // only input's, or -1 without an input; the default is right for steps that do not change
+  // elements.
   virtual int64_t batch_size() const;
 
   const std::vector<NodePtr>& inputs() const { return inputs_; }
-  // The same step on other inputs, as many. Called only where there are inputs.
+  // The same step on other inputs, as many as now. Called only if there are inputs.
   virtual NodePtr WithInputs(std::vector<NodePtr> inputs) const = 0;
   virtual FileSharding file_sharding() const { return FileSharding::kInputs; }
-  // Called only for kItself: this reader's share of worker `index` of `workers`.
+  // Called only for kItself: the share of worker `index` of `workers`.
   virtual absl::StatusOr<NodePtr> Sharded(int64_t workers, int64_t index) const;
 
-  // The number of the next iterator of this node as the last of a pipeline.
+  // The pass number of the next iterator whose pipeline ends at this node.
   uint64_t NextPass() const { return passes_.fetch_add(1, std::memory_order_relaxed); }
 
  protected:
@@ -78,7 +79,7 @@ class SourceNode : public DatasetNode {
   const std::optional<ElementSpec> spec_;
 };
 
-// A number of elements, and none of the constants.
+// A number of elements, not one of the constants.
 inline bool IsKnown(int64_t cardinality) { return cardinality >= 0; }
 
 }  // namespace cairn

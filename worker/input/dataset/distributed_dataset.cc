@@ -54,7 +54,7 @@ absl::Status CheckOptions(const InputOptions& options) {
   return absl::OkStatus();
 }
 
-// Puts the element's numbers into the memory of `device`; texts stay on the host.
+// Moves the element's numbers to the memory of `device`; texts stay on the host.
 absl::Status Place(const InputStrategy& strategy, Device device, Element* element) {
   for (Tensor& component : *element) {
     if (component.is_text() || component.device() == device) continue;
@@ -74,8 +74,8 @@ bool Places(const InputOptions& options) {
   return options.fetch_to_device || options.place_dataset_on_device;
 }
 
-// The elements of `dataset` for the replicas on `devices`, in turn: read ahead, and put where they
-// are used, as the options say. Of one pass: it counts the elements.
+// The elements of `dataset` for the replicas on `devices`, cyclically; prefetched and placed on
+// their device as the options say. Usable for one pass: it counts the elements.
 Dataset Feed(const Dataset& dataset, std::vector<Device> devices, const InputStrategy& strategy,
              const InputOptions& options) {
   if (!options.fetch_to_device || options.per_replica_buffer_size == 0) return dataset;
@@ -112,7 +112,7 @@ class StepIterator : public DistributedIterator {
     bool any = false;
     bool all = true;
     missing_.assign(step->size(), false);
-    // Every replica is asked, in turn: each has a dataset of its own, or takes the next element.
+    // Asks every replica in order: each has its own dataset, or takes the next element.
     for (size_t replica = 0; replica < step->size(); ++replica) {
       DatasetIterator& feed = *feeds_[feeds_.size() == 1 ? 0 : replica];
       ASSIGN_OR_RETURN(const bool more, feed.Next(&(*step)[replica]));
@@ -130,7 +130,8 @@ class StepIterator : public DistributedIterator {
     if (!goes_on) return false;
     for (size_t replica = 0; replica < step->size(); ++replica) {
       if (missing_[replica]) RETURN_IF_ERROR(MakeEmpty(&(*step)[replica]));
-      // Nothing to do where it was read ahead, unless an error there has shifted the turns.
+      // A no-op if the element was prefetched to the right device; an error there may have shifted
+      // the cycle.
       if (places_) RETURN_IF_ERROR(Place(strategy_, devices_[replica], &(*step)[replica]));
     }
     return true;
@@ -145,8 +146,8 @@ class StepIterator : public DistributedIterator {
     return absl::OkStatus();
   }
 
-  // What elements look like: from what is known of them, or from the first one of what all workers
-  // read together.
+  // The spec of the elements: the known one, or that of the first element of the dataset that all
+  // workers read.
   absl::StatusOr<ElementSpec> LearnSpec() const {
     if (example_.spec().has_value()) return *example_.spec();
     ASSIGN_OR_RETURN(auto iterator, example_.MakeIterator());
@@ -179,8 +180,8 @@ absl::StatusOr<Dataset> DatasetOfWorker(const Dataset& dataset, const InputStrat
   const int64_t replicas = strategy.workers * strategy.local_replicas;
   const bool rebatch = strategy.splits && replicas > 1;
   const AutoShardPolicy policy = dataset.auto_shard_policy();
-  // By element, sub-batches are what is divided: every worker cuts all batches alike, one by one,
-  // and takes its own. Else each worker cuts the stream that it reads.
+  // When sharding by element, the sub-batches are divided: every worker cuts all batches alike, one
+  // by one, and takes its share. Otherwise each worker cuts the stream that it reads.
   ASSIGN_OR_RETURN(const AutoSharded plain,
                    AutoShard(dataset, policy, strategy.workers, strategy.worker));
   if (!rebatch) return plain.dataset;
@@ -207,7 +208,7 @@ absl::StatusOr<std::unique_ptr<DistributedIterator>> DistributedDataset::MakeIte
     const std::vector<Device> own =
         datasets_.size() == 1 ? devices : std::vector<Device>{devices[i]};
     const Dataset feed = Feed(datasets_[i], own, strategy_, options_);
-    // The feed is new in every pass, and its dataset counts them.
+    // The feed is new in every pass, so the underlying dataset counts the passes.
     const IterationContext context{.pass = datasets_[i].node()->NextPass()};
     ASSIGN_OR_RETURN(feeds.emplace_back(), feed.node()->MakeIterator(context));
     is_static = is_static && IsStatic(datasets_[i].spec());

@@ -1,4 +1,4 @@
-// Datasets whose elements go to the replicas of a strategy.
+// Distributes a dataset's elements to the replicas of a strategy.
 #pragma once
 
 #include <cstdint>
@@ -15,41 +15,42 @@
 
 namespace cairn {
 
-// What distributed input needs to know of a strategy, and of this process in it.
+// The properties of a strategy, and of this process in it, that distributed input needs.
 struct InputStrategy {
-  int64_t workers = 1;         // processes that read input, each with as many replicas
-  int64_t worker = 0;          // which of them this one is
+  int64_t workers = 1;         // processes that read input, all with the same number of replicas
+  int64_t worker = 0;          // this process's index among them
   int64_t local_replicas = 1;  // in this process
-  // Input is a global batch that is cut for the replicas and divided among the workers; false:
-  // elements pass as they are (Default, OneDevice).
+  // Input is a global batch that is split for the replicas and divided among the workers; false:
+  // elements pass unchanged (Default, OneDevice).
   bool splits = true;
-  // A step goes on while any replica of any worker has data (Mirrored, MultiWorkerMirrored); false:
-  // the first replica without data ends the dataset, and what others have is lost.
+  // A step takes place while any replica of any worker has data (Mirrored, MultiWorkerMirrored).
+  // False: the first replica without data ends the dataset, and the other replicas' remaining data
+  // is lost.
   bool partial_steps = false;
   // InputReplicationMode::kPerReplica in DistributeDatasetsFromFunction.
   enum class PerReplica { kRefused, kIgnored, kSupported };
   PerReplica per_replica = PerReplica::kRefused;
 
-  // Whether any worker has data, given whether this one has. Called once a step, in the thread that
-  // asks for the step and in the same order by all workers; only with workers > 1 and partial
-  // steps. It must not wait without a deadline.
+  // Whether any worker has data, given whether this one has. Called once for each step, in the
+  // thread that asks for the step and in the same order by all workers; only with workers > 1 and
+  // partial steps. It must not wait without a deadline.
   std::function<absl::StatusOr<bool>(bool local_has_data)> agree = {};
-  // Device of each local replica; empty: cpu:0 for all.
+  // The device of each local replica; empty: cpu:0 for all.
   std::vector<Device> devices = {};
-  // Copies to a device; called from a thread that reads ahead. Null: Tensor::CopyTo, for CPUs.
+  // Copies to a device; called from a prefetching thread. Null: Tensor::CopyTo, for CPUs.
   std::function<absl::StatusOr<Tensor>(const Tensor&, Device)> copy_to = {};
 };
 
 using DatasetInputFunction = std::function<absl::StatusOr<Dataset>(const InputContext&)>;
 
-// One pass of one worker. Thread safety: none.
+// One worker's pass. Thread safety: none.
 class DistributedIterator {
  public:
   virtual ~DistributedIterator() = default;
   // Fills *step with one element for each local replica; false at the end, which all workers reach
   // at the same step. In partial steps, a replica without data gets an element whose components
-  // have no rows. Errors: those of the dataset and of `agree`; kFailedPrecondition: elements
-  // without a batch axis cannot be made empty.
+  // have no rows. Errors: the dataset's and `agree`'s; kFailedPrecondition: the elements have no
+  // batch axis, so no empty element can be made.
   virtual absl::StatusOr<bool> Next(std::vector<Element>* step) = 0;
 };
 
@@ -57,9 +58,9 @@ class DistributedIterator {
 // Thread safety: const methods may be called from several threads at once.
 class DistributedDataset {
  public:
-  // Every call is a new pass; shuffles have another order in each.
+  // Every call begins a new pass, with a new order of shuffles.
   absl::StatusOr<std::unique_ptr<DistributedIterator>> MakeIterator() const;
-  // Of one replica's element; nullopt: unknown.
+  // Spec of one replica's element; nullopt: unknown.
   const std::optional<ElementSpec>& element_spec() const { return datasets_.front().spec(); }
 
  private:
@@ -74,27 +75,28 @@ class DistributedDataset {
         options_(options),
         example_(std::move(example)) {}
 
-  std::vector<Dataset> datasets_;  // one, or one a replica
+  std::vector<Dataset> datasets_;  // one, or one for each replica
   InputStrategy strategy_;
   InputOptions options_;
-  Dataset example_;  // has elements like those of datasets_ even where this worker has none
+  Dataset example_;  // has elements like those of datasets_ even if this worker has none
 };
 
-// What the replicas of this worker take in turn, before agreement on the end: the batches of
-// `dataset` cut for all replicas and divided among the workers by dataset.auto_shard_policy(). See
+// The elements for this worker's replicas, before agreement on the end: the batches of `dataset`
+// are split for all replicas and divided among the workers by dataset.auto_shard_policy(). See
 // README.md for the rules. Errors as DistributeDataset.
 absl::StatusOr<Dataset> DatasetOfWorker(const Dataset& dataset, const InputStrategy& strategy);
 
-// The global batches of `dataset`, by DatasetOfWorker.
-// kInvalidArgument: elements that are not batched, a strategy or options that contradict
-// themselves. kUnimplemented: kPerReplica. kNotFound: as AutoShard.
+// Distributes the global batches of `dataset`, by DatasetOfWorker. kInvalidArgument: the elements
+// are not batched, or a strategy or options contradict themselves. kUnimplemented: kPerReplica.
+// kNotFound: as AutoShard.
 absl::StatusOr<DistributedDataset> DistributeDataset(const Dataset& dataset,
                                                      const InputStrategy& strategy,
                                                      const InputOptions& options = {});
 
-// What `function` makes: per-replica batches, neither rebatched nor divided. It is called once, or
-// with kPerReplica once a local replica, with this worker's InputContext.
-// kUnimplemented: kPerReplica where the strategy refuses it. Else the errors of `function`.
+// Distributes the datasets that `function` makes: per-replica batches, neither rebatched nor
+// divided. It is called with this worker's InputContext: once, or with kPerReplica once for each
+// local replica. kUnimplemented: kPerReplica, if the strategy refuses it. Other errors are those of
+// `function`.
 absl::StatusOr<DistributedDataset> DistributeDatasetsFromFunction(
     const DatasetInputFunction& function, const InputStrategy& strategy,
     const InputOptions& options = {});

@@ -1,4 +1,5 @@
-// What datasets yield: elements of one or several components, and what is known of them beforehand.
+// The elements of datasets, which have one or several components, and their specs, which are known
+// beforehand.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +14,15 @@
 
 namespace cairn {
 
-// The components of one element; every element of a dataset has as many. Tensors share memory with
-// the dataset that made them: read them, and write to a Copy().
+// The components of one element; all elements of a dataset have the same number. Tensors share
+// memory with the dataset that made them: read them, and write only to a Copy().
 using Element = std::vector<Tensor>;
 
-// What is known of one component before an element is read.
+// The facts known about a component before an element is read.
 struct TensorSpec {
   bool text = false;
-  DType dtype = DType::kFloat32;    // of numbers
-  std::optional<Shape> shape = {};  // extents of -1 vary; nullopt: not even the rank is known
+  DType dtype = DType::kFloat32;    // only for numbers
+  std::optional<Shape> shape = {};  // extents of -1 vary; nullopt: even the rank is unknown
 
   static TensorSpec Of(const Tensor& tensor);
   static TensorSpec Numbers(DType dtype, std::optional<Shape> shape) {
@@ -30,7 +31,7 @@ struct TensorSpec {
   static TensorSpec Texts(std::optional<Shape> shape) {
     return {.text = true, .shape = std::move(shape)};
   }
-  // Rank and every extent are known.
+  // The rank and every extent are known.
   bool is_static() const;
   // "int64 [-1, 3]", "text of any shape".
   std::string ToText() const;
@@ -38,7 +39,7 @@ struct TensorSpec {
   friend bool operator==(const TensorSpec& a, const TensorSpec& b) = default;
 };
 
-// One a component. Where a dataset has none (std::nullopt), nothing is known.
+// One for each component. std::nullopt in its place: nothing is known.
 using ElementSpec = std::vector<TensorSpec>;
 
 ElementSpec SpecOf(const Element& element);

@@ -74,7 +74,7 @@ class TFRecordsNode : public FileNode {
    public:
     explicit Iterator(std::unique_ptr<RecordFile> file) : file_(std::move(file)) {}
     absl::StatusOr<bool> Next(Element* element) override {
-      // Behind damage nothing tells where a record begins.
+      // After a corrupt record the next record's start cannot be found.
       RETURN_IF_ERROR(damage_);
       std::string record;
       absl::StatusOr<bool> more = ReadTFRecord(file_.get(), &record);

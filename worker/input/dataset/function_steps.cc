@@ -1,4 +1,4 @@
-// Steps that call functions in the caller's thread, and those that join several inputs.
+// Steps that call functions in the caller's thread, and steps that join several inputs.
 #include <algorithm>
 #include <utility>
 
@@ -185,10 +185,10 @@ class InterleaveNode : public DatasetNode {
     const std::shared_ptr<const DatasetFunction> function_;
     const IterationContext context_;
     const int64_t block_length_;
-    std::vector<IteratorPtr> cycle_;  // null: to be opened
+    std::vector<IteratorPtr> cycle_;  // null: not opened yet
     size_t at_ = 0;
     size_t open_ = 0;
-    int64_t taken_ = 0;  // of the block
+    int64_t taken_ = 0;  // of the current block
     uint64_t opened_ = 0;
     bool input_ended_ = false;
   };
@@ -247,7 +247,7 @@ class ZipNode : public DatasetNode {
     absl::StatusOr<bool> Next(Element* element) override {
       if (ended_) return false;
       element->clear();
-      // All are asked, so that after an error they are at the same place.
+      // Reads all inputs even after an error, so that they stay at the same position.
       absl::StatusOr<bool> result = true;
       for (const IteratorPtr& one : all_) {
         absl::StatusOr<bool> more = one->Next(&part_);
@@ -313,7 +313,7 @@ class ConcatenateNode : public DatasetNode {
     }
 
    private:
-    IteratorPtr first_;  // null: at its end
+    IteratorPtr first_;  // null: at the end of the first input
     const IteratorPtr second_;
   };
 

@@ -1,4 +1,4 @@
-// What input functions are told, and the options of distributed input.
+// The arguments of input functions, and the options of distributed input.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace cairn {
 
-// Where an input function is called. Thread safety: a value.
+// Describes the worker and pipeline for which an input function is called. Thread safety: a value.
 class InputContext {
  public:
   explicit InputContext(int64_t num_input_pipelines = 1, int64_t input_pipeline_id = 0,
@@ -33,19 +33,19 @@ class InputContext {
 };
 
 enum class InputReplicationMode {
-  kPerWorker,   // one dataset a worker; its replicas take elements in turn
-  kPerReplica,  // one dataset a replica (DistributeDatasetsFromFunction alone)
+  kPerWorker,   // one dataset for each worker; its replicas take elements cyclically
+  kPerReplica,  // one dataset for each replica (only DistributeDatasetsFromFunction)
 };
 
 struct InputOptions {
-  // Elements are put into the memory of their replica's device, ahead of the step that takes them.
-  // False: they stay where the dataset made them, and nothing is read ahead.
+  // Elements are moved to the memory of their replica's device before the step that uses them.
+  // False: they stay where the dataset made them, and nothing is prefetched.
   bool fetch_to_device = true;
   InputReplicationMode replication_mode = InputReplicationMode::kPerWorker;
-  // Each replica's own dataset (kPerReplica) yields in that device's memory, when the step asks;
-  // fetch_to_device must be false.
+  // Each replica's own dataset (kPerReplica) puts elements into that device's memory when the step
+  // asks; fetch_to_device must be false.
   bool place_dataset_on_device = false;
-  // Elements a replica that are read ahead where fetch_to_device holds; 0: none.
+  // Elements to prefetch for each replica if fetch_to_device is set; 0: none.
   int64_t per_replica_buffer_size = 1;
 };
 

@@ -49,7 +49,7 @@ class RepeatNode : public DatasetNode {
         if (more) return any_ = true;
         pass_ = nullptr;
         ++done_;
-        // An input without elements would be asked for ever.
+        // An input without elements would be repeated forever.
         ended_ = !any_;
       }
       return false;
@@ -61,14 +61,14 @@ class RepeatNode : public DatasetNode {
     const IterationContext context_;
     IteratorPtr pass_;
     int64_t done_ = 0;
-    bool any_ = false;  // the pass has given an element
+    bool any_ = false;  // the pass has yielded an element
     bool ended_ = false;
   };
 
   const int64_t count_;
 };
 
-// Skips `skip` elements, then gives up to `take`.
+// Skips `skip` elements, then yields up to `take`.
 class WindowNode : public DatasetNode {
  public:
   WindowNode(NodePtr input, int64_t skip, int64_t take)
@@ -140,7 +140,7 @@ class CacheNode : public DatasetNode {
       absl::MutexLock lock(&mutex_);
       return elements_;
     }
-    // The first complete pass stays.
+    // Keeps the first complete pass.
     void Offer(std::vector<Element> elements) {
       auto offered = std::make_shared<const std::vector<Element>>(std::move(elements));
       absl::MutexLock lock(&mutex_);
@@ -149,7 +149,7 @@ class CacheNode : public DatasetNode {
 
    private:
     mutable absl::Mutex mutex_;
-    Elements elements_ ABSL_GUARDED_BY(mutex_);  // null: no pass is complete
+    Elements elements_ ABSL_GUARDED_BY(mutex_);  // null: no pass is complete yet
   };
 
   class Reader : public DatasetIterator {
@@ -189,7 +189,7 @@ class CacheNode : public DatasetNode {
     const std::shared_ptr<Memory> memory_;
     std::vector<Element> kept_;
     bool ended_ = false;
-    bool failed_ = false;  // an element is missing: this pass is not kept
+    bool failed_ = false;  // an element is missing, so this pass is not cached
   };
 
   const std::shared_ptr<Memory> memory_;
@@ -226,7 +226,7 @@ class ShardIterator : public DatasetIterator {
       : all_(std::move(all)), shards_(shards), index_(index), all_must_have_(all_must_have) {}
   absl::StatusOr<bool> Next(Element* element) override {
     RETURN_IF_ERROR(too_few_);
-    // The element is what index_ elements precede in this round.
+    // This shard's element is the one at index_ in each round.
     while (!ended_ && at_ < index_) {
       RETURN_IF_ERROR(Pass());
     }
@@ -236,7 +236,8 @@ class ShardIterator : public DatasetIterator {
     if (!more) return false;
     at_ = index_ + 1 - shards_;
     if (!all_must_have_ || checked_) return true;
-    // Shards of higher index have an element each, or there are too few.
+    // The round must also have an element for each shard of higher index; otherwise there are too
+    // few.
     for (int64_t next = index_ + 1; next < shards_ && !ended_; ++next) {
       RETURN_IF_ERROR(Pass());
       if (ended_) {
@@ -263,7 +264,7 @@ class ShardIterator : public DatasetIterator {
   const int64_t shards_;
   const int64_t index_;
   const bool all_must_have_;
-  int64_t at_ = 0;  // of this round's elements; below 0: of the round before
+  int64_t at_ = 0;  // position in this round; negative: still in the previous round
   bool ended_ = false;
   bool checked_ = false;
   absl::Status too_few_;

@@ -7,8 +7,7 @@
 namespace cairn::steps {
 namespace {
 
-// Elements under way for each thread: while the first one of a round is slow, the others need not
-// stand still.
+// Elements in flight for each thread: while the first one is slow, the other threads go on.
 constexpr size_t kAheadPerCall = 2;
 
 }  // namespace
@@ -31,7 +30,7 @@ ParallelMapIterator::~ParallelMapIterator() {
 absl::StatusOr<bool> ParallelMapIterator::Next(Element* element) {
   while (threads_.size() < calls_) threads_.emplace_back([this] { Run(); });
   absl::MutexLock lock(&mutex_);
-  // Ends with the threads, which wait for nothing but the input, the function and room here.
+  // This wait ends with the threads, which wait only for the input, the function and space here.
   while (slots_.empty() ? !input_ended_ : !slots_.front().done) done_.Wait(&mutex_);
   if (slots_.empty()) return false;
   absl::Status status = std::move(slots_.front().status);
@@ -68,7 +67,7 @@ ParallelMapIterator::Slot* ParallelMapIterator::ReadNext() {
 
 void ParallelMapIterator::Run() {
   while (Slot* const slot = ReadNext()) {
-    // Next leaves a slot alone until it is done.
+    // Next does not touch a slot before it is done.
     Element element;
     absl::Status status;
     {

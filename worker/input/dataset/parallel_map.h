@@ -1,4 +1,4 @@
-// Map in several threads, in the order of the input.
+// Map in several threads; keeps the input's order.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace cairn::steps {
 
-// The threads start with the first Next and are joined by the destructor, which waits for the
-// calls of the function and of the input that are under way.
+// The threads start with the first Next. The destructor joins them; it waits for running calls of
+// the function and of the input.
 class ParallelMapIterator : public DatasetIterator {
  public:
   ParallelMapIterator(std::unique_ptr<DatasetIterator> input,
@@ -32,18 +32,19 @@ class ParallelMapIterator : public DatasetIterator {
   };
 
   void Run();
-  // The next element of the input in a slot of its own at the end of slots_; null: stop.
+  // Reads the next element of the input into a new slot at the end of slots_; null: stop.
   Slot* ReadNext();
 
   const std::unique_ptr<DatasetIterator> input_ ABSL_GUARDED_BY(input_mutex_);
   const std::shared_ptr<const MapFunction> function_;
   const size_t calls_;
-  // Held while the input is read and its slot made, so that slots are in the input's order.
+  // Held while the input is read and its slot appended, so that slots are in the input's order.
   absl::Mutex input_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);
   absl::Mutex mutex_;
-  absl::CondVar room_;  // slots_ got shorter, or stop_
+  absl::CondVar room_;  // slots_ got shorter, or stop_ is set
   absl::CondVar done_;  // the first slot may be done
-  // One for every element between the input and Next; references stay valid while both ends move.
+  // One for each element between the input and Next; a deque, so references stay valid while both
+  // ends move.
   std::deque<Slot> slots_ ABSL_GUARDED_BY(mutex_);
   bool input_ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

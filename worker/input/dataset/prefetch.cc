@@ -1,4 +1,4 @@
-// Prefetch: a thread that reads ahead.
+// Prefetch: a thread reads ahead.
 #include <deque>
 #include <thread>
 #include <utility>
@@ -12,8 +12,8 @@
 namespace cairn::steps {
 namespace {
 
-// The thread starts with the first Next and is joined by the destructor, which waits for the call
-// of the input that is under way.
+// The thread starts with the first Next. The destructor joins it; it waits for a running call of
+// the input.
 class PrefetchIterator : public DatasetIterator {
  public:
   PrefetchIterator(std::unique_ptr<DatasetIterator> input, int64_t buffer_size)
@@ -31,7 +31,7 @@ class PrefetchIterator : public DatasetIterator {
   absl::StatusOr<bool> Next(Element* element) override {
     if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
     absl::MutexLock lock(&mutex_);
-    // Ends with the thread, which waits for nothing but its input and room here.
+    // This wait ends with the thread, which waits only for its input and space here.
     while (ready_.empty() && !ended_) data_.Wait(&mutex_);
     if (ready_.empty()) return false;
     absl::Status status = std::move(ready_.front().status);
@@ -68,7 +68,7 @@ class PrefetchIterator : public DatasetIterator {
     }
   }
 
-  const std::unique_ptr<DatasetIterator> input_;  // the thread's
+  const std::unique_ptr<DatasetIterator> input_;  // used only by the thread
   const size_t buffer_size_;
   absl::Mutex mutex_;
   absl::CondVar room_;

@@ -12,7 +12,7 @@
 namespace cairn {
 namespace {
 
-// `spec` with `rows` in place of the first extents; scalars stay.
+// `spec` with `rows` as the first extent of its components; scalars do not change.
 std::optional<ElementSpec> WithRows(std::optional<ElementSpec> spec, int64_t rows) {
   if (!spec.has_value()) return spec;
   for (TensorSpec& component : *spec) {
@@ -21,7 +21,7 @@ std::optional<ElementSpec> WithRows(std::optional<ElementSpec> spec, int64_t row
   return spec;
 }
 
-// First extent of all components; -1: it varies, differs or is unknown.
+// The first extent of all components; -1: it varies, differs or is unknown.
 int64_t StaticRows(const std::optional<ElementSpec>& spec) {
   if (!spec.has_value() || spec->empty()) return -1;
   int64_t rows = -1;
@@ -68,20 +68,21 @@ class RebatchNode : public DatasetNode {
     absl::StatusOr<bool> Next(Element* element) override;
 
    private:
-    // Reads the next batch that has rows. False at the end.
+    // Reads the next nonempty batch. False at the end.
     absl::StatusOr<bool> Refill();
     absl::StatusOr<bool> Empty(Element* element);
 
     const std::unique_ptr<DatasetIterator> batches_;
     const std::vector<int64_t> sizes_;
     const bool drop_remainder_;
-    std::optional<ElementSpec> spec_;  // of what was read, or of the input; nullopt: unknown yet
-    std::vector<Element> parts_;       // of the batch that is being made
+    std::optional<ElementSpec> spec_;  // of the elements read, or of the input; nullopt: not known
+                                       // yet
+    std::vector<Element> parts_;       // of the batch being built
     int64_t part_rows_ = 0;
-    Element batch_;  // rows [row_, rows_) of it are not given yet
+    Element batch_;  // rows [row_, rows_) of it are not returned yet
     int64_t row_ = 0;
     int64_t rows_ = 0;
-    size_t at_ = 0;  // in sizes_
+    size_t at_ = 0;  // index in sizes_
     bool ended_ = false;
   };
 
@@ -110,7 +111,7 @@ absl::StatusOr<bool> RebatchNode::Iterator::Refill() {
 }
 
 absl::StatusOr<bool> RebatchNode::Iterator::Empty(Element* element) {
-  // Nothing is known of the rows: the first ones tell.
+  // If the number of rows is unknown, the first batch determines it.
   if (!spec_.has_value()) {
     ASSIGN_OR_RETURN(const bool more, Refill());
     if (!more) return false;
@@ -192,7 +193,7 @@ class LegacyRebatchNode : public DatasetNode {
     const int64_t splits_;
     Element batch_;
     int64_t rows_ = 0;
-    int64_t at_;  // slice of batch_; splits_: all are given
+    int64_t at_;  // slice of batch_; splits_: all are returned
   };
 
   const int64_t splits_;

@@ -1,4 +1,4 @@
-// How the rows of a global batch are divided among workers and replicas.
+// Computes how the rows of a global batch are divided among workers and replicas.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace cairn {
 
-// Sizes of worker `worker`'s sub-batches, in the order in which its replicas take them. The list
-// has workers * replicas_per_worker entries and sums to `global_batch`: its first
-// replicas_per_worker entries are this step's, the next ones the next step's. Over all workers the
-// sizes of one step sum to `global_batch` too, and no two sizes differ by more than 1.
-// kInvalidArgument: a number below 1 (`global_batch`: below 0), or worker outside [0, workers).
+// Sizes of worker `worker`'s sub-batches, in the order of its replicas. The list has workers *
+// replicas_per_worker entries and sums to `global_batch`: its first replicas_per_worker entries are
+// this step's, the next ones the next step's. Over all workers the sizes of one step sum to
+// `global_batch` too, and no two sizes differ by more than 1. kInvalidArgument: a number below 1
+// (`global_batch`: below 0), or worker outside [0, workers).
 absl::StatusOr<std::vector<int64_t>> BatchSizesForWorker(int64_t global_batch, int64_t workers,
                                                          int64_t replicas_per_worker,
                                                          int64_t worker);
 
-// Rows of the batches of `dataset`, a partial last one aside: from its spec, else from the Batch
-// that all its elements come from, through steps that leave batches as they are. -1: unknown, or
-// components that differ. kInvalidArgument: a component is a scalar. Else dataset.status().
+// Rows of the batches of `dataset`, ignoring a partial last one. Taken from its spec, else from the
+// Batch that produces all its elements, through steps that do not change batches. -1: unknown, or
+// components differ. kInvalidArgument: a component is a scalar. Other errors: dataset.status().
 absl::StatusOr<int64_t> ComputeBatchSize(const Dataset& dataset);
 
 }  // namespace cairn

@@ -132,7 +132,7 @@ absl::StatusOr<bool> ReadTFRecord(RecordFile* file, std::string* record) {
   }
   if (MaskCrc(Crc32c(header, 8)) != Load<uint32_t>(header + 8)) {
     return Damaged(*file, start,
-                   "has a length with a wrong checksum; the file is damaged, or no TFRecord file "
+                   "has a length with a wrong checksum; the file is corrupt, or no TFRecord file "
                    "(packed ones need Compression::kGzip)");
   }
   const auto length = Load<uint64_t>(header);
@@ -141,7 +141,7 @@ absl::StatusOr<bool> ReadTFRecord(RecordFile* file, std::string* record) {
                                                    " has ", length, " bytes; at most ",
                                                    kMaxRecordBytes, " are read"));
   }
-  // The checksum of the data follows it: both in one read.
+  // Reads the data and the checksum that follows it at once.
   record->resize(length + kFooterBytes);
   ASSIGN_OR_RETURN(read, file->Read(record->data(), record->size()));
   if (read < record->size()) {

@@ -1,4 +1,4 @@
-// Files of records: exact reads with offsets, and TFRecord's framing.
+// Record files: exact reads with offsets, and TFRecord's framing.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@
 
 namespace cairn {
 
-// Longest record accepted: a length beyond it is refused before memory is set aside for it.
+// The longest accepted record: a larger length is refused before memory is allocated for it.
 inline constexpr uint64_t kMaxRecordBytes = uint64_t{1} << 30;
 
-// A file from its beginning. Thread safety: none.
+// A file, read from its beginning. Thread safety: none.
 class RecordFile {
  public:
-  // kGzip unpacks. kNotFound, kPermissionDenied, kInvalidArgument (a directory, or no gzip file).
+  // kGzip decompresses. kNotFound, kPermissionDenied, kInvalidArgument (a directory, or not gzip).
   static absl::StatusOr<std::unique_ptr<RecordFile>> Open(const std::string& path,
                                                           Compression compression);
   virtual ~RecordFile() = default;
 
-  // Up to `size` bytes; fewer only at the end. kUnavailable: I/O. kDataLoss: damaged gzip.
+  // Reads up to `size` bytes; fewer only at the end. kUnavailable: I/O. kDataLoss: corrupt gzip.
   absl::StatusOr<size_t> Read(char* into, size_t size);
-  // Passes over `bytes` from the beginning on, before the first Read.
+  // Skips the first `bytes` bytes; call before the first Read.
   absl::Status SkipTo(int64_t bytes);
-  // Of the file as it lies on disk.
+  // The size on disk.
   int64_t file_bytes() const { return file_bytes_; }
-  // Bytes read so far, unpacked.
+  // Bytes read so far, decompressed.
   int64_t offset() const { return offset_; }
   const std::string& path() const { return path_; }
 

@@ -10,7 +10,7 @@
 namespace cairn {
 namespace {
 
-// Rows that are set aside before it is known whether so many come.
+// Rows to allocate before it is known whether as many follow.
 constexpr int64_t kFirstRows = 1024;
 
 Shape WithRows(int64_t rows, absl::Span<const int64_t> row_shape) {
@@ -23,7 +23,7 @@ Shape WithRows(int64_t rows, absl::Span<const int64_t> row_shape) {
 
 size_t RowElements(const Tensor& tensor) { return static_cast<size_t>(RowWidth(tensor.shape())); }
 
-// Elements [begin, begin + count) of `tensor` in `shape`: the memory of numbers is shared.
+// Elements [begin, begin + count) of `tensor` as `shape`; numbers share the memory.
 Tensor Part(const Tensor& tensor, size_t begin, size_t count, Shape shape) {
   if (tensor.is_text()) {
     const auto texts = tensor.texts().subspan(begin, count);
@@ -172,7 +172,7 @@ absl::Status RowStacker::Start(const Element& row) {
           who_, ": a component is on ", component.device().text(), "; batches are made on a CPU"));
     }
     column.row_bytes = component.bytes();
-    // As many as are expected, where they are small; else what is used grows to it.
+    // Allocates the expected number of rows if it is small; otherwise grows with the rows added.
     column.values =
         Tensor::Uninitialized(component.dtype(), WithRows(capacity_, component.shape()));
   }

@@ -1,4 +1,4 @@
-// Rows of elements: stacking, cutting and joining along axis 0.
+// Operations on rows of elements: stack, cut and join along axis 0.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,30 @@
 
 namespace cairn {
 
-// Rows that all components of a batch have. kInvalidArgument, naming `who`: no components, a
-// scalar, or components that differ.
+// The number of rows of all components of a batch. kInvalidArgument, naming `who`: no components, a
+// scalar, or differing numbers.
 absl::StatusOr<int64_t> BatchRows(const Element& batch, absl::string_view who);
 
-// Rows [begin, end) of `batch`, which has as many: numbers are a view of its memory, texts a copy.
+// Rows [begin, end) of `batch`, which must have them: numbers are a view of its memory, texts a
+// copy.
 Element SliceRows(const Element& batch, int64_t begin, int64_t end);
 // Row `row` without its axis 0; memory as above.
 Element TakeRow(const Element& batch, int64_t row);
-// All rows of `parts` (one or more). kInvalidArgument: components that differ in number, type or
-// the extents of a row.
+// All rows of `parts` (one or more). kInvalidArgument: the parts differ in the number of
+// components, in type or in the shape of a row.
 absl::StatusOr<Element> ConcatRows(absl::Span<const Element> parts, absl::string_view who);
-// A batch of no rows; extents of `spec` that vary become 0. kFailedPrecondition, naming `who`: a
+// A batch without rows; varying extents of `spec` become 0. kFailedPrecondition, naming `who`: a
 // component is a scalar, or its rank is unknown.
 absl::StatusOr<Element> NoRows(const ElementSpec& spec, absl::string_view who);
 
 // Gathers elements into a batch; each is copied once. Thread safety: none.
 class RowStacker {
  public:
-  // `rows` > 0: how many will come, as far as is known; more may.
+  // `rows` > 0: the expected number of rows; more may be added.
   RowStacker(int64_t rows, std::string who);
 
-  // kInvalidArgument: components that differ in number, type or shape from the first element's.
+  // kInvalidArgument: the row differs from the first in the number of components, in type or in
+  // shape.
   absl::Status Add(const Element& row);
   int64_t rows() const { return rows_; }
   // The batch; the stacker is empty afterwards. At least one row must have been added.

@@ -42,7 +42,7 @@ class RangeNode : public SourceNode {
     int64_t left_;
   };
 
-  // In 128 bits, where the difference of any two bounds fits.
+  // In 128 bits, which hold the difference of any two bounds.
   static int64_t Count(int64_t start, int64_t stop, int64_t step) {
     const __int128 span = static_cast<__int128>(stop) - start;
     if (span == 0 || (span > 0) != (step > 0)) return 0;
@@ -71,7 +71,7 @@ class SlicesNode : public SourceNode {
   }
 
  private:
-  // Copies the tensors (not their memory): an iterator may outlive its dataset.
+  // Copies the tensors, not their memory: an iterator may outlive its dataset.
   class Iterator : public DatasetIterator {
    public:
     explicit Iterator(const SlicesNode& node)

@@ -1,4 +1,4 @@
-// Makes the nodes of Dataset's sources and transformations; arguments are checked by the caller.
+// Makes the nodes of Dataset's sources and transformations; the caller has checked the arguments.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace cairn::steps {
 
 NodePtr Range(int64_t start, int64_t stop, int64_t step);
-// `rows` of every component; `whole`: one element, the tensors as they are.
+// `rows`: of every component; `whole`: one element, the unchanged tensors.
 NodePtr Slices(Element tensors, int64_t rows, bool whole);
 NodePtr Generate(GeneratorFactory factory, std::optional<ElementSpec> spec);
 
@@ -41,10 +41,10 @@ NodePtr Prefetch(NodePtr input, int64_t buffer_size);
 NodePtr Rebatch(NodePtr input, std::vector<int64_t> sizes, bool drop_remainder);
 NodePtr LegacyRebatch(NodePtr input, int64_t splits);
 
-// What auto_shard.h looks for.
+// Public because auto_shard.h looks for it.
 class ShuffleNode : public DatasetNode {
  public:
-  // `seed` has been chosen.
+  // `seed` is already chosen.
   ShuffleNode(NodePtr input, int64_t buffer_size, uint64_t seed, bool reshuffle)
       : DatasetNode({std::move(input)}),
         buffer_size_(buffer_size),
@@ -63,7 +63,7 @@ class ShuffleNode : public DatasetNode {
 
 class ShardNode : public DatasetNode {
  public:
-  // `all_must_have`: fewer elements than shards are an error for those that have one.
+  // `all_must_have`: with fewer elements than shards, the shards that have one return an error.
   ShardNode(NodePtr input, int64_t shards, int64_t index, bool all_must_have)
       : DatasetNode({std::move(input)}),
         shards_(shards),

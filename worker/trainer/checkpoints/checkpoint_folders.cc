@@ -39,7 +39,7 @@ std::string NewCheckpointName(absl::string_view job, int64_t step) {
 bool IsCheckpointName(absl::string_view job, absl::string_view name) {
   if (!absl::ConsumePrefix(&name, job) || !absl::ConsumePrefix(&name, kStep)) return false;
   if (name.size() < kStepDigits + 1 + kAttemptDigits) return false;
-  const size_t dash = name.size() - kAttemptDigits - 1;  // steps may outgrow their digits
+  const size_t dash = name.size() - kAttemptDigits - 1;  // step numbers may outgrow their padding
   return name[dash] == '-' &&
          std::all_of(name.begin(), name.begin() + static_cast<ptrdiff_t>(dash),
                      [](char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }) &&

@@ -1,5 +1,5 @@
-// A job's checkpoints in a directory, by name: JOB.step-0000001200-1a2b3c4d, the last part being
-// one attempt's own. Names of another form are nobody's business here.
+// The names of a job's checkpoints in a directory: JOB.step-0000001200-1a2b3c4d, whose last part is
+// unique to one attempt. Other names are ignored.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +13,32 @@
 
 namespace cairn {
 
-// Longest job whose checkpoints' names the servers take.
+// The longest job name for which the servers accept checkpoint names.
 inline constexpr size_t kMaxCheckpointJobBytes = 170;
 
 std::string NewCheckpointName(absl::string_view job, int64_t step);
-// Whether NewCheckpointName made it for `job`.
+// Whether NewCheckpointName made `name` for `job`.
 bool IsCheckpointName(absl::string_view job, absl::string_view name);
 
 struct CheckpointFolders {
-  std::vector<CheckpointManifest> finished;  // the oldest first, by number
-  std::vector<std::string> damaged;          // why, of those whose manifest cannot be read
-  std::vector<std::string> unfinished;       // names of folders without a manifest
+  std::vector<CheckpointManifest> finished;  // oldest first, by number
+  std::vector<std::string> damaged;          // why, for each checkpoint whose manifest cannot be
+                                             // read
+  std::vector<std::string> unfinished;       // names of directories without a manifest
 };
 
-// Of `job` in `directory`; empty where that is not there.
+// The checkpoints of `job` in `directory`; empty if the directory does not exist.
 absl::StatusOr<CheckpointFolders> ListCheckpoints(const std::string& directory,
                                                   absl::string_view job);
 
-// Names of those that the newest `keep` make superfluous: none whose successor has fewer steps, as
-// where the job began anew, until one with as many has come.
+// Names of the checkpoints that the newest `keep` supersede. A checkpoint stays until one with at
+// least as many steps follows: after a job restarts from scratch, its new checkpoints have fewer.
 std::vector<std::string> NotKept(const CheckpointFolders& folders, int64_t keep);
 
-// Makes an unfinished one of a finished one.
+// Turns a finished checkpoint into an unfinished one.
 absl::Status RemoveManifest(const std::string& folder);
-// Removes the folder of a checkpoint whose parts the servers have deleted. OK where it is gone.
+// Removes the directory of a checkpoint whose parts the servers have deleted. OK if it does not
+// exist.
 absl::Status RemoveEmptyCheckpoint(const std::string& folder);
 
 }  // namespace cairn

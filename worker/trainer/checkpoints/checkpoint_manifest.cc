@@ -21,12 +21,13 @@
 
 namespace cairn {
 
-static_assert(CheckpointManifest::kFormat == kCheckpointFormat);  // what --version prints
+static_assert(CheckpointManifest::kFormat == kCheckpointFormat);  // the format that --version
+                                                                  // prints
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A file of a server takes some 100 bytes of it, a worker 1.5 KiB.
+// Each file of a server takes some 100 bytes of the manifest, each worker 1.5 KiB.
 constexpr int64_t kMaxManifestBytes = 64 << 20;
 
 std::string Hex(uint64_t number) { return absl::StrFormat("%016x", number); }
@@ -102,7 +103,7 @@ ServerCheckpoint ServerFrom(const Json& json) {
   return server;
 }
 
-// What writes JSON calls itself at every level, and must not run out of stack.
+// The JSON writer recurses at every level of nesting; the limit protects its stack.
 bool RefuseDepth(int depth, Json::parse_event_t, Json&) {
   constexpr int kMaxDepth = 16;
   if (depth > kMaxDepth) throw std::invalid_argument("it is nested too deeply");
@@ -111,13 +112,13 @@ bool RefuseDepth(int depth, Json::parse_event_t, Json&) {
 
 absl::Status Damaged(const std::string& path, absl::string_view why) {
   return absl::DataLossError(absl::StrCat(
-      path, " is damaged (", why,
+      path, " is corrupt (", why,
       "): name another checkpoint by checkpoint.restore, or bring this ", "file back from a copy"));
 }
 
 std::string WhatCannotBe(const ServerCheckpoint& server) {
   const std::string name = absl::StrCat("ps:", server.server);
-  // One that had left the cluster has neither.
+  // A server that had left the cluster has neither files nor a folder.
   if (server.files.empty() && (server.server == 0 || !server.folder.empty())) {
     return absl::StrCat("it names no file of ", name);
   }
@@ -136,7 +137,7 @@ std::string WhatCannotBe(const ServerCheckpoint& server) {
   return "";
 }
 
-// Of a manifest that is as somebody wrote it; empty: nothing.
+// What is impossible in a manifest with a valid checksum, which anyone can write; empty: nothing.
 std::string WhatCannotBe(const CheckpointManifest& manifest) {
   if (manifest.step < 0) return absl::StrCat("its step is ", manifest.step);
   if (manifest.number < 0) return absl::StrCat("its number is ", manifest.number);
@@ -183,7 +184,7 @@ absl::StatusOr<CheckpointManifest> CheckpointManifest::ReadFrom(const std::strin
   if (!text.ok()) return text.status();
   if (text->empty()) return Damaged(path, "it is empty");
   CheckpointManifest manifest;
-  // nlohmann-json tells by exceptions; they end here.
+  // nlohmann-json reports errors by exceptions, which are caught here.
   try {
     Json json = Json::parse(*text, RefuseDepth);
     const int64_t format = json.at("format").get<int64_t>();
@@ -199,13 +200,14 @@ absl::StatusOr<CheckpointManifest> CheckpointManifest::ReadFrom(const std::strin
     manifest.name = json.at("name").get<std::string>();
     manifest.number = json.at("number").get<int64_t>();
     manifest.step = json.at("step").get<int64_t>();
-    manifest.finished = json.value("finished", false);  // absent before there were evaluators
+    manifest.finished = json.value("finished", false);  // absent in manifests from before the
+                                                        // evaluator task
     manifest.timeline = TimelineOfManifest(json.at("timeline").get<int64_t>());
     manifest.made = json.at("made").get<std::string>();
     manifest.seconds = json.at("seconds").get<double>();
     for (const Json& server : json.at("servers")) manifest.servers.push_back(ServerFrom(server));
   } catch (const std::exception& error) {
-    // It quotes the file.
+    // The exception's text quotes the file, so it is escaped.
     return Damaged(path, absl::Utf8SafeCHexEscape(absl::string_view(error.what()).substr(0, 300)));
   }
   const std::string wrong = WhatCannotBe(manifest);

@@ -1,4 +1,4 @@
-// What a checkpoint of a job is: the parts its servers wrote, and how far its workers were.
+// The manifest of a job's checkpoint: the parts that its servers wrote, and each worker's progress.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,30 @@
 
 namespace cairn {
 
-// The file MANIFEST.json in a checkpoint's folder, written last: a folder without it is none. JSON:
-// format, job, name, number, step, finished, timeline, made (UTC), seconds, variables (for people),
-// servers (folder, host, files with their XXH3, workers with their sequence and position) and a
-// checksum of all that (HashBytes of the compact text without it). Thread safety: a value.
+// The file MANIFEST.json in a checkpoint's folder, written last: a directory without it is no
+// checkpoint. JSON: format, job, name, number, step, finished, timeline, made (UTC), seconds,
+// variables (for people), servers (folder, host, files with their XXH3, workers with their sequence
+// and position) and a checksum of these (HashBytes of the compact text without it). Thread safety:
+// a value.
 struct CheckpointManifest {
   static constexpr char kFileName[] = "MANIFEST.json";
   static constexpr int64_t kFormat = 1;
 
   std::string job;
   std::string name;
-  int64_t number = 0;  // counts the job's checkpoints in the directory: the newest has the highest
-  int64_t step = 0;    // of the first worker when it asked; each worker's own is its position's
+  int64_t number = 0;  // counts the job's checkpoints in the directory; the newest has the highest
+                       // number
+  int64_t step = 0;    // of the first worker, when it asked; each worker's own step is in its
+                       // position
   bool finished = false;  // the run had ended
-  int64_t timeline = 0;   // that the servers held (common/timeline.h)
+  int64_t timeline = 0;   // the timeline that the servers held (common/timeline.h)
   std::string made;       // "2030-01-31T12:34:56Z"
-  double seconds = 0;     // it took
+  double seconds = 0;     // how long the checkpoint took
   std::vector<ServerCheckpoint> servers;
 
-  // Durable, whole or not there.
+  // Durable and atomic.
   absl::Status WriteTo(const std::string& folder) const;
-  // kNotFound: no such file. kDataLoss: not what WriteTo wrote. kFailedPrecondition: another
+  // kNotFound: no such file. kDataLoss: not the output of WriteTo. kFailedPrecondition: another
   // format.
   static absl::StatusOr<CheckpointManifest> ReadFrom(const std::string& folder);
 };

@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Steps that one server has and another has not would be computed again from values that have them.
+// kAborted if a step was closed on some servers only. After a restore such a step would be applied
+// a second time on the servers that already have it.
 absl::Status CheckSameSteps(const std::vector<ServerCheckpoint>& servers) {
   std::vector<int64_t> closed;
   for (const ServerCheckpoint& server : servers) {
@@ -31,7 +32,7 @@ absl::Status CheckSameSteps(const std::vector<ServerCheckpoint>& servers) {
   if (*lowest == *highest) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat(
       "the servers closed steps meanwhile (ps:", lowest - closed.begin(), " has ", *lowest, ", ps:",
-      highest - closed.begin(), " ", *highest, "): the others went on without this worker"));
+      highest - closed.begin(), " ", *highest, "): the others continued without this worker"));
 }
 
 }  // namespace
@@ -72,7 +73,7 @@ absl::Status Checkpointer::End(int64_t step) {
 
 void Checkpointer::MakeOrLog(int64_t step) {
   const absl::Status status = Make(step, /*finished=*/false);
-  if (!status.ok()) LOG(ERROR) << status.message() << "; training goes on";
+  if (!status.ok()) LOG(ERROR) << status.message() << "; training continues";
 }
 
 absl::Status Checkpointer::Make(int64_t step, bool finished) {
@@ -84,7 +85,7 @@ absl::Status Checkpointer::Make(int64_t step, bool finished) {
                                      .finished = finished},
                                     deadline);
   if (!status.ok()) {
-    // What is left of it goes with the next one.
+    // The next checkpoint deletes the failed one's files.
     return Annotate(status, absl::StrCat("checkpoint of step ", step, " in ", directory_));
   }
   const absl::Status deleted = DeleteOld(deadline);
@@ -97,14 +98,16 @@ absl::Status Checkpointer::Make(int64_t step, bool finished) {
 absl::Status Checkpointer::Write(const CheckpointManifest& wanted, Deadline deadline) {
   const absl::Duration begin = MonotonicNow();
   const std::string folder = absl::StrCat(directory_, "/", wanted.name);
-  // Before any server writes: where folders are not shared, this one tells that there is something.
+  // Created before any server writes, so that a failed checkpoint is visible here even if the
+  // servers' directories are not shared.
   std::error_code error;
   fs::create_directory(folder, error);
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("making ", folder));
   CAIRN_CRASH_POINT("checkpoint: folder made");
   ASSIGN_OR_RETURN(const CheckpointFolders before, ListCheckpoints(directory_, job_));
   CheckpointManifest manifest = wanted;
-  // By the clock or by steps a run that began anew might look older than the one before it.
+  // A counter orders the checkpoints. The clock or the step could make a restarted run look older
+  // than the run before it.
   if (!before.finished.empty()) manifest.number = before.finished.back().number + 1;
   ASSIGN_OR_RETURN(manifest.servers, client_.Checkpoint(directory_, manifest.name, deadline));
   if (synchronous_) RETURN_IF_ERROR(CheckSameSteps(manifest.servers));

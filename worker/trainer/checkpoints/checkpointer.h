@@ -17,31 +17,32 @@
 
 namespace cairn {
 
-// For the job's first worker. A checkpoint is a folder of its own (checkpoint_folders.h): every
-// server writes its part, whatever it has applied by then, while pushes go on; the manifest comes
-// last and says how far each worker was on each server, which is all that a restore needs: workers
-// resume after the last push that every part has, and parts that are ahead drop what comes again.
-// Afterwards the oldest beyond checkpoint.keep are deleted, and what interrupted attempts left.
-// Thread safety: none; one thread calls.
+// For the job's first worker. Each checkpoint is a directory (checkpoint_folders.h). Every server
+// writes as its part the pushes that it has applied so far, while pushes go on. The manifest is
+// written last and records each worker's progress on each server. A restore needs nothing else:
+// each worker resumes after its last push that every part contains, and the parts that are ahead
+// drop the repeated pushes. Afterwards the oldest checkpoints beyond checkpoint.keep and the
+// remains of interrupted attempts are deleted. Thread safety: none; one thread calls.
 class Checkpointer {
  public:
   // Longest time one checkpoint may take.
   static constexpr absl::Duration kTimeout = absl::Minutes(10);
 
-  // Makes checkpoint.directory if need be. `client` outlives the result. kInvalidArgument: the
-  // job's name is too long for a checkpoint's.
+  // Creates checkpoint.directory if it is missing. `client` outlives the result. kInvalidArgument:
+  // the job's name is too long for a checkpoint name.
   static absl::StatusOr<std::unique_ptr<Checkpointer>> Create(const JobConfig& job,
                                                               PsClient& client);
-  // Waits for the one that is being made, kTimeout at most.
+  // Waits for the running checkpoint, kTimeout at most.
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
-  // Begins one beside the caller's training, after the one before has ended. In a synchronous job
-  // it is made at once, while no step can close without the caller: every part has the same steps.
-  // A failure is logged: earlier checkpoints stay as they are, and training goes on.
+  // Waits for the previous checkpoint, then begins one that runs in parallel with training. In a
+  // synchronous job the checkpoint is made before Begin returns, while no step can close without
+  // the caller, so every part has the same steps. A failure is logged: earlier checkpoints stay,
+  // and training goes on.
   void Begin(int64_t step);
-  // The last one of a run. Its failure is the caller's.
+  // Makes the last checkpoint of a run, and returns its failure.
   absl::Status End(int64_t step);
 
  private:
@@ -66,8 +67,9 @@ class Checkpointer {
   std::thread thread_;
 };
 
-// The last checkpoint of a run, where checkpoint.directory is named: by `running`, which has made
-// those before. nullptr: this start took no step, so the checkpoint is made where it is missing.
+// Makes the last checkpoint of a run if checkpoint.directory is set, through `running`, which made
+// the earlier ones. nullptr: this start took no step, so the checkpoint is made only if it is
+// missing.
 absl::Status EndCheckpoints(const JobConfig& job, PsClient& client, Checkpointer* running,
                             int64_t step);
 

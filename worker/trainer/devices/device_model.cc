@@ -15,7 +15,7 @@ namespace {
 
 absl::Status CheckUsable(Device device) {
   if (device.is_cpu() || device.index < UsableGpuCount()) return absl::OkStatus();
-  // Its words say why: built without CUDA, no driver, fewer GPUs.
+  // The message says why: built without CUDA, no driver, fewer GPUs.
   return AsBadInput(Annotate(OpenGpuQueue(device).status(), "strategy.devices"));
 }
 

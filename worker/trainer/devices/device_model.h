@@ -1,4 +1,4 @@
-// Models on the devices that a job names.
+// Places models on the devices that a job names.
 #pragma once
 
 #include <functional>
@@ -19,20 +19,19 @@ namespace cairn {
 
 using OpenQueue = std::function<absl::StatusOr<std::unique_ptr<DeviceQueue>>(Device)>;
 
-// What `config` names, one entry a replica; a GPU may be there several times. Where it names none:
-// every usable GPU (the first one, for types that compute on one device), else cpu:0.
-// kInvalidArgument: a GPU that this process cannot use; says which there are.
+// The devices that `config` names, one entry for each replica; a GPU may occur several times. If it
+// names none: every usable GPU (the first one, for types that compute on one device), else cpu:0.
+// kInvalidArgument: a GPU that this process cannot use; lists the usable ones.
 absl::StatusOr<std::vector<Device>> DevicesOf(const StrategyConfig& config);
 
 // "gpu:0, gpu:1".
 std::string DevicesText(absl::Span<const Device> devices);
 
-// Has `state` computed on `device` from its next step on. Errors as `open`, which is called for a
-// GPU the first time.
+// Makes `state` compute on `device` from its next step on. The first time for a GPU it calls
+// `open`, and returns its errors.
 absl::Status PlaceStep(Device device, const OpenQueue& open, StepState* state);
 
-// A model over another one that plans on the CPU and predicts on `device`; how it trains is left to
-// its kinds.
+// Wraps a model: plans on the CPU and predicts on `device`. Subclasses decide how to train.
 class PlacedModel : public Model {
  public:
   absl::Span<const VariableSpec> variables() const override { return model_->variables(); }
@@ -57,7 +56,7 @@ class PlacedModel : public Model {
   const OpenQueue open_;
 };
 
-// A model with all of its steps computed on one device.
+// A model that computes all of its steps on one device.
 class DeviceModel : public PlacedModel {
  public:
   DeviceModel(std::unique_ptr<Model> model, Device device, OpenQueue open = OpenGpuQueue)

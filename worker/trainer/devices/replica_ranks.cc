@@ -39,8 +39,7 @@ absl::StatusOr<absl::Span<const std::unique_ptr<DeviceRank>>> ReplicaRanks::Get(
     return ranks_;
   }
   if (required_) return Annotate(joined.status(), "strategy.cross_device_ops: nccl");
-  LOG(WARNING) << "gradients are added up in host memory from here on: "
-               << joined.status().message();
+  LOG(WARNING) << "gradients are summed in host memory from now on: " << joined.status().message();
   none_.store(true);
   return absl::Span<const std::unique_ptr<DeviceRank>>();
 }

@@ -1,4 +1,4 @@
-// The ranks by which a model's replicas add up gradients on their GPUs.
+// The ranks through which a model's replicas sum gradients on their GPUs.
 #pragma once
 
 #include <atomic>
@@ -13,28 +13,29 @@
 
 namespace cairn {
 
-// One rank a device, in their order.
+// Returns one rank for each device, in their order.
 using JoinDevices = std::function<absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>>(
     absl::Span<const Device> devices)>;
 
-// Whether gradients of replicas on these devices can be added up there: different GPUs, more than
-// one.
+// Whether replicas on these devices can sum gradients there: the devices must be different GPUs,
+// more than one.
 bool CanAddUp(absl::Span<const Device> devices);
 
-// Ranks of `devices`, joined when they are first needed and after an error, for one step at a time.
-// Thread safety: Take from any thread; the others between its true and Return, one thread at a
-// time.
+// Ranks of `devices`, for one step at a time. They are joined when they are first needed and after
+// an error. Thread safety: Take from any thread; the other methods between a true Take and Return,
+// one thread at a time.
 class ReplicaRanks {
  public:
-  // No `join`, or devices that cannot: there are never any. `required`: that they cannot be joined
-  // is an error, not only a warning and the end of trying.
+  // Without `join`, or if the devices cannot sum, there are never any ranks. `required`: a failure
+  // to join is an error; otherwise it is a warning, after which no further attempt is made.
   ReplicaRanks(std::vector<Device> devices, JoinDevices join, bool required);
 
-  // False: there are none, or another step has them; nothing is taken then.
+  // False: there are no ranks, or another step has them; then nothing is taken.
   bool Take();
   void Return();
 
-  // Joined if need be. None: they could not be, which the log says. Errors: `join`'s, if required.
+  // Joins the ranks if needed. Empty: they could not be joined; the log says why. Errors: those of
+  // `join`, if required.
   absl::StatusOr<absl::Span<const std::unique_ptr<DeviceRank>>> Get();
 
  private:

@@ -19,7 +19,8 @@
 namespace cairn {
 namespace {
 
-// First of `total` things that part `part` of `parts` has; the first total mod parts have one more.
+// The first of the items that part `part` of `parts` gets of `total`; the first total mod parts
+// parts have one item more.
 size_t FirstOf(size_t part, size_t parts, size_t total) {
   return part * (total / parts) + std::min(part, total % parts);
 }
@@ -35,7 +36,7 @@ void TakeRows(const Batch& batch, size_t first, size_t last, Batch* part) {
   const auto rows = static_cast<size_t>(batch.rows);
   part->rows = static_cast<int64_t>(last - first);
   CopyRows(batch.labels, first, last, 1, &part->labels);
-  // Readers of dense rows leave the sparse part as it was.
+  // Readers of dense rows do not fill the sparse part.
   if (batch.row_offsets.size() == rows + 1) {
     const auto begin = batch.row_offsets[first];
     part->row_offsets.resize(last - first + 1);
@@ -62,11 +63,11 @@ void AddScaled(const float* from, size_t count, float scale, float* to) {
 
 }  // namespace
 
-// One step: what its replicas share. Each phase is called by every replica, and all have done one
-// before any begins the next.
+// The state that the replicas of one step share. Every replica calls each phase, and a phase begins
+// after all replicas have finished the one before.
 class ReplicatedModel::StepOfReplicas {
  public:
-  // `ranks` null: gradients are added up in host memory.
+  // `ranks` null: gradients are summed in host memory.
   StepOfReplicas(const ReplicatedModel& model, const Batch& batch, StepState* state,
                  ReplicaRanks* ranks)
       : model_(model.model()),
@@ -83,13 +84,13 @@ class ReplicatedModel::StepOfReplicas {
     for (VariableUse& use : state_.uses) use.gradient.resize(use.values.size());
   }
 
-  // Whether a variable is used by ids: IndexIds has something to do.
+  // Whether a variable is used by ids, so that IndexIds has work.
   bool has_ids() const {
     return std::any_of(state_.uses.begin(), state_.uses.end(),
                        [](const VariableUse& use) { return use.part != Part::kWhole; });
   }
 
-  // Where each id of the step is, variable by variable.
+  // Builds an index of the step's ids for each variable.
   void IndexIds(size_t replica) {
     for (size_t v = replica; v < state_.uses.size(); v += replicas_) {
       const std::vector<int64_t>& ids = state_.uses[v].ids;
@@ -99,7 +100,7 @@ class ReplicatedModel::StepOfReplicas {
     }
   }
 
-  // Its rows, and what it needs for them.
+  // Copies the replica's rows and plans its use of the variables.
   absl::Status Prepare(size_t replica) {
     ReplicaShare& share = state_.shares[replica];
     const auto rows = static_cast<size_t>(batch_.rows);
@@ -115,8 +116,9 @@ class ReplicatedModel::StepOfReplicas {
 
   bool may_add_up() const { return ranks_ != nullptr; }
 
-  // Which variables are added up on the devices, and who gets each sum: about as many bytes each.
-  // Called once, when all replicas have prepared. None where a device may have to allocate memory.
+  // Chooses the variables to sum on the devices, and for each the replica that receives the sum, so
+  // that each receives about as many bytes. Called once, when all replicas have prepared. Chooses
+  // none if a device may have to allocate memory.
   absl::Status ChooseRoots() {
     std::vector<int> roots(state_.uses.size(), -1);
     std::vector<size_t> floats(replicas_);
@@ -150,22 +152,23 @@ class ReplicatedModel::StepOfReplicas {
       share.loss = *loss;
       return absl::OkStatus();
     }
-    // One that has outgrown its memory has taken part; the others would wait for any other.
+    // A replica that has outgrown its memory has taken part in the sums. After any other error it
+    // has not, and the others must not wait for it.
     const bool outgrown = adds_up && device->outgrown();
     if (adds_up && !outgrown) joined_[replica]->Fail(loss.status());
     (outgrown ? outgrown_ : errors_)[replica] = loss.status();
     return loss.status();
   }
 
-  // Of a step that failed only because there was no memory for it: in host memory it may succeed.
+  // True if the step failed only for lack of device memory: it may succeed in host memory.
   bool outgrown() const {
     const auto failed = [](const absl::Status& status) { return !status.ok(); };
     return std::none_of(errors_.begin(), errors_.end(), failed) &&
            std::any_of(outgrown_.begin(), outgrown_.end(), failed);
   }
 
-  // Why the step failed, of which `status` may be a consequence: a replica whose sums did not come
-  // says so.
+  // The error that made the step fail. `status` may be only a consequence of it: a replica that
+  // misses its sums reports kAborted.
   absl::Status Cause(const absl::Status& status) const {
     const auto cause = std::find_if(errors_.begin(), errors_.end(), [](const absl::Status& error) {
       return !error.ok() && !absl::IsAborted(error);
@@ -173,8 +176,9 @@ class ReplicatedModel::StepOfReplicas {
     return cause == errors_.end() ? status : *cause;
   }
 
-  // This replica's part of the sums: those that it has already, a range of each other variable that
-  // all use whole, and every R-th of the rest.
+  // Computes this replica's share of the sums: it takes the sums that its device received, and
+  // computes a range of each other variable that all replicas use whole and every R-th row of the
+  // rest.
   void Reduce(size_t replica) {
     for (size_t v = 0; v < state_.uses.size(); ++v) {
       VariableUse& use = state_.uses[v];
@@ -200,7 +204,7 @@ class ReplicatedModel::StepOfReplicas {
   }
 
  private:
-  // By the step and by every replica.
+  // True if the step and every replica use the whole variable.
   bool UsedWhole(size_t variable) const {
     return state_.uses[variable].part == Part::kWhole &&
            std::all_of(state_.shares.begin(), state_.shares.end(),
@@ -260,12 +264,12 @@ class ReplicatedModel::StepOfReplicas {
   const size_t replicas_;
   const Batch& batch_;
   StepState& state_;
-  std::vector<absl::flat_hash_map<int64_t, size_t>> rows_of_ids_;  // of variables used by ids
-  // Of sums on the devices; no roots: there are none.
+  std::vector<absl::flat_hash_map<int64_t, size_t>> rows_of_ids_;  // for variables used by ids
+  // Sums on the devices; no roots: none.
   ReplicaRanks* const ranks_;
   absl::Span<const std::unique_ptr<DeviceRank>> joined_;
   std::vector<int> roots_;
-  // Of the replicas: those that outgrew their memory, and all others.
+  // By replica: errors of replicas that outgrew their memory, and all other errors.
   std::vector<absl::Status> errors_;
   std::vector<absl::Status> outgrown_;
 };
@@ -304,7 +308,7 @@ absl::Status ReplicatedModel::Run(StepOfReplicas* step) const {
 }
 
 absl::StatusOr<double> ReplicatedModel::Train(const Batch& batch, StepState* state) const {
-  // A replica without rows computes nothing that it could add.
+  // A replica without rows does not compute, and the sums on the devices need all of them.
   const bool all_compute = batch.rows >= static_cast<int64_t>(devices_.size());
   if (all_compute && ranks_ != nullptr && ranks_->Take()) {
     StepOfReplicas step(*this, batch, state, ranks_.get());
@@ -320,14 +324,15 @@ absl::StatusOr<double> ReplicatedModel::Train(const Batch& batch, StepState* sta
 
 namespace {
 
-// How replicas on `devices` add up, as strategy.cross_device_ops says. Null: in host memory.
+// The ranks that replicas on `devices` use, as strategy.cross_device_ops demands. Null: gradients
+// are summed in host memory.
 absl::StatusOr<std::unique_ptr<ReplicaRanks>> RanksFor(const std::vector<Device>& devices,
                                                        const std::string& cross_device_ops) {
   const bool required = cross_device_ops == "nccl";
   if (!required && (cross_device_ops != "auto" || !CanAddUp(devices))) return nullptr;
   if (!CanAddUp(devices)) {
     return AsBadInput(absl::FailedPreconditionError(absl::StrCat(
-        "strategy.cross_device_ops: nccl adds up gradients between several GPUs, each named once; "
+        "strategy.cross_device_ops: nccl sums gradients between several GPUs, each named once; "
         "the replicas are on ",
         DevicesText(devices), ": take auto, or other strategy.devices")));
   }
@@ -335,7 +340,7 @@ absl::StatusOr<std::unique_ptr<ReplicaRanks>> RanksFor(const std::vector<Device>
   if (!status.ok() && required) {
     return AsBadInput(Annotate(status, "strategy.cross_device_ops: nccl"));
   }
-  LOG_IF(WARNING, !status.ok()) << "gradients are added up in host memory: " << status.message();
+  LOG_IF(WARNING, !status.ok()) << "gradients are summed in host memory: " << status.message();
   if (!status.ok()) return nullptr;
   return std::make_unique<ReplicaRanks>(devices, JoinByNccl, required);
 }
@@ -351,7 +356,7 @@ absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model>
     if (devices[0].is_cpu()) return model;
     return std::make_unique<DeviceModel>(std::move(model), devices[0]);
   }
-  // Inside a worker the strategies of several workers are synchronous over its replicas.
+  // With several workers, the strategy between a worker's own replicas is "mirrored".
   const bool alone =
       strategy_type != "parameter_server" && strategy_type != "multi_worker_mirrored";
   const std::string type = alone ? strategy_type : "mirrored";

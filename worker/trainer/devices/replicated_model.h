@@ -1,4 +1,4 @@
-// Several replicas in one worker: a step's rows divided over devices, one gradient of all of them.
+// Several replicas in one worker: divides a step's rows over devices and sums the gradients.
 #pragma once
 
 #include <memory>
@@ -14,21 +14,24 @@
 
 namespace cairn {
 
-// A model whose Train runs one replica a device, each in its thread with values, rows and gradients
-// of its own, and adds the gradients: that of the mean loss over the whole batch, as one replica
-// would compute it but for the order of the sums, which depends on the number of replicas alone.
-// Gradients are added up in host memory, from where the step pushes them. With `ranks`, those of
-// variables that all replicas use whole are added up on the GPUs, beside the backward pass, and one
-// GPU each copies a sum to the host; but for a step with fewer rows than replicas, one with more
-// rows than any before it (its memory is yet to be allocated), and one during which another thread
-// trains. The same values in another order of addition. An error of one replica ends the sums of
-// all and is the step's; the next step can do well.
-// Of n rows the first n mod R replicas take one more than the others. Prediction is not divided:
-// the first device computes it.
+// A model whose Train runs one replica on each device, in a thread of its own with its own values,
+// rows and gradients, and sums the gradients. The sum is the gradient of the mean loss over the
+// whole batch, as one replica would compute it; only the order of addition differs, and it depends
+// on the number of replicas alone.
+//
+// The sum is computed in host memory, from where the step pushes it. With `ranks`, variables that
+// all replicas use whole are summed on the GPUs, in parallel with the backward pass, and one GPU
+// copies each sum to the host. Three kinds of step still use host memory: one with fewer rows than
+// replicas, one with more rows than any before it (its memory is not allocated yet), and one that
+// overlaps with another thread's. The values are the same but for the order of addition.
+//
+// An error of one replica ends the sums of all and becomes the step's error; the next step can
+// succeed. Of n rows, the first n mod R replicas get one more than the others. Prediction is not
+// divided: the first device computes it.
 class ReplicatedModel : public PlacedModel {
  public:
-  // `strategy` has one replica a device; its own devices are where the replicas' host threads are
-  // counted, and none of them a GPU.
+  // `strategy` has one replica for each device. Its own devices are all CPUs: the replicas' host
+  // threads.
   ReplicatedModel(std::unique_ptr<Model> model, std::unique_ptr<Strategy> strategy,
                   std::vector<Device> devices, OpenQueue open = OpenGpuQueue,
                   std::unique_ptr<ReplicaRanks> ranks = nullptr);
@@ -44,10 +47,10 @@ class ReplicatedModel : public PlacedModel {
   const std::unique_ptr<ReplicaRanks> ranks_;
 };
 
-// `model` on `devices` (DevicesOf) under a job's strategy.type and cross_device_ops: itself on one
-// CPU device, a DeviceModel on one GPU, else with its batches divided over the devices. With `auto`
-// different GPUs add up by NCCL where it is installed; with `nccl` it is an error where they
-// cannot, with a reason.
+// Returns `model` on `devices` (DevicesOf) under a job's strategy.type and cross_device_ops:
+// `model` itself on one CPU device, a DeviceModel on one GPU, otherwise a model that divides
+// batches over the devices. With `auto`, different GPUs sum by NCCL if it is installed; with
+// `nccl`, an error says why they cannot.
 absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model> model,
                                                           const std::string& strategy_type,
                                                           std::vector<Device> devices,

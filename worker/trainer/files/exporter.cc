@@ -51,7 +51,7 @@ absl::Status ExportTable(PsClient& client, const VariableSpec& spec, ArrayWriter
     keys.clear();
     rows.clear();
     scanned = client.Scan(spec.name, add, deadline);
-  } while (absl::IsAborted(scanned));  // rows moved meanwhile
+  } while (absl::IsAborted(scanned));  // rows moved during the scan
   RETURN_IF_ERROR(scanned);
   const size_t row_bytes = static_cast<size_t>(spec.shape[0]) * DTypeBytes(spec.dtype);
   std::vector<size_t> order(keys.size());
@@ -72,7 +72,7 @@ absl::Status ExportTable(PsClient& client, const VariableSpec& spec, ArrayWriter
 
 using Json = nlohmann::ordered_json;
 
-// All that two variables may share.
+// The properties that several variables may share.
 Json SpecJson(const VariableSpec& spec) {
   const InitializerConfig initializer = WithDefaults(spec.initializer);
   Json json = {{"kind", spec.kind == VariableKind::kDense ? "dense" : "embedding"},
@@ -116,7 +116,7 @@ absl::Status CheckExportPlace(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
     return AsBadInput(absl::InvalidArgumentError(
-        absl::StrCat("export file ", path, " is a folder; name a file that may be written")));
+        absl::StrCat("export file ", path, " is a directory; name a writable file")));
   }
   std::string folder = std::filesystem::path(path).parent_path().string();
   if (folder.empty()) folder = ".";
@@ -162,7 +162,7 @@ std::string ExportMetadata(absl::Span<const VariableSpec> specs, const ExportNot
                      {"hash_buckets", model.embedding.hash_buckets}};
     json["data"] = {{"format", notes.job->data.format}};
   }
-  // Variables that differ in nothing but their names are told once.
+  // Variables that differ only in their names form one group.
   std::vector<std::pair<Json, Json>> groups;
   for (const VariableSpec& spec : specs) {
     const Json shared = SpecJson(spec);

@@ -1,4 +1,4 @@
-// A job's variables as arrays for numpy or for readers of .safetensors.
+// Exports a job's variables as arrays for numpy or for readers of .safetensors.
 #pragma once
 
 #include <string>
@@ -12,29 +12,32 @@
 
 namespace cairn {
 
-// kInvalidArgument: `path` ends in neither .npz nor .safetensors, which ExportVariables writes.
+// kInvalidArgument: `path` ends neither in .npz nor in .safetensors, the formats of
+// ExportVariables.
 absl::Status CheckExportFile(absl::string_view path);
 
-// Whether it can be made there, asked before hours of work for it; of "" it is. The error, of bad
-// input (exit_status.h), names what is in the way.
+// Checks, before hours of training, that the export can be written to `path`; "" is always OK. The
+// error, of bad input (exit_status.h), names the obstacle.
 absl::Status CheckExportPlace(const std::string& path);
 
-// What an export holds beside the variables' values.
+// The contents of an export besides the variables' values.
 struct ExportNotes {
   const JobConfig* job = nullptr;  // model and data of the metadata; null: not known
   absl::Span<const std::string> vocabulary;
 };
 
-// Writes every variable of `specs` to the file `path`, .npz or .safetensors by its end: a dense one
-// as NAME, an embedding table as NAME/keys (int64 [rows], ascending) and NAME/values (float32
-// [rows, dim]); the vocabulary, unless empty, as "vocabulary", byte strings of which number i is
-// the word of key i; and ExportMetadata. The file is whole or not there. Empty: writes nothing.
+// Writes every variable of `specs` to the file `path`, in the format of its extension, .npz or
+// .safetensors: a dense variable as NAME, an embedding table as NAME/keys (int64 [rows], ascending)
+// and NAME/values (float32 [rows, dim]); the vocabulary, unless empty, as "vocabulary", byte
+// strings, string i for key i; and ExportMetadata. The file is written atomically. An empty path
+// writes nothing.
 absl::Status ExportVariables(PsClient& client, absl::Span<const VariableSpec> specs,
                              const ExportNotes& notes, const std::string& path,
                              absl::Duration call_timeout);
 
-// What the use of the model elsewhere needs (examples/USE_ELSEWHERE.md), as a JSON object: the
-// initializers of tables above all, which give keys without a row their value.
+// A JSON object with the facts that the use of the model elsewhere needs
+// (examples/USE_ELSEWHERE.md). Most important are the tables' initializers, which give a value to
+// keys without a row.
 std::string ExportMetadata(absl::Span<const VariableSpec> specs, const ExportNotes& notes);
 
 }  // namespace cairn

@@ -15,12 +15,12 @@ namespace {
 
 constexpr uint32_t kMax32 = std::numeric_limits<uint32_t>::max();
 constexpr uint16_t kMax16 = std::numeric_limits<uint16_t>::max();
-// "Version needed": 2.0 for plain entries, 4.5 for ZIP64.
+// The field "version needed": 2.0 for plain entries, 4.5 for ZIP64.
 constexpr uint16_t kPlainVersion = 20;
 constexpr uint16_t kZip64Version = 45;
-// Names are UTF-8.
+// Bit 11: names are UTF-8.
 constexpr uint16_t kFlags = 1u << 11;
-// 1980-01-01, the earliest date a ZIP can hold: equal arrays give equal files.
+// 1980-01-01, the earliest date a ZIP can hold. A fixed date makes equal arrays give equal files.
 constexpr uint16_t kDosDate = (1u << 5) | 1u;
 
 void Put16(std::string* out, uint16_t value) {
@@ -52,7 +52,7 @@ absl::string_view NumpyDescription(DType dtype) {
   return "<f4";
 }
 
-// Magic, version, and a Python dictionary padded so that the data begins at a multiple of 64.
+// Magic, version, and a Python dictionary, padded so that the data begins at a multiple of 64.
 std::string NpyHeader(absl::string_view description, absl::Span<const int64_t> shape) {
   std::string text =
       absl::StrCat("{'descr': '", description, "', 'fortran_order': False, 'shape': (",
@@ -67,7 +67,7 @@ std::string NpyHeader(absl::string_view description, absl::Span<const int64_t> s
 }
 
 uint32_t Crc(uint32_t crc, const void* data, size_t size) {
-  if (size == 0) return crc;  // zlib starts over for a null pointer
+  if (size == 0) return crc;  // crc32 returns its initial value for a null pointer
   return static_cast<uint32_t>(crc32_z(crc, static_cast<const Bytef*>(data), size));
 }
 
@@ -121,7 +121,7 @@ absl::Status NpzWriter::WriteEntry(absl::string_view name, absl::string_view hea
   std::string local("PK\x03\x04", 4);
   Put16(&local, large ? kZip64Version : kPlainVersion);
   Put16(&local, kFlags);
-  Put16(&local, 0);  // stored
+  Put16(&local, 0);  // compression: stored
   Put16(&local, 0);  // time
   Put16(&local, kDosDate);
   Put32(&local, entry.crc);
@@ -143,7 +143,7 @@ absl::Status NpzWriter::WriteEntry(absl::string_view name, absl::string_view hea
   return absl::OkStatus();
 }
 
-// The central directory's record of an entry.
+// An entry's record in the central directory.
 std::string NpzWriter::DirectoryRecord(const Entry& entry) {
   const bool large = entry.bytes >= kMax32 || entry.offset >= kMax32;
   std::string record("PK\x01\x02", 4);
@@ -170,7 +170,8 @@ std::string NpzWriter::DirectoryRecord(const Entry& entry) {
   return record;
 }
 
-// What ends the archive: where the directory is, in ZIP64's form too where plain fields overflow.
+// The end of the archive: the position of the directory, in ZIP64's form too if the plain fields
+// overflow.
 std::string NpzWriter::EndRecord(uint64_t count, uint64_t directory_offset,
                                  uint64_t directory_bytes, absl::string_view comment) {
   std::string end;

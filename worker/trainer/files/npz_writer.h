@@ -1,5 +1,5 @@
-// Arrays in NumPy's .npz: a ZIP archive of .npy files, stored without compression.
-// Formats: numpy.lib.format 1.0 (NEP 1); APPNOTE.TXT 6.3 of PKWARE, ZIP64 where sizes ask for it.
+// Writes arrays as NumPy's .npz: a ZIP archive of .npy files, stored without compression. Formats:
+// numpy.lib.format 1.0 (NEP 1); APPNOTE.TXT 6.3 of PKWARE, with ZIP64 for large sizes.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace cairn {
 // Thread safety: none.
 class NpzWriter : public ArrayWriter {
  public:
-  // `metadata` becomes the archive's comment (zipfile.ZipFile(path).comment), which NumPy does not
-  // read. kInvalidArgument: it is longer than kMaxMetadataBytes. Else errors as PartFile::Create.
+  // `metadata` becomes the archive's comment (zipfile.ZipFile(path).comment), which NumPy ignores.
+  // kInvalidArgument: it is longer than kMaxMetadataBytes. Other errors as PartFile::Create.
   static constexpr size_t kMaxMetadataBytes = 65535;
   static absl::StatusOr<std::unique_ptr<NpzWriter>> Create(const std::string& path,
                                                            std::string metadata = "");
@@ -26,7 +26,7 @@ class NpzWriter : public ArrayWriter {
   // bfloat16, which NumPy lacks, is written as float32.
   absl::Status Add(absl::string_view name, DType dtype, absl::Span<const int64_t> shape,
                    absl::Span<const std::byte> data) override;
-  // As NumPy's byte strings ("|S8").
+  // Written as NumPy's byte strings ("|S8").
   absl::Status AddStrings(absl::string_view name, absl::Span<const std::string> strings) override;
   absl::Status Finish() override;
 

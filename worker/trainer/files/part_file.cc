@@ -64,7 +64,7 @@ absl::Status PartFile::Finish() {
   const int synced = fsync(folder);
   const int error = errno;
   close(folder);
-  // Some file systems have no fsync of folders, and need none.
+  // Some file systems have no fsync of directories, and need none.
   return synced == 0 || error == EINVAL ? absl::OkStatus() : Failed("syncing the folder of", error);
 }
 

@@ -1,4 +1,4 @@
-// A file that is whole or not there: written as "PATH.part", synced, then renamed.
+// An atomically written file: written as "PATH.part", synced, then renamed.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@ namespace cairn {
 class PartFile {
  public:
   // `what` is for messages: "the export file". kNotFound, kPermissionDenied, kResourceExhausted, …:
-  // the file cannot be made; names it.
+  // the file cannot be created; names it.
   static absl::StatusOr<std::unique_ptr<PartFile>> Create(const std::string& path,
                                                           absl::string_view what);
-  // Removes the part that Finish did not rename.
+  // Removes the part file unless Finish has renamed it.
   ~PartFile();
 
   absl::Status Append(absl::string_view bytes);
-  // Overwrites bytes that were appended before.
+  // Overwrites bytes that were appended earlier.
   absl::Status WriteAt(uint64_t offset, absl::string_view bytes);
   uint64_t bytes() const { return bytes_; }
 
-  // Syncs, renames over what is there, and syncs the folder.
+  // Syncs the file, renames it to its path, replacing any file there, and syncs the directory.
   absl::Status Finish();
 
  private:

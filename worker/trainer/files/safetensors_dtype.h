@@ -1,4 +1,4 @@
-// Element types under the names that .safetensors has for them.
+// Element types and their names in .safetensors.
 #pragma once
 
 #include "absl/strings/string_view.h"

@@ -19,7 +19,7 @@
 namespace cairn {
 namespace {
 
-// Whole numbers that are not negative, or none where `json` is anything else.
+// The non-negative integers of a JSON array; nullopt if `json` is anything else.
 std::optional<std::vector<int64_t>> Numbers(const nlohmann::json& json) {
   if (!json.is_array()) return std::nullopt;
   std::vector<int64_t> numbers;
@@ -32,7 +32,8 @@ std::optional<std::vector<int64_t>> Numbers(const nlohmann::json& json) {
   return numbers;
 }
 
-// Reads one entry of the header, whose data lies within `data_bytes`. Returns what is wrong.
+// Reads one entry of the header, whose data must lie within `data_bytes`. Returns the problem, if
+// any.
 std::string ReadEntry(const nlohmann::json& json, uint64_t data_bytes,
                       SafetensorsReader::Array& array) {
   if (!json.is_object() || !json.contains("dtype") || !json["dtype"].is_string() ||
@@ -78,7 +79,7 @@ SafetensorsReader::~SafetensorsReader() { close(file_); }
 
 absl::Status SafetensorsReader::Malformed(absl::string_view what) const {
   return absl::InvalidArgumentError(
-      absl::StrCat(path_, " is no whole .safetensors file: ", PrintableText(what),
+      absl::StrCat(path_, " is no complete .safetensors file: ", PrintableText(what),
                    "; write it again, or take another"));
 }
 

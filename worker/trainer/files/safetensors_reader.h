@@ -1,4 +1,5 @@
-// Arrays from .safetensors, ours and other programs'. safetensors_writer.h names the format.
+// Reads arrays from .safetensors files, Cairn's and other programs'. safetensors_writer.h cites the
+// format.
 #pragma once
 
 #include <cstddef>
@@ -21,24 +22,24 @@ namespace cairn {
 class SafetensorsReader {
  public:
   struct Array {
-    std::string type;  // as in the file: "F32", or one that DType has not
+    std::string type;  // as in the file: "F32", or a type that DType lacks
     Shape shape;
-    uint64_t begin = 0;  // in the file
+    uint64_t begin = 0;  // offset in the file
     uint64_t bytes = 0;
   };
 
-  // kNotFound, kPermissionDenied, …: the file cannot be read. kInvalidArgument: it is no whole
-  // .safetensors file; says what is wrong.
+  // kNotFound, kPermissionDenied, …: the file cannot be read. kInvalidArgument: it is no complete
+  // .safetensors file; says why.
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(const std::string& path);
   ~SafetensorsReader();
   SafetensorsReader(const SafetensorsReader&) = delete;
   SafetensorsReader& operator=(const SafetensorsReader&) = delete;
 
   const std::map<std::string, Array>& arrays() const { return arrays_; }
-  // kNotFound: no array of that name; says which are like it. kInvalidArgument: it has another type
-  // or shape.
+  // kNotFound: no array of that name; lists similar names. kInvalidArgument: it has another type or
+  // shape.
   absl::StatusOr<Array> Find(absl::string_view name, DType dtype, const Shape& shape) const;
-  // The array's elements, little-endian, row-major. `out` has array.bytes.
+  // Reads the array's elements, little-endian, row-major. `out` has array.bytes.
   absl::Status Read(const Array& array, absl::Span<std::byte> out) const;
 
  private:

@@ -10,7 +10,8 @@
 namespace cairn {
 namespace {
 
-// Of an entry besides its name: keys, dtype, up to 32 extents and two offsets of 20 digits.
+// The size of an entry besides its name: keys, dtype, up to 32 extents and two offsets of 20
+// digits.
 constexpr size_t kEntryBytes = 64 + 34 * 21;
 
 std::string Quoted(absl::string_view text) { return nlohmann::json(std::string(text)).dump(); }
@@ -77,8 +78,8 @@ absl::Status SafetensorsWriter::Finish() {
   std::string text = header.dump();
   if (text.size() > header_bytes_) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the header takes ", text.size(), " bytes, room was left for ", header_bytes_,
-                     ": arrays were added that Create was not told of"));
+        absl::StrCat("the header takes ", text.size(), " bytes, space was reserved for ",
+                     header_bytes_, ": Create was not given the names of all arrays"));
   }
   text.append(header_bytes_ - text.size(), ' ');
   std::string length;

@@ -1,6 +1,6 @@
-// Arrays in .safetensors (format: https://github.com/huggingface/safetensors, README "Format"): the
-// header's length, 8 bytes little-endian; a JSON header with dtype, shape and place of every array;
-// the data.
+// Writes arrays as .safetensors (format: https://github.com/huggingface/safetensors, README
+// "Format"): the header's length, 8 bytes little-endian; a JSON header with dtype, shape and
+// offsets of every array; the data.
 #pragma once
 
 #include <memory>
@@ -16,20 +16,20 @@ namespace cairn {
 // Thread safety: none.
 class SafetensorsWriter : public ArrayWriter {
  public:
-  // Longest header that readers of the format take.
   // The file begins with the header's length.
   static constexpr size_t kLengthBytes = 8;
+  // The longest header that readers of the format accept.
   static constexpr size_t kMaxHeaderBytes = 100'000'000;
 
-  // The header stands before data whose extent is not known yet, so room is left for it:
-  // `names` are those of all arrays that will be added. `metadata`, unless empty, is "cairn" in the
+  // The header precedes data whose size is not known yet, so Create reserves space for it: `names`
+  // are the names of all arrays that will be added. `metadata`, unless empty, is "cairn" in the
   // header's __metadata__. Errors as PartFile::Create.
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
       const std::string& path, absl::Span<const std::string> names, std::string metadata = "");
 
   absl::Status Add(absl::string_view name, DType dtype, absl::Span<const int64_t> shape,
                    absl::Span<const std::byte> data) override;
-  // As U8 of shape [strings, width]: the format has no strings.
+  // Written as U8 of shape [strings, width]: the format has no strings.
   absl::Status AddStrings(absl::string_view name, absl::Span<const std::string> strings) override;
   absl::Status Finish() override;
 

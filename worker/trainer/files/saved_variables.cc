@@ -16,7 +16,8 @@ namespace cairn {
 namespace {
 
 absl::Status CheckContext(absl::string_view what) {
-  // Outside every scope the default strategy's replica is current, which is nobody's function.
+  // Outside every scope the default strategy's replica context is current, but no replica function
+  // runs.
   const std::shared_ptr<ReplicaContext> replica = GetReplicaContext();
   if (replica == nullptr || !HasStrategy()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
@@ -42,7 +43,7 @@ absl::Status SaveVariables(const Strategy& strategy, const std::string& path,
     if (created.ok()) file = *std::move(created);
   }
   for (const VariablePtr& variable : variables) {
-    // Read by every worker, whatever became of the file: others take part in it.
+    // Every worker reads, even if its file failed: the read may be a collective.
     ASSIGN_OR_RETURN(const Tensor read, variable->Read());
     ASSIGN_OR_RETURN(const Tensor value, HostTensor(read));
     if (file == nullptr || !written.ok()) continue;

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr size_t kWordBytes = sizeof(int32_t);
 constexpr size_t kChunkBytes = 4 << 20;
 
-// Collectives move words.
+// Collectives move words, not bytes.
 int64_t WordsFor(size_t bytes) {
   return static_cast<int64_t>((bytes + kWordBytes - 1) / kWordBytes);
 }
@@ -42,7 +42,7 @@ absl::Status BroadcastText(CollectiveGroup& group, int root, std::string* text,
 }
 
 struct NamedFile {
-  std::string name;  // relative to the folder
+  std::string name;  // relative to the directory
   int64_t bytes = 0;
 };
 
@@ -67,7 +67,7 @@ std::string ListText(const std::vector<NamedFile>& files) {
   return text;
 }
 
-// kDataLoss: not ListText's, or a name that leads out of the folder.
+// kDataLoss: not the output of ListText, or a name that leads out of the directory.
 absl::StatusOr<std::vector<NamedFile>> ReadList(const std::string& text) {
   std::vector<NamedFile> files;
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {

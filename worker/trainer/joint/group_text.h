@@ -1,4 +1,4 @@
-// Texts and files between the ranks of a group.
+// Exchanges texts and files between the ranks of a group.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@
 
 namespace cairn {
 
-// Every rank's text, in rank order. `timeout` is of each of the two collectives. Errors as
+// Every rank's text, in rank order. `timeout` applies to each of the two collectives. Errors as
 // CollectiveGroup, here and below.
 absl::StatusOr<std::vector<std::string>> GatherTexts(CollectiveGroup& group, absl::string_view text,
                                                      absl::Duration timeout);
 
-// Every file in `folder` of rank `root`, and in the folders in it, to all ranks: the others write
-// it to their `folder`, which is empty or not there; a rank whose `folder` is "" keeps none.
-// `timeout` is of each of the collectives, one every 4 MiB. An error of one rank's disk is told to
-// all by Abort.
+// Copies every file in `folder` of rank `root`, subdirectories included, to all ranks. The others
+// write them to their `folder`, which is empty or does not exist; a rank whose `folder` is "" keeps
+// none. `timeout` applies to each of the collectives, one for every 4 MiB. After an error of one
+// rank's disk, Abort notifies all ranks.
 absl::Status BroadcastFolder(CollectiveGroup& group, int root, const std::string& folder,
                              absl::Duration timeout);
 

@@ -1,4 +1,4 @@
-// What workers that train as one must have in common.
+// The settings on which workers that train as one must agree.
 #pragma once
 
 #include <string>
@@ -13,12 +13,12 @@
 
 namespace cairn {
 
-// Everything in the job that decides how many steps there are, what a step does, and when all wait
-// for the first worker, as "key: value". Not: where files lie, devices, timeouts.
+// All settings of the job that decide how many steps there are, what a step does, and when all wait
+// for the first worker, as "key: value". Paths, devices and timeouts are not among them.
 std::vector<std::string> JointSettings(const JobConfig& job, bool fresh,
                                        absl::Span<const VariableSpec> specs);
 
-// kInvalidArgument, on every worker the same: the first setting in which one differs from the
+// kInvalidArgument, the same on every worker: the first setting in which a worker differs from the
 // first worker, with both values. Otherwise errors as CollectiveGroup.
 absl::Status CheckSameSettings(CollectiveGroup& group, absl::Span<const std::string> own,
                                absl::Duration timeout);

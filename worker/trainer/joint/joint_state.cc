@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// No job's name begins with a dot, and no two workers on one machine are one task.
+// No job's name begins with a dot, and two workers on one machine have different tasks.
 std::string ScratchFolder(const JobConfig& job, const std::string& task) {
   const std::string name =
       absl::StrCat(".", job.name, ".", absl::StrReplaceAll(task, {{":", "-"}}), ".state");
@@ -33,7 +33,7 @@ std::string ScratchFolder(const JobConfig& job, const std::string& task) {
   return folder.lexically_normal().string();
 }
 
-// Also what a process that was killed has left.
+// Also removes what a killed process has left.
 absl::Status Remove(const std::string& folder) {
   std::error_code error;
   fs::remove_all(folder, error);
@@ -70,7 +70,7 @@ absl::StatusOr<NewestState> FindNewestState(CollectiveGroup& group, absl::string
     int64_t now = 0;
     if (blank == std::string::npos || !absl::SimpleAtoi(text.substr(0, blank), &now)) {
       return absl::DataLossError(absl::StrCat("worker ", rank, " (", group.peer(rank),
-                                              ") tells its position as '", text, "'"));
+                                              ") reports the position '", text, "'"));
     }
     if (rank == 0) newest.next_start = std::max(newest.next_start, now);
     const std::string position = text.substr(blank + 1);
@@ -87,7 +87,7 @@ absl::StatusOr<NewestState> FindNewestState(CollectiveGroup& group, absl::string
     newest.rank = rank;
     best = decoded;
   }
-  if (newest.rank >= 0) absl::StrAppend(&newest.log_line, ": all go on with worker ", newest.rank);
+  if (newest.rank >= 0) absl::StrAppend(&newest.log_line, ": all resume from worker ", newest.rank);
   return newest;
 }
 

@@ -1,4 +1,4 @@
-// Workers that train as one, at their start: whose state all of them go on with.
+// Chooses the state from which workers that train as one start.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,22 @@
 namespace cairn {
 
 struct NewestState {
-  int rank = -1;           // whose; -1: nobody has trained, so all begin with the same values
+  int rank = -1;           // the rank that has the newest state; -1: no worker has trained, so all
+                           // begin with the same values
   int64_t next_start = 0;  // RunPosition::start of the run that begins now
-  std::string log_line;    // who has which step
+  std::string log_line;    // which worker has which step
 };
 
-// `stored`: this worker's position, "" for none. The same answer on every worker: of several the
-// newest, of several of those the first. kDataLoss: a position of another program.
+// `stored`: this worker's position, "" for none. Every worker gets the same answer: the newest
+// state, and of several the one with the lowest rank. kDataLoss: a position of another program.
 absl::StatusOr<NewestState> FindNewestState(CollectiveGroup& group, absl::string_view stored,
                                             absl::Duration timeout);
 
 // Gives every worker the state of worker `from`, bit for bit: values, slots, counts and position.
-// It travels as a checkpoint, through a folder in storage.directory, which is removed again, and
-// takes the place of what the server of a worker holds of the job. `client` is of this worker's
-// server, for `from` one that has hello'd; the others' has no number, and no other client is there.
-// Errors as Lockstep, Checkpointer and RestoreJob.
+// The state travels as a checkpoint, through a directory in storage.directory that is removed
+// afterwards, and replaces the job's state on each worker's server. `client` is connected to this
+// worker's server: for `from` it has called hello; for the others it has no worker number, and no
+// other client is connected. Errors as Lockstep, Checkpointer and RestoreJob.
 absl::Status ShareState(Lockstep& lockstep, int from, const JobConfig& job, const std::string& task,
                         PsClient& client, absl::Duration timeout);
 

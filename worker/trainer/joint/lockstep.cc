@@ -16,11 +16,11 @@ namespace {
 
 constexpr absl::Duration kDefaultTimeout = absl::Minutes(1);
 
-// What a worker tells of its next step, in this order, and then of how many rows of each variable
-// it will have a gradient.
+// The words of a worker's header for its next step, in this order, followed by the number of rows
+// of each variable for which it will have a gradient.
 enum Word : size_t { kHas, kStops, kRows, kEpoch, kNextRow, kLossOfLast, kFixedWords };
 
-// A batch of no rows. Its buffers are kept.
+// Empties the batch but keeps its buffers.
 void Clear(Batch* batch) {
   ClearBatch(batch);
   batch->epoch_share = 1;
@@ -30,8 +30,8 @@ absl::Status Advised(const absl::Status& status) {
   if (status.ok()) return status;
   return absl::Status(status.code(),
                       absl::StrCat(status.message(),
-                                   "; start every worker again: they go on with the newest state "
-                                   "that any of them has"));
+                                   "; restart every worker: they continue from the newest state "
+                                   "among them"));
 }
 
 }  // namespace
@@ -145,7 +145,7 @@ absl::Status Lockstep::Reduce(Step* step) {
 }
 
 absl::Status Lockstep::Meanwhile(absl::FunctionRef<absl::Status()> work) {
-  // How often a worker that is busy tells the others that it lives.
+  // The interval at which a busy worker shows the others that it is alive.
   const absl::Duration longest = std::min(absl::Milliseconds(200), timeout_ / 4);
   absl::Status own, others;
   StopFlag done;

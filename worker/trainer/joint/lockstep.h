@@ -1,4 +1,4 @@
-// Workers that train as one: the same step at the same time, each with rows of its own.
+// Workers that train as one: the same step at the same time, each with its own rows.
 #pragma once
 
 #include <atomic>
@@ -21,9 +21,9 @@
 namespace cairn {
 
 // One worker's end. Every worker makes the same calls in the same order, each from one thread.
-// Errors of every call, besides its own: kUnavailable, kDeadlineExceeded: a worker is gone or did
-// not come within the timeout; kAborted: it gave up, and why. They name its rank and address.
-// Nothing goes on after an error.
+// Every call may return, besides its own errors: kUnavailable, kDeadlineExceeded: a worker is gone
+// or did not call within the timeout; kAborted: a worker gave up, and why. They name its rank and
+// address. After an error the object is unusable.
 class Lockstep {
  public:
   // `communication.timeout` bounds each wait for the others. `group` and `model` outlive it.
@@ -34,29 +34,32 @@ class Lockstep {
   bool first() const { return group_.rank() == 0; }
   std::string PeerText(int rank) const;  // "worker 1 (10.0.0.2:7101)"
 
-  // Reads and plans this worker's rows of the next step, if `wanted`: as all workers, or none, want
-  // it. Workers go through epochs together: who has no more rows in this one takes none until all
-  // others are at its end. The batch has the position of all after the step: the epoch, and the
-  // rows that the furthest has read in it, which no other has more of. One small collective; what
-  // Trained and the stop signal have to say travels in it. False: no worker has a row.
+  // Reads and plans this worker's rows of the next step, if `wanted`, which must be the same on all
+  // workers. Workers go through epochs together: a worker that has read all its rows of an epoch
+  // takes none until all others have reached its end. The batch gets the position of all workers
+  // after the step: the epoch, and the highest row that a worker has read in it. It costs one small
+  // collective, which also carries Trained's loss and the stop signal. False: no worker has a row.
   absl::StatusOr<bool> Load(bool wanted, Reader& reader, Step* step);
-  // Of a step that was computed: the mean loss over this worker's `rows`.
+  // Reports a computed step: the mean loss over this worker's `rows`.
   void Trained(double loss, int64_t rows) { own_loss_ = loss * static_cast<double>(rows); }
-  // Of the last step told by Trained before the last Load: the sum over the rows of all workers.
+  // For the last step reported by Trained before the last Load: the sum of losses over the rows of
+  // all workers.
   double loss_sum() const { return loss_sum_; }
-  // A worker was asked to stop, as of the last Load: the same on all. Its rank, or -1.
+  // The rank of a worker that was asked to stop, or -1, as of the last Load; the same on all
+  // workers.
   int stopped_by() const { return stopped_by_; }
 
-  // gradient_exchange.h.
+  // See gradient_exchange.h.
   absl::Status Reduce(Step* step);
 
-  // Runs `work` on every worker, in a thread of its own, and returns when all have done it, however
-  // long that takes. An error of one is everybody's; work that can be cut short asks lost().
+  // Runs `work` on every worker, in a separate thread, and returns when all have finished it,
+  // however long that takes. Every worker returns an error of any of them; interruptible work
+  // checks lost().
   absl::Status Meanwhile(absl::FunctionRef<absl::Status()> work);
-  // Another worker is gone or has given up. From any thread.
+  // Another worker is gone or has given up. May be called from any thread.
   bool lost() const { return lost_.load(std::memory_order_relaxed); }
 
-  // Before this worker ends: until all others know the last result.
+  // Call before this worker ends: waits until all others know the last result.
   absl::Status Leave();
 
  private:
@@ -73,14 +76,14 @@ class Lockstep {
   GradientExchange exchange_;
 
   std::atomic<bool> lost_ = false;
-  bool ended_ = false;  // the reader has
-  bool holds_ = false;  // held_ is of the next epoch
+  bool ended_ = false;  // the reader is at its end
+  bool holds_ = false;  // held_ belongs to the next epoch
   Batch held_;
   double own_loss_ = 0;
   double loss_sum_ = 0;
   int stopped_by_ = -1;
   std::vector<int64_t> own_header_;
-  std::vector<int64_t> headers_;  // of all workers, one after the other
+  std::vector<int64_t> headers_;  // all workers' headers, concatenated
 };
 
 }  // namespace cairn

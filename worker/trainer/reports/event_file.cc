@@ -19,7 +19,7 @@ namespace cairn {
 namespace {
 
 constexpr size_t kBufferBytes = 64 << 10;
-// Starts of one task within a second, which a supervisor's restarts may be.
+// How many starts of one task within a second find a free name; a supervisor may restart quickly.
 constexpr int kNamesTried = 100;
 
 // Protocol buffers' wire format (protobuf.dev/programming-guides/encoding).
@@ -69,7 +69,7 @@ class Message {
   std::string bytes_;
 };
 
-// Without sum_squares, field 5: whoever counts by buckets does not know it, nor is it shown.
+// Omits sum_squares, field 5: it is not known from bucket counts, and TensorBoard does not show it.
 std::string EncodeHistogram(const EventHistogram& histogram) {
   double count = 0;
   for (const double one : histogram.counts) count += one;
@@ -86,7 +86,7 @@ std::string EncodeHistogram(const EventHistogram& histogram) {
 absl::Status Failed(const std::string& path, int error) {
   return absl::ErrnoToStatus(
       error, absl::StrCat("event file ", path,
-                          " (make room or leave to write there, or name another folder as "
+                          " (free space, permit writing there, or name another directory as "
                           "output.tensorboard)"));
 }
 
@@ -144,7 +144,8 @@ absl::Status EventFile::Flush() {
   const std::string bytes = std::exchange(pending_, {});
   if (!WriteAll(file_, bytes)) {
     const int error = errno;
-    // Of a disk that is full or broken; what fails too leaves a torn end, which readers skip.
+    // Cuts off the torn record after a write that failed (disk full or broken). If the cut fails
+    // too, readers skip the torn end.
     [[maybe_unused]] const int cut = ::ftruncate(file_, written_bytes_);
     return Failed(path_, error);
   }

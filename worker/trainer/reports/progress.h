@@ -1,4 +1,4 @@
-// How far a run is, and the line on stderr that says so.
+// The progress of a run, and the line on stderr that reports it.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,14 @@
 namespace cairn {
 
 struct Progress {
-  double share = 0;                    // of the run, 0 to 1, earlier starts included
+  double share = 0;                    // share of the run, 0 to 1, including earlier starts
   std::optional<absl::Duration> left;  // estimated
 };
 
-// Estimates when a run ends from the share it has gained since the first update.
-// Thread safety: none.
+// Estimates the end of a run from the share gained since the first update. Thread safety: none.
 class ProgressEstimate {
  public:
-  // `share` of the run is done at `now`; neither falls from one call to the next.
+  // `share` of the run is done at `now`; neither decreases from one call to the next.
   Progress Update(double share, absl::Duration now);
 
  private:
@@ -34,8 +33,8 @@ struct ProgressFigures {
   Progress progress;
 };
 
-// Says when a line of progress is due, and what it says: the first one a second after the start,
-// then one every `interval`. An interval of zero: none. Times are of one clock (MonotonicNow).
+// Decides when a line of progress is due, and formats it: the first line a second after the start,
+// then one every `interval`. An interval of zero: no lines. Times are of one clock (MonotonicNow).
 // Thread safety: none.
 class ProgressLines {
  public:
@@ -43,7 +42,7 @@ class ProgressLines {
 
   bool Due(absl::Duration now) const { return now >= next_; }
   // "worker:0: step 1200, 38 % done, 24310 rows/s, loss 0.4637, 1:05 left". The speed is that since
-  // the line before.
+  // the previous line.
   std::string Next(const ProgressFigures& figures, absl::Duration now);
 
  private:

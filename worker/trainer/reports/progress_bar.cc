@@ -41,7 +41,7 @@ void ProgressBar::Draw(const ProgressFigures& figures, absl::Duration now) {
   const auto& left = figures.progress.left;
   absl::StrAppend(
       &line, left.has_value() ? absl::StrCat(ClockText(*left), " left") : ClockText(now - start_));
-  // Blanks out what a longer line has left.
+  // Clears the rest of a longer line.
   absl::StrAppend(&line, "\x1b[K");
   std::fputs(line.c_str(), stderr);
   std::fflush(stderr);

@@ -1,4 +1,4 @@
-// The line on a terminal that moves while a worker trains.
+// The progress line that a terminal shows while a worker trains.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,14 @@
 
 namespace cairn {
 
-// Nothing is drawn where stderr is not a terminal.
-// Thread safety: none.
+// Draws nothing if stderr is not a terminal. Thread safety: none.
 class ProgressBar {
  public:
   explicit ProgressBar(std::string task);
-  ~ProgressBar();  // leaves the last state on a line of its own
+  ~ProgressBar();  // leaves the last state on its own line
 
   bool enabled() const { return enabled_; }
-  // True ten times a second, where there is a terminal. Cheap enough for every step.
+  // True ten times a second if stderr is a terminal. Cheap enough for every step.
   bool Due(absl::Duration now) const { return enabled_ && now >= next_draw_; }
   void Draw(const ProgressFigures& figures, absl::Duration now);
 

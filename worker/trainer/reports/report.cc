@@ -109,7 +109,7 @@ MetricsFile::~MetricsFile() {
 }
 
 absl::Status MetricsFile::Write(int64_t step, double loss, int64_t examples, double seconds) {
-  // stdio's buffer and printf: about a microsecond a line, no allocation.
+  // stdio's buffer and printf take about a microsecond per line, without allocation.
   const int written =
       std::isfinite(loss)
           ? std::fprintf(
@@ -126,7 +126,7 @@ absl::Status MetricsFile::WriteEvaluation(int64_t step, const Evaluation& evalua
   Json line;
   line["step"] = step;
   line["eval"] = EvaluationJson(evaluation);
-  // Whoever follows the file sees an evaluation when it is there.
+  // Flushes, so that a reader that follows the file sees an evaluation at once.
   if (std::fprintf(file_, "%s\n", line.dump().c_str()) < 0 || std::fflush(file_) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("metrics file ", path_));
   }

@@ -1,4 +1,4 @@
-// What a run reports: a line of JSON on stdout when it ends, and the lines of the metrics file.
+// The report of a run: a line of JSON on stdout at its end, and the lines of the metrics file.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace cairn {
 
-// Quality on the evaluation rows. Which metrics there are depends on the loss.
+// Quality on the evaluation rows. The loss decides which metrics are set.
 struct Evaluation {
   int64_t rows = 0;
   std::optional<double> auc;       // two classes
@@ -35,18 +35,19 @@ struct Report {
   int64_t steps = 0;                 // of this run
   int64_t total_steps = 0;           // of the job
   int64_t examples = 0;              // of this run
-  double seconds = 0;                // training only: no start-up, no evaluation
+  double seconds = 0;                // training only, without start-up and evaluation
   std::optional<double> train_loss;  // mean over the last 100 steps
   std::optional<Evaluation> eval;
   std::string exported;                // the file that this run wrote; not in the JSON report
-  std::optional<int64_t> checkpoints;  // the evaluator task: how many it has scored
+  std::optional<int64_t> checkpoints;  // for the evaluator task: how many checkpoints it has scored
   StalenessSummary staleness;
-  int64_t largest_step_gap = 0;  // to the slowest other live worker, when a step began
+  int64_t largest_step_gap = 0;  // the largest gap to the slowest other live worker at the
+                                 // beginning of a step
   ClientCounters counters;
 };
 
 // One line, without a line break. Numbers that are not finite become null. staleness.histogram
-// counts pushes by the largest value of their bucket.
+// counts pushes by the upper bound of their bucket.
 std::string ReportJson(const Report& report);
 
 // Mean of the last 100 values.
@@ -60,15 +61,15 @@ class RecentMean {
   std::deque<double> recent_;
 };
 
-// {"step":1,"loss":0.693147182,"examples":100,"seconds":0.001} a line.
-// Thread safety: none.
+// One line for each step: {"step":1,"loss":0.693147182,"examples":100,"seconds":0.001}. Thread
+// safety: none.
 class MetricsFile {
  public:
-  // Truncates, or appends to what an interrupted run has written. Errors name the file.
+  // Truncates the file, or appends to the output of an interrupted run. Errors name the file.
   static absl::StatusOr<std::unique_ptr<MetricsFile>> Open(const std::string& path, bool append);
   ~MetricsFile();
 
-  // `loss`: mean over the batch before its update; `seconds` since the run's first step began.
+  // `loss`: mean over the batch before its update. `seconds`: since the run's first step began.
   absl::Status Write(int64_t step, double loss, int64_t examples, double seconds);
   // {"step":100,"eval":{"rows":16281,"auc":0.9,…}}, between the lines of steps 100 and 101.
   absl::Status WriteEvaluation(int64_t step, const Evaluation& evaluation);

@@ -1,4 +1,4 @@
-// How a training run goes, for whoever watches it: heartbeats and metrics.
+// The state of a training run, for heartbeats and metrics.
 #pragma once
 
 #include <cstdint>
@@ -32,13 +32,14 @@ class RunMeter {
 
   void StepDone(int64_t rows, std::optional<double> loss, absl::Duration took,
                 const std::optional<Progress>& progress = std::nullopt);
-  // A round trip to the servers: a push, and the next pull.
+  // The duration of a round trip to the servers: a push and the next pull.
   void ExchangeDone(absl::Duration took) { exchange_seconds_.Observe(absl::ToDoubleSeconds(took)); }
 
-  // While in scope, the figures have what `client` counts, and afterwards what it had counted.
+  // While in scope, the statistics follow `client`'s counters; afterwards they keep the last
+  // values.
   class Watching {
    public:
-    // A null meter watches nothing.
+    // A null meter records nothing.
     Watching(RunMeter* meter, const PsClient* client);
     ~Watching();
     Watching(const Watching&) = delete;

@@ -1,4 +1,4 @@
-// The files in which a job's owner reads how its steps and evaluations went.
+// The files that record a job's steps and evaluations for its owner.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,7 @@
 namespace cairn {
 
 // The metrics file and TensorBoard's event files: both, one of them, or none. Errors name the file;
-// those of opening are the user's (AsBadInput).
-// Thread safety: none.
+// errors of opening are the user's (AsBadInput). Thread safety: none.
 class RunOutput {
  public:
   // As MetricsFile::Open.
@@ -24,12 +23,12 @@ class RunOutput {
   absl::Status OpenEvents(const std::string& folder, int64_t first_step,
                           std::optional<ScheduleConfig> learning_rate);
 
-  // Every step comes here; `last`: none follows.
+  // Call for every step; `last`: no step follows.
   absl::Status StepDone(const StepFigures& figures, bool last,
                         absl::FunctionRef<StalenessSummary()> staleness);
   absl::Status Evaluated(int64_t step, const Evaluation& evaluation);
-  // No step follows, and the metrics file is whole: an evaluation at the end is in the report, and
-  // goes to TensorBoard alone.
+  // Call after the last step, to complete the metrics file. An evaluation at the end is in the
+  // report and goes to TensorBoard alone.
   absl::Status CloseMetrics();
   absl::Status Close();
 

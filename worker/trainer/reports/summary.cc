@@ -47,9 +47,9 @@ std::string Headline(const Report& report, const JobConfig& job, const SummaryOp
 
 std::string NextStep(const Report& report, const JobConfig& job, const SummaryOptions& options) {
   if (options.follows || options.mode != "train") return "";
-  if (report.status == "interrupted") return "run the same command again: it goes on from here";
+  if (report.status == "interrupted") return "run the same command again: it continues from here";
   if (!report.eval.has_value())
-    return "";  // the first worker says it, where there are rows to score
+    return "";  // the first worker reports this, if there are rows to score
   return absl::StrCat("score rows: the same command with --mode predict --predictions FILE",
                       job.output.export_file.empty()
                           ? "; write the variables: --mode evaluate --export FILE.npz"

@@ -1,4 +1,4 @@
-// What a run says of itself at its end, for people; report.h has it for programs.
+// The summary of a run at its end, for people; report.h has the one for programs.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 namespace cairn {
 
 struct SummaryOptions {
-  std::string mode = "train";  // evaluate predict
-  std::string predictions;     // where predict wrote
-  bool follows = false;        // the evaluator task
+  std::string mode = "train";  // train, evaluate or predict
+  std::string predictions;     // the file that predict wrote
+  bool follows = false;        // this is the evaluator task
 };
 
-// Some lines, each with its end: what was done, how fast and how well, which files it left, and
-// what to do next.
+// Several lines, each with a line end: the work done, its speed and quality, the files written, and
+// the next step.
 std::string SummaryText(const Report& report, const JobConfig& job, const SummaryOptions& options);
 
 }  // namespace cairn

@@ -27,8 +27,8 @@ double SumOf(const StalenessSummary& staleness) {
   return staleness.mean * static_cast<double>(PushesOf(staleness));
 }
 
-// Of the pushes that `all` has and `before`, an earlier state of it, has not. `min` and `max` are
-// bounds, for buckets are all that is known.
+// The pushes counted in `all` but not in `before`, an earlier state of it. `min` and `max` are
+// bounds, since only buckets are known.
 EventHistogram Between(const StalenessSummary& before, const StalenessSummary& all) {
   EventHistogram histogram{.tag = "staleness", .sum = SumOf(all) - SumOf(before)};
   bool found = false;

@@ -1,4 +1,4 @@
-// What a run tells TensorBoard, and how often.
+// The statistics that a run writes for TensorBoard, and how often.
 #pragma once
 
 #include <cstdint>
@@ -23,29 +23,28 @@ struct StepFigures {
   int64_t step = 0;  // of the job
   double loss = 0;
   int64_t examples = 0;
-  double seconds = 0;  // since the first step of this start began, evaluations taken off
+  double seconds = 0;  // since the first step of this start began, without evaluations
 };
 
 // The tags of a step:
 //   loss                 of the step's batch, before its update
-//   examples_per_second  since the point before
-//   learning_rate        of the job's optimizer at that step, where it is known
+//   examples_per_second  since the previous point
+//   learning_rate        of the job's optimizer at that step, if known
 //   staleness/mean       of this start's pushes so far, as in the report
-// every 100 points and at the end `staleness`, a histogram of the pushes since the one before; and
-// eval/auc, eval/log_loss, eval/accuracy, eval/rmse where evaluated.
-// Every step is a point until there are 1000 of them, then every second one for 1000 points more,
-// every fourth, …: a million steps make 10,000 points of some 150 bytes. Besides, the last step is
-// one, and the first to end 10 s after the point before. Points reach the file when 64 KiB have
-// come together, after 10 s, at evaluations and at the end.
-// Thread safety: none.
+// Every 100 points and at the end also `staleness`, a histogram of the pushes since the previous
+// histogram; and eval/auc, eval/log_loss, eval/accuracy, eval/rmse at evaluations. Every step is a
+// point until there are 1000 points, then every second step for 1000 points more, every fourth, …:
+// a million steps make 10,000 points of some 150 bytes. In addition the last step is a point, and
+// so is the first step that ends 10 s after the previous point. Points are written to the file when
+// 64 KiB are buffered, after 10 s, at evaluations and at the end. Thread safety: none.
 class TrainingEvents {
  public:
-  // `first_step`: the first that may come. `learning_rate`: see KnownLearningRate. Errors as of
-  // EventFile, from every method.
+  // `first_step`: the lowest step that may follow. `learning_rate`: see KnownLearningRate. Every
+  // method returns the errors of EventFile.
   static absl::StatusOr<std::unique_ptr<TrainingEvents>> Open(
       const std::string& folder, int64_t first_step, std::optional<ScheduleConfig> learning_rate);
 
-  // Every step comes here. Calls `staleness` for those that are points.
+  // Call for every step. Calls `staleness` only for steps that are points.
   absl::Status StepDone(const StepFigures& figures, bool last,
                         absl::FunctionRef<StalenessSummary()> staleness);
   absl::Status Evaluated(int64_t step, const Evaluation& evaluation);
@@ -60,21 +59,21 @@ class TrainingEvents {
 
   const std::unique_ptr<EventFile> file_;
   const std::optional<ScheduleConfig> learning_rate_;
-  int64_t stride_ = 1;  // steps from a point to the next
+  int64_t stride_ = 1;  // steps between points
   int64_t points_ = 0;
   int64_t examples_ = 0;    // since the last point
-  double seconds_ = 0;      // when that was
-  double flushed_at_ = 0;   // in the same seconds
-  StalenessSummary shown_;  // in histograms so far
+  double seconds_ = 0;      // time of the last point
+  double flushed_at_ = 0;   // on the same clock
+  StalenessSummary shown_;  // already in histograms
 };
 
-// The rate of job.optimizer where a worker knows it at each of its steps: a constant, or the
-// schedule of one worker alone. It goes by the servers' updates, to which others add, and
-// optimizer.not_finite: skip leaves some out.
+// The learning rate of job.optimizer if a worker knows it at each of its steps: a constant, or the
+// schedule of a job with one worker. A schedule advances with the servers' updates, to which other
+// workers add, and optimizer.not_finite: skip drops some updates.
 std::optional<ScheduleConfig> KnownLearningRate(const JobConfig& job, int32_t workers);
 
-// Where a job has several writers each has a folder of its own, to TensorBoard a run of its own:
-// "logs/worker-1" for worker:1.
+// Each of several writers of a job has its own directory, which TensorBoard shows as a separate
+// run: "logs/worker-1" for worker:1.
 std::string EventFolder(const std::string& folder, const std::string& task);
 
 }  // namespace cairn

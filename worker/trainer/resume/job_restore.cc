@@ -24,7 +24,7 @@ constexpr char kLatest[] = "latest";
 constexpr absl::Duration kDecisionPollInterval = absl::Milliseconds(50);
 constexpr absl::Duration kDescribeTimeout = absl::Minutes(1);
 
-// ps:0 holds the roster, and a restore comes to ps:0 last.
+// ps:0 holds the roster, and a restore fills ps:0 last.
 bool HoldsJob(const JobHoldings& holdings) {
   return holdings.disagreement.empty() && HasRoster(holdings.specs);
 }
@@ -46,7 +46,7 @@ std::string Listing(const std::string& directory, const std::string& job) {
 }
 
 struct Chosen {
-  std::string folder;  // empty: none
+  std::string folder;  // empty: no checkpoint
   CheckpointManifest manifest;
 };
 
@@ -55,7 +55,7 @@ absl::StatusOr<Chosen> Choose(const JobConfig& job) {
   Chosen chosen;
   if (checkpoint.restore != kLatest) {
     chosen.folder = Absolute(checkpoint.restore);
-    std::error_code unknown;  // what cannot be looked at is told by the read below
+    std::error_code unknown;  // the read below reports a path that cannot be examined
     if (std::filesystem::is_regular_file(chosen.folder, unknown)) {
       return AsBadInput(absl::InvalidArgumentError(
           absl::StrCat("checkpoint.restore: ", chosen.folder, " is a file; name the folder of a ",
@@ -75,7 +75,8 @@ absl::StatusOr<Chosen> Choose(const JobConfig& job) {
   }
   const std::string directory = Absolute(checkpoint.directory);
   ASSIGN_OR_RETURN(CheckpointFolders folders, ListCheckpoints(directory, job.name));
-  // The newest one may be the damaged one: who takes an older one instead shall know it.
+  // The corrupt checkpoint may be the newest one, and the user must decide whether to restore an
+  // older one.
   if (!folders.damaged.empty()) return absl::DataLossError(folders.damaged.front());
   if (folders.finished.empty()) return chosen;
   chosen.manifest = std::move(folders.finished.back());
@@ -87,7 +88,7 @@ RestoreSource SourceOf(const Chosen& chosen) {
   RestoreSource source{.job = chosen.manifest.job,
                        .timeline = NewTimeline(0, chosen.manifest.timeline)};
   for (const ServerCheckpoint& server : chosen.manifest.servers) {
-    // Beside the manifest, wherever the checkpoint has been moved to.
+    // The parts are looked for beside the manifest, since the checkpoint may have been moved.
     source.folders.push_back(
         {absl::StrCat(chosen.folder, "/ps-", server.server), server.files, server.workers});
   }
@@ -118,7 +119,7 @@ absl::Status RestoreJob(PsClient& client, const JobConfig& job, bool fresh) {
   if (chosen.folder.empty()) {
     if (holdings.disagreement.empty()) return absl::OkStatus();
     if (!holdings.left_by_restore) return CheckAgreement(holdings);
-    LOG(INFO) << "job '" << job.name << "': drops what a restore that failed has left, and begins";
+    LOG(INFO) << "job '" << job.name << "': drops the remains of a failed restore, and begins";
     return client.DropJob(deadline);
   }
   if (!holdings.disagreement.empty() && !holdings.left_by_restore) {

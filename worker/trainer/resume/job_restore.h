@@ -1,4 +1,4 @@
-// Before a run: whether the job comes from a checkpoint.
+// Decides before a run whether the job is restored from a checkpoint.
 #pragma once
 
 #include <string>
@@ -11,26 +11,25 @@
 
 namespace cairn {
 
-// Longest time a restore may take, and others wait for it.
+// The longest time of a restore, and of the other workers' wait for it.
 inline constexpr absl::Duration kRestoreTimeout = absl::Minutes(10);
 
-// What checkpoint.restore asks for: nothing; the newest checkpoint in checkpoint.directory, if
-// there is one; or the one in a folder.
+// Whether checkpoint.restore requests a restore: of the newest checkpoint in checkpoint.directory,
+// if there is one, or of the one in a given directory.
 bool RestoreWanted(const CheckpointConfig& checkpoint);
 
-// For the first worker, through an unsequenced client, before any worker says hello. Where the
-// servers hold one life of the job, nothing happens; with `fresh` a checkpoint that
-// checkpoint.restore names by its folder takes the place of what they hold. Where they disagree
-// (JobHoldings), or hold nothing, the job is made from the checkpoint, what they hold being dropped
-// first. Without a checkpoint that may be used, what a failed restore has left is dropped.
-// kDataLoss: the servers disagree, and there is no checkpoint to restore; names the server that
-// holds nothing of the job. kNotFound: no checkpoint in the folder that was named; lists those
-// there are. Else as PsClient::Restore.
+// For the first worker, through an unsequenced client, before any worker calls hello. If the
+// servers hold one incarnation of the job, nothing happens; but with `fresh`, a checkpoint that
+// checkpoint.restore names by its directory replaces their state. If they disagree (JobHoldings) or
+// hold nothing, their state is dropped and the job is restored from the checkpoint. Without a
+// usable checkpoint, only the remains of a failed restore are dropped. kDataLoss: the servers
+// disagree, and there is no checkpoint to restore; names the server that holds nothing of the job.
+// kNotFound: no checkpoint in the named directory; lists the existing ones. Other errors as
+// PsClient::Restore.
 absl::Status RestoreJob(PsClient& client, const JobConfig& job, bool fresh);
 
-// For the other workers: until the servers hold one life of the job. kDeadlineExceeded after
-// `patience`.
-// `always`: else only while they hold what a failed restore has left.
+// For the other workers: waits until the servers hold one incarnation of the job. kDeadlineExceeded
+// after `patience`. Unless `always`, it waits only while they hold the remains of a failed restore.
 absl::Status WaitForJob(PsClient& client, const std::string& job, bool always,
                         const StopRequested& stop_requested,
                         absl::Duration patience = kRestoreTimeout);

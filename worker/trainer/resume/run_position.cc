@@ -10,11 +10,11 @@
 namespace cairn {
 namespace {
 
-// First word of the text; a later form of it gets another.
+// First word of the text; another format gets another word.
 constexpr absl::string_view kFormat = "cairn-run-1";
 constexpr absl::string_view kFormatWithStart = "cairn-run-2";
 constexpr size_t kWords = 9;  // and the start
-// Third word: whether the run has finished, and by what.
+// Third word: whether the run has finished, and how.
 constexpr int kRuns = 0, kAtEnd = 1, kAtMaxSteps = 2;
 
 }  // namespace
@@ -50,7 +50,7 @@ absl::StatusOr<RunPosition> RunPosition::Decode(absl::string_view text) {
   if (!good) {
     return absl::DataLossError(absl::StrCat(
         "the servers hold the resume position '", absl::CHexEscape(text.substr(0, 80)),
-        "', which is not of this program's form; another program trains under this job's name: "
+        "', which this program did not write; another program trains under this job's name: "
         "choose another name, or start over with --fresh"));
   }
   position.finished = finished != kRuns;

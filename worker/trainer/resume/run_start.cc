@@ -10,7 +10,7 @@
 namespace cairn {
 namespace {
 
-// A run for data.epochs from `first_epoch` on. `last`: of the run before.
+// A run over data.epochs, from `first_epoch` on. `last`: the end of the previous run.
 RunStart Begin(const JobConfig& job, int64_t run, int64_t first_epoch, const RunPosition& last,
                uint64_t digest) {
   RunStart start;
@@ -23,7 +23,7 @@ RunStart Begin(const JobConfig& job, int64_t run, int64_t first_epoch, const Run
   return start;
 }
 
-// Up to the job's totals, from where run `last` ended.
+// A run up to the job's totals, from the end of `last` on.
 RunStart Extend(const JobConfig& job, int64_t run, const RunPosition& last, uint64_t digest) {
   RunStart start = Begin(job, run, 0, last, digest);
   start.position.run_steps = last.total_steps;
@@ -39,7 +39,7 @@ std::string Amount(const JobConfig& job) {
   return text;
 }
 
-// Whether the job's totals leave something to train after `last`.
+// Whether the job's totals leave steps to train after `last`.
 bool TotalsLeaveMore(const JobConfig& job, const RunPosition& last) {
   const int64_t epochs_begun = last.epoch + (last.at_max_steps ? 0 : 1);
   const bool steps = job.data.max_steps == 0 || last.total_steps < job.data.max_steps;
@@ -73,7 +73,7 @@ uint64_t DataDigest(const JobConfig& job, int32_t worker, int32_t workers) {
     absl::StrAppend(&text, " ", job.model.window, " ", job.model.negatives, " ",
                     job.model.min_count, " ", job.model.subsample);
   }
-  // Names without folders: the same files may be mounted elsewhere.
+  // Names without directories: the same files may be mounted elsewhere.
   for (const DataFile& file : data.train) {
     absl::StrAppend(&text, "\n", std::filesystem::path(file.path).filename().string());
   }
@@ -100,8 +100,8 @@ absl::StatusOr<RunStart> DecideRunStart(const JobConfig& job, absl::string_view 
     ASSIGN_OR_RETURN(last, RunPosition::Decode(stored));
     if (!last.finished) return Continue(job, last, digest);
   }
-  int64_t most_runs = 0;       // finished by any other worker
-  bool others_behind = false;  // one that was seen has finished fewer runs than this worker
+  int64_t most_runs = 0;       // the most runs that any other worker has finished
+  bool others_behind = false;  // some worker that was seen has finished fewer runs than this one
   for (size_t i = 0; i < roster.size(); ++i) {
     if (static_cast<int32_t>(i) == worker) continue;
     most_runs = std::max(most_runs, roster[i].runs_finished);
@@ -122,9 +122,10 @@ absl::StatusOr<RunStart> DecideRunStart(const JobConfig& job, absl::string_view 
     return start;
   }
   if (!more && TotalsLeaveMore(job, last)) {
-    // Others may still be in the run that this worker has finished, and go on to the same totals.
+    // If others are still in the run that this worker has finished, extend that run: they too will
+    // train up to the new totals.
     RunStart start = Extend(job, others_behind ? last.run : next_run, last, digest);
-    start.log_line = absl::StrCat(finished, "; goes on to ", Amount(job), " in all");
+    start.log_line = absl::StrCat(finished, "; continues to ", Amount(job), " in all");
     return start;
   }
   RunStart start = Extend(job, last.run, last, digest);

@@ -18,7 +18,7 @@
 namespace cairn {
 namespace {
 
-// Values of one call: a message far below every limit, in memory twice.
+// Bytes of values in one call: far below every message limit, and held in memory twice.
 constexpr size_t kBlockBytes = 16 << 20;
 
 struct Copy {
@@ -80,7 +80,7 @@ absl::Status BadWarmStart(const WarmStartConfig& config, absl::string_view why) 
       absl::StrCat("checkpoint.warm_start from ", config.from, ": ", why)));
 }
 
-// Those of `specs` that come from the checkpoint, which has `there`.
+// The variables of `specs` to take from the checkpoint, which holds `there`.
 absl::StatusOr<std::vector<VariableSpec>> Choose(const WarmStartConfig& config,
                                                  absl::Span<const VariableSpec> specs,
                                                  absl::Span<const VariableSpec> there) {
@@ -120,9 +120,9 @@ absl::StatusOr<std::vector<VariableSpec>> Choose(const WarmStartConfig& config,
                                })));
     }
   }
-  if (chosen.empty()) return BadWarmStart(config, "it has none of the variables that are named");
+  if (chosen.empty()) return BadWarmStart(config, "it has none of the named variables");
   if (!absent.empty()) {
-    LOG(INFO) << "warm start: not in the checkpoint, so they begin as ever: "
+    LOG(INFO) << "warm start: not in the checkpoint, so they keep their initial values: "
               << absl::StrJoin(absent, ", ");
   }
   return chosen;

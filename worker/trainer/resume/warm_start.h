@@ -1,4 +1,4 @@
-// The values of a new job from those of another job's checkpoint.
+// Initializes a new job's values from another job's checkpoint.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@
 
 namespace cairn {
 
-// Gives those of `specs` that warm_start.variables names the values that `source`, the checkpoint's
-// job, has under the same names; slots stay as they began, rows that `source` lacks too. They are
-// durable when OK is returned; doing it again does no harm while nobody trains. A variable that
-// only a pattern with '*' names and `source` lacks is left as it is, which is logged.
-// kInvalidArgument (AsBadInput): a pattern is for none of `specs`; nothing of the checkpoint is
-// used; one named without '*' is not in it; another kind, dtype or shape, both of which the message
-// shows. `call_timeout` bounds each call.
+// Copies, for each of `specs` that warm_start.variables matches, the values that `source`, the
+// checkpoint's job, has under the same name. Slots keep their initial values, and so do rows that
+// `source` lacks. The values are durable when OK is returned; repeating the call is harmless while
+// no worker trains. A variable that `source` lacks keeps its values if it matches only a pattern
+// with '*'; this is logged. kInvalidArgument (AsBadInput): a pattern matches none of `specs`; the
+// checkpoint has none of the variables; it lacks one that is named without '*'; or kind, dtype or
+// shape differ, both of which the message shows. `call_timeout` bounds each call.
 absl::Status WarmStart(PsClient& source, const WarmStartConfig& config,
                        absl::Span<const VariableSpec> specs, PsClient& client,
                        absl::Duration call_timeout);

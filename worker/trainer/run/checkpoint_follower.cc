@@ -20,14 +20,14 @@
 namespace cairn {
 namespace {
 
-// A listing reads the manifests, some kilobytes each.
+// Each poll reads the manifests, some kilobytes each.
 constexpr absl::Duration kFolderPollInterval = absl::Milliseconds(500);
 
 class Follower {
  public:
   Follower(const TrainerOptions& options, const CheckpointOpener& open)
       : options_(options), open_(open), config_(options.job.checkpoint) {
-    options_.job.output.export_file.clear();  // the first worker's
+    options_.job.output.export_file.clear();  // the first worker exports
   }
 
   absl::StatusOr<Report> Run() {
@@ -81,7 +81,7 @@ class Follower {
                               std::nullopt);
   }
 
-  // The newest, unless it was the last.
+  // The newest checkpoint, unless it is the last one scored.
   absl::StatusOr<std::optional<CheckpointManifest>> FindNext() {
     ASSIGN_OR_RETURN(CheckpointFolders folders,
                      ListCheckpoints(config_.directory, options_.job.name));
@@ -146,11 +146,11 @@ class Follower {
   const CheckpointOpener& open_;
   const CheckpointConfig& config_;
   RunOutput output_;
-  std::string first_;  // the newest when this began
-  std::string last_;   // that was scored
+  std::string first_;  // the newest checkpoint at the start
+  std::string last_;   // the last one scored
   bool run_ended_ = false;
   int64_t checkpoints_ = 0;
-  std::vector<std::string> damaged_;  // as logged
+  std::vector<std::string> damaged_;  // already logged
   Report report_;
 };
 

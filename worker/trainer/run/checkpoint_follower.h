@@ -1,4 +1,4 @@
-// The evaluator task: scores a job's checkpoints as they come.
+// The evaluator task: scores a job's checkpoints as they appear.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -9,16 +9,17 @@
 namespace cairn {
 
 // Evaluates data.eval with the newest checkpoint in checkpoint.directory, then with each newer one;
-// those that came and went meanwhile are left out. Logs each, and writes a line of
-// output.metrics_file, a point in output.tensorboard. Needs no server; changes nothing. Ends
-// - "completed" after the checkpoint that ends a run which was still under way when this began,
-//   or after the end of an earlier run when nothing newer comes for
+// checkpoints that appear and are deleted meanwhile are skipped. Logs each result, and writes it as
+// a line of output.metrics_file and a point in output.tensorboard. Needs no server; changes
+// nothing. Ends
+// - "completed" after the final checkpoint of a run that was active when this began, or of an
+//   earlier run if no newer checkpoint appears for
 //   evaluation.checkpoint_wait_seconds;
-// - "interrupted" where stop is requested.
-// The report has the last evaluation, its step as total_steps, and how many there were.
-// kDeadlineExceeded: nothing newer for that long in a run that has not ended; names the directory
-// and who makes them. AsBadInput: no data.eval or checkpoint.directory. Else as OpenCheckpoint and
-// RunEvaluation.
+// - "interrupted" if a stop is requested.
+// The report has the last evaluation, its step as total_steps, and the number of checkpoints
+// scored. kDeadlineExceeded: no newer checkpoint for that long in an unfinished run; names the
+// directory and the task that should write it. AsBadInput: no data.eval or checkpoint.directory.
+// Else as OpenCheckpoint and RunEvaluation.
 absl::StatusOr<Report> FollowCheckpoints(const TrainerOptions& options,
                                          const CheckpointOpener& open);
 

@@ -53,7 +53,7 @@ absl::Status DivergenceGuard::Diverged(const std::string& what) const {
       absl::StrCat(task_, ": training diverged: ", what, start,
                    "; lower optimizer.learning_rate, set optimizer.clipnorm or scale the columns, "
                    "and start with "
-                   "--fresh or an earlier checkpoint; optimizer.divergence: ignore trains on"));
+                   "--fresh or an earlier checkpoint; optimizer.divergence: ignore continues"));
 }
 
 }  // namespace cairn

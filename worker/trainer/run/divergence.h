@@ -1,4 +1,4 @@
-// Whether training has diverged: its loss is not finite, or has exploded.
+// Detects that training has diverged: its loss is not finite, or has exploded.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,14 @@
 
 namespace cairn {
 
-// Sees the loss of every step before its push. Training has diverged
+// Checks the loss of every step before its push. Training has diverged
 // - at a loss that is NaN or infinite; with optimizer.not_finite: skip, which drops such a step's
-//   push, at kStepsToDiverge of them in a row;
+//   push, at kStepsToDiverge such losses in a row;
 // - at kStepsToDiverge losses in a row above both kExplodedLoss and kExplodedTimes the first
-// step's;
-//   or where a run ends with kLastSteps of them (a shorter one with all but its first).
+//   step's; or if a run ends with kLastSteps such losses (a shorter run: with all but its first).
+//
 // Columns in the ten thousands (losses of 1e8) and squared errors of labels below a million stay
-// below that.
-// Thread safety: none.
+// below these limits. Thread safety: none.
 class DivergenceGuard {
  public:
   static constexpr double kExplodedLoss = 1e12;
@@ -28,13 +27,13 @@ class DivergenceGuard {
 
   DivergenceGuard(const JobConfig& job, std::string task);
 
-  // `step` of the job, whose batch has the mean `loss`; `last`: the run ends with it.
-  // kFailedPrecondition: diverged: what, since which step, what to do. optimizer.divergence: ignore
-  // is always OK.
+  // Checks the mean `loss` of the batch of the job's step `step`; `last`: the run ends with it.
+  // kFailedPrecondition: training has diverged: how, since which step, and what to do. With
+  // optimizer.divergence: ignore always OK.
   absl::Status Check(int64_t step, double loss, bool last);
 
  private:
-  // Steps in a row that have something.
+  // Consecutive steps that have a property.
   struct Streak {
     int64_t first = 0;
     int64_t count = 0;

@@ -115,7 +115,7 @@ absl::StatusOr<Evaluation> Evaluator::Evaluate() {
     return evaluation;
   }
   const double auc = Auc(labels, all_scores);
-  if (!std::isnan(auc)) evaluation.auc = auc;  // only one class among the rows
+  if (!std::isnan(auc)) evaluation.auc = auc;  // NaN if the rows have only one class
   evaluation.accuracy = BinaryAccuracy(labels, all_scores, /*threshold=*/0);
   return evaluation;
 }
@@ -127,7 +127,7 @@ absl::StatusOr<int64_t> Evaluator::Predict(const std::string& path) {
     return AsBadInput(absl::InvalidArgumentError(
         absl::StrCat("predictions file ", path, " is a folder; name a file in it")));
   }
-  // A pipe or device is written as it is; a file is whole or not there.
+  // A pipe or device is written directly; a file is written atomically.
   const bool in_place = exists && !S_ISREG(there.st_mode);
   const std::string part = in_place ? path : path + ".part";
   std::FILE* file = std::fopen(part.c_str(), "we");

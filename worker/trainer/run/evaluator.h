@@ -1,4 +1,4 @@
-// Scores rows with the variables as they are on the servers.
+// Scores rows with the servers' current variables.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ namespace cairn {
 // Thread safety: none.
 class Evaluator {
  public:
-  // All outlive the evaluator. `call_timeout` bounds each pull; a requested stop ends every method
-  // with kCancelled.
+  // The arguments outlive the evaluator. `call_timeout` bounds each pull; a requested stop ends
+  // every method with kCancelled.
   Evaluator(const JobConfig& job, const Model& model, PsClient& client, absl::Duration call_timeout,
             const StopRequested& stop_requested);
 
@@ -25,9 +25,9 @@ class Evaluator {
   // log_loss and accuracy for softmax_cross_entropy, rmse for mean_squared_error.
   absl::StatusOr<Evaluation> Evaluate();
 
-  // Writes one line a row of data.eval to `path`: the probability of label 1, the probabilities of
-  // all classes with blanks between, or the predicted value. Returns the rows.
-  // The file is whole or not there.
+  // Writes one line for each row of data.eval to `path`: the probability of label 1, the
+  // probabilities of all classes separated by blanks, or the predicted value. Returns the number of
+  // rows. The file is written atomically.
   absl::StatusOr<int64_t> Predict(const std::string& path);
 
  private:

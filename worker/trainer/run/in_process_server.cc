@@ -24,7 +24,7 @@ constexpr absl::Duration kConnectTimeout = absl::Minutes(1);
 
 class EngineServer : public InProcessServer {
  public:
-  // `scratch`: a folder that goes away with the server; empty: none does.
+  // `scratch`: a directory that is deleted with the server; empty: none.
   EngineServer(std::unique_ptr<Engine> engine, fs::path scratch)
       : engine_(std::move(engine)), scratch_(std::move(scratch)) {}
   ~EngineServer() override {
@@ -32,13 +32,13 @@ class EngineServer : public InProcessServer {
     if (scratch_.empty()) return;
     std::error_code error;
     fs::remove_all(scratch_, error);
-    fs::remove(scratch_.parent_path(), error);  // where nothing else is in it
+    fs::remove(scratch_.parent_path(), error);  // only if it is empty
   }
 
   absl::StatusOr<std::unique_ptr<PsClient>> Connect(const ClientOptions& options,
                                                     Deadline deadline) override {
     ClientOptions kept = options;
-    kept.retained_bytes = 0;  // the engine ends with this process, never without it
+    kept.retained_bytes = 0;  // keep no pushes to send again: the engine ends with this process
     return PsClient::ConnectInProcess(kept, {&engine_->service()}, deadline);
   }
   absl::Status Close() override { return engine_->Close(); }
@@ -105,7 +105,7 @@ absl::StatusOr<std::unique_ptr<InProcessServer>> OpenCheckpoint(const JobConfig&
                    server->Connect({.job = job.name}, Deadline::In(kConnectTimeout)));
   JobConfig source = job;
   source.checkpoint.restore = folder;
-  // What a process that was killed has left there is dropped first.
+  // First drops the remains of a killed process.
   RETURN_IF_ERROR(RestoreJob(*client, source, /*fresh=*/true));
   return server;
 }

@@ -1,5 +1,5 @@
-// The composition root: a parameter server in the worker's own process, for one without a cluster
-// and to look into checkpoints.
+// The composition root: a parameter server in the worker's own process, for a worker without a
+// cluster and for reading checkpoints.
 #pragma once
 
 #include <functional>
@@ -18,29 +18,28 @@ class InProcessServer {
  public:
   virtual ~InProcessServer() = default;
 
-  // Makes the folder if `create`, else kNotFound where there is none: nothing has been trained.
-  // `task`: of several workers with a server each, one but the first, as in "worker:1"; its folder
-  // is storage.directory/NAME@worker-1, which is no job's.
-  // Errors as Engine::Open.
+  // Creates the directory if `create`; otherwise kNotFound if it is missing: nothing has been
+  // trained. `task`, as in "worker:1": set for all but the first of several workers with a server
+  // each; the directory is then storage.directory/NAME@worker-1, which no job's name can be. Errors
+  // as Engine::Open.
   static absl::StatusOr<std::unique_ptr<InProcessServer>> Open(const JobConfig& job, bool create,
                                                                absl::string_view task = "");
 
   // The server outlives the client.
   virtual absl::StatusOr<std::unique_ptr<PsClient>> Connect(const ClientOptions& options,
                                                             Deadline deadline) = 0;
-  // Flushes and closes. The clients are gone by then.
+  // Flushes and closes. All clients must have been destroyed.
   virtual absl::Status Close() = 0;
 };
 
-// Opens a checkpoint, by its folder, to be read.
+// Opens the checkpoint in a directory for reading.
 using CheckpointOpener =
     std::function<absl::StatusOr<std::unique_ptr<InProcessServer>>(const std::string& folder)>;
 
-// Restores what checkpoint `folder` has of its job into a server with an empty store of its own in
-// storage.directory/.NAME.`purpose` (no job begins with a dot), which goes away with the result;
-// holds all of it in memory.
-// Every server's part must be within reach. Errors as RestoreJob, and kResourceExhausted where the
-// machine's memory is too small.
+// Restores the job of checkpoint `folder` into a server with its own empty store in
+// storage.directory/.NAME.`purpose` (no job begins with a dot), which is deleted with the result.
+// Holds all of the job in memory. Every server's part must be readable here. Errors as RestoreJob,
+// and kResourceExhausted if the machine has too little memory.
 absl::StatusOr<std::unique_ptr<InProcessServer>> OpenCheckpoint(const JobConfig& job,
                                                                 const std::string& folder,
                                                                 const std::string& purpose);

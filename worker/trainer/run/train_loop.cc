@@ -37,11 +37,13 @@ absl::Status TrainLoop::Run() {
   }
   RETURN_IF_ERROR(pipeline_.WaitPushed(steps_done_ - 1));
   seconds_ = absl::ToDoubleSeconds(MonotonicNow() - started_ - paused_);
-  // Others must not wait for a step of this worker while it tells the end of its run.
+  // EndSteps first: the others must not wait for a step of this worker while it announces the end
+  // of its run.
   if (parts_.synchronous) {
     RETURN_IF_ERROR(parts_.client.EndSteps(Deadline::In(parts_.call_timeout)));
   }
-  // Not one row for this worker: the end of its run is told all the same.
+  // The last push announces the end of the run; a worker without a row has no push, and announces
+  // it separately.
   const bool told = steps_done_ > 0 && !parts_.synchronous;
   if (stopping_ || told) return absl::OkStatus();
   position_.finished = true;
@@ -107,7 +109,7 @@ absl::Status TrainLoop::DoStep(int64_t number) {
   if (!finishes) return DoWhatIsDue(number);
   RETURN_IF_ERROR(pipeline_.WaitPushed(number));
   if (parts_.synchronous) return absl::OkStatus();
-  // A last push that held NaN was dropped with the end of the run in it.
+  // If the last push held NaN, it was dropped, and the announced end with it.
   const bool was_dropped = parts_.client.counters().pushes_dropped > dropped;
   return was_dropped ? AnnounceEnd() : absl::OkStatus();
 }

@@ -27,7 +27,7 @@
 
 namespace cairn {
 
-// What the loop works with; all outlive it.
+// The objects that the loop uses; all outlive it.
 struct TrainLoopParts {
   const JobConfig& job;
   const Model& model;
@@ -37,13 +37,16 @@ struct TrainLoopParts {
   RunOutput& output;
   RosterEntry& roster_entry;
   WireFormats& formats;
-  Evaluator* evaluator = nullptr;        // every evaluation.every_steps; null: not by this worker
-  Checkpointer* checkpointer = nullptr;  // every checkpoint.every_steps; null: not by this worker
-  RunMeter* meter = nullptr;             // null: nobody watches
+  Evaluator* evaluator = nullptr;        // used every evaluation.every_steps; null: this worker
+                                         // does not evaluate
+  Checkpointer* checkpointer = nullptr;  // used every checkpoint.every_steps; null: this worker
+                                         // makes no checkpoints
+  RunMeter* meter = nullptr;             // null: not measured
   std::string task;                      // "worker:0"
-  Lockstep* lockstep = nullptr;          // of workers that train as one; null: this one alone
-  bool others_watch = false;             // other workers read the roster: beat
-  bool synchronous = false;  // training pushes are contributions to a mean, and that alone
+  Lockstep* lockstep = nullptr;          // of workers that train as one; null: this worker trains
+                                         // alone
+  bool others_watch = false;             // other workers read the roster, so send heartbeats
+  bool synchronous = false;  // a training push contributes to a mean and must contain nothing else
   absl::Duration call_timeout;
   StopRequested stop_requested;
 };
@@ -53,17 +56,18 @@ class TrainLoop {
  public:
   TrainLoop(const TrainLoopParts& parts, const RunStart& start);
 
-  // Trains to the end of the run, to data.max_steps or until stop is requested. Every push carries
-  // the position after it, the run's last one also the end of the run in the roster.
+  // Trains to the end of the run, to data.max_steps or until a stop is requested. Every push
+  // carries the position after it; the run's last push also announces the end of the run in the
+  // roster.
   absl::Status Run();
 
   // As of the last step pushed.
   const RunPosition& position() const { return position_; }
-  // Whether a requested stop ended the run before its end.
+  // Whether a requested stop ended the run early.
   bool stopped() const { return stopping_; }
   int64_t steps() const { return steps_done_; }
   int64_t examples() const { return examples_; }
-  // Training alone, evaluations taken off.
+  // Training time, without evaluations.
   double seconds() const { return seconds_; }
   std::optional<double> train_loss() const { return recent_loss_.mean(); }
 
@@ -73,26 +77,27 @@ class TrainLoop {
   // Reads and plans step `number`, unless the input or max_steps ends before it.
   absl::Status Load(int64_t number);
   absl::Status DoStep(int64_t number);
-  // What step `number` pushes.
+  // Prepares the push of step `number`.
   void PreparePush(int64_t number, bool finishes);
-  // The end of the run as a push of its own; every push before it has been answered.
+  // Announces the end of the run in a separate push; every push before it has been answered.
   absl::Status AnnounceEnd();
   // `loss` is the mean over `rows`; `last`: no step follows.
   absl::Status Record(int64_t number, double loss, int64_t rows, bool last);
-  // On the terminal, else a line in the log, when it is due.
+  // When due, draws the progress bar, or without a terminal logs a line.
   void ShowProgress(double loss, const Progress& progress, absl::Duration now);
   bool CheckpointDue() const;
   bool EvaluationDue() const;
-  // What is due after step `number`, while workers that train as one wait.
+  // Evaluates and makes checkpoints if due after step `number`; workers that train as one wait
+  // meanwhile.
   absl::Status DoWhatIsDue(int64_t number);
   absl::Status Evaluate();
-  // Of the run, in [0, 1], that is done with `batch`.
+  // The share of the run, in [0, 1], that is done with `batch`.
   double RunShare(const Batch& batch) const;
 
   const TrainLoopParts parts_;
   RunPosition position_;
   const int64_t end_epoch_;
-  int64_t max_loads_;  // steps that data.max_steps leaves to this start
+  int64_t max_loads_;  // how many steps data.max_steps leaves to this start
   StepPipeline pipeline_;
   int64_t loaded_ = 0;
   bool input_ended_ = false;
@@ -108,7 +113,7 @@ class TrainLoop {
   DivergenceGuard guard_;
   ProgressEstimate estimate_;
   ProgressBar bar_;
-  std::optional<ProgressLines> lines_;  // where stderr is no terminal
+  std::optional<ProgressLines> lines_;  // set if stderr is no terminal
 };
 
 }  // namespace cairn

@@ -37,7 +37,7 @@ Consistency ConsistencyOf(const StrategyConfig& strategy) {
   Consistency consistency;
   if (strategy.consistency == "ssp") {
     consistency.mode = ConsistencyMode::kSsp;
-    // A step's values are pulled that many steps before it begins.
+    // A step's values are pulled pull_ahead_steps before it begins, which adds to their staleness.
     consistency.staleness_bound_steps = strategy.staleness_bound_steps - strategy.pull_ahead_steps;
   }
   if (strategy.consistency == "sync") {
@@ -50,7 +50,7 @@ Consistency ConsistencyOf(const StrategyConfig& strategy) {
   return consistency;
 }
 
-// A server that nobody else connects to has one worker, and that is its first.
+// A worker with its own server is the only one there, and so the first.
 int32_t WorkerOnServers(const TrainerOptions& options) {
   return options.group == nullptr ? options.worker : 0;
 }
@@ -74,13 +74,13 @@ ClientOptions ClientOptionsFor(const TrainerOptions& options, int32_t worker) {
   return client;
 }
 
-// Bound of one call: the client waits ps_wait for a server that is gone, then the call itself.
+// The deadline of one call: the client waits ps_wait for a lost server, then for the call itself.
 absl::Duration CallTimeout(const TrainerOptions& options) {
   const ClientOptions client = ClientOptionsFor(options, 0);
   return client.ps_wait + 2 * client.rpc_timeout;
 }
 
-// For leaving after an error, which is what gets reported.
+// For Leave after an error; the error is what the user must see soon.
 constexpr absl::Duration kShortLeave = absl::Seconds(10);
 
 Report NewReport(const TrainerOptions& options) {
@@ -120,15 +120,15 @@ class Training {
   absl::StatusOr<Report> Run() {
     RETURN_IF_ERROR(CheckQuorum());
     const absl::Status status = RunSteps();
-    // Nobody is to wait for a worker that has given up.
+    // Notifies the other workers, which would otherwise wait for this one.
     if (options_.group != nullptr) options_.group->Abort(status);
     if (client_ == nullptr) return status;
     if (!status.ok()) {
-      // After an error of this worker's own, what it has pushed is to be kept all the same.
+      // If the error is the worker's own (bad input), its pushes still become durable.
       if (ExitCodeOf(status) == 2) client_->Leave(Deadline::In(kShortLeave)).IgnoreError();
       return status;
     }
-    checkpointer_.reset();  // one being made ends first: its calls are this worker's
+    checkpointer_.reset();  // waits for a running checkpoint, whose calls use this worker's client
     const absl::Status left = client_->Leave(Deadline::In(CallTimeout(options_)));
     if (!left.ok()) return Annotate(left, "making the last pushes durable");
     return report_;
@@ -163,7 +163,7 @@ class Training {
     return absl::OkStatus();
   }
 
-  // What the job file alone cannot tell.
+  // Checks what the job file alone cannot show.
   absl::Status CheckQuorum() const {
     const int64_t wanted = options_.job.strategy.replicas_to_aggregate;
     if (wanted <= options_.workers) return absl::OkStatus();
@@ -173,7 +173,7 @@ class Training {
                      ": give at most that, or 0 for every worker")));
   }
 
-  // Another worker may have rows; without any nothing was trained.
+  // Another worker may have rows; if none has, nothing was trained.
   absl::Status CheckAnyStep() const {
     if (report_.total_steps > 0 || start_.nothing_to_do) return absl::OkStatus();
     const std::string why = NothingTrainedText(options_.job.data, options_.task);
@@ -197,9 +197,9 @@ class Training {
     return absl::OkStatus();
   }
 
-  // Other workers have the same servers.
+  // Other workers use the same servers.
   bool SharesServers() const { return WorkersOnServers(options_) > 1; }
-  // Of those that do.
+  // The first among the workers that use the same servers.
   bool FirstOnServers() const { return WorkerOnServers(options_) == 0; }
 
   CommunicationOptions Communication() const {
@@ -208,7 +208,7 @@ class Training {
             .timeout = absl::Seconds(config.timeout_seconds)};
   }
 
-  // Workers that train as one: the same job, the same state.
+  // For workers that train as one: checks that all have the same job and gives all the same state.
   absl::Status StartTogether() {
     const absl::Duration timeout = *Communication().timeout;
     lockstep_.emplace(*options_.group, *model_, Communication(), options_.stop_requested);
@@ -222,7 +222,7 @@ class Training {
     ASSIGN_OR_RETURN(NewestState newest,
                      FindNewestState(*options_.group, StoredPosition(), timeout));
     joint_start_ = newest.next_start;
-    // Values that the first worker alone has read.
+    // Only the first worker has read the warm start's values.
     if (newest.rank < 0 && WarmStarts()) newest.rank = 0;
     if (newest.rank < 0) return absl::OkStatus();
     LOG(INFO) << "job '" << options_.job.name << "': " << newest.log_line;
@@ -261,8 +261,8 @@ class Training {
 
   bool WarmStarts() const { return !options_.job.checkpoint.warm_start.from.empty(); }
 
-  // Before this worker says hello: a restore decides where it goes on. --fresh forgets checkpoints
-  // too, but for one that is named.
+  // Runs before this worker calls hello, since a restore decides where the worker continues.
+  // --fresh ignores checkpoints too, unless one is named.
   absl::Status PrepareServers(PsClient& onlooker) {
     const bool first = options_.worker == 0;
     went_back_ = options_.fresh && first && RestoreNamed();
@@ -291,9 +291,10 @@ class Training {
     for (const std::string& change : OptimizerChanges(there, all)) LOG(INFO) << change;
     std::copy_n(all.begin(), specs_.size(), specs_.begin());
     if (!HasRoster(there) && options_.worker == 0 && WarmStarts()) {
-      // What is there without a roster is of a warm start that was interrupted.
+      // Variables without a roster are the remains of an interrupted warm start.
       if (!there.empty()) RETURN_IF_ERROR(client_->DropJob(Deadline::In(CallTimeout(options_))));
-      // The others begin when the roster is there: with the values of the warm start.
+      // The other workers begin when the roster exists, so it is created last, after the warm
+      // start's values.
       RETURN_IF_ERROR(Create(specs_));
       RETURN_IF_ERROR(WarmStartFromCheckpoint());
     }
@@ -330,7 +331,8 @@ class Training {
                      "the job another name, or start over with --fresh"));
   }
 
-  // Of what the servers hold now: --fresh may have dropped what they held when this worker came.
+  // From the servers' current state: --fresh may have dropped the state that they had at this
+  // worker's hello.
   std::string StoredPosition() const {
     const bool dropped = options_.fresh && FirstOnServers() && !went_back_ && !took_state_;
     return dropped ? "" : client_->position();
@@ -340,7 +342,7 @@ class Training {
     ASSIGN_OR_RETURN(
         std::vector<RosterRow> roster,
         ReadRoster(*client_, WorkersOnServers(options_), Deadline::In(CallTimeout(options_))));
-    // Workers that train as one have done the same.
+    // Workers that train as one have finished the same runs.
     roster.resize(static_cast<size_t>(options_.workers), roster.front());
     const std::string stored = StoredPosition();
     ASSIGN_OR_RETURN(start_, DecideRunStart(options_.job, stored, WorkerOnServers(options_), roster,
@@ -355,8 +357,7 @@ class Training {
     const OutputConfig& config = options_.job.output;
     if (options_.worker != 0 && options_.group != nullptr) {
       if (!config.metrics_file.empty()) {
-        LOG(INFO) << "the first worker writes the metrics, which are of all: no "
-                  << config.metrics_file;
+        LOG(INFO) << "the first worker writes the metrics of all: no " << config.metrics_file;
       }
       return absl::OkStatus();
     }
@@ -375,7 +376,7 @@ class Training {
     reader_->StartAt(start_.position.epoch, start_.position.row, start_.end_epoch);
     RETURN_IF_ERROR(OpenOutput());
     const GradientClipper clipper(options_.job, specs_);
-    // Others who wait for an evaluation may be gone.
+    // Ends an evaluation early if another worker is lost: the rest would wait for it in vain.
     const StopRequested cut_short = [this] {
       return options_.stop_requested() || (lockstep_.has_value() && lockstep_->lost());
     };
@@ -386,7 +387,7 @@ class Training {
       const Deadline deadline = Deadline::In(CallTimeout(options_));
       ASSIGN_OR_RETURN(std::unique_ptr<PsClient> client,
                        connect_(ClientOptionsFor(options_, -1), deadline));
-      RETURN_IF_ERROR(client->Describe(deadline).status());  // of the roster
+      RETURN_IF_ERROR(client->Describe(deadline).status());  // learns the roster's variable
       heartbeat.emplace(std::move(client), options_.worker);
     }
     if (options_.worker == 0 && !options_.job.checkpoint.directory.empty()) {
@@ -437,10 +438,11 @@ class Training {
     return absl::AbortedError(absl::StrCat(lockstep_->PeerText(lockstep_->stopped_by()),
                                            " was asked to stop, so all stopped after step ",
                                            report_.total_steps,
-                                           ", which each has; start every worker again to go on"));
+                                           ", which each has; restart every worker to continue"));
   }
 
-  // Nothing is left to agree on, so this worker's run is complete whatever becomes of the others.
+  // The workers have nothing left to agree on, so this worker's run is complete even if others
+  // fail.
   void LeaveTogether() {
     const absl::Status status = lockstep_->Leave();
     if (!status.ok()) LOG(WARNING) << "after the last step: " << status.message();
@@ -461,7 +463,7 @@ class Training {
                       CallTimeout(options_), options_.stop_requested));
     if (others.gone.empty()) return absl::OkStatus();
     LOG(WARNING) << WorkersText(others.gone)
-                 << " did not finish and cannot be seen any more; goes on without";
+                 << " did not finish and is silent; continues without it";
     return absl::OkStatus();
   }
 
@@ -483,21 +485,21 @@ class Training {
   std::unique_ptr<Reader> reader_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<PsClient> client_;
-  std::unique_ptr<Checkpointer> checkpointer_;  // of the first worker, where a directory is named
+  std::unique_ptr<Checkpointer> checkpointer_;  // only on the first worker, if a directory is named
   RunOutput output_;
   std::vector<VariableSpec> specs_;
-  bool went_back_ = false;            // --fresh, to a checkpoint
-  std::optional<Lockstep> lockstep_;  // of workers that train as one
-  bool took_state_ = false;           // of another one of them
+  bool went_back_ = false;            // --fresh returned the job to a checkpoint
+  std::optional<Lockstep> lockstep_;  // set for workers that train as one
+  bool took_state_ = false;           // this worker took another one's state
   int64_t joint_start_ = 0;
   RunStart start_;
   std::string last_position_;
   Report report_;
 };
 
-// A trained job seen from outside: its model, and a client that has checked the variables.
+// A trained job as a reader sees it: its model, and a client that has checked the variables.
 struct Trained {
-  std::unique_ptr<Reader> reader;  // of data.eval; tells schema and vocabulary
+  std::unique_ptr<Reader> reader;  // of data.eval; provides schema and vocabulary
   std::unique_ptr<Model> model;
   std::unique_ptr<PsClient> client;
   std::vector<VariableSpec> specs;

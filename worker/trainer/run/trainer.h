@@ -1,4 +1,4 @@
-// What cairn-worker does: train, evaluate, predict.
+// The modes of cairn-worker: train, evaluate, predict.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ namespace cairn {
 
 class RunMeter;
 
-// Fills in where the servers are, and connects.
+// Connects to the servers; fills in their addresses.
 using Connector =
     std::function<absl::StatusOr<std::unique_ptr<PsClient>>(ClientOptions options, Deadline)>;
 
@@ -27,29 +27,30 @@ struct TrainerOptions {
   int32_t worker = 0;  // ordinal among the training tasks; 0 evaluates and exports
   int32_t workers = 1;
   std::string task = "worker:0";     // for messages and the report
-  bool fresh = false;                // worker 0 drops the job's state, the others wait for that
+  bool fresh = false;                // worker 0 drops the job's state, and the others wait for it
+                                     // to do so
   bool trains_more = false;          // --continue: run_start.h
-  StopRequested stop_requested;      // asked once a step and in every wait
+  StopRequested stop_requested;      // polled once in each step and in every wait
   CheckpointOpener open_checkpoint;  // for checkpoint.warm_start
-  // Of workers that train as one (multi_worker_mirrored): rank `worker` of `workers`, which have a
-  // server each, that nobody else connects to. Null: all workers have the same servers.
+  // For workers that train as one (multi_worker_mirrored): this is rank `worker` of `workers`, each
+  // with its own server that no other worker connects to. Null: all workers share the servers.
   CollectiveGroup* group = nullptr;
-  // Follows a training run; null: nobody watches. Outlives it.
+  // Records a training run; null: not recorded. Outlives the run.
   RunMeter* meter = nullptr;
 };
 
-// Trains what is left of the job (run_start.h), which may be nothing. Worker 0 then waits for the
-// others, evaluates data.eval and writes output.export. Returns when the pushes are durable;
-// status "interrupted" where stop was requested.
-// Errors as PsClient; AsBadInput where the job's files are at fault (exit_status.h).
+// Trains the rest of the job (run_start.h), which may be nothing. Worker 0 then waits for the
+// others, evaluates data.eval and writes output.export. Returns when the pushes are durable; status
+// "interrupted" if a stop was requested. Errors as PsClient; AsBadInput if the job's files are at
+// fault (exit_status.h).
 //
-// With a `group` the workers train as one: every step is of all workers' rows, and leaves the same
-// bits on each of their servers (lockstep.h). They begin with the newest state that any of them has
-// (joint_state.h), only the first one writes metrics and checkpoints, and a stop asked of one stops
-// all after the same step: kAborted on the others.
+// With a `group` the workers train as one: every step covers all workers' rows and leaves the same
+// bits on each of their servers (lockstep.h). They begin with the newest state among them
+// (joint_state.h), only the first one writes metrics and checkpoints, and a stop signal to one
+// stops all after the same step: kAborted on the others.
 absl::StatusOr<Report> RunTraining(const TrainerOptions& options, const Connector& connect);
 
-// Evaluates data.eval with the variables on the servers, and exports them if output.export says so.
+// Evaluates data.eval with the servers' variables, and exports them if output.export is set.
 // Changes nothing. kNotFound: the servers do not have the job's variables.
 absl::StatusOr<Report> RunEvaluation(const TrainerOptions& options, const Connector& connect);
 

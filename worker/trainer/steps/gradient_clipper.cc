@@ -10,7 +10,8 @@ bool IsShared(const VariableSpec& spec) {
   for (const int32_t ps : spec.bucket_ps) {
     if (ps != spec.bucket_ps.front()) return true;
   }
-  return spec.bucket_ps.empty();  // not told: dealt over all servers
+  return spec.bucket_ps.empty();  // not planned yet: the client spreads the buckets over all
+                                  // servers
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Clipping by norms that no single server can know.
+// Clips gradients by norms that no single server can compute.
 #pragma once
 
 #include <vector>
@@ -10,16 +10,16 @@
 
 namespace cairn {
 
-// Thread safety: immutable once made; Clip may run at once on distinct states.
+// Thread safety: immutable after construction; Clip may run in parallel on distinct states.
 class GradientClipper {
  public:
-  // `specs` in the model's order. global_clipnorm: over all gradients of a step together. clipnorm:
-  // here only for variables that several servers share; a server that holds a variable whole clips
-  // it itself, as for clipvalue always.
+  // `specs` in the model's order. global_clipnorm: the norm over all gradients of a step together.
+  // clipnorm: applied here only to variables that several servers share. A server that holds a
+  // variable whole applies clipnorm itself, and servers always apply clipvalue.
   GradientClipper(const JobConfig& job, absl::Span<const VariableSpec> specs);
 
   bool does_nothing() const { return global_limit_ <= 0 && by_variable_.empty(); }
-  // Clips the gradients in place. Rows that the step did not touch have a zero gradient.
+  // Clips the gradients in place. Rows that the step did not use have a zero gradient.
   void Clip(StepState* state) const;
 
  private:
@@ -27,7 +27,7 @@ class GradientClipper {
     size_t variable;
     float norm;
   };
-  float global_limit_ = 0;  // 0: none
+  float global_limit_ = 0;  // 0: no limit
   std::vector<Limit> by_variable_;
 };
 

@@ -118,7 +118,7 @@ void GradientExchange::PackRows(const StepState& state) {
 
 void GradientExchange::AddUp(const JointStep& step, StepState* state) {
   const size_t workers = step.worker_rows.size();
-  // Where each worker's ids and rows of the next variable begin.
+  // The positions of each worker's ids and rows of the next variable.
   std::vector<const float*> ids_at(workers), rows_at(workers);
   const float* at = all_.data();
   for (size_t worker = 0; worker < workers; ++worker) {

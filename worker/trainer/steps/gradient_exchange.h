@@ -1,4 +1,4 @@
-// The gradients of workers that train as one: of each one's rows, made that of all rows.
+// Combines the gradients of workers that train as one: from each worker's rows to all rows.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 
 namespace cairn {
 
-// What every worker brings to a step; the same on each of them.
+// Every worker's contribution to a step; the same on each of them.
 struct JointStep {
   static constexpr int64_t kWhole = -1;
 
-  int64_t rows = 0;                  // of input, of all workers together; > 0
-  std::vector<int64_t> worker_rows;  // [workers]; 0: a worker whose data have ended
-  // [workers, variables]: of how many rows of a variable the worker has a gradient; kWhole: of all
-  // of them. 0 without rows of input.
+  int64_t rows = 0;                  // rows of input of all workers together; > 0
+  std::vector<int64_t> worker_rows;  // [workers]; 0: the worker's data have ended
+  // [workers, variables]: the number of rows of a variable for which the worker has a gradient;
+  // kWhole: all rows. 0 without rows of input.
   std::vector<int64_t> worker_ids;
 };
 
@@ -33,11 +33,12 @@ class GradientExchange {
                    const CommunicationOptions& options)
       : group_(group), variables_(variables), options_(options) {}
 
-  // Makes the gradients in `state`, of the mean loss over this worker's rows, those of the mean
-  // over all rows, with the same bits on every worker. What all use by ids has the ids of all then,
-  // in the order of workers; what one uses whole, all have whole. `state.values` stay as they are.
-  // Variables that are used whole are reduced in packs, the others gathered in one collective.
-  // `timeout` is of each collective. Errors as CollectiveGroup: the gradients are unspecified then.
+  // Turns the gradients in `state`, of the mean loss over this worker's rows, into those of the
+  // mean over all workers' rows, with the same bits on every worker. A variable that all use by ids
+  // then has the ids of all, in worker order; a variable that one worker uses whole is whole on
+  // all. `state.values` do not change. Variables that are used whole are reduced in packs, the
+  // others gathered in one collective. `timeout` applies to each collective. Errors as
+  // CollectiveGroup: the gradients are then unspecified.
   absl::Status Reduce(const JointStep& step, StepState* state, absl::Duration timeout);
 
  private:
@@ -45,7 +46,7 @@ class GradientExchange {
 
   size_t WidthOf(size_t variable) const;
   size_t IdsOf(const JointStep& step, size_t worker, size_t variable) const;
-  // How each variable is exchanged: whole where any worker uses it so.
+  // Decides how to exchange each variable: whole if any worker uses it whole.
   void FindShared(const JointStep& step);
   void MakeWhole(size_t variable, VariableUse* use) const;
   absl::Status ReduceWhole(StepState* state, absl::Duration timeout);
@@ -56,8 +57,8 @@ class GradientExchange {
   CollectiveGroup& group_;
   const absl::Span<const VariableSpec> variables_;
   CommunicationOptions options_;  // timeout is given with each call
-  std::vector<Shared> shared_;    // of each variable, in this step
-  // A worker's ids of all variables, two words each, then their rows. Kept from step to step.
+  std::vector<Shared> shared_;    // for each variable, in this step
+  // This worker's ids of all variables, two words each, then their rows. The buffer is reused.
   std::vector<float> own_;
   std::vector<float> all_;
   KeyIndex index_;

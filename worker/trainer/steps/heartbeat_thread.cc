@@ -22,7 +22,7 @@ HeartbeatThread::~HeartbeatThread() {
 void HeartbeatThread::Run() {
   do {
     RosterGradient gradient;
-    // A server that is gone is waited for, and told of, by the training itself.
+    // The training itself waits for a lost server and reports it.
     client_->Push({entry_.Source(MonotonicNow(), 0, &gradient)}, "", Deadline::In(kBeatTimeout))
         .IgnoreError();
   } while (!stop_.WaitFor(RosterEntry::kBeatInterval));

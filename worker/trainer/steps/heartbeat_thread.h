@@ -1,4 +1,4 @@
-// Beats in the roster while a synchronous worker trains.
+// Sends heartbeats to the roster while a synchronous worker trains.
 #pragma once
 
 #include <memory>
@@ -10,15 +10,15 @@
 
 namespace cairn {
 
-// Under sync a training push is a contribution to a mean, which a beat must not be in, and a worker
-// may wait long for others, some of whom wait to see it beat. So a thread beats, through an
-// unsequenced client: a beat that is lost or counts twice does no harm.
-// Thread safety: none.
+// Under sync a training push contributes to a mean, so it cannot carry a heartbeat, and a worker
+// may wait long for others, some of which wait for its heartbeat. So a thread sends them, through
+// an unsequenced client: a heartbeat that is lost or applied twice is harmless. Thread safety:
+// none.
 class HeartbeatThread {
  public:
   // `client` knows the roster.
   HeartbeatThread(std::unique_ptr<PsClient> client, int32_t worker);
-  // Ends when the beat that is under way does: within seconds.
+  // Waits for the heartbeat in flight: seconds at most.
   ~HeartbeatThread();
 
  private:

@@ -52,8 +52,8 @@ absl::StatusOr<std::vector<RosterRow>> ReadRoster(PsClient& client, int32_t work
 PushSource RosterEntry::Source(absl::Duration now, int64_t finished_runs,
                                RosterGradient* gradient) {
   next_beat_ = now + kBeatInterval;
-  // SGD with rate 1 subtracts the gradient. Beats fall back now and then, for a float32 that only
-  // grows stands still at 2^24; never to 0, which is a worker not seen.
+  // SGD with rate 1 subtracts the gradient. The count of heartbeats wraps, since a float32 that
+  // only grows stops at 2^24; it never wraps to 0, which means that the worker was never seen.
   constexpr int64_t kPeriod = 1024;
   const float step = ++beats_ % kPeriod == 0 ? 2.0f - kPeriod : 1.0f;
   *gradient = {-static_cast<float>(finished_runs), -step};

@@ -1,5 +1,5 @@
-// Who of a job's workers has finished, and who still lives: a small table on the servers, for the
-// worker that evaluates after the others, and for starting over together.
+// Records which of a job's workers have finished and which are alive: a small table on the servers,
+// for the worker that evaluates after the others and for starting the job over together.
 #pragma once
 
 #include <array>
@@ -15,20 +15,21 @@
 
 namespace cairn {
 
-// The table is an embedding "cairn/workers" on ps:0: key the worker's ordinal, row [runs finished,
-// beats], moved by SGD with rate 1. A worker's entries ride on its training pushes and are never
-// pushes of their own before its first step: a push recomputed after a crash must be the step that
-// some servers may have already.
+// The table is an embedding "cairn/workers" on ps:0: its key is the worker's ordinal, its row [runs
+// finished, heartbeats], updated by SGD with rate 1. A worker's entries travel with its training
+// pushes, never as separate pushes before its first step: a push recomputed after a crash must be
+// the same step that some servers may already have.
 struct RosterRow {
   int64_t runs_finished = 0;
-  int64_t beats = 0;  // changes with every beat
+  int64_t beats = 0;  // changes with every heartbeat
 };
 
 VariableSpec RosterSpec();
-// Whether it is among a job's variables: the job has begun.
+// Whether the roster is among a job's variables: the job has begun.
 bool HasRoster(absl::Span<const VariableSpec> specs);
 
-// Rows of workers 0 … workers - 1; those never seen are zero. kNotFound: the job has no roster.
+// Rows of workers 0 … workers - 1; zero for workers that were never seen. kNotFound: the job has no
+// roster.
 absl::StatusOr<std::vector<RosterRow>> ReadRoster(PsClient& client, int32_t workers,
                                                   Deadline deadline);
 
@@ -37,15 +38,15 @@ using RosterGradient = std::array<float, 2>;
 // One worker's entries. Thread safety: none.
 class RosterEntry {
  public:
-  // How often a training worker beats, at most.
+  // The shortest interval between a training worker's heartbeats.
   static constexpr absl::Duration kBeatInterval = absl::Milliseconds(250);
 
   explicit RosterEntry(int32_t worker) : key_(worker) {}
 
-  // A beat is due. Times are MonotonicNow().
+  // A heartbeat is due. Times are MonotonicNow().
   bool Due(absl::Duration now) const { return now >= next_beat_; }
-  // The part of a push that beats and adds `finished_runs`; it views this entry and `gradient`,
-  // which it fills.
+  // The part of a push that sends a heartbeat and adds `finished_runs`; it views this entry and
+  // `gradient`, which it fills.
   PushSource Source(absl::Duration now, int64_t finished_runs, RosterGradient* gradient);
 
  private:

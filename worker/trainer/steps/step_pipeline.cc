@@ -37,7 +37,7 @@ StepPipeline::StepPipeline(PsClient* client, const Model* model, const WireForma
       pull_ahead_(pull_ahead),
       call_timeout_(call_timeout),
       meter_(meter),
-      // While step t computes, exchanges back to that of t - lookahead + 1 may be on their way, and
+      // While step t computes, the exchanges back to step t - lookahead + 1 may be in flight, and
       // steps up to t + lookahead are loaded.
       steps_(static_cast<size_t>(2 * lookahead() + 1)) {
   if (pull_ahead_ > 0) thread_ = std::thread([this] { Run(); });
@@ -111,7 +111,7 @@ absl::Status StepPipeline::Exchange(int64_t push, int64_t pull) {
 absl::Status StepPipeline::WaitPushed(int64_t push) {
   if (pull_ahead_ == 0) return absl::OkStatus();
   absl::MutexLock lock(&mutex_);
-  // Ends: the thread's round trips have deadlines, and its first error ends all waits.
+  // This wait ends: the thread's round trips have deadlines, and its first error ends all waits.
   while (pushed_ < push && status_.ok()) done_.Wait(&mutex_);
   return status_;
 }

@@ -1,4 +1,4 @@
-// The steps of a training run on their way to and from the servers.
+// The pipeline of a training run's steps to and from the servers.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,17 @@
 
 namespace cairn {
 
-// One step: its rows, and what the model needs and makes of them.
+// One step: its rows, and the model's inputs and outputs for them.
 struct Step {
   Batch batch;
   StepState state;
-  std::vector<PullTarget> targets;  // of the values in `state`
-  std::vector<HeldValues> held;     // by variable: what `state` has of it from an earlier pull
-  std::vector<PushSource> sources;  // of the gradients in `state`, and what the trainer adds
+  std::vector<PullTarget> targets;  // the pull's targets: values in `state`
+  std::vector<HeldValues> held;     // by variable: the values that `state` has from an earlier pull
+  std::vector<PushSource> sources;  // the push's sources: gradients in `state`, and the trainer's
+                                    // additions
   RosterGradient roster_gradient;
   std::string position;
-  JointStep joint;  // of workers that train as one
+  JointStep joint;  // for workers that train as one
 };
 
 // Lists the values of `state`, as planned for `model`, as targets of a pull.
@@ -40,11 +41,11 @@ void ListTargets(const Model& model, StepState* state, std::vector<PullTarget>* 
 // Lists the gradients of `state` as sources of a push.
 void ListSources(const Model& model, const StepState& state, std::vector<PushSource>* sources);
 
-// Pushes step t's gradients, begins step t + 1 and pulls step t + 1 + pull_ahead's values in one
-// round trip, which waits for other workers as the job's consistency asks (PsClient::Step). With
-// pull_ahead 0 that happens in the caller's thread, and a step sees the pushes of all before it;
-// else in a thread of the pipeline's own, beside the computation of the steps between.
-// Thread safety: none; one thread calls.
+// Pushes step t's gradients, begins step t + 1 and pulls the values of step t + 1 + pull_ahead in
+// one round trip, which waits for other workers as the job's consistency requires (PsClient::Step).
+// With pull_ahead 0 the round trip runs in the caller's thread, and a step sees the pushes of all
+// steps before it. Otherwise it runs in the pipeline's thread, in parallel with the computation of
+// the steps between. Thread safety: none; one thread calls.
 class StepPipeline {
  public:
   // `call_timeout` bounds each round trip. `client`, `model`, `formats` and `meter` outlive the
@@ -55,14 +56,14 @@ class StepPipeline {
 
   // How many steps are pulled before the first push.
   int64_t lookahead() const { return pull_ahead_ + 1; }
-  // Where step `number` (0, 1, …) lives. Step `number` + lookahead() may be loaded once step
-  // `number` has been waited for.
+  // The storage of step `number` (0, 1, …). Step `number` + lookahead() may be loaded after the
+  // wait for step `number`.
   Step& step(int64_t number) { return steps_[static_cast<size_t>(number) % steps_.size()]; }
 
   // Pulls step `number` without a push; step 0 begins the worker's first step.
   absl::Status Pull(int64_t number);
-  // Pushes step `push`, whose sources are filled, and pulls step `pull`; -1: nothing to pull. An
-  // error of an earlier call of the thread comes out here or in a wait.
+  // Pushes step `push`, whose sources are filled, and pulls step `pull`; -1: pulls nothing. Returns
+  // an earlier error of the thread, if any.
   absl::Status Exchange(int64_t push, int64_t pull);
   // Waits until step `number` has its values.
   absl::Status WaitPulled(int64_t number) { return WaitPushed(number - lookahead()); }
@@ -75,8 +76,8 @@ class StepPipeline {
     int64_t pull;
   };
   absl::Status Do(const Work& work);
-  // Sets what `next` holds of each variable. Of those of delta_pulls it takes over the values of
-  // `done` (null: there is none), which are newer than its own and of no more use there.
+  // Sets the values that `next` holds of each variable. For variables of delta_pulls it takes over
+  // the values of `done` (null: none), which are newer than its own and not needed there any more.
   void SetHeld(Step* done, Step* next) const;
   absl::Status CallServers(const Work& work);
   void Run();
@@ -90,10 +91,10 @@ class StepPipeline {
   std::vector<Step> steps_;
 
   absl::Mutex mutex_;
-  absl::CondVar work_;  // queue_ is no longer empty, or stop_
+  absl::CondVar work_;  // queue_ is not empty, or stop_ is set
   absl::CondVar done_;  // pushed_ or status_ has changed
   std::deque<Work> queue_ ABSL_GUARDED_BY(mutex_);
-  int64_t pushed_ ABSL_GUARDED_BY(mutex_) = -1;  // last step whose exchange is done
+  int64_t pushed_ ABSL_GUARDED_BY(mutex_) = -1;  // the last step whose exchange is done
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // only with pull_ahead > 0

@@ -13,7 +13,7 @@
 namespace cairn {
 namespace {
 
-// Null: whole variables.
+// Null: variables are not partitioned.
 absl::StatusOr<std::unique_ptr<Partitioner>> MakePartitioner(const PartitionerConfig& config,
                                                              int32_t server_count) {
   const int64_t max_shards = config.max_shards == 0 ? server_count : config.max_shards;

@@ -1,4 +1,4 @@
-// From a model's variables to what the servers are asked to make: optimizer and shards.
+// Plans how the servers store a model's variables: optimizer and shards.
 #pragma once
 
 #include <string>
@@ -12,19 +12,19 @@
 
 namespace cairn {
 
-// The model's variables in creation order, each with the optimizer of the job file and, if dense,
-// cut by strategy.partitioner and dealt to `servers` by round robin as in TensorFlow. Embedding
-// tables are left to the client, which deals out their buckets. Every worker of a job gets the
-// same. kInvalidArgument: a partitioner's or an optimizer's refusal, with the variable's name.
+// The model's variables in creation order, each with the optimizer of the job file. Dense variables
+// are partitioned by strategy.partitioner and placed on `servers` by round robin as in TensorFlow.
+// The client places the buckets of embedding tables. Every worker of a job gets the same plan.
+// kInvalidArgument: a partitioner or an optimizer refused a variable; names it.
 absl::StatusOr<std::vector<VariableSpec>> PlanVariables(const JobConfig& job, const Model& model,
                                                         absl::Span<const int32_t> servers);
 
-// Variables that exist stay where they are: a restore may have dealt them otherwise than a
-// partitioner would. `there`: those of the servers.
+// Existing variables keep their placement: a restore may have placed them differently from a
+// partitioner. `there`: the servers' variables.
 void KeepPlacement(absl::Span<const VariableSpec> there, std::vector<VariableSpec>& specs);
 
-// What `specs` change of the optimizers of variables that exist, a line a kind of change:
-// "optimizer of 58 variables: learning_rate 0.1 -> 0.05".
+// The changes that `specs` make to the optimizers of existing variables, one line for each kind of
+// change: "optimizer of 58 variables: learning_rate 0.1 -> 0.05".
 std::vector<std::string> OptimizerChanges(absl::Span<const VariableSpec> there,
                                           absl::Span<const VariableSpec> specs);
 

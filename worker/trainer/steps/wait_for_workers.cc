@@ -29,24 +29,24 @@ absl::Status WaitForFreshStart(PsClient& client, absl::Duration patience, bool a
   const Deadline deadline = Deadline::In(patience);
   int64_t first_beats = -1;
   bool servers_answered = false;
-  // Whether a call failed because the wait ends, and not because the servers are silent.
+  // Whether a call failed because the wait is over, rather than because the servers are silent.
   const auto wait_ended = [&](const absl::Status& status) {
     return servers_answered && absl::IsDeadlineExceeded(status) && deadline.Expired();
   };
   while (!deadline.Expired()) {
     if (stop_requested()) return absl::CancelledError("stopped while waiting for the first worker");
-    // The first worker may be dropping the job from one server after the other.
+    // Asks all servers: the first worker may be dropping the job on one after the other.
     const absl::StatusOr<JobHoldings> holdings = client.Examine(deadline);
     if (wait_ended(holdings.status())) break;
     RETURN_IF_ERROR(holdings.status());
     servers_answered = true;
     const bool there = holdings->disagreement.empty() && HasRoster(holdings->specs);
     if (!there) {
-      first_beats = -1;  // dropped while we looked
+      first_beats = -1;  // dropped during the wait
     } else {
       const absl::StatusOr<std::vector<RosterRow>> rows = ReadRoster(client, 1, deadline);
       if (wait_ended(rows.status())) break;
-      // It may have been dropped since Describe.
+      // The roster may have been dropped since Examine.
       if (!rows.ok() && !absl::IsNotFound(rows.status())) return rows.status();
       if (rows.ok()) {
         const RosterRow& first = (*rows)[0];
@@ -75,7 +75,7 @@ absl::StatusOr<Others> WaitForOthers(PsClient& client, int32_t worker, int32_t w
   };
   const absl::Duration start = MonotonicNow();
   std::vector<Seen> seen(static_cast<size_t>(workers), Seen{0, start});
-  std::vector<int32_t> told;  // who the log said it waits for
+  std::vector<int32_t> told;  // the workers that the log last named
   for (;;) {
     if (stop_requested()) return absl::CancelledError("stopped while waiting for other workers");
     const absl::Duration now = MonotonicNow();

@@ -1,4 +1,4 @@
-// Where a job's workers wait for each other: at the start with --fresh, and before evaluation.
+// Waits of a job's workers for each other: at the start with --fresh, and before evaluation.
 #pragma once
 
 #include <functional>
@@ -13,18 +13,18 @@
 
 namespace cairn {
 
-// A worker that has beaten and then is silent for this long counts as gone.
+// A worker that has sent heartbeats and then is silent for this long counts as lost.
 inline constexpr absl::Duration kSilenceLimit = absl::Seconds(30);
 
 // True: a signal asked the program to stop.
 using StopRequested = std::function<bool()>;
 
-// Starting over. The first worker drops the job's state and trains; everyone else must not touch
-// the servers before that, and afterwards must not drop it again. So the others look, unnumbered,
-// until the first worker beats in its first run: beats that stand still are those of an earlier
-// start. `any_run`: starting over is going back to a checkpoint, so it may be a later run.
-// `client` is unsequenced. kDeadlineExceeded: no such beat within `patience`. kCancelled:
-// stop requested.
+// Waits for the first worker to start the job over. The first worker drops the job's state and
+// trains; the others must not use the servers before that, nor drop the job again afterwards. So
+// they poll, without a worker number, until the first worker's heartbeats in its first run advance;
+// heartbeats that do not advance belong to an earlier start. `any_run`: the job goes back to a
+// checkpoint, so the run may be a later one. `client` is unsequenced. kDeadlineExceeded: no
+// heartbeat advanced within `patience`. kCancelled: stop requested.
 absl::Status WaitForFreshStart(PsClient& client, absl::Duration patience, bool any_run,
                                const StopRequested& stop_requested);
 
@@ -33,8 +33,8 @@ struct Others {
   std::vector<int32_t> gone;  // silent for kSilenceLimit, or never seen within `patience`
 };
 
-// Waits until every other worker has finished run `run` or is gone, and beats meanwhile under
-// `position`. Which workers it waits for is logged. kCancelled: stop requested.
+// Waits until every other worker has finished run `run` or is lost, and meanwhile sends heartbeats
+// under `position`. Logs which workers it waits for. kCancelled: stop requested.
 absl::StatusOr<Others> WaitForOthers(PsClient& client, int32_t worker, int32_t workers, int64_t run,
                                      RosterEntry& entry, absl::string_view position,
                                      absl::Duration patience, absl::Duration call_timeout,

@@ -30,7 +30,7 @@ void WireFormats::SetSources(absl::Span<PushSource> sources) {
     OfVariable& variable = variables_[i];
     PushSource& source = sources[i];
     const bool whole = source.part == Part::kWhole;
-    // Rows of a dense variable are a choice already.
+    // A sparse push of a dense variable already selects its rows.
     if (variable.push == ValueFormat::kTopK && !whole) continue;
     source.format = variable.push;
     source.kept_fraction = variable.kept_fraction;

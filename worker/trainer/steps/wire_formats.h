@@ -1,4 +1,4 @@
-// How the values of a model's variables travel (strategy.wire).
+// The wire format of each model variable's values (strategy.wire).
 #pragma once
 
 #include <vector>
@@ -12,18 +12,18 @@
 
 namespace cairn {
 
-// Keeps what rounding has left out of gradients of whole variables (int8, top_k), a float a value,
-// until they are pushed next; a run that is killed loses that.
-// Thread safety: one thread at a time; what SetSources hands out is written by the push.
+// Keeps the rounding errors of whole-variable gradients (int8, top_k), one float for each value,
+// and adds them to the next push; they are lost if the process is killed. Thread safety: one thread
+// at a time; the push writes to the buffers that SetSources provides.
 class WireFormats {
  public:
-  // kInvalidArgument: top_k for an embedding table; names it and what to do.
+  // kInvalidArgument: top_k for an embedding table; names it and the remedy.
   static absl::StatusOr<WireFormats> Create(const WireConfig& config, const Model& model);
 
-  // The first of `sources` and `targets` are those of the model's variables, in their order.
+  // The first elements of `sources` and `targets` are the model's variables, in their order.
   void SetSources(absl::Span<PushSource> sources);
   void SetTargets(absl::Span<PullTarget> targets) const;
-  // Of each variable whether a pull of all of it brings what has changed alone (delta_pulls).
+  // Whether a pull of the whole variable transfers only the changed values (delta_pulls).
   bool delta_pulls(size_t variable) const { return variables_[variable].delta; }
 
  private:

@@ -12,7 +12,7 @@
 namespace cairn::test {
 namespace {
 
-// Breadth first, so that the events that lead to a fault are as few as can be.
+// Breadth first, so that a violation is found with as few events as possible.
 class Explorer {
  public:
   explicit Explorer(const ModelOptions& options) : options_(options), model_(options) {}
@@ -74,7 +74,7 @@ void Explorer::Fail(const std::string& what, uint32_t from, const std::string& e
   }
 }
 
-// Every state must be able to get where all pushes are everywhere.
+// From every state, a state in which all servers have all pushes must be reachable.
 void Explorer::FindWedge() {
   std::sort(edges_.begin(), edges_.end());
   std::vector<bool> reaches(states_.size());

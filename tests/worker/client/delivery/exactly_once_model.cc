@@ -22,7 +22,8 @@ ModelState Model::Start() const {
 
 // --- server ---
 
-// The session's order lock is free: the push is judged, and begun where it may be applied.
+// The session's order lock is free: the session judges the push, and its application begins if
+// allowed.
 void Model::Deliver(ModelServer* server, const ModelMessage& message) const {
   const Mutations& without = options_.mutations;
   ModelReply& reply = server->reply;
@@ -54,7 +55,7 @@ void Model::Deliver(ModelServer* server, const ModelMessage& message) const {
     session.PutBack(server);
   }
   if (reply.answer != Answer::kOk) return;
-  reply.answer = Answer::kNone;  // it comes when all stripes have it
+  reply.answer = Answer::kNone;  // the answer follows when all stripes have applied the push
   server->applying = message;
   server->next_stripe = 0;
 }
@@ -140,14 +141,15 @@ void Model::StepServer(const ModelState& state, int s, Next next) const {
   }
 }
 
-// Back from the disk, under another boot; what was on its way to it is gone with its connections.
+// Returns from the disk, with another boot; messages in flight to the server are lost with its
+// connections.
 void Model::Crash(ModelServer* server, int kept_writes) const {
   ModelDisk disk = server->synced;
   for (int i = 0; i < std::min<int>(kept_writes, server->write_count); ++i) {
     disk.stripes[server->written_stripe[i]] = server->written[i];
   }
   if (kept_writes > server->write_count) disk.record = server->noted;
-  const ModelReply reply = server->reply;  // may be in the worker's socket
+  const ModelReply reply = server->reply;  // the reply may already be in the worker's socket
   const uint8_t boot = server->boot;
   std::memset(static_cast<void*>(server), 0, sizeof *server);
   server->boot = boot + 1;
@@ -179,8 +181,8 @@ void PublishNote(ModelServer* server, const Workload& work) {
   session.PutBack(server);
 }
 
-// As if everything had been written once more for another worker's sake, at the first moment at
-// which that may forget a watermark. The worker may even be here.
+// Acts as if another worker had caused everything to be written again, at the first moment at which
+// that may make the server forget a watermark. This worker may even be connected.
 void Forget(ModelServer* server) {
   const Watermark durable{.worker = kWorker, .sequence = server->durable.sequence};
   for (ModelStripe* stripes : {server->stripes, server->synced.stripes}) {
@@ -283,7 +285,7 @@ void Model::WholeEpoch(ModelServer* server) const {
 
 // --- worker: first hellos ---
 
-// The coordinator grants the incarnation; every server makes durable what there is, then answers.
+// The coordinator grants the incarnation; every server makes its state durable, then answers.
 void Model::Greet(ModelState* state, int s) const {
   ModelServer& server = state->servers[s];
   if (s == 0) state->incarnation = Small(server.incarnation + 1);
@@ -357,7 +359,7 @@ void Model::Hear(ModelState* state, int s) const {
   const ModelReply reply = state->servers[s].reply;
   state->servers[s].reply = {};
   ModelLink& link = state->links[s];
-  if (reply.incarnation != state->incarnation || !state->running) return;  // to one that is gone
+  if (reply.incarnation != state->incarnation || !state->running) return;  // to an earlier start
   if (reply.answer == Answer::kFenced) {
     fault_ = "the only start of the worker is fenced";
     return;
@@ -371,7 +373,8 @@ void Model::Hear(ModelState* state, int s) const {
     }
     return;
   }
-  // An answer is of the boot that was asked; a caller that names none reads it in the answer.
+  // An answer counts only for the boot that was asked; a caller that names no boot learns it from
+  // the answer.
   if (!ledger.Counts(reply.boot) && !options_.mutations.counts_every_answer) return;
   const uint8_t durable = options_.mutations.frees_applied ? reply.applied : reply.durable;
   ledger.TakeDurable(durable);
@@ -455,7 +458,7 @@ void Model::StepRenewal(const ModelState& state, int s, Next next) const {
   const ModelLink& link = state.links[s];
   ModelState after = state;
   if (link.renewal == Renewal::kHello) {
-    if (server.applying.sequence != 0) return;  // hello waits for the order
+    if (server.applying.sequence != 0) return;  // hello waits for the order lock
     RenewHello(&after, s);
     next(after, [&] { return absl::StrCat("the worker says hello to ps:", s, " again"); });
     return;
@@ -467,7 +470,7 @@ void Model::StepRenewal(const ModelState& state, int s, Next next) const {
          [&] { return absl::StrCat("the worker sends push ", first, " to ps:", s, " again"); });
   }
   if (server.boot == link.new_boot) return;
-  after = state;  // its connection breaks
+  after = state;  // the connection breaks
   after.links[s].renewal = Renewal::kHello;
   after.links[s].new_boot = after.links[s].to_replay = after.links[s].hello_durable = 0;
   next(after,
@@ -519,7 +522,7 @@ void Model::Step(const ModelState& state, Next next) const {
       continue;
     }
     const ModelServer& server = state.servers[s];
-    // Hello waits for the order and for the epoch that runs.
+    // Hello waits for the order lock and for a running epoch.
     const bool turn = s == 0 ? !state.links[0].greeted : state.links[0].greeted != 0;
     if (!turn || state.links[s].greeted || server.applying.sequence != 0 ||
         server.phase != EpochPhase::kIdle) {

@@ -1,5 +1,5 @@
-// Every order of events for small sizes: no push is lost, none is doubled, and from every state the
-// end can be reached. Leaving out any one of the rules is found.
+// Runs every order of events for small sizes: no push is lost, none is applied twice, and the end
+// can be reached from every state. The test also finds the omission of each rule.
 #include "tests/worker/client/delivery/exactly_once_model.h"
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// The program's own objects, made from a state of the model and put back.
+// Makes the program's own objects from a state of the model, and stores them back.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ class LiveSession {
                        .sequence = Small(state.durable),
                        .position = Small(work_.SequenceOf(session_.position()))};
     record = Wide(server->durable, work_);
-    session_.Note(record);  // where it says false, nothing differs from what is durable
+    session_.Note(record);  // false: nothing differs from the durable state
     server->incarnation = Small(session_.incarnation());
     server->applied = Small(record.sequence);
     server->position = Small(work_.SequenceOf(record.position));
@@ -73,7 +73,7 @@ inline void PutBack(const PushLedger& ledger, ModelLink* link) {
   link->released = Small(ledger.released());
   link->through = Small(ledger.through());
   link->retained = 0;
-  // A boot that has nothing is sent everything that is kept.
+  // A boot without state is sent all retained pushes.
   for (const RetainedPart& part : ledger.PlanReplay(-1, ledger.released()).parts) {
     link->retained |= Small(1u << part.sequence);
   }

@@ -1,4 +1,4 @@
-// The states of the model of exactly_once_model.h, as plain bytes so that they can be hashed and
+// The states of the model in exactly_once_model.h, as plain bytes, so that they can be hashed and
 // compared.
 #pragma once
 
@@ -12,16 +12,16 @@
 namespace cairn::test {
 
 inline constexpr int kModelPushes = 3, kModelServers = 2, kModelStripes = 2;
-inline constexpr int kInFlight = 2;  // messages to a server at a time
+inline constexpr int kInFlight = 2;  // messages in flight to a server
 
-// WorkerRecord; a position is named by its sequence.
+// A WorkerRecord; its sequence stands for the position.
 struct ModelRecord {
   uint8_t incarnation, sequence, position;
 };
 
 struct ModelStripe {
   uint8_t watermark;
-  uint8_t counted[kModelPushes];  // how often each push counts; 2: twice or more
+  uint8_t counted[kModelPushes];  // how often each push was applied; 2: twice or more
 };
 
 struct ModelDisk {
@@ -29,7 +29,7 @@ struct ModelDisk {
   ModelRecord record;
 };
 
-// A push, or (replay) one that is sent again. sequence 0: none.
+// A push, or with `replay` a repeated one. sequence 0: none.
 struct ModelMessage {
   uint8_t sequence, incarnation, boot, after, through, replay;
 };
@@ -48,15 +48,15 @@ struct ModelServer {
   // Session.
   ModelRecord durable;
   uint8_t incarnation, applied, position, through;
-  // Stripes in memory; bits of stripes.
+  // The stripes in memory; sets of stripes are bits.
   ModelStripe stripes[kModelStripes];
   uint8_t dirty, queued;
-  // The push that is being applied: next stripe; and what comes in.
+  // The push being applied, with its next stripe; and the messages in flight.
   ModelMessage applying;
   uint8_t next_stripe;
   ModelMessage incoming[kInFlight];
   ModelReply reply;
-  // The epoch that is running: noted, to be written, written but not synced (in order).
+  // The running epoch: stripes noted, still to write, and written but not synced (in order).
   EpochPhase phase;
   uint8_t has_note, taken, published;
   ModelRecord noted;
@@ -69,10 +69,10 @@ struct ModelServer {
 
 enum class Renewal : uint8_t { kNone, kHello, kReplay };
 
-// What the client knows of a server: PushLedger, and where a renewal is.
+// The client's knowledge of a server: PushLedger, and the progress of a renewal.
 struct ModelLink {
   uint8_t boot, released, through, retained;  // bits of pushes
-  uint8_t acknowledged;                       // the push under way
+  uint8_t acknowledged;                       // the push in flight
   Renewal renewal;
   uint8_t new_boot, to_replay, hello_durable;
   // Of the first hello.
@@ -80,9 +80,9 @@ struct ModelLink {
 };
 
 struct ModelState {
-  uint8_t incarnation;  // of the worker that lives
-  uint8_t running;      // every server has been greeted
-  uint8_t next;         // push under way
+  uint8_t incarnation;  // of the running worker
+  uint8_t running;      // every server has answered hello
+  uint8_t next;         // the push in flight
   uint8_t server_crashes, worker_crashes;
   ModelLink links[kModelServers];
   ModelServer servers[kModelServers];

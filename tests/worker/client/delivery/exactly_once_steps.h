@@ -14,7 +14,7 @@
 
 namespace cairn::test {
 
-// What follows from which pushes touch which stripes.
+// Properties that follow from which pushes touch which stripes.
 class Workload {
  public:
   explicit Workload(const std::vector<unsigned>& parts) : parts_(parts) {
@@ -51,11 +51,11 @@ class Model {
   explicit Model(const ModelOptions& options) : options_(options), work_(options.parts) {}
 
   ModelState Start() const;
-  // Calls `next` with every state that one event leads to, and the event.
+  // Calls `next` with every state that one event leads to, and with the event.
   using Event = absl::FunctionRef<std::string()>;
   using Next = absl::FunctionRef<void(const ModelState&, Event event)>;
   void Step(const ModelState& state, Next next) const;
-  // What must hold of every state; empty: it does.
+  // Returns the invariant that a state violates; empty: none.
   std::string Wrong(const ModelState& state) const;
   bool Complete(const ModelState& state) const;
 
@@ -82,7 +82,7 @@ class Model {
 
   const ModelOptions& options_;
   const Workload work_;
-  // Set where a step shows a fault that the state does not.
+  // Set by a step whose fault the resulting state does not show.
   mutable std::string fault_;
 };
 

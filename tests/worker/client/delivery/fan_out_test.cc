@@ -1,4 +1,4 @@
-// Pauses end with the time to wait, and errors of several servers become one line.
+// Pauses end with the wait's deadline, and errors of several servers become one line.
 #include "worker/client/delivery/fan_out.h"
 
 #include "tests/worker/client/fleet.h"
@@ -13,7 +13,7 @@ TEST(Backoff, EndsAfterTheTimeToWait) {
   int pauses = 0;
   while (backoff.Pause()) ++pauses;
   EXPECT_GE(absl::Seconds(100) - start.Remaining(), absl::Milliseconds(60));
-  EXPECT_GE(pauses, 2);  // 10, 20, 40 ms, each cut by up to half
+  EXPECT_GE(pauses, 2);  // 10, 20, 40 ms, each shortened by up to half
   EXPECT_LE(pauses, 6);
 }
 
@@ -54,7 +54,7 @@ TEST(Join, KeepsTheReasonOfWhoeverHasOne) {
   EXPECT_EQ(ReasonOf(Join({absl::UnavailableError("a")})), wire::ErrorReason::NONE);
 }
 
-// Even one that must not run twice: it was not looked at.
+// Also a call that must not run twice: the server refused it unread.
 TEST(FanOut, ACallThatABusyServerRefusedIsSentAgainWhenItSays) {
   const FanOut::Limits limits{absl::Seconds(10), absl::Seconds(10)};
   const ClientIdentity identity{.job = "job", .server_count = 1};
@@ -75,7 +75,7 @@ TEST(FanOut, ACallThatABusyServerRefusedIsSentAgainWhenItSays) {
       {&one, 1}, false, Soon(), [](Exchange&) { return absl::OkStatus(); }, &retries));
   EXPECT_GE(MonotonicNow() - start, absl::Milliseconds(100));
   EXPECT_EQ(retries, 2);
-  // Another kind of call; and one for which it is busy too long.
+  // Another kind of call; and a call for which the server is busy too long.
   const auto ask = [](wire::ParameterServerIf& service, const wire::Caller& caller) {
     wire::ServerState state;
     service.heartbeat(state, caller);
@@ -93,7 +93,7 @@ TEST(FanOut, ACallThatABusyServerRefusedIsSentAgainWhenItSays) {
                                               ::testing::HasSubstr("gave up, for"))));
 }
 
-// What failed may be what those need for whom the others wait. What they were to update stays.
+// The failed call may be the one that the others wait for. The targets of the calls do not change.
 TEST(FanOut, NobodyWaitsForOthersOnceACallHasFailed) {
   const FanOut::Limits limits{absl::Seconds(10), absl::Seconds(10)};
   const ClientIdentity identity{.job = "job", .server_count = 3};

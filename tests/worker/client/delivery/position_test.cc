@@ -1,5 +1,5 @@
-// Where a worker's new start resumes, from what servers kept: never past a push that some server
-// lacks, never at a position that belongs to another sequence.
+// Computes where a worker's new start resumes from the servers' records: never after a push that
+// some server lacks, never at a position of another sequence.
 #include "worker/client/delivery/position.h"
 
 #include "gmock/gmock.h"
@@ -39,15 +39,15 @@ TEST(ResumePoint, DoesNotWaitForAServerThatHoldsNoPart) {
 }
 
 TEST(ResumePoint, StepsBackFromAPushThatOneServerLacks) {
-  // Push 10 reached server 0 only; server 1 has 8, its last part before.
+  // Push 10 reached only server 0; server 1 has 8, its last part before it.
   const ResumePoint point =
       ChooseResumePoint({{10, Encoded(10, {10, 10}, "ten")}, {8, Encoded(8, {7, 8}, "eight")}});
   EXPECT_EQ(point.sequence, 8);
   EXPECT_EQ(point.position, "eight");
 }
 
-// Push 10 has reached servers 0 and 1, and not 2, which has its rows. Two positions say so, by
-// other maps: only one of them asks server 3 for a part of it.
+// Push 10 has reached servers 0 and 1 but not 2, which has some of its rows. Two positions record
+// this under different maps, and only one of them asks server 3 for a part.
 TEST(ResumePoint, SaysWhomAPositionDoesNotAskForWhatOthersHave) {
   const ResumePoint point = ChooseResumePoint({{10, Encoded(10, {10, 10, 10, 8}, "ten")},
                                                {10, Encoded(10, {10, 10, 10, 10}, "ten")},
@@ -59,9 +59,9 @@ TEST(ResumePoint, SaysWhomAPositionDoesNotAskForWhatOthersHave) {
 }
 
 TEST(ResumePoint, StartsOverWhereNoPositionIsEverybodys) {
-  // Server 1 lost everything, server 0 kept one position that needs server 1.
+  // Server 1 lost everything; server 0 kept one position, which needs server 1.
   EXPECT_EQ(ChooseResumePoint({{10, Encoded(10, {10, 9}, "ten")}, {0, ""}}).sequence, 0);
-  // Both kept a number that `through` raised, and so no position.
+  // Both kept a number that `through` raised, so they have no position.
   EXPECT_EQ(ChooseResumePoint({{11, ""}, {8, ""}}).sequence, 0);
 }
 
@@ -78,12 +78,12 @@ TEST(ResumePoint, DoesNotTrustADamagedRecord) {
     const ResumePoint point = ChooseResumePoint({{3, good.substr(0, size)}, {3, ""}});
     EXPECT_LE(point.sequence, 3) << size;
   }
-  // Of a job with another number of servers.
+  // From a job with a different number of servers.
   EXPECT_LE(ChooseResumePoint({{3, Encoded(3, {3}, "x")}, {2, ""}}).sequence, 3);
 }
 
 TEST(EncodedPosition, IsShort) {
-  // Two servers, close to each other: a few bytes beside the user's.
+  // Two servers with close sequences: only a few bytes besides the user's.
   EXPECT_LE(Encoded(1000000, {1000000, 999990}, "").size(), 8u);
 }
 

@@ -1,5 +1,5 @@
-// What one server is sent again after a restart: nothing it has, everything else that is kept, in
-// order; and what is lost is said.
+// After a restart a server is sent exactly the retained pushes that it lacks, in order; lost pushes
+// are reported.
 #include "worker/client/delivery/push_ledger.h"
 
 #include "gmock/gmock.h"
@@ -29,7 +29,7 @@ std::vector<int64_t> Replayed(const PushLedger& ledger, int64_t applied, int64_t
   return Numbers(plan.parts);
 }
 
-// Parts 1, 2, 4; none of 3.
+// Parts 1, 2 and 4; push 3 has no part here.
 PushLedger Ledger() {
   PushLedger ledger;
   ledger.Begin(kBoot, 0, 0);
@@ -46,11 +46,11 @@ TEST(PushLedger, SendsAgainWhatTheServerDoesNotHaveInOrder) {
   EXPECT_THAT(Replayed(ledger, 1), ElementsAre(2, 4));
   EXPECT_THAT(Replayed(ledger, 3), ElementsAre(4));
   EXPECT_THAT(Replayed(ledger, 4), IsEmpty());
-  // A push of which the answer was lost.
+  // A push whose answer was lost.
   EXPECT_THAT(Replayed(ledger, 5), IsEmpty());
 }
 
-// A contribution to which rows have come that were another server's.
+// A contribution extended by rows that were another server's.
 TEST(PushLedger, TheLastPartOfASequenceTakesThePlaceOfTheFirst) {
   PushLedger ledger = Ledger();
   EXPECT_EQ(ledger.Acknowledged(Part(4, 50)), 40);

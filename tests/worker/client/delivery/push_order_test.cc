@@ -1,5 +1,5 @@
-// Numbers, what each server is told of the one before, and what becomes of a number whose push
-// failed.
+// Sequence numbers of pushes: each server learns the number before, and a failed push's number is
+// handled.
 #include "worker/client/delivery/push_order.h"
 
 #include <thread>
@@ -23,7 +23,7 @@ class PushOrderTest : public ::testing::Test {
     }
     order_.Reset(0, "");
   }
-  // Numbers a push to `servers` and ends it: answered, or with the outcome given.
+  // Numbers a push to `servers` and ends it: answered, or with the given outcome.
   wire::Sequence Push(std::vector<int> servers, Outcome outcome = {}, bool sent = true) {
     std::vector<Exchange*> exchanges;
     for (const int s : servers) exchanges.push_back(&exchanges_[s]);
@@ -42,7 +42,7 @@ class PushOrderTest : public ::testing::Test {
     order_.Settle(exchanges, outcome.status);
     return exchanges[0]->call.request.push.sequence;
   }
-  // Every server has greeted the worker.
+  // Every server has answered hello.
   void SetUp() override {
     wire::HelloReply reply;
     reply.state.boot_id = 1;
@@ -72,7 +72,7 @@ class PushOrderTest : public ::testing::Test {
 TEST_F(PushOrderTest, NamesTheNumberBeforeOnThatServer) {
   EXPECT_EQ(Push({0, 1}).sequence, 1);
   EXPECT_EQ(Push({0}).sequence, 2);
-  EXPECT_EQ(Through(1), 2);  // 2 has no part there
+  EXPECT_EQ(Through(1), 2);  // 2 has no part on this server
   const wire::Sequence third = Push({1});
   EXPECT_EQ(third.sequence, 3);
   EXPECT_EQ(third.after, 1);
@@ -104,7 +104,7 @@ TEST_F(PushOrderTest, EndsWhereTheFateOfAPushIsNotKnown) {
   EXPECT_THAT(status_.message(), HasSubstr("connection reset"));
 }
 
-// One server knows of the newer start, the other would still take what this one sends.
+// One server knows the newer start; the other would still accept this one's pushes.
 TEST_F(PushOrderTest, EndsWhereAPushIsFenced) {
   Push({0, 1}, {Progress::kAnswered,
                 WithReason(absl::FailedPreconditionError("newer"), wire::ErrorReason::FENCED)});

@@ -1,4 +1,4 @@
-// A copy outlives the caller's memory, and is of the update alone.
+// A retained copy outlives the caller's memory, and holds only the update.
 #include "worker/client/delivery/retained_call.h"
 
 #include <memory>

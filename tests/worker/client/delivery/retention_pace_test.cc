@@ -1,5 +1,5 @@
-// Pushes in simulated time against epochs in simulated time: who waits, how long at a time, and how
-// many pushes are made all the same.
+// Simulates the timing of pushes against epochs: which pushes wait, how long each, and how many are
+// made.
 #include "worker/client/delivery/retention_pace.h"
 
 #include <algorithm>
@@ -14,19 +14,19 @@ namespace {
 
 constexpr int64_t kLimit = 1 << 20, kPush = 1 << 10;
 
-// One worker, and one server whose epochs begin when half of the limit is held. An epoch makes
-// durable what was pushed before it began.
+// One worker, and one server whose epochs begin when half of the limit is retained. An epoch makes
+// durable the pushes made before it began.
 class Simulated {
  public:
   struct Told {
     int64_t pushes = 0;
-    absl::Duration longest;    // that a push waited by the pace
-    int64_t without_room = 0;  // pushes that found none
+    absl::Duration longest;    // the longest that the pace delayed a push
+    int64_t without_room = 0;  // pushes that found no memory left
   };
 
   Simulated(absl::Duration push, bool paced) : push_(push), paced_(paced) {}
 
-  // Pushes one after the other until `epochs` more have ended, each of which takes `epoch`.
+  // Pushes continuously until `epochs` more epochs have ended, each of which takes `epoch`.
   Told Run(int epochs, absl::Duration epoch) {
     Told told;
     while (true) {
@@ -67,7 +67,7 @@ class Simulated {
 
 TEST(RetentionPace, WhoPushesSlowerThanEpochsEndDoesNotWait) {
   Simulated worker(absl::Milliseconds(4), /*paced=*/true);
-  worker.Run(2, absl::Seconds(1.5));  // finds out how long they take
+  worker.Run(2, absl::Seconds(1.5));  // lets the pace learn their duration
   // 512 pushes are half of the limit, and take 2 s.
   const Simulated::Told told = worker.Run(20, absl::Seconds(1.5));
   EXPECT_EQ(told.longest, absl::ZeroDuration());
@@ -76,7 +76,7 @@ TEST(RetentionPace, WhoPushesSlowerThanEpochsEndDoesNotWait) {
 
 TEST(RetentionPace, RoomLastsUntilTheEpochsEnd) {
   Simulated worker(absl::Microseconds(100), /*paced=*/true);
-  worker.Run(2, absl::Seconds(4));  // finds out how long they take
+  worker.Run(2, absl::Seconds(4));  // lets the pace learn their duration
   const Simulated::Told told = worker.Run(20, absl::Seconds(4));
   EXPECT_EQ(told.without_room, 0);
   EXPECT_LT(told.longest, absl::Milliseconds(50));

@@ -1,5 +1,5 @@
-// Acknowledgements and restarts of a server in every order: nothing that a dead boot acknowledged
-// counts, nothing acknowledged is forgotten.
+// Acknowledgements and restarts of a server in every order: no acknowledgement of an ended boot
+// counts, and no acknowledged push is forgotten.
 #include "worker/client/delivery/server_session.h"
 
 #include <utility>
@@ -49,7 +49,7 @@ class ServerSessionTest : public ::testing::Test {
   FakeService fake_;
   const ClientIdentity identity_{.job = "job", .task = "worker:0", .worker = 0, .server_count = 1};
   ServerSession session_{0, "ps:0", InProcessLink("ps:0", &fake_), &identity_};
-  int64_t boot_id_ = 0;  // that the last push carried
+  int64_t boot_id_ = 0;  // carried by the last push
   absl::Status status_;
 };
 
@@ -70,14 +70,14 @@ TEST_F(ServerSessionTest, WhoeverMayBeSlowIsNotGone) {
 }
 
 TEST_F(ServerSessionTest, AnAcknowledgementOfADeadBootIsVoid) {
-  ASSERT_OK(Push(1).status);  // applied; the answer is on its way …
+  ASSERT_OK(Push(1).status);  // applied; the answer is in flight …
   const int64_t old_boot = boot_id_;
   fake_.Reboot(/*durable=*/0);
-  // … while another thread finds the server restarted. It has all that was acknowledged: nothing.
+  // … while another thread notices the restart. The server has all acknowledged pushes: none.
   wire::Caller caller;
   boot_id_ = session_.FillCaller(&caller);
   EXPECT_EQ(ClassifyOutcome(Push(1)), RetryDecision::kAgain);
-  // Now the answer arrives: the push must be sent again.
+  // Then the answer arrives: the push must be sent again.
   EXPECT_FALSE(Answered(1, old_boot));
   EXPECT_EQ(session_.last_part(), 0);
   ASSERT_OK(Push(1).status);
@@ -85,7 +85,7 @@ TEST_F(ServerSessionTest, AnAcknowledgementOfADeadBootIsVoid) {
   EXPECT_EQ(fake_.applied(0), 1);
 }
 
-// Without a Retention nothing can be sent again.
+// Without a Retention no push can be sent again.
 TEST_F(ServerSessionTest, ARestartThatForgotAnAcknowledgedPushIsFound) {
   ASSERT_OK(Push(1).status);
   ASSERT_TRUE(Answered(1, boot_id_));
@@ -93,7 +93,7 @@ TEST_F(ServerSessionTest, ARestartThatForgotAnAcknowledgedPushIsFound) {
   EXPECT_EQ(ClassifyOutcome(Push(2)), RetryDecision::kFail);
   EXPECT_THAT(status_, StatusIs(absl::StatusCode::kFailedPrecondition,
                                 HasSubstr("without acknowledged push 1")));
-  // Asking again does not make it good.
+  // Asking again does not help.
   EXPECT_EQ(ClassifyOutcome(Push(2)), RetryDecision::kFail);
 }
 
@@ -116,7 +116,7 @@ TEST_F(ServerSessionTest, OnlyWhatMayPassIsTriedAgain) {
   EXPECT_EQ(judge(Progress::kAnswered, stopping, false), RetryDecision::kFail);
 }
 
-// Its port was taken while it was down. Whoever has it may go again.
+// The server's port was taken while it was down. The other server may go away again.
 TEST_F(ServerSessionTest, AnotherServerAtItsAddressIsNamedAndWaitedFor) {
   ASSERT_OK(Push(1).status);
   fake_.Reboot(/*durable=*/1);

@@ -1,4 +1,4 @@
-// What a client keeps of decisions: in order, for the servers that may lack them, no longer.
+// The client keeps decisions in order, for the servers that may lack them, and no longer.
 #include "worker/client/delivery/step_book.h"
 
 #include "gmock/gmock.h"
@@ -28,13 +28,13 @@ std::vector<int64_t> StepsOf(const std::vector<wire::StepDecision>& decisions) {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// A server that has joined may be behind what every other one has.
+// A server that has joined may lack decisions that all others have.
 TEST(StepBook, AsksAgainForWhatItHasForgotten) {
   StepBook book;
   book.Begin(6, 2);
   book.Learn({Decision(3), Decision(4), Decision(5)}, 6);
   book.NeedAfter(3);
-  EXPECT_EQ(book.last_decided(), 5);  // it has those
+  EXPECT_EQ(book.last_decided(), 5);  // it has all of them
   book.Forget(4);
   book.NeedAfter(4);
   EXPECT_EQ(book.last_decided(), 5);
@@ -56,14 +56,14 @@ TEST(StepBook, TellsWhatLiesBetweenAServerAndAStep) {
   EXPECT_THAT(StepsOf(book.Decisions(3, 5)), ElementsAre(4, 5));
   EXPECT_THAT(StepsOf(book.Decisions(2, 3)), ElementsAre(3));
   EXPECT_THAT(book.Decisions(5, 5), IsEmpty());
-  // A server may be ahead of the step that a call is about.
+  // A server may be ahead of the step that a call concerns.
   EXPECT_THAT(book.Decisions(4, 3), IsEmpty());
   EXPECT_THAT(book.Decisions(9, 2), IsEmpty());
   book.Forget(4);
   EXPECT_THAT(StepsOf(book.Decisions(0, 9)), ElementsAre(5));
 }
 
-// ps:0 forgets what every server has durably, also where this client was not told.
+// ps:0 forgets decisions that every server has durably, even if this client was not notified.
 TEST(StepBook, GoesOnBehindWhatIsForgotten) {
   StepBook book;
   book.Begin(1, 0);
@@ -82,7 +82,7 @@ TEST(StepBook, CountsOwnContributionsThatADecisionLeavesOut) {
   book.Contributed(2, 0, 11);
   book.Contributed(3, 0, 12);
   EXPECT_EQ(book.Learn({Decision(1, {10}), Decision(2)}, 3), 1);
-  EXPECT_EQ(book.Learn({Decision(2)}, 3), 0);  // known
+  EXPECT_EQ(book.Learn({Decision(2)}, 3), 0);  // already known
   EXPECT_EQ(book.Learn({Decision(3, {11, 12})}, 4), 0);
 }
 

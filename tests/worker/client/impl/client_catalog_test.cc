@@ -1,5 +1,5 @@
-// Variables are placed as the contract says, made once however often Create is called, and never
-// made in two places.
+// Variables are placed as the contract says, created once even if Create is called repeatedly, and
+// never created in two places.
 #include "tests/worker/client/fleet.h"
 
 namespace cairn::test {
@@ -47,7 +47,7 @@ TEST(Create, IsIdempotentAndTakesThePlacementThatExists) {
   ASSERT_OK(first->Create({Dense("a", {2}), Dense("b", {2})}, Soon()));
   ASSERT_OK(first->Create({Dense("a", {2}), Dense("b", {2})}, Soon()));
   ASSERT_OK(first->Push({Whole("b", {1, 1})}, "", Soon()));
-  // In another order: b would be on ps:0 by turn, but it is on ps:1 already.
+  // In another order: round robin would place b on ps:0, but it exists on ps:1.
   const auto second = fleet.Connect(Fleet::Options(1));
   ASSERT_OK(second->Create({Dense("b", {2}), Dense("a", {2})}, Soon()));
   EXPECT_EQ(PullWhole(*second, "b", 2), (std::vector<float>{-1, -1}));
@@ -57,12 +57,12 @@ TEST(Create, ShowsWhatDiffersInAConflict) {
   Fleet fleet(2, false);
   const auto client = fleet.Connect();
   ASSERT_OK(client->Create({Dense("a", {2}, {{0, 2, 0}})}, Soon()));
-  // Elsewhere: the client sees it, no single server could.
+  // Another placement: the client notices it; no single server could.
   EXPECT_THAT(client->Create({Dense("a", {2}, {{0, 2, 1}})}, Soon()),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        HasSubstr("create \"a\": shards: the job has 2 rows on ps:0, asked for 2 "
                                  "rows on ps:1")));
-  // Another shape: the server says so.
+  // Another shape: the server refuses it.
   EXPECT_THAT(client->Create({Dense("a", {2, 1}, {{0, 2, 0}})}, Soon()),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        AllOf(HasSubstr("ps:0"), HasSubstr("exists: "), HasSubstr("wanted: "))));
@@ -139,7 +139,7 @@ TEST(DropJob, ForgetsEverythingAndStartsOver) {
   ASSERT_OK(client->DropJob(Soon()));
   EXPECT_EQ(client->position(), "");
   EXPECT_TRUE(client->Describe(Soon())->empty());
-  // Another shape is no conflict any more, and numbers start at 1.
+  // After the drop another shape is no conflict, and numbers start at 1.
   ASSERT_OK(client->Create({Dense("a", {3})}, Soon()));
   ASSERT_OK(client->Push({Whole("a", {1, 1, 1})}, "p", Soon()));
   EXPECT_EQ(fleet.fake(0).applied(0), 1);

@@ -1,5 +1,5 @@
-// Pushes and pulls reach the right rows whatever the number of servers, are numbered as
-// EXACTLY_ONCE.md asks, and bad calls are refused before anything is sent. In process and over
+// Pushes and pulls reach the right rows for any number of servers and are numbered as
+// EXACTLY_ONCE.md requires; bad calls are refused before anything is sent. In process and over
 // sockets.
 #include <algorithm>
 #include <cmath>
@@ -32,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(Settings, ClientDataTest,
                          ::testing::Values(Setting{1, false}, Setting{3, false}, Setting{1, true},
                                            Setting{3, true}));
 
-// What one server of maps would hold.
+// The expected contents, as plain maps.
 struct Oracle {
   std::map<std::string, std::map<int64_t, std::vector<float>>> variables;
 
@@ -163,7 +163,7 @@ TEST_P(ClientDataTest, NumbersPushesWithoutGaps) {
   const std::vector<float> ones = {1, 1};
   ASSERT_OK(client->Push({Whole("first", ones)}, "", Soon()));
   ASSERT_OK(client->Push({Whole("last", ones)}, "", Soon()));
-  // A key on one server: the push is an update of the table on all of them.
+  // A key on one server: the push is still an update of the table on all servers.
   ASSERT_OK(client->Push({Some("table", Part::kKeys, {42}, {1})}, "", Soon()));
   ASSERT_OK(client->Assign({Whole("first", ones)}, Soon()));
   ASSERT_OK(client->Push({Whole("last", ones)}, "", Soon()));
@@ -174,7 +174,7 @@ TEST_P(ClientDataTest, NumbersPushesWithoutGaps) {
   EXPECT_THAT(fleet_.fake(0).sequences(), ElementsAre(1, 3, 4));
   EXPECT_THAT(fleet_.fake(1).sequences(), ElementsAre(3));
   EXPECT_THAT(fleet_.fake(2).sequences(), ElementsAre(2, 3, 5));
-  // The next message of any kind tells a server of the numbers that have no part there.
+  // The next message of any kind tells a server the numbers of pushes that have no part there.
   EXPECT_EQ(fleet_.fake(0).applied(0), 4);
   PullWhole(*client, "first", 2);
   EXPECT_EQ(fleet_.fake(0).applied(0), 5);
@@ -247,7 +247,7 @@ TEST_P(ClientDataTest, CutsPullsThatOneMessageCannotHold) {
                         "", Soon());
   };
   if (GetParam().servers == 1) {
-    // A push is one message a server; the error says what to do.
+    // A push must fit one message for each server; the error says what to do.
     EXPECT_THAT(push(0, rows), StatusIs(absl::StatusCode::kResourceExhausted,
                                         AllOf(HasSubstr("\"t\""), HasSubstr("max_message_bytes"))));
   }
@@ -255,7 +255,7 @@ TEST_P(ClientDataTest, CutsPullsThatOneMessageCannotHold) {
   ASSERT_OK(push(half, rows));
   ASSERT_OK(client->Pull({SomeInto("t", Part::kKeys, keys, &out)}, Soon()));
   for (size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], -values[i]) << i;
-  // A whole shard that no message holds is refused, by name.
+  // A whole shard that fits no message is refused, by name.
   EXPECT_THAT(client->Pull({WholeInto("big", &out)}, Soon()),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("\"big\"")));
 }
@@ -274,7 +274,7 @@ TEST_P(ClientDataTest, CountsBytesAndStaleness) {
   EXPECT_EQ(client->counters().bytes_pushed, 8);
 }
 
-// Pulls go on while pushes do; ThreadSanitizer watches, and the sum is exact.
+// Pulls and pushes run concurrently; ThreadSanitizer checks them, and the sum is exact.
 TEST_P(ClientDataTest, ServesManyThreads) {
   const auto client = fleet_.Connect();
   ASSERT_OK(client->Create({Dense("v", {64}, {}), Table("t", 4)}, Soon()));
@@ -306,7 +306,7 @@ TEST_P(ClientDataTest, DoesNothingAfterTheDeadline) {
   ASSERT_OK(client->Push({Whole("v", {1, 1})}, "", Soon()));
 }
 
-// A refusal is void, not the end: the order goes on with the next number.
+// A refused push is void but not fatal: the order continues with the next number.
 TEST_P(ClientDataTest, GoesOnAfterARefusedPush) {
   const auto client = fleet_.Connect();
   ASSERT_OK(client->Create({Dense("v", {2}, {{0, 2, 0}})}, Soon()));

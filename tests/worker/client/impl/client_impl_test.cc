@@ -1,5 +1,5 @@
-// Sessions: hello, resuming, leases, leaving; and what happens when servers are gone, come back,
-// restart or answer too late. Connections are cut by a proxy in front of a real listener.
+// Sessions: hello, resuming, leases, leaving; and servers that are lost, return, restart or answer
+// too late. A proxy in front of a real listener cuts connections.
 #include <atomic>
 #include <thread>
 
@@ -23,7 +23,7 @@ std::vector<VariableSpec> OnEach(int32_t servers) {
   return specs;
 }
 
-// Waits for a condition, never for a time.
+// Waits for a condition, never for a fixed time.
 template <typename Condition>
 bool Eventually(const Condition& condition) {
   const Deadline deadline = Soon();
@@ -79,7 +79,7 @@ TEST(Connect, WaitsForAServerThatComesLater) {
   Fleet fleet(2, true);
   fleet.proxy(1).Shut();
   std::thread opener([&] {
-    // Once ps:0 has been greeted, the client is at ps:1, which refuses.
+    // Once ps:0 has answered hello, the client calls ps:1, which refuses.
     EXPECT_TRUE(Eventually([&] { return fleet.fake(0).calls("hello") > 0; }));
     fleet.proxy(1).Open();
   });
@@ -97,7 +97,7 @@ TEST(Resume, ContinuesAfterThePushThatEveryServerHas) {
     for (const char* position : {"one", "two"}) {
       ASSERT_OK(client->Push({Whole("v0", ones), Whole("v1", ones)}, position, Soon()));
     }
-    // The third has no part on ps:1, which would be told by the next message.
+    // The third push has no part on ps:1, which the next message would tell about it.
     ASSERT_OK(client->Push({Whole("v0", ones)}, "three", Soon()));
   }
   {
@@ -117,12 +117,12 @@ TEST(Resume, ComputesAgainWhatOneServerLacksAndTheOtherDropsIt) {
     const auto client = fleet.Connect();
     ASSERT_OK(client->Create(OnEach(2), Soon()));
     ASSERT_OK(client->Push({Whole("v0", ones), Whole("v1", ones)}, "one", Soon()));
-    // ps:1 dies, for this client, before the second push reaches it.
+    // ps:1 becomes unreachable for this client before the second push reaches it.
     fleet.fake(1).before = [](absl::string_view method) {
       if (method == "push") throw std::runtime_error("gone");
     };
     EXPECT_FALSE(client->Push({Whole("v0", ones), Whole("v1", ones)}, "two", Soon()).ok());
-    // Nothing may follow a push whose fate is not known.
+    // No push may follow one whose outcome is unknown.
     EXPECT_THAT(client->Push({Whole("v0", ones)}, "three", Soon()),
                 StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("push 2")));
   }
@@ -170,7 +170,7 @@ TEST_F(CutConnections, APushWithoutANumberIsNeverSentTwice) {
       client->Push({Whole("v1", ones_)}, "", Soon()),
       StatusIs(absl::StatusCode::kUnavailable, AllOf(HasSubstr("ps:1"), HasSubstr("not known"))));
   EXPECT_EQ(fleet_.fake(1).calls("push"), 1);
-  // A connection that rested while the server cut it is not used: nothing is lost with it.
+  // A connection that the server cut while it was idle is not used, so no call is lost with it.
   fleet_.proxy(1).Shut();
   fleet_.proxy(1).Open();
   EXPECT_OK(client->Push({Whole("v1", ones_)}, "", Soon()));
@@ -204,7 +204,7 @@ TEST_F(CutConnections, GoesOnWhenAServerIsBack) {
   ASSERT_OK(client->Push({Whole("v0", ones_), Whole("v1", ones_)}, "", Soon()));
   fleet_.proxy(1).Shut();
   std::thread opener([&] {
-    // The push has reached ps:0, so the client is trying ps:1.
+    // The push has reached ps:0, so the client now tries ps:1.
     EXPECT_TRUE(Eventually([&] { return fleet_.fake(0).applied(0) == 2; }));
     fleet_.proxy(1).Open();
   });
@@ -226,7 +226,7 @@ TEST_F(CutConnections, GivesUpAfterPsWaitAndSaysWhoSinceWhenAndWhy) {
 
 TEST_F(CutConnections, ADeadlineNamesTheServerThatDidNotAnswer) {
   const auto client = Connect();
-  // The server's thread may still look at it when the test has ended.
+  // Shared, because the server's thread may still use it after the test has ended.
   const auto release = std::make_shared<absl::Notification>();
   fleet_.fake(1).before = [release](absl::string_view method) {
     if (method == "pull") release->WaitForNotificationWithTimeout(absl::Seconds(20));
@@ -264,7 +264,7 @@ TEST_F(CutConnections, ARestartThatKeptEverythingIsNotNoticed) {
   EXPECT_THAT(fleet_.fake(1).sequences(), ElementsAre(1, 2));
 }
 
-// They were durable, as the server had said, so they were not kept.
+// The server had reported the pushes durable, so the client did not retain them.
 TEST_F(CutConnections, ARestartThatLostDurablePushesEndsTheClient) {
   const auto client = Connect();
   for (int i = 0; i < 5; ++i) {
@@ -278,7 +278,7 @@ TEST_F(CutConnections, ARestartThatLostDurablePushesEndsTheClient) {
                      HasSubstr("--fresh")));
   EXPECT_THAT(client->Pull({WholeInto("v1", &out)}, Soon()), lost);
   EXPECT_THAT(client->Push({Whole("v1", ones_)}, "", Soon()), lost);
-  // The other server is not concerned.
+  // The other server is not affected.
   EXPECT_OK(client->Pull({WholeInto("v0", &out)}, Soon()));
 }
 
@@ -295,7 +295,7 @@ TEST(OtherServer, IsAskedSeldomAndIsTheReasonOfTheError) {
               StatusIs(absl::StatusCode::kUnavailable,
                        AllOf(HasSubstr("ps:1"), HasSubstr("says that it is ps:0 of 2"),
                              HasSubstr("gave up after 500ms"))));
-  // 10 ms, doubling, each cut by up to half.
+  // 10 ms, doubling, each shortened by up to half.
   EXPECT_LT(fleet.fake(1).calls("hello") - before, 15);
 }
 
@@ -319,7 +319,7 @@ TEST(Lease, IsKeptByHeartbeatsThatEndWithTheClient) {
   EXPECT_TRUE(Eventually([&] {
     return fleet.fake(0).calls("heartbeat") > 2 && fleet.fake(1).calls("heartbeat") > 2;
   }));
-  // They tell the other server of the push that has no part there.
+  // The heartbeats tell the other server about the push that has no part there.
   EXPECT_TRUE(Eventually([&] { return fleet.fake(1).applied(0) == 1; }));
   ASSERT_OK(client->Leave(Soon()));
   EXPECT_EQ(fleet.fake(0).calls("leave"), 1);
@@ -330,10 +330,10 @@ TEST(Lease, IsKeptByHeartbeatsThatEndWithTheClient) {
   EXPECT_EQ(fleet.fake(0).calls("heartbeat"), beats);
 }
 
-// The beats go out together: those that are not answered take no time of the others.
+// Heartbeats are sent concurrently: unanswered ones do not delay the others.
 TEST(Lease, IsKeptOnTheOtherServersWhereSomeDoNotAnswer) {
   absl::Mutex mutex;
-  std::vector<absl::Duration> beats;  // when the last server got one
+  std::vector<absl::Duration> beats;  // when the last server got each
   const auto release = std::make_shared<absl::Notification>();
   Fleet fleet(5, true);
   for (int32_t s = 0; s < 5; ++s) {

@@ -1,5 +1,5 @@
-// Servers that forget what they had not made durable: every push counts once all the same, whoever
-// finds the restart, whatever happens in the middle; what is kept for that is bounded.
+// Servers forget pushes that were not durable: every push is still applied exactly once, whichever
+// thread notices the restart and whatever interrupts the replay; the retained memory is bounded.
 #include <atomic>
 #include <thread>
 
@@ -16,7 +16,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Two servers, a variable on each.
+// Two servers, with one variable each.
 class ReplayTest : public ::testing::Test {
  protected:
   ReplayTest() {
@@ -134,7 +134,7 @@ TEST_F(ReplayTest, AssignsKeepTheirPlaceAmongPushes) {
 TEST_F(ReplayTest, AServerThatDiesAgainInTheMiddleIsBegunAnew) {
   Connect();
   for (int i = 0; i < 5; ++i) ASSERT_OK(Push());
-  // Dies after the second replayed part; its epoch had been written after the first.
+  // Crashes after the second replayed part; its epoch was written after the first.
   std::atomic<int> parts = 0;
   fleet_.fake(1).after = [&](absl::string_view method) {
     if (method != "push" || ++parts != 2) return;
@@ -145,7 +145,7 @@ TEST_F(ReplayTest, AServerThatDiesAgainInTheMiddleIsBegunAnew) {
   EXPECT_EQ(parts, 2 + 5);
 }
 
-// Another thread's call is under way with it, and it does not end.
+// Another thread's replay is in progress and does not end.
 TEST_F(ReplayTest, AWaitForAReplayUnderWayEndsAndSaysWhatItWaitedFor) {
   Connect();
   ASSERT_OK(Push());
@@ -191,14 +191,15 @@ TEST_F(ReplayTest, APushOfWhichTheAnswerWasLostWithTheServerIsSentOnce) {
   std::atomic<bool> once = false;
   fleet_.fake(1).after = [&](absl::string_view method) {
     if (method != "push" || once.exchange(true)) return;
-    fleet_.fake(1).Crash();  // it has applied the push, and its answer leaves
+    fleet_.fake(1).Crash();  // it has applied the push and sends its answer
   };
   ASSERT_OK(Push());
   EXPECT_THAT(Pull("v1"), Each(-2));
   EXPECT_THAT(Pull("v0"), Each(-2));
 }
 
-// Else that server, with rows that have come there since, could lack what everybody seems to have.
+// Otherwise that server, with rows that moved there since, could lack a push that all servers seem
+// to have.
 TEST_F(ReplayTest, AServerThatHadAnEarlierStartsPushGetsItBeforeThoseThatLackIt) {
   Connect();
   ASSERT_OK(Push());
@@ -277,12 +278,12 @@ TEST_F(ReplayTest, ManyThreadsPushAndPullThroughCrashes) {
       for (int i = 0; i < kPushes; ++i) {
         const float before = static_cast<float>(acknowledged);
         std::vector<float> out(2);
-        // What was acknowledged before is seen, whatever the server forgot since.
+        // Acknowledged pushes are visible, even if the server has forgotten them since.
         ASSERT_OK(client_->PushPull({Whole("v0", ones_), Whole("v1", ones_)}, "",
                                     {WholeInto("v1", &out)}, Soon()));
         const int done = ++acknowledged;
         EXPECT_LE(out[0], -(before + 1));
-        // The others are in the middle of something.
+        // The other threads are in the middle of calls.
         if (done % 8 == 0) fleet_.fake(done / 8 % 2).Crash();
         if (done % 56 == 0) {
           ASSERT_OK(client_->Flush(Soon()));
@@ -325,7 +326,7 @@ TEST_F(ReplayTest, FullItWaitsAndSaysForWhom) {
                        AllOf(HasSubstr("wait since"), HasSubstr("8192 bytes (retained_bytes)"),
                              HasSubstr("ps:1"), HasSubstr("not durable there since"))));
   EXPECT_LE(client_->counters().retained_bytes_max, options_.retained_bytes);
-  // Nothing of it was sent, so nothing is broken.
+  // None of it was sent, so the order is intact.
   release->Notify();
   ASSERT_OK(Push());
   EXPECT_THAT(Pull("v1"), Each(-(pushes + 1)));

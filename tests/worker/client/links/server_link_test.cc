@@ -1,4 +1,4 @@
-// Both ways to a server say the same of how far a call got: answered, not sent, or not known.
+// Both transports report equally how far a call got: answered, not sent, or unknown.
 #include "worker/client/links/server_link.h"
 
 #include <sys/stat.h>
@@ -119,7 +119,7 @@ class TokenLinkTest : public ::testing::Test {
   std::unique_ptr<ServerLink> link_;
 
  private:
-  // Another file in its place, readable by nobody else.
+  // Replaces the file by another one that only this user can read.
   static void Write(const std::string& path, const std::string& line) {
     const std::string part = path + ".part";
     std::ofstream(part) << line << "\n";

@@ -1,4 +1,5 @@
-// In which order servers get a push that an earlier start of the worker has sent to some of them.
+// The order in which servers get a push that an earlier start of the worker has sent to some of
+// them.
 #include "worker/client/moves/moved_updates.h"
 
 #include <memory>
@@ -52,7 +53,7 @@ class MovedUpdatesTest : public ::testing::Test, private MovedUpdates::Host {
     order_.Reset(point.sequence, "");
     moved_updates_.Begin(point);
   }
-  // Its calls are steps, which wait for other workers.
+  // The worker's calls are steps, which wait for other workers.
   absl::Status Push(bool* moved) {
     std::vector<Exchange> exchanges(kServers);
     std::vector<Exchange*> all;
@@ -82,7 +83,7 @@ class MovedUpdatesTest : public ::testing::Test, private MovedUpdates::Host {
   }
 
   std::vector<std::string> calls_;
-  absl::Status known_;  // what KnowServersOf answers
+  absl::Status known_;  // the result of KnowServersOf
   MovedUpdates& moved_updates() { return moved_updates_; }
 
  private:
@@ -111,8 +112,9 @@ class MovedUpdatesTest : public ::testing::Test, private MovedUpdates::Host {
   MovedUpdates moved_updates_{identity_, sessions_, order_, fan_out_, variables_, *this};
 };
 
-// ps:0 has push 5, and its position asks ps:1 for it, not ps:2, where rows of ps:1 are by now. Had
-// ps:1 the push before ps:2 has it durably, the next start would take it for everybody's.
+// ps:0 has push 5. Its position asks ps:1 for the push, but not ps:2, which now has rows of ps:1.
+// If ps:1 got the push before ps:2 has it durably, the next start would assume that all servers
+// have it.
 TEST_F(MovedUpdatesTest, WhoIsNotAskedForAPushHasItBeforeThoseThatAre) {
   ResumePoint point{.sequence = 4, .last_part = {4, 4, 0}};
   point.unasked = {{}, {}, {{.after = 4, .through = 5}}};
@@ -125,7 +127,7 @@ TEST_F(MovedUpdatesTest, WhoIsNotAskedForAPushHasItBeforeThoseThatAre) {
   EXPECT_THAT(std::vector<std::string>(calls_.begin() + 2, calls_.end()),
               UnorderedElementsAre("ps:1", "ps:2"));
   EXPECT_TRUE(moved) << "no call has waited for others, so the pulls are to follow";
-  // Nobody has the next one.
+  // No server has the next one.
   calls_.clear();
   moved = false;
   ASSERT_OK(Push(&moved));
@@ -133,7 +135,7 @@ TEST_F(MovedUpdatesTest, WhoIsNotAskedForAPushHasItBeforeThoseThatAre) {
   EXPECT_FALSE(moved);
 }
 
-// Whoever waited for it durably before goes first all the same.
+// The servers that must have it durably first still go first.
 TEST_F(MovedUpdatesTest, APushThatOnlyTheUnaskedLackIsSentAheadToThem) {
   ResumePoint point{.sequence = 4, .last_part = {4, 4, 0}};
   point.unasked = {{}, {}, {{.after = 0, .through = 5}}};
@@ -144,7 +146,7 @@ TEST_F(MovedUpdatesTest, APushThatOnlyTheUnaskedLackIsSentAheadToThem) {
               ElementsAre("ps:2 late", "ps:2"));
 }
 
-// One that every position asks for it keeps them from coming true until it has it.
+// A server that every position asks for the push blocks these positions until it has the push.
 TEST_F(MovedUpdatesTest, WhoIsAskedForAPushGetsItWithTheOthersThatLackIt) {
   ResumePoint point{.sequence = 4, .last_part = {4, 4, 4}};
   point.unasked.resize(kServers);
@@ -155,8 +157,8 @@ TEST_F(MovedUpdatesTest, WhoIsAskedForAPushGetsItWithTheOthersThatLackIt) {
   EXPECT_EQ(calls_[0], "ps:0");
 }
 
-// Another server has the address of one that a map names. Whoever has the rows no more says so at
-// once, each time that it is asked.
+// The address of a server in a map belongs to another server. Each time it is asked, the former
+// owner says at once that it no longer has the rows.
 TEST_F(MovedUpdatesTest, AMapWhoseServerCannotBeGreetedIsAskedForSeldomAndNamed) {
   VariableSpec map;
   map.name = "w";

@@ -1,5 +1,5 @@
-// One call per server and wave, nothing copied where one server holds everything, and replies that
-// do not fit are errors, not memory faults.
+// One call for each server and wave, no copy if one server holds everything, and malformed replies
+// are errors, not memory faults.
 #include "worker/client/plan/data_plan.h"
 
 #include "common/status.h"
@@ -94,7 +94,7 @@ TEST_F(DataPlanTest, AnEmptyAssignReachesNobodyAnEmptyPushEverybody) {
   EXPECT_EQ(plan.Wave(0).size(), 2u);
 }
 
-// Rows of a shape such as [4, 0] have no bytes to be counted by, in whatever format they travel.
+// Rows of a shape such as [4, 0] have no bytes from which to count them, in any format.
 TEST_F(DataPlanTest, RowsWithoutElementsTravelInEveryFormat) {
   for (const std::vector<DenseShard>& shards :
        {std::vector<DenseShard>{{0, 4, 0}}, std::vector<DenseShard>{{0, 1, 0}, {1, 3, 1}}}) {
@@ -165,7 +165,8 @@ TEST_F(DataPlanTest, ReportsRepliesThatDoNotFit) {
 // A variable of two shards; the second has rows 4 … 9.
 class HeldValuesTest : public DataPlanTest {
  protected:
-  // One pull of it, answered by the second server with `item`; the first has mark 7 after it.
+  // A pull of it, which the second server answers with `item`; the first server's mark is 7
+  // afterwards.
   absl::Status Pull(wire::PulledItem item, ValueFormat format = ValueFormat::kPlain) {
     DataPlan plan(sessions_, limits_);
     RETURN_IF_ERROR(plan.AddPull(variable_, {.variable = "v",

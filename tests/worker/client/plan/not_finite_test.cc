@@ -1,5 +1,5 @@
-// NaN and infinity are found at every place of a gradient, in every floating type, and nothing else
-// is taken for them.
+// NaN and infinity are found anywhere in a gradient, in every floating-point type, without false
+// positives.
 #include "worker/client/plan/not_finite.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// What rounding loses of a gradient comes with the next ones, and what has no such format is
-// refused before anything is sent.
+// The rounding errors of gradients are added to later pushes, and unsupported formats are refused
+// before anything is sent.
 #include "worker/client/plan/value_coding.h"
 
 #include <cmath>
@@ -42,7 +42,7 @@ TEST_P(Feedback, WhatWasSentAndTheResidualAreAllThatWasPushed) {
     }
   }
   for (size_t i = 0; i < kCount; ++i) ASSERT_NEAR(sent[i] + residual[i], pushed[i], 1e-3) << i;
-  // It does not grow with the steps. What is small waits until it is not.
+  // The residual does not grow with the steps. Small values wait until they have accumulated.
   EXPECT_LT(largest_residual, GetParam() == ValueFormat::kTopK ? 8 : 0.03);
   EXPECT_GT(largest_residual, 0);
 }

@@ -60,10 +60,10 @@ TEST(ClientVariableMap, KnowsWhoHadNoRowsAtSomeTimeSince) {
   EXPECT_THAT(map.Insert(TableOn({0, 1, 3}, 1))->NewcomersSince(1), IsEmpty());
   map.Insert(TableOn({2, 1, 3}, 2));
   const ClientVariablePtr third = map.Insert(TableOn({2, 0, 3}, 3));
-  EXPECT_THAT(third->NewcomersSince(1), ElementsAre(0, 2));  // ps:0 had none by the second
+  EXPECT_THAT(third->NewcomersSince(1), ElementsAre(0, 2));  // ps:0 had no rows in the second map
   EXPECT_THAT(third->NewcomersSince(2), ElementsAre(0));
   EXPECT_THAT(third->NewcomersSince(3), IsEmpty());
-  // What was between is not known.
+  // The maps between are unknown.
   const ClientVariablePtr fifth = map.Insert(TableOn({2, 0, 1}, 5));
   EXPECT_THAT(fifth->NewcomersSince(3), ElementsAre(0, 1, 2));
   EXPECT_THAT(fifth->NewcomersSince(5), IsEmpty());
@@ -79,7 +79,7 @@ TEST(ClientVariableMap, AVariableOutlivesBeingForgottenWhileItIsUsed) {
   EXPECT_EQ(first->spec().name, "v");
 }
 
-// Every rebalance makes a new map of each table that it concerns, of up to 65536 buckets.
+// Every rebalance makes a new map of each affected table, with up to 65536 buckets.
 TEST(ClientVariableMap, MapsThatNobodyUsesAreFreed) {
   ClientVariableMap map;
   const std::weak_ptr<const ClientVariable> old = map.Insert(TableOn({0, 1}, 1));

@@ -1,4 +1,4 @@
-// A part of a push that was cut by an old map goes to everybody who is to have some of it.
+// A part of a push that was cut by an outdated map goes to all servers that own some of its rows.
 #include "worker/client/routing/moved_parts.h"
 
 #include <cstdint>
@@ -68,12 +68,12 @@ TEST_F(MovedPartsTest, RowsGoWhereTheyAre) {
   EXPECT_THAT(parts.elsewhere.at(2)[0].ids.As<int64_t>(), ElementsAre(KeyOf(1)));
 }
 
-// The update counts there, though it has no rows of that server: its optimizer's step is that of
-// the others.
+// The update counts on that server, although it has no rows there: its optimizer must be at the
+// same step as the others'.
 TEST_F(MovedPartsTest, AServerThatHasComeSinceTheItemWasCutHearsOfIt) {
   Learn({0, 0, 1}, 1);
   Learn({0, 2, 1}, 2);
-  // By another server's answer, between that the item was refused and that it is cut.
+  // Another server's answer brings this map between the refusal of the item and its division.
   Learn({0, 2, 2}, 3);
   const auto parts = Cut(Item({KeyOf(0)}, 1), 0);
   ASSERT_THAT(parts.elsewhere, SizeIs(1));

@@ -17,7 +17,7 @@ namespace {
 using test::Drain;
 using test::Elements;
 
-// Files l0 … of one line each, the file's number.
+// Files l0, l1, … with one line each, the file's number.
 class AutoShardTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -29,11 +29,12 @@ class AutoShardTest : public ::testing::Test {
   const TempDir folder_;
 };
 
-// Unseeded, the order differs in every process: divided after it, files would be read twice.
+// Unseeded, the order differs in every process: if the names were divided after the shuffle, some
+// files would be read twice.
 TEST_F(AutoShardTest, ShufflesOfNamesMoveBehindTheDivision) {
   std::multiset<std::string> lines;
   for (int64_t worker = 0; worker < 3; ++worker) {
-    // Made anew, as every worker process does.
+    // Made again, as every worker process does.
     const Dataset dataset = Names().Shuffle(8).FlatMap(Dataset::TextLineReader());
     const auto sharded = AutoShard(dataset, AutoShardPolicy::kFile, 3, worker);
     ASSERT_TRUE(sharded.ok()) << sharded.status();
@@ -41,7 +42,7 @@ TEST_F(AutoShardTest, ShufflesOfNamesMoveBehindTheDivision) {
     for (const auto& line : Drain(sharded->dataset).elements) lines.insert(line.get<std::string>());
   }
   EXPECT_EQ(lines, (std::multiset<std::string>{"0", "1", "2", "3", "4", "5", "6", "7"}));
-  // The shuffle is still there.
+  // The shuffle still has an effect.
   std::set<std::string> orders;
   for (int i = 0; i < 16; ++i) {
     const Dataset dataset = Names().Shuffle(8).FlatMap(Dataset::TextLineReader());

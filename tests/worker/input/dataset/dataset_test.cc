@@ -1,4 +1,4 @@
-// Sources and transformations yield what tf.data's of the same name do.
+// Sources and transformations yield the elements of their tf.data namesakes.
 #include "worker/input/dataset/dataset.h"
 
 #include <map>
@@ -70,7 +70,7 @@ TEST(Dataset, BatchStacksRowsAndTheLastMayBeShort) {
   EXPECT_EQ(Dataset::Range(5).Batch(2).cardinality(), 3);
   EXPECT_EQ(Dataset::Range(5).Batch(2, true).cardinality(), 2);
   EXPECT_EQ(Elements(Dataset::Range(5).Batch(0)), "[] then INVALID_ARGUMENT");
-  // Above the rows that are set aside at first.
+  // More rows than are allocated at first.
   const test::Drained large = Drain(Dataset::Range(5000).Batch(4000));
   ASSERT_EQ(large.elements.size(), 2u);
   EXPECT_EQ(large.elements[0].size(), 4000u);
@@ -158,7 +158,7 @@ TEST(Dataset, ErrorsStandWhereTheyHappen) {
   }
 }
 
-// An exception of a function is an error, whichever thread calls the function.
+// A function's exception is an error in whichever thread the function runs.
 TEST(Dataset, WhatAFunctionThrowsIsAnError) {
   const auto throws_at_two = [](Element element) -> absl::StatusOr<Element> {
     if (Int(element) == 2) throw std::out_of_range("row 2");
@@ -200,7 +200,7 @@ TEST(Dataset, CacheReadsItsInputOnceForAllIterators) {
                                 return element;
                               })
                               .Cache();
-  EXPECT_EQ(Elements(dataset.Take(1)), "[0]");  // a pass that does not end keeps nothing
+  EXPECT_EQ(Elements(dataset.Take(1)), "[0]");  // an incomplete pass caches nothing
   EXPECT_EQ(*calls, 1);
   EXPECT_EQ(Elements(dataset.Repeat(3)), "[0,1,2,0,1,2,0,1,2]");
   EXPECT_EQ(Elements(dataset), "[0,1,2]");

@@ -1,4 +1,4 @@
-// Steps of replicas: ends, empty batches, devices, reading ahead, and errors between workers.
+// Steps of replicas: ends, empty batches, devices, prefetching, and errors between workers.
 #include "worker/input/dataset/distributed_dataset.h"
 
 #include <memory>
@@ -19,7 +19,7 @@ using test::Steps;
 
 absl::StatusOr<Element> Same(Element element) { return element; }
 
-// Workers whose input differs, each with one replica.
+// Workers with different inputs, each with one replica.
 std::vector<Drained> RunDifferent(const std::vector<Dataset>& datasets) {
   return test::RunWorkers(static_cast<int64_t>(datasets.size()), 1,
                           [&datasets](const InputStrategy& strategy) {
@@ -57,8 +57,8 @@ TEST(DistributedDataset, EmptyBatchesHaveTheTypeOfTheDataset) {
   EXPECT_FALSE(*iterator->Next(&step));
 }
 
-// Nothing is known of what a Map returns: a worker that has no element of its own looks at the
-// first of what all workers read together.
+// The spec of a Map's result is unknown: a worker without an element of its own reads the first
+// element of the dataset that all workers share.
 TEST(DistributedDataset, AnEmptyShareLearnsItsTypeFromTheWholeDataset) {
   const Dataset one = Dataset::Range(1).Batch(1).Map(Same);
   const std::vector<Drained> workers = test::RunWorkers(
@@ -95,7 +95,7 @@ TEST(DistributedDataset, ErrorsOfAgreementAndInputReachTheStep) {
   InputStrategy strategy = MirroredInput(1);
   strategy.workers = 2;
   EXPECT_EQ(Steps(DistributeDataset(Dataset::Range(4).Batch(2), strategy)),
-            "[] then INVALID_ARGUMENT");  // nobody to agree with
+            "[] then INVALID_ARGUMENT");  // no other worker to agree with
   strategy.agree = [](bool) -> absl::StatusOr<bool> {
     return absl::UnavailableError("worker 1 is gone");
   };
@@ -113,7 +113,7 @@ TEST(DistributedDataset, ElementsGoToTheirReplicasDevice) {
         DistributeDataset(Dataset::Range(5).Batch(4), strategy, {.per_replica_buffer_size = ahead});
     auto iterator = *dataset->MakeIterator();
     std::vector<Element> step;
-    for (int steps = 0; steps < 2; ++steps) {  // the last one has an empty batch
+    for (int steps = 0; steps < 2; ++steps) {  // the last replica has an empty batch
       ASSERT_TRUE(*iterator->Next(&step));
       EXPECT_EQ(step[0][0].device(), Cpu(1));
       EXPECT_EQ(step[1][0].device(), Cpu(2));
@@ -157,7 +157,7 @@ TEST(DistributedDataset, EveryPassHasItsOwnOrderOfAShuffle) {
   const Dataset shuffled = Dataset::Range(64).Shuffle(64, {.seed = 5}).Batch(8);
   auto dataset = DistributeDataset(shuffled, MirroredInput(2));
   EXPECT_NE(Steps(dataset), Steps(dataset));
-  // … which depends on the seed and the number of the pass alone.
+  // … which depends only on the seed and the number of the pass.
   auto first =
       DistributeDataset(Dataset::Range(64).Shuffle(64, {.seed = 5}).Batch(8), MirroredInput(2));
   auto again =

@@ -36,7 +36,8 @@ std::string AsText(const Drained& drained) {
                                             absl::StatusCodeToString(drained.status.code()));
 }
 
-// Whether any of several threads has data: each calls once a step, and waits for the others.
+// Agrees whether any of several threads has data: each thread calls once for each step and waits
+// for the others.
 class Agreement {
  public:
   explicit Agreement(int64_t workers) : workers_(workers) {}
@@ -51,14 +52,14 @@ class Agreement {
       changed_.notify_all();
       return answer_;
     }
-    // A worker cannot be a step ahead of one that waits here: the answer stays.
+    // No worker can be a step ahead of one that waits here, so the answer stays valid.
     const bool in_time = changed_.wait_for(lock, std::chrono::seconds(60),
                                            [this, step] { return left_ || step_ > step; });
     if (step_ > step) return answer_;
     return in_time ? absl::UnavailableError("a worker has failed")
                    : absl::DeadlineExceededError("a worker did not come to agree");
   }
-  // The others need not wait for a worker that has failed.
+  // Keeps the others from waiting for a worker that has failed.
   void Leave() {
     const std::lock_guard<std::mutex> lock(mutex_);
     left_ = true;

@@ -15,10 +15,10 @@ namespace cairn::test {
 
 // Nested arrays of the tensor's shape; a scalar is a number or a string.
 nlohmann::json ToJson(const Tensor& tensor);
-// The component, or an array of them where there are several.
+// The component, or an array of the components if there are several.
 nlohmann::json ToJson(const Element& element);
 
-// What an iterator gives until it ends, fails, or has given `limit`.
+// The elements that an iterator returns until it ends, fails, or has returned `limit` elements.
 struct Drained {
   nlohmann::json elements = nlohmann::json::array();
   absl::Status status;
@@ -26,10 +26,10 @@ struct Drained {
 Drained Drain(const Dataset& dataset, size_t limit = 100000);
 Drained Drain(DatasetIterator* iterator, size_t limit = 100000);
 
-// The elements as text, "[0,1,2]"; in case of an error "[0,1] then DATA_LOSS".
+// The elements as text, "[0,1,2]"; after an error "[0,1] then DATA_LOSS".
 std::string Elements(const Dataset& dataset, size_t limit = 100000);
 
-// Steps: an array of arrays of one element a replica.
+// Steps: an array of arrays, with one element for each replica.
 Drained DrainSteps(const DistributedDataset& dataset, size_t limit = 100000);
 std::string Steps(const absl::StatusOr<DistributedDataset>& dataset, size_t limit = 100000);
 
@@ -39,8 +39,8 @@ InputStrategy MirroredInput(int64_t replicas);
 InputStrategy CentralInput(int64_t replicas);
 InputStrategy OneDeviceInput();
 
-// Runs `workers` workers of `replicas` replicas in a thread each; they agree on the end of data
-// with each other. `distribute` is called in each thread.
+// Runs `workers` workers of `replicas` replicas in a thread each, which agree on the end of data.
+// Calls `distribute` in each thread.
 using Distribute = std::function<absl::StatusOr<DistributedDataset>(const InputStrategy&)>;
 std::vector<Drained> RunWorkers(int64_t workers, int64_t replicas, const Distribute& distribute);
 

@@ -25,14 +25,15 @@ inline void ForEachRecord(const std::string& file, const std::string& section,
   });
 }
 
-// Whether `status` refuses what TensorFlow refused with `error` = {"error": class, "contains"}.
+// Whether `status` refuses the arguments that TensorFlow refused with `error` = {"error": class,
+// "contains"}.
 inline ::testing::AssertionResult Refuses(const absl::Status& status, const nlohmann::json& error) {
   const std::string name = error.at("error").get<std::string>();
   const std::string text = error.at("contains").get<std::string>();
   if (status.ok()) return ::testing::AssertionFailure() << "OK, expected " << name;
   if (status.message().size() < 20)
     return ::testing::AssertionFailure() << "says little: " << status;
-  // Accidents of TensorFlow: any clear refusal is right.
+  // For accidental errors of TensorFlow, any clear refusal is right.
   const bool accident =
       name == "AttributeError" || (name == "IndexError" && text == "list index out of range");
   absl::StatusCode want = absl::StatusCode::kOk;

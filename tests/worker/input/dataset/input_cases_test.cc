@@ -1,4 +1,4 @@
-// What TensorFlow promises of distributed input, case by case.
+// TensorFlow's guarantees for distributed input, case by case.
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -22,7 +22,7 @@ using test::Steps;
 
 absl::StatusOr<Element> Unchanged(Element element) { return element; }
 
-// What the steps of every worker are, one worker a line.
+// The steps of every worker, one worker on each line.
 std::string StepsOfWorkers(int64_t workers, int64_t replicas, const Dataset& dataset) {
   std::string text;
   for (const Drained& worker :
@@ -55,7 +55,7 @@ TEST(InputCases, A19_InputContext) {
 }
 
 TEST(InputCases, C1_UnevenDatasetBatches) {
-  // One batch a replica, not cut: that is what input functions make.
+  // One batch for each replica, not split, as input functions make them.
   const auto steps = [](bool drop_remainder) {
     return Steps(DistributeDatasetsFromFunction(
         [drop_remainder](const InputContext&) {
@@ -194,7 +194,7 @@ TEST(InputCases, C23_SixRowsOverFourReplicas) {
 }
 
 TEST(InputCases, C26_WorkersAndShardsOutOfRange) {
-  // The names are passed over: no file is opened.
+  // The names are skipped: no file is opened.
   std::vector<std::string> files;
   for (int i = 0; i < 10; ++i) files.push_back(absl::StrCat("/nowhere/file", i));
   const auto many = AutoShard(Dataset::TFRecord(files), AutoShardPolicy::kFile, 500, 499);

@@ -27,7 +27,8 @@ absl::StatusOr<Element> Same(Element element) { return element; }
 
 int64_t Int(const json& record, const char* field) { return record.at(field).get<int64_t>(); }
 
-// range(n).batch(batch, drop_remainder), with the batch size behind a map where it is not known.
+// range(n).batch(batch, drop_remainder), with the batch size hidden behind a map if the record says
+// that it is unknown.
 Dataset BatchedRange(const json& record) {
   const bool drop = record.value("drop_remainder", false);
   const Dataset batches = Dataset::Range(Int(record, "n")).Batch(Int(record, "batch"), drop);
@@ -153,9 +154,9 @@ TEST(InputGolden, MultiWorker) {
   });
 }
 
-// The pipelines of section batch_size. Functions are opaque here: what TensorFlow finds by tracing
-// them, MapOptions::spec says. A window is a dataset of datasets, which FlatMap flattens again: the
-// function returns a batched dataset.
+// The pipelines of section batch_size. Functions are opaque here: MapOptions::spec states the
+// result that TensorFlow finds by tracing. A window is a dataset of datasets, which FlatMap
+// flattens again: the function returns a batched dataset.
 std::map<std::string, Dataset> Pipelines() {
   const Dataset range = Dataset::Range(20);
   const Dataset four = range.Batch(4);

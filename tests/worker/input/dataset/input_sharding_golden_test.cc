@@ -1,4 +1,4 @@
-// Every record of input_sharding.json: each worker reads what TensorFlow's reads.
+// Every record of input_sharding.json: each worker reads the same elements as TensorFlow's.
 #include <map>
 #include <string>
 #include <vector>
@@ -68,7 +68,7 @@ TEST(InputShardingGolden, Streams) {
   });
 }
 
-// Files f0, f1, … in a folder of their own, with records "f<i>r<j>".
+// Files f0, f1, … in their own directory, with records "f<i>r<j>".
 std::vector<std::string> WriteFiles(const TempDir& folder, const json& record) {
   std::vector<std::string> files;
   for (const json& records : record.at("records_per_file")) {

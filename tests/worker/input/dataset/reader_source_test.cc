@@ -1,4 +1,4 @@
-// The job file's readers yield their batches as elements, and divide themselves among workers.
+// The job file's readers yield their batches as elements, and divide their files among workers.
 #include "worker/input/dataset/reader_source.h"
 
 #include <string>

@@ -1,4 +1,5 @@
-// Damage of record files is noticed, and told with file and offset; checksums are RFC 3720's.
+// Corruption of record files is detected and reported with file and offset; checksums are RFC
+// 3720's.
 #include "worker/input/dataset/record_file.h"
 
 #include <string>
@@ -65,7 +66,7 @@ TEST(Crc32c, TablesAndInstructionAgreeAtEveryLengthAndAlignment) {
   }
 }
 
-// Computed bit by bit from the polynomial, apart from this code.
+// Computed bit by bit from the polynomial, independently of this code.
 TEST_F(TFRecordTest, FramingIsLengthDataAndTheirMaskedChecksums) {
   const std::string expected(
       "\x05\0\0\0\0\0\0\0"

@@ -1,4 +1,5 @@
-// Threads of iterators end with them at any moment, and iterators do not disturb each other.
+// Iterators can be destroyed at any moment, which ends their threads, and do not disturb each
+// other.
 #include <atomic>
 #include <memory>
 #include <thread>
@@ -21,7 +22,7 @@ absl::StatusOr<Element> Triple(Element element) {
   return Element{Tensor::Scalar<int64_t>(3 * IntOf(element))};
 }
 
-// Counts calls that are under way, to see that none outlives its iterator.
+// Counts running calls, to check that none outlives its iterator.
 struct Calls {
   std::atomic<int> under_way{0};
   std::atomic<int> made{0};
@@ -68,7 +69,7 @@ TEST(Threads, DestructionWhileTheBufferIsFullDoesNotWait) {
   auto iterator = *dataset.MakeIterator();
   Element element;
   ASSERT_TRUE(*iterator->Next(&element));
-  // 1 and 2 are ready and 3 is in the thread's hand: it waits for room.
+  // 1 and 2 are ready and the thread holds 3: it waits for space.
   full->WaitForNotification();
   iterator.reset();
 }
@@ -122,7 +123,7 @@ TEST(Threads, FilesAndErrorsPassThroughThreads) {
   EXPECT_FALSE(*iterator->Next(&element));
 }
 
-// Several threads read passes of one dataset, shared steps and all.
+// Several threads read passes of one dataset, with shared steps.
 TEST(Threads, IteratorsOfOneDatasetRunInThreadsOfTheirOwn) {
   const Dataset dataset = Dataset::Range(200)
                               .Map(Triple, {.num_parallel_calls = 2})

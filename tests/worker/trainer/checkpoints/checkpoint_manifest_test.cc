@@ -1,5 +1,5 @@
-// A manifest comes back as it was written, a changed one is refused, and only names of this job's
-// checkpoints count.
+// A manifest is read as it was written, a changed one is refused, and only this job's checkpoint
+// names count.
 #include "worker/trainer/checkpoints/checkpoint_manifest.h"
 
 #include <sys/stat.h>
@@ -80,7 +80,7 @@ TEST(CheckpointManifest, AnyChangedValueIsFound) {
        {std::string(), "{\"format\":1,\"deep\":" + deep + ends + "}"}) {
     std::ofstream(path) << damaged;
     EXPECT_THAT(CheckpointManifest::ReadFrom(folder.path()),
-                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("damaged (it is ")));
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("corrupt (it is ")));
   }
   fs::remove(path);
   fs::create_directory(path);
@@ -91,7 +91,7 @@ TEST(CheckpointManifest, AnyChangedValueIsFound) {
   EXPECT_OK(CheckpointManifest::ReadFrom(folder.path()));
 }
 
-// Its checksum is right: somebody wrote it so.
+// The checksum is valid: somebody wrote this manifest by hand.
 TEST(CheckpointManifest, OneThatCannotBeIsRefused) {
   using Change = std::function<void(CheckpointManifest&)>;
   const std::vector<std::pair<std::string, Change>> changes = {
@@ -115,7 +115,7 @@ TEST(CheckpointManifest, OneThatCannotBeIsRefused) {
   }
 }
 
-// Every command that looks at checkpoints reads their manifests.
+// Every command that shows checkpoints reads their manifests.
 TEST(CheckpointManifest, OneThatIsNoFileOfItsSizeIsDamaged) {
   const TempDir directory;
   const std::string path = directory.Join(CheckpointManifest::kFileName);
@@ -139,7 +139,7 @@ TEST(CheckpointFolders, OnesWithMoreStepsThanTheirSuccessorsAreKept) {
   };
   for (const int64_t step : {1000, 2000, 3000}) add(step);
   EXPECT_THAT(NotKept(folders, 2), ElementsAre("1000"));
-  // The job began anew.
+  // The job restarted from scratch.
   for (const int64_t step : {600, 1200, 1800}) add(step);
   EXPECT_THAT(NotKept(folders, 3), ElementsAre("1000", "2000"));
   add(2400);

@@ -1,5 +1,5 @@
-// A batch divided over replicas has the loss and the gradients of the whole: for variables used
-// whole, by rows and by keys, also where there are fewer rows than replicas.
+// A batch divided over replicas has the loss and the gradients of the whole batch: for variables
+// used whole, by rows and by keys, also with fewer rows than replicas.
 #include "worker/trainer/devices/replicated_model.h"
 
 #include <string>
@@ -47,7 +47,7 @@ void CheckScene(const test::ModelScene& scene, int64_t rows, const Model& divide
   StepState want, got;
   ASSERT_OK(whole->Plan(batch, &want));
   ASSERT_OK(divided.Plan(batch, &got));
-  // Twice: what a step leaves behind must not enter the next one.
+  // Twice: a step's remains must not affect the next one.
   for (int step = 0; step < 2; ++step) {
     test::FillValues(&want);
     test::FillValues(&got);
@@ -71,7 +71,7 @@ TEST(ReplicatedModel, HasTheGradientsOfTheWholeBatch) {
   }
 }
 
-// Two replicas share a GPU, one is on another, one on the CPU; each step has memory of its own.
+// Two replicas share a GPU, one is on another GPU, one on the CPU; each step has its own memory.
 TEST(ReplicatedModel, GpusAndCpusTogetherHaveThemToo) {
   for (const test::ModelScene& scene : test::ModelScenes()) {
     const auto divided = DividedOver(scene, {Gpu(0), Gpu(0), Gpu(1), Cpu(0)});
@@ -125,7 +125,8 @@ TEST(ReplicatedModel, OneDeviceIsTheModelItself) {
             address);
 }
 
-// In host memory where the devices cannot; what is asked for by name is not replaced.
+// Sums are computed in host memory if the devices cannot; a method requested by name is not
+// replaced.
 TEST(ReplicatedModel, NcclIsRefusedWhereTheDevicesCannotAddUpWithTheReason) {
   const test::ModelScene scene = test::SparseScene("linear", 12);
   const std::vector<std::vector<Device>> cannot = {
@@ -146,7 +147,7 @@ TEST(ReplicatedModel, NcclIsRefusedWhereTheDevicesCannotAddUpWithTheReason) {
   EXPECT_THAT(divided.message(), ::testing::HasSubstr(NcclStatus().message()));
 }
 
-// An error of one replica is the step's.
+// An error of one replica is the step's error.
 TEST(ReplicatedModel, BadRowIsRefused) {
   const test::ModelScene scene = test::SparseScene("linear", 12);
   const auto model = Divided(scene, 2);

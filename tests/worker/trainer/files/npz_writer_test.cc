@@ -1,4 +1,4 @@
-// What NpzWriter writes, numpy.load reads: names, dtypes, shapes and every value.
+// numpy.load reads NpzWriter's files: names, dtypes, shapes and every value.
 #include "worker/trainer/files/npz_writer.h"
 
 #include <sys/wait.h>
@@ -68,7 +68,7 @@ TEST(NpzWriter, RefusesWrongSizesAndRepeatedNames) {
             absl::StatusCode::kInvalidArgument);
 }
 
-// An export that did not finish leaves neither a torn file nor its part.
+// An unfinished export leaves neither a torn file nor its part file.
 TEST(NpzWriter, LeavesNothingWithoutFinish) {
   TempDir folder;
   const std::string path = folder.path() + "/model.npz";

@@ -1,4 +1,4 @@
-// What SafetensorsWriter writes comes back; what is no such file is refused with what is wrong.
+// SafetensorsReader reads SafetensorsWriter's files; other files are refused with the reason.
 #include "worker/trainer/files/safetensors_reader.h"
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// What SafetensorsWriter writes, a reader made from the format's description reads: names, dtypes,
-// shapes and every value. The safetensors package reads it too, where it is installed.
+// A reader written from the format's description reads SafetensorsWriter's files: names, dtypes,
+// shapes and every value. So does the safetensors package, if it is installed.
 #include "worker/trainer/files/safetensors_writer.h"
 
 #include <sys/wait.h>
@@ -22,7 +22,7 @@ absl::Span<const std::byte> Bytes(const std::vector<T>& values) {
   return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T)};
 }
 
-// Checks every rule of the format, and leaves `tensors`: name to (dtype, shape, bytes).
+// Checks every rule of the format, and returns `tensors`: name to (dtype, shape, bytes).
 constexpr char kReader[] = R"(
 import json, struct, sys
 data = open(sys.argv[1], "rb").read()

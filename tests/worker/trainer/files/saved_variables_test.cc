@@ -1,5 +1,5 @@
-// Values saved under one strategy are restored under any other: TensorFlow's rules (case B22),
-// whole files or none, and nothing assigned where something is missing.
+// Values saved under one strategy are restored under any other, by TensorFlow's rules (case B22).
+// Files are atomic, and nothing is assigned if a variable is missing.
 #include "worker/trainer/files/saved_variables.h"
 
 #include <cmath>
@@ -90,7 +90,8 @@ TEST_F(SavedVariablesTest, ASavedVariableComesBackInAnyNumberOfShardsAndCopies) 
   }
 }
 
-// Both dense and by rows; the rate decays by the count of updates, which is saved too.
+// Trains both dense variables and rows; the rate decays with the number of updates, which is saved
+// too.
 class Training {
  public:
   Training(Strategy& strategy, const std::string& type)
@@ -119,7 +120,7 @@ class Training {
     all.insert(all.end(), {w_, table_});
     return all;
   }
-  // Of every copy of every variable.
+  // The bits of every copy of every variable.
   std::vector<std::string> Bits() {
     std::vector<std::string> bits;
     for (const VariablePtr& variable : All()) {
@@ -151,7 +152,7 @@ TEST_F(SavedVariablesTest, ATrainingGoesOnWithTheSameBitsWhereItWasSaved) {
     EXPECT_NE(restored.Bits(), whole.Bits());
     for (int step = 3; step < 6; ++step) restored.Step(step);
     EXPECT_EQ(restored.Bits(), whole.Bits());
-    // Where the variables have one copy the sums are the same, and so are the bits.
+    // With one copy of each variable the sums are the same, and so are the bits.
     const auto central = Central(2);
     Training moved(*central, type);
     ASSERT_OK(RestoreVariables(path(), moved.All()));
@@ -163,7 +164,7 @@ TEST_F(SavedVariablesTest, ATrainingGoesOnWithTheSameBitsWhereItWasSaved) {
   }
 }
 
-// Reading takes part of every worker; the chief's file counts.
+// Reading involves every worker; the chief writes the file.
 TEST_F(SavedVariablesTest, OfSeveralWorkersTheChiefWrites) {
   const auto server = ControlServer::Start(OwnAddress()).value();
   OnRanks(2, [&](int i) {

@@ -1,4 +1,4 @@
-// What a model divided over replicas is compared with: the model itself on the whole batch.
+// The reference for a model divided over replicas: the model itself on the whole batch.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace cairn::test {
 
-// Values as a pull would fill them: of each id the same, whatever the plan.
+// Values like a pull's: the same for each id under any plan.
 inline void FillValues(StepState* state) {
   for (VariableUse& use : state->uses) {
     const size_t rows = use.part == Part::kWhole ? 1 : use.ids.size();

@@ -1,5 +1,5 @@
-// How workers that train as one begin: they have the same job, or are told what differs; they find
-// whose state is the newest; and folders travel whole.
+// The start of workers that train as one: they have the same job or learn the difference; they find
+// the newest state; and directories are copied completely.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -56,7 +56,7 @@ TEST(JointSettings, WhatDiffersIsNamedWithBothValuesOnEveryWorker) {
     const std::vector<VariableSpec> specs(rank == 1 ? 1 : 0);
     EXPECT_THAT(CheckSameSettings(groups.rank(rank), JointSettings(Job(), false, specs), kTimeout),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("settings")));
-    // Where the files lie is each machine's own business.
+    // Paths may differ between machines.
     job = Job();
     job.data.train = {{absl::StrCat("/disk", rank, "/a.libsvm"), ""}};
     EXPECT_OK(CheckSameSettings(groups.rank(rank), JointSettings(job, false, {}), kTimeout));
@@ -136,7 +136,7 @@ TEST(GroupText, AFolderTravelsWhole) {
   WriteFile(temp.Join("1/ps-0/empty"), "");
   InProcessGroups groups = Groups(3);
   OnRanks(3, [&](int rank) {
-    // Rank 2 has no use for it.
+    // Rank 2 does not need the files.
     const std::string folder = rank == 2 ? "" : temp.Join(absl::StrCat(rank));
     EXPECT_OK(BroadcastFolder(groups.rank(rank), 1, folder, kTimeout));
   });
@@ -154,7 +154,7 @@ TEST(GroupText, AFolderThatCannotBeWrittenIsEverybodysError) {
   OnRanks(2, [&](int rank) {
     const absl::Status status =
         BroadcastFolder(groups.rank(rank), 0, temp.Join(absl::StrCat(rank)), kTimeout);
-    // The sender may be through with it before it hears.
+    // The sender may have finished before it learns of the error.
     EXPECT_TRUE(rank == 0 || !status.ok());
     EXPECT_THAT(groups.rank(rank).Barrier(Soon()),
                 StatusIs(absl::StatusCode::kAborted, HasSubstr("1/rows")));

@@ -1,6 +1,6 @@
-// Workers that train as one, as threads: together their gradients are those of all rows with the
-// same bits on each, whether a worker uses a variable whole, by ids or not at all; epochs end
-// together; a stop, an error and long work of one are everybody's.
+// Workers that train as one, as threads. Their gradients together are those of all rows, with the
+// same bits on each worker, whether a worker uses a variable whole, by ids or not at all. Epochs
+// end together; a stop, an error and long work of one worker affect all.
 #include "worker/trainer/joint/lockstep.h"
 
 #include <array>
@@ -28,7 +28,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Batches that are there already.
+// Returns prepared batches.
 class ListReader : public Reader {
  public:
   explicit ListReader(std::deque<Batch> batches) : batches_(std::move(batches)) {}
@@ -52,7 +52,7 @@ std::optional<bool> Loaded(const absl::StatusOr<bool>& more) {
   return more.ok() ? std::optional<bool>(*more) : std::nullopt;
 }
 
-// Values as a pull would fill them: of each id the same, whatever the plan.
+// Values like a pull's: the same for each id under any plan.
 void FillValues(const Model& model, StepState* state) {
   for (size_t v = 0; v < state->uses.size(); ++v) {
     VariableUse& use = state->uses[v];
@@ -67,7 +67,7 @@ void FillValues(const Model& model, StepState* state) {
   }
 }
 
-// Rows [first, last) of a batch, as a part of their own.
+// Rows [first, last) of a batch, as a batch.
 Batch Rows(const ModelScene& scene, const Batch& batch, size_t first, size_t last) {
   Batch part;
   part.rows = static_cast<int64_t>(last - first);
@@ -88,7 +88,7 @@ Batch Rows(const ModelScene& scene, const Batch& batch, size_t first, size_t las
   return part;
 }
 
-// What a step's gradient adds to each id of a variable.
+// The sum that a step's gradient adds to each id of a variable.
 using ById = std::map<int64_t, std::vector<float>>;
 ById GradientOf(const Model& model, const StepState& state, size_t variable) {
   const VariableUse& use = state.uses[variable];
@@ -113,7 +113,7 @@ class Workers {
 
   const Model& model() const { return *model_; }
   int size() const { return groups_.size(); }
-  // Runs body(lockstep, rank) for every rank at once.
+  // Runs body(lockstep, rank) for every rank concurrently.
   void Each(const std::function<void(Lockstep&, int)>& body) {
     OnRanks(size(), [&](int rank) {
       Lockstep lockstep(groups_.rank(rank), *model_, {.timeout = absl::Seconds(60)},
@@ -188,7 +188,7 @@ TEST(Lockstep, HasTheGradientsOfAllRows) {
   }
 }
 
-// One row touches few of 400 columns, so they go by ids; 200 rows touch them all.
+// One row uses few of 400 columns, so it exchanges ids; 200 rows use all columns.
 TEST(Lockstep, WhatOneUsesWholeAllExchangeWhole) {
   const ModelScene scene = SparseScene("linear", 400);
   CheckScene(scene, {1, 200});
@@ -198,7 +198,7 @@ TEST(Lockstep, WhatOneUsesWholeAllExchangeWhole) {
 TEST(Lockstep, EpochsEndTogether) {
   Workers workers(2);
   const ModelScene scene = SparseScene("linear", 12);
-  // Epochs and rows read in them: worker 0 has five rows an epoch, worker 1 two.
+  // Epochs and rows read in them: worker 0 has five rows in each epoch, worker 1 two.
   const std::vector<std::pair<int64_t, int64_t>> positions[] = {
       {{0, 2}, {0, 4}, {0, 5}, {1, 2}, {1, 4}, {1, 5}}, {{0, 2}, {1, 2}}};
   std::array<std::vector<std::string>, 2> seen;

@@ -1,7 +1,7 @@
-// Replicas on different GPUs add up gradients there, beside the backward pass: the loss and the
-// gradients are those of one replica, only the root of a sum copies it to the host, and an error of
-// one replica is the step's, keeps no other waiting, and spoils no step after it. The GPUs are
-// loops on the CPU, one thread each, which meet for every sum.
+// Replicas on different GPUs sum gradients there, in parallel with the backward pass. Loss and
+// gradients are those of one replica; only the root of a sum copies it to the host; and an error of
+// one replica is the step's error, blocks no other replica, and does not affect later steps. The
+// GPUs are loops on the CPU, with one thread each, which rendezvous for every sum.
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -30,7 +30,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Does for one replica, known by its number of rows, what is asked of it instead of its step.
+// Replaces the step of one replica, identified by its number of rows, with a given result.
 class FailingModel final : public Model {
  public:
   explicit FailingModel(std::unique_ptr<Model> model) : model_(std::move(model)) {}
@@ -49,7 +49,7 @@ class FailingModel final : public Model {
     ++trainings_;
     return batch.rows == rows_ ? result_ : model_->Train(batch, state);
   }
-  // Calls of Train, by all replicas.
+  // Number of calls of Train, by all replicas.
   int trainings() const { return trainings_; }
   absl::Status Predict(const Batch& batch, StepState* state,
                        std::vector<float>* scores) const override {
@@ -63,7 +63,7 @@ class FailingModel final : public Model {
   mutable std::atomic<int> trainings_ = 0;
 };
 
-// A model on GPUs 0, 1, ... that are loops, and the model itself to compare with.
+// A model on GPUs 0, 1, … that are loops, and the model itself for comparison.
 class Divided {
  public:
   Divided(const ModelCase& c, size_t replicas, absl::Duration timeout = absl::Seconds(60))
@@ -109,10 +109,10 @@ class Divided {
   }
   absl::Status Train(const Batch& batch) { return Train(batch, &state_); }
 
-  // How often the ranks met since they were joined last.
+  // How often the ranks have met at the rendezvous since they were last joined.
   uint64_t turns() const { return rendezvous_ == nullptr ? 0 : rendezvous_->turns(); }
   int joins() const { return joins_; }
-  // The one opened last.
+  // The queue opened last.
   LoopQueue& queue(size_t replica) {
     absl::MutexLock lock(&mutex_);
     return *queues_[replica];
@@ -164,7 +164,8 @@ bool UsesWhole(const StepState& state) {
 
 class ReplicaSums : public ::testing::TestWithParam<ModelCase> {};
 
-// Sizes grow and shrink: a size that is new adds up on the host, its next step on the devices.
+// Sizes grow and shrink: the first step of a new size sums on the host, the next one on the
+// devices.
 TEST_P(ReplicaSums, AreTheGradientsOfOneReplica) {
   for (const size_t replicas : {size_t{2}, size_t{3}, size_t{4}}) {
     SCOPED_TRACE(absl::StrCat(replicas, " replicas"));
@@ -185,8 +186,8 @@ TEST_P(ReplicaSums, AreTheGradientsOfOneReplica) {
 INSTANTIATE_TEST_SUITE_P(Models, ReplicaSums, ::testing::ValuesIn(EveryModel()),
                          [](const auto& info) { return info.param.name; });
 
-// Each sum leaves one device, and the roots share the bytes: the largest variable is the most that
-// one may have above another. Without sums every device copies out every gradient.
+// Each sum leaves one device, and the roots share the bytes: no root has more than the largest
+// variable above another. Without sums every device copies out every gradient.
 TEST(SumsOnDevices, OnlyTheRootCopiesASumOut) {
   ModelCase c = Case("mlp_dense");
   c.config.hidden = {64, 64, 64, 64};
@@ -215,7 +216,7 @@ TEST(SumsOnDevices, OnlyTheRootCopiesASumOut) {
   }
 }
 
-// Gradients of more than a group's size are queued while the backward pass goes on.
+// Gradients larger than a group are queued while the backward pass continues.
 TEST(SumsOnDevices, LargeGradientsAreQueuedInSeveralGroups) {
   ModelCase c = Case("mlp_dense");
   c.config.hidden = {600, 600, 600};
@@ -226,13 +227,13 @@ TEST(SumsOnDevices, LargeGradientsAreQueuedInSeveralGroups) {
   EXPECT_GT(divided.turns(), 2 * 2u);
 }
 
-// Rows or the whole of a variable: replicas may differ, and say so only when all have planned.
+// Replicas may use rows or the whole of a variable, which is known only after all have planned.
 TEST(SumsOnDevices, VariablesThatSomeUseByRowsAreAddedUpOnTheHost) {
   ModelCase c = Case("linear_sparse");
   c.schema.sparse_columns = 400;
   Divided divided(c, 2);
   Batch batch = divided.RandomRows(8, 1);
-  // The second half of the rows has hardly any entry.
+  // The second half of the rows has almost no entries.
   batch.row_offsets = {0, 100, 200, 300, 400, 401, 401, 401, 401};
   batch.columns.resize(401);
   batch.values.assign(401, 0.5f);
@@ -244,7 +245,8 @@ TEST(SumsOnDevices, VariablesThatSomeUseByRowsAreAddedUpOnTheHost) {
   EXPECT_GT(divided.turns(), 0u);  // the bias
 }
 
-// Rows that were few entries are many: memory that no step has had is needed in the middle of one.
+// Rows with few entries get many: in the middle of a step, memory is needed that no step has
+// allocated.
 TEST(SumsOnDevices, AStepThatOutgrowsItsMemoryIsDoneAgainOnTheHost) {
   Divided divided(Case("mlp_sparse"), 3);
   Batch sparse = divided.RandomRows(30, 1);
@@ -270,9 +272,9 @@ TEST(SumsOnDevices, AStepThatOutgrowsItsMemoryIsDoneAgainOnTheHost) {
   EXPECT_EQ(divided.joins(), 1);
 }
 
-// Whichever replica it is, and whether the others have queued their sums by then or not.
+// For each replica, whether the others have queued their sums by then or not.
 TEST(SumsOnDevicesErrors, AReplicaThatFailsBeforeItsSumsEndsThoseOfAll) {
-  // Of 7 rows the first replica has 3, the others 2: those two fail alike.
+  // Of 7 rows the first replica has 3, the others 2, so both of those fail alike.
   for (const int64_t rows : {3, 2}) {
     Divided divided(Case("mlp_dense"), 3);
     const Batch batch = divided.RandomRows(7, 1);
@@ -287,7 +289,7 @@ TEST(SumsOnDevicesErrors, AReplicaThatFailsBeforeItsSumsEndsThoseOfAll) {
   }
 }
 
-// Its ops and sums are queued when the device says that one has failed.
+// Its ops and sums are queued when the device reports that an op has failed.
 TEST(SumsOnDevicesErrors, AQueueThatFailsTakesPartAndItsErrorIsTheSteps) {
   for (size_t failing = 0; failing < 2; ++failing) {
     Divided divided(Case("dlrm"), 2);
@@ -301,7 +303,7 @@ TEST(SumsOnDevicesErrors, AQueueThatFailsTakesPartAndItsErrorIsTheSteps) {
   }
 }
 
-// Whichever allocation it is, of the first steps and of a larger one.
+// For each allocation, of the first steps and of a larger one.
 TEST(SumsOnDevicesErrors, MemoryThatCannotBeHadIsTheStepsErrorAndTheNextOneIsWell) {
   int failures = 0;
   for (int limit = 0;; ++limit) {
@@ -320,7 +322,7 @@ TEST(SumsOnDevicesErrors, MemoryThatCannotBeHadIsTheStepsErrorAndTheNextOneIsWel
   EXPECT_GT(failures, 5);
 }
 
-// A rank that does not come, and does not say so: the wait for it ends.
+// A rank that never arrives and does not call Fail: the wait for it ends.
 TEST(SumsOnDevicesErrors, ARankThatDoesNotComeIsWaitedForUntilTheDeadline) {
   Divided divided(Case("mlp_dense"), 2, absl::Milliseconds(200));
   const Batch batch = divided.RandomRows(5, 1);  // 3 and 2
@@ -354,7 +356,7 @@ TEST(SumsOnDevicesErrors, RanksThatCannotBeJoinedLeaveTheSumsToTheHost) {
   EXPECT_EQ(divided.joins(), 1);
 }
 
-// Unless NCCL was asked for by name.
+// Unless NCCL was requested by name.
 TEST(SumsOnDevicesErrors, RanksThatMustBeJoinedAndCannotAreAnError) {
   const auto join =
       [](absl::Span<const Device>) -> absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> {
@@ -367,7 +369,8 @@ TEST(SumsOnDevicesErrors, RanksThatMustBeJoinedAndCannotAreAnError) {
   ranks.Return();
 }
 
-// The ranks are one step's at a time: of two at once one adds up on the host, and neither waits.
+// One step at a time has the ranks: of two concurrent steps, one sums on the host, and neither
+// waits.
 TEST(SumsOnDevices, StepsOfSeveralThreadsHaveTheirOwnGradients) {
   Divided divided(Case("wide_deep"), 2);
   const auto steps = [&](uint32_t seed, StepState* state) {

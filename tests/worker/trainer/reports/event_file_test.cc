@@ -1,5 +1,5 @@
-// Event files have the bytes that TensorFlow's own writers make: the expected ones are of
-// tensorboard 2.19's compiled protocol buffers and its masked_crc32c.
+// Event files have the same bytes as TensorFlow's: the expected bytes come from tensorboard 2.19's
+// compiled protocol buffers and its masked_crc32c.
 #include "worker/trainer/reports/event_file.h"
 
 #include <sys/resource.h>
@@ -108,7 +108,7 @@ TEST(EventFile, WritesWhatWasAddedWhenFlushedAndWhenMuchHasComeTogether) {
   EXPECT_EQ(ReadRecords((*file)->path()).size(), 5002);
 }
 
-// A limit on the size of files stands for a full disk: the write that crosses it is cut short.
+// A file size limit simulates a full disk: the write that crosses it is cut short.
 TEST(EventFile, AFullDiskIsAnErrorWithTheFilesNameAndLeavesWholeRecords) {
   const TempDir folder;
   const auto file = EventFile::Create(folder.path(), absl::FromUnixSeconds(1), 1);
@@ -117,14 +117,15 @@ TEST(EventFile, AFullDiskIsAnErrorWithTheFilesNameAndLeavesWholeRecords) {
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   rlimit limit = before;
-  limit.rlim_cur = std::filesystem::file_size((*file)->path()) + 50;  // a record and a part
+  limit.rlim_cur = std::filesystem::file_size((*file)->path()) + 50;  // one record and a part of
+                                                                      // the next
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
   for (int64_t step = 1; step <= 3; ++step) ASSERT_OK((*file)->Add(LossAt(step)));
   const absl::Status status = (*file)->Flush();
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);
   EXPECT_THAT(status.ToString(), AllOf(HasSubstr((*file)->path()), HasSubstr("File too large"),
-                                       HasSubstr("make room"), HasSubstr("output.tensorboard")));
+                                       HasSubstr("free space"), HasSubstr("output.tensorboard")));
   EXPECT_EQ(ReadRecords((*file)->path()).size(), 2);
 }
 

@@ -1,4 +1,4 @@
-// The share of a run that is done, the time that is left, and the lines that say so.
+// The finished share of a run, its remaining time, and the lines that report them.
 #include "worker/trainer/reports/progress.h"
 
 #include "gmock/gmock.h"
@@ -14,11 +14,11 @@ constexpr absl::Duration kStart = absl::Seconds(1000);
 
 TEST(ProgressEstimate, CountsOnlyWhatThisStartHasGained) {
   ProgressEstimate estimate;
-  // A run that another start took to 60 %.
+  // A run that an earlier start trained to 60 %.
   const Progress first = estimate.Update(0.6, kStart);
   EXPECT_EQ(first.share, 0.6);
   EXPECT_FALSE(first.left.has_value());
-  // A tenth in 10 s: three tenths are left.
+  // A tenth in 10 s: three tenths remain.
   const Progress later = estimate.Update(0.7, kStart + absl::Seconds(10));
   EXPECT_EQ(later.share, 0.7);
   ASSERT_TRUE(later.left.has_value());

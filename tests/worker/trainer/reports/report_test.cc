@@ -1,4 +1,5 @@
-// The report's line and the metrics file's lines have the documented keys and survive odd numbers.
+// The report's line and the metrics file's lines have the documented keys, also for unusual
+// numbers.
 #include "worker/trainer/reports/report.h"
 
 #include <cmath>

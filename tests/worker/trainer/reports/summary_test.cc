@@ -1,4 +1,4 @@
-// The lines that a run ends with name what it did, what it left and what to do next.
+// The final lines of a run name its work, its output files and the next step.
 #include "worker/trainer/reports/summary.h"
 
 #include "gmock/gmock.h"
@@ -65,7 +65,7 @@ TEST(Summary, OfAStoppedRunSaysHowToGoOn) {
       SummaryText(report, Job(), {}),
       AllOf(HasSubstr("worker:0: was stopped while it trained job 'clicks' (wide_deep): 1,563 "
                       "steps so far (12,345 in all), "),
-            HasSubstr("next         run the same command again: it goes on from here")));
+            HasSubstr("next         run the same command again: it continues from here")));
 }
 
 TEST(Summary, OfARunThatHadEndedBefore) {

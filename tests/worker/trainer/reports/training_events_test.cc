@@ -1,4 +1,4 @@
-// Which steps of a run become points, and what stands in them.
+// Which steps of a run become points, and their contents.
 #include "worker/trainer/reports/training_events.h"
 
 #include <string>
@@ -92,12 +92,13 @@ TEST_F(TrainingEventsTest, AScheduleIsWrittenAsItWasBeforeTheStepsUpdate) {
   const auto expected = [](float value) {
     Event event;
     event.scalars = {{"learning_rate", value}};
-    return EncodeEvent(event).substr(11);  // behind wall_time, the summary's key and size
+    return EncodeEvent(event).substr(11);  // after wall_time, the summary's key and size
   };
   for (int64_t step = 1; step <= 3; ++step) Step(step, 0, /*last=*/true);
   const std::vector<std::string> records = Records();
   ASSERT_EQ(records.size(), kHead + 3);
-  EXPECT_THAT(records[kHead + 1], HasSubstr(expected(0.5F)));  // boundaries belong to the left
+  EXPECT_THAT(records[kHead + 1], HasSubstr(expected(0.5F)));  // boundaries belong to the bucket on
+                                                               // their left
   EXPECT_THAT(records[kHead + 2], HasSubstr(expected(0.25F)));
 }
 
@@ -107,11 +108,11 @@ TEST_F(TrainingEventsTest, AHistogramHasThePushesSinceTheOneBefore) {
   Step(1, 0, /*last=*/true);
   staleness_ = {.mean = 2, .p99 = 3, .max = 3, .histogram = {{0, 2}, {1, 2}, {2, 0}, {4, 6}}};
   Step(2, 0, /*last=*/true);
-  Step(3, 0, /*last=*/true);  // nothing was pushed: none
+  Step(3, 0, /*last=*/true);  // no pushes: no histogram
   const auto expected = [](const EventHistogram& histogram) {
     Event event;
     event.histogram = histogram;
-    return EncodeEvent(event).substr(9);  // behind wall_time
+    return EncodeEvent(event).substr(9);  // after wall_time
   };
   const std::vector<std::string> records = Records();
   ASSERT_EQ(records.size(), kHead + 5);

@@ -1,4 +1,4 @@
-// Positions survive their text form, and every state found on the servers leads to the right run.
+// Positions survive their text form, and every state on the servers leads to the right run.
 #include "worker/trainer/resume/run_start.h"
 
 #include <limits>
@@ -20,7 +20,7 @@ JobConfig Job() {
   return job;
 }
 
-// The position of a worker of two after `steps` steps.
+// The position after `steps` steps of a worker in a job with two workers.
 std::string Position(bool finished, int64_t run, int64_t first_epoch, int64_t epoch, int64_t row,
                      int64_t steps) {
   RunPosition position;
@@ -87,8 +87,8 @@ TEST(RunStart, NothingStoredStartsTheFirstRun) {
   EXPECT_THAT(start.log_line, HasSubstr("starts run 1: 3 epochs"));
 }
 
-// Whoever goes on with it, and in whatever run: a worker's state stays newer than what it was made
-// of.
+// Whichever worker continues, in whichever run: a worker's state stays newer than the state it was
+// derived from.
 TEST(RunStart, TheStartOfWorkersThatTrainAsOneIsKept) {
   for (const bool finished : {false, true}) {
     RunPosition position;
@@ -142,11 +142,10 @@ TEST(RunStart, LargerTotalsGoOnWhereTheRunEnded) {
   EXPECT_EQ(start.position.row, 900);
   EXPECT_EQ(start.end_epoch, 5);
   EXPECT_EQ(start.position.run_steps, 30);
-  EXPECT_THAT(start.log_line, HasSubstr("goes on to 5 epochs in all"));
+  EXPECT_THAT(start.log_line, HasSubstr("continues to 5 epochs in all"));
 }
 
-// data.max_steps counts all steps of the job, so that a start that comes again after the last one
-// finds nothing to do.
+// data.max_steps counts all steps of the job, so a start after the last step has nothing to train.
 TEST(RunStart, MaxStepsIsATotal) {
   JobConfig job = Job();
   job.data.max_steps = 30;
@@ -161,7 +160,7 @@ TEST(RunStart, MaxStepsIsATotal) {
   EXPECT_EQ(more.position.epoch, 1);
   EXPECT_EQ(more.position.row, 900);
   EXPECT_EQ(more.position.run_steps, 30);
-  // In the last epoch's middle, without the limit.
+  // In the middle of the last epoch, without the limit.
   EXPECT_FALSE(Decide(stored, {{1, 5}, {1, 9}}).nothing_to_do);
 }
 
@@ -186,7 +185,7 @@ TEST(RunStart, ALateWorkerJoinsTheRunThatOthersHaveFinished) {
 
 TEST(RunStart, AWorkerThatHasFinishedLeavesTheRunToTheOthers) {
   EXPECT_TRUE(Decide(Position(true, 1, 0, 2, 9, 30), {{1, 5}, {0, 9}}, true).nothing_to_do);
-  // One that was never seen is new to the job and no reason to wait.
+  // A worker that was never seen is new to the job and no reason to wait.
   EXPECT_FALSE(Decide(Position(true, 1, 0, 2, 9, 30), {{1, 5}, {0, 0}}, true).nothing_to_do);
 }
 

@@ -1,4 +1,4 @@
-// Losses that end a run, and losses that must not.
+// Losses that must end a run, and losses that must not.
 #include "worker/trainer/run/divergence.h"
 
 #include <cmath>
@@ -22,7 +22,7 @@ const JobConfig& Defaults() {
   return *kJob;
 }
 
-// The first refusal of a run of `losses`, whose steps are numbered from 1.
+// The first refusal in a run with `losses`, whose steps are numbered from 1.
 absl::Status RunOf(const std::vector<double>& losses, const JobConfig& job = Defaults()) {
   DivergenceGuard guard(job, "worker:2");
   for (size_t i = 0; i < losses.size(); ++i) {
@@ -76,7 +76,8 @@ TEST(Divergence, ARunThatEndsExplodedHasDiverged) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("since step 2")));
 }
 
-// Large columns and labels make large losses from the first step on, and single rows of them peaks.
+// Large columns and labels cause large losses from the first step on, and single such rows cause
+// peaks.
 TEST(Divergence, LargeNumbersInTheDataAreNone) {
   EXPECT_OK(RunOf(Losses({{500, 3e13}})));
   EXPECT_OK(RunOf(Losses({{1, 1e4}, {400, 9e9}})));

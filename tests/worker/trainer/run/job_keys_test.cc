@@ -1,6 +1,6 @@
 // Every key of the reference job file is read or reported, with every model, format and strategy: a
-// run with another value of the key ends elsewhere than one without it, unless the job file's
-// reader has named the key. And a key of which it says that it does nothing does nothing.
+// run with another value of the key has a different outcome, unless a warning names the key. And
+// keys that a warning reports as unused have no effect.
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -17,7 +17,7 @@
 namespace cairn::test {
 namespace {
 
-// Another value of a key than the bases' own.
+// A value of a key that differs from the bases' value.
 struct Change {
   std::string key;
   std::vector<std::string> sets;
@@ -79,15 +79,16 @@ const std::vector<Change>& Changes() {
   return *kChanges;
 }
 
-// Keys whose reading a short run of one worker on one machine cannot show, and where it is shown.
+// Keys that a short run of one worker on one machine cannot show to be read, and the test that
+// does.
 const std::set<std::string>& SeenElsewhere() {
   static const auto* const kKeys = new std::set<std::string>{
-      "name",        // the base gives it
-      "model.type",  // likewise, and the next three
+      "name",        // set by the base
+      "model.type",  // set by the base, like the next three
       "data.format",
       "data.train",
       "data.eval",
-      "model.embedding.vocabulary",  // has one value
+      "model.embedding.vocabulary",  // has only one value
       "data.auto_shard",             // reader_test
       "optimizer.not_finite",
       "optimizer.divergence",      // trainer_test
@@ -110,7 +111,7 @@ const std::set<std::string>& SeenElsewhere() {
   return *kKeys;
 }
 
-// A job of a model over data of a format.
+// A job: a model with data of a format.
 struct Base {
   std::string model;
   std::string format;
@@ -158,17 +159,17 @@ class JobKeys : public ::testing::Test {
                      ", train: [", base.format, "], batch_size: 16}\n");
     std::vector<std::string> all;
     if (base.format == "libsvm") all.push_back("data.features=10");
-    // So that a small text has words and pairs.
+    // So that a small text yields words and pairs.
     if (base.format == "text") all = {"model.min_count=1", "model.subsample=1"};
     all.insert(all.end(), sets.begin(), sets.end());
     return ParseJob(text, folder_.Join("j.yaml"), {.overrides = all});
   }
 
-  // What a run leaves on its server, and what it took.
+  // The variables that a run leaves on its server, and its counts.
   absl::StatusOr<std::string> Outcome(const JobConfig& job) {
     TrainerOptions options;
     options.job = job;
-    options.job.name = absl::StrCat("j", ++jobs_);  // a new one
+    options.job.name = absl::StrCat("j", ++jobs_);  // a new name
     options.stop_requested = [] { return false; };
     const absl::StatusOr<Report> report = RunTraining(options, engines_.connector());
     if (!report.ok()) return report.status();
@@ -180,7 +181,7 @@ class JobKeys : public ::testing::Test {
         absl::StrCat(report->steps, " steps, ", report->examples, " rows, pushed ",
                      report->counters.bytes_pushed, ", pulled ", report->counters.bytes_pulled);
     for (const VariableSpec& spec : *specs) {
-      if (absl::StartsWith(spec.name, "cairn/")) continue;  // has times
+      if (absl::StartsWith(spec.name, "cairn/")) continue;  // contains times
       absl::StrAppend(&text, "\n", SpecText(spec), " in ", spec.shards.size(), ":");
       const absl::Status scanned = client->Scan(
           spec.name,
@@ -201,7 +202,7 @@ class JobKeys : public ::testing::Test {
     return text;
   }
 
-  // Whether a warning names the key, or a section that it is in.
+  // Whether a warning names the key, or a section that contains it.
   static bool Reports(const JobConfig& job, const std::string& key) {
     for (const std::string& warning : job.warnings) {
       for (std::string path = key; !path.empty();) {
@@ -218,10 +219,10 @@ class JobKeys : public ::testing::Test {
     std::vector<std::string> sets = more;
     sets.insert(sets.end(), change.sets.begin(), change.sets.end());
     const absl::StatusOr<JobConfig> job = Parse(base, sets);
-    if (!job.ok()) return;  // said so
+    if (!job.ok()) return;  // reported as an error
     if (Reports(*job, change.key) && change.sets.size() > 1) return;
     const absl::StatusOr<std::string> outcome = Outcome(*job);
-    if (!outcome.ok()) return;  // likewise
+    if (!outcome.ok()) return;  // reported as an error
     if (Reports(*job, change.key)) {
       EXPECT_EQ(*outcome, plain) << "reported as of no use, and changes the run";
     } else {
@@ -249,7 +250,7 @@ TEST_F(JobKeys, AreReadOrReportedWithEveryModel) {
   }
 }
 
-// Keys that this strategy reads, of which a worker alone shows nothing.
+// Keys that this strategy reads but that do not affect a single worker.
 bool ShowsNothing(absl::string_view strategy, absl::string_view key) {
   if (absl::EndsWith(strategy, "ssp")) return key == "strategy.staleness_bound_steps";
   if (absl::EndsWith(strategy, "sync")) {

@@ -1,6 +1,6 @@
-// Whole runs over real servers in this process: a run that is stopped and continued ends where one
-// that never stopped does, finished jobs go on, workers wait for each other, and every mode and
-// option of the trainer does what it says.
+// Whole runs over real servers in this process: a run that is stopped and continued ends like an
+// uninterrupted one, finished jobs continue, workers wait for each other, and every mode and option
+// of the trainer has its documented effect.
 #include "worker/trainer/run/trainer.h"
 
 #include <atomic>
@@ -35,7 +35,7 @@ std::string ReadText(const std::string& path) {
 
 class TrainerTest : public ::testing::Test {
  protected:
-  // Rows whose label follows from the sign of a known linear function.
+  // Rows whose label is the sign of a known linear function.
   void SetUp() override {
     std::ofstream out(folder_.Join("rows.libsvm"));
     Random random(5);
@@ -79,7 +79,7 @@ class TrainerTest : public ::testing::Test {
     return kernel;
   }
 
-  // Stops after `steps` more steps. Whoever copies the function shares the count.
+  // Stops after `steps` more steps. Copies of the function share the count.
   void StopAfter(int64_t steps) {
     auto asked = std::make_shared<int64_t>(0);
     options_.stop_requested = [steps, asked] { return ++*asked >= steps; };
@@ -133,12 +133,13 @@ TEST_F(TrainerTest, FormatsAreChosenByVariable) {
   options_.job.data.max_steps = 10;
   Engines engines(1);
   const Report report = Train(engines);
-  // The kernel's eight values in two bytes each, the bias plain; the roster beside them is small.
+  // The kernel's eight values in two bytes each, the bias plain; the roster's part is small.
   EXPECT_GE(report.counters.bytes_pushed, 10 * (kColumns * 2 + 4));
   EXPECT_LT(report.counters.bytes_pushed, 10 * (kColumns * 4 + 4));
 }
 
-// Pulled whole, or by rows where the columns are many. Each step changes all that it pulls whole.
+// Pulled whole, or by rows if there are many columns. Each step changes every value that it pulls
+// whole.
 TEST_F(TrainerTest, DeltaPullsChangeNothingButBytes) {
   options_.job.data.epochs = 2;
   for (const int64_t features : {int64_t{kColumns}, int64_t{50 * 4}, int64_t{5000}}) {
@@ -181,8 +182,8 @@ TEST_F(TrainerTest, AStoppedRunContinuedEqualsOneThatNeverStopped) {
   EXPECT_EQ(Kernel(parts), Kernel(whole));
 }
 
-// A worker that was killed after its last step is started again, by a supervisor perhaps: it finds
-// the job's totals reached.
+// A worker that was killed after its last step is restarted, perhaps by a supervisor: it finds the
+// job's totals reached.
 TEST_F(TrainerTest, AFinishedJobIsEvaluatedAndTrainsMoreWhenAskedAndFreshStartsOver) {
   Engines engines(1);
   const Report trained = Train(engines);
@@ -212,7 +213,7 @@ TEST_F(TrainerTest, MaxStepsIsATotalAndALargerOneGoesOnAtTheSameRow) {
   options_.job.data.max_steps = 7;
   EXPECT_EQ(Train(engines).total_steps, 7);
   EXPECT_EQ(Train(engines).total_steps, 7);
-  // Stopped before its end, a run has the rest of its steps left.
+  // After an early stop, the rest of the run's steps remain.
   options_.job.data.max_steps = 14;
   StopAfter(3);
   EXPECT_EQ(Train(engines).total_steps, 10);
@@ -235,7 +236,7 @@ TEST_F(TrainerTest, ContinuedWithMaxStepsAFinishedJobTakesSoManyMore) {
   EXPECT_EQ(Train(engines).total_steps, 21);
 }
 
-// A restore that ended after the other servers had their parts and before ps:0 had its own.
+// A restore that ended after the other servers had their parts and before ps:0 had its part.
 TEST_F(TrainerTest, WhatARestoreThatWasCutShortHasLeftIsDroppedOrMadeWhole) {
   const std::string directory = folder_.Join("checkpoints");
   options_.job.checkpoint.directory = directory;
@@ -397,7 +398,7 @@ TEST_F(TrainerTest, MalformedRowsAreTheFilesFaultAndKeepWhatWasPushed) {
   EXPECT_LT(mended.steps, 40);
 }
 
-// Heartbeats carry it; the run ends when the server has heard it.
+// Heartbeats carry the progress; the run ends when the server has received it.
 TEST_F(TrainerTest, TheServersHearHowFarTheRunIs) {
   Engines engines(1);
   RunMeter meter("j", "worker:0");
@@ -436,7 +437,7 @@ TEST_F(TrainerTest, AFinishedRunIsAllDone) {
 TEST_F(TrainerTest, ARateThatIsFarTooLargeEndsTheRunWithTheReason) {
   options_.job.optimizer.type = "sgd";
   options_.job.optimizer.learning_rate = ConstantRate(1e30);
-  // Rows that contradict each other.
+  // Contradictory rows.
   std::ofstream rows(folder_.Join("rows.libsvm"));
   for (int64_t i = 0; i < kRows; ++i) rows << i % 3 % 2 << " 1:0.5 2:" << i % 7 << "\n";
   rows.close();
@@ -445,7 +446,7 @@ TEST_F(TrainerTest, ARateThatIsFarTooLargeEndsTheRunWithTheReason) {
   EXPECT_THAT(report,
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("training diverged")));
   EXPECT_EQ(ExitCodeOf(report.status()), 1);
-  // Its last push never came, so the run is not a finished one.
+  // Its last push was never sent, so the run is not finished.
   options_.job.divergence = "ignore";
   EXPECT_EQ(Train(engines).total_steps, 40);
 }
@@ -471,7 +472,8 @@ TEST_F(TrainerTest, GradientsThatAreNotFiniteFailOrAreSkipped) {
   EXPECT_EQ(report.steps, 4);
   EXPECT_GT(report.counters.pushes_dropped, 0);
   options_.fresh = false;
-  EXPECT_EQ(Train(engines).steps, 0);  // the end of the run was told though its push dropped
+  EXPECT_EQ(Train(engines).steps, 0);  // the end of the run was announced although its push was
+                                       // dropped
 }
 
 }  // namespace

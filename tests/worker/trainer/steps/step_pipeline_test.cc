@@ -1,5 +1,5 @@
-// Pushes and pulls leave in the order of the steps, each pull so far ahead as asked, and an error
-// of the pipeline's thread reaches the caller.
+// Pushes and pulls are sent in the order of the steps, each pull as far ahead as requested, and an
+// error of the pipeline's thread reaches the caller.
 #include "worker/trainer/steps/step_pipeline.h"
 
 #include "gmock/gmock.h"
@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// One variable "a" of one number; nothing is computed.
+// One variable "a" with one number; computes nothing.
 class OneNumber : public Model {
  public:
   OneNumber() : variables_(1) {
@@ -36,7 +36,7 @@ class OneNumber : public Model {
   std::vector<VariableSpec> variables_;
 };
 
-// Runs `steps` steps, step t pushing t + 1; what each step saw.
+// Runs `steps` steps, where step t pushes t + 1; returns the value that each step saw.
 std::vector<float> RunSteps(RecordingClient& client, int64_t pull_ahead, int64_t steps) {
   const OneNumber model;
   const WireFormats plain = WireFormats::Create({}, model).value();
@@ -90,7 +90,8 @@ TEST(StepPipeline, ManyStepsKeepTheirOrder) {
   }
 }
 
-// A dense variable of many blocks, of which every seventh step uses rows and each pushes two.
+// A dense variable of many blocks; every seventh step uses it by rows, and each step pushes two
+// rows.
 class FewRows : public Model {
  public:
   static constexpr int64_t kRows = 50000;

@@ -1,4 +1,4 @@
-// Variables get the optimizer and the shards of the job file, and norms are clipped where no single
+// Variables get the optimizer and the shards of the job file, and norms are clipped if no single
 // server can do it.
 #include "worker/trainer/steps/variable_plan.h"
 

@@ -1,4 +1,5 @@
-// Workers see who has finished and who lives, wait for those, and no longer than they must.
+// Workers see which others have finished and which are alive, and wait for the live ones no longer
+// than necessary.
 #include "worker/trainer/steps/wait_for_workers.h"
 
 #include <atomic>
@@ -67,7 +68,7 @@ TEST_F(Meeting, WaitsUntilTheOthersHaveFinished) {
   Push(2, 0);
   std::atomic<bool> finished{false};
   stop_ = [&, polls = 0]() mutable {
-    if (++polls == 3) {  // after two looks at an unfinished worker 2
+    if (++polls == 3) {  // after two polls with worker 2 unfinished
       finished = true;
       Push(2, 1);
     }
@@ -95,7 +96,7 @@ TEST_F(Meeting, AStopEndsTheWait) {
 }
 
 TEST_F(Meeting, AFreshStartIsSeenByBeatsThatMove) {
-  Push(0, 0);  // of an earlier start: stands still
+  Push(0, 0);  // of an earlier start: does not advance
   const auto onlooker = engines_.Connect("j", -1);
   EXPECT_THAT(WaitForFreshStart(*onlooker, absl::Milliseconds(300), false, stop_),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("--fresh")));
@@ -110,7 +111,7 @@ TEST_F(Meeting, AFreshStartThatIsNotSeenIsNotBlamedOnTheServers) {
   const auto onlooker = engines_.Connect("j", -1);
   constexpr absl::Duration kPatience = absl::Milliseconds(300);
   stop_ = [polls = 0, kPatience]() mutable {
-    // The wait's time is over when the second call begins.
+    // The wait's deadline has passed when the second call begins.
     if (++polls == 2) absl::Notification().WaitForNotificationWithTimeout(kPatience);
     return false;
   };
