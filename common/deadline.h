@@ -20,6 +20,9 @@ class Deadline {
   absl::Duration Remaining() const;
   bool Expired() const { return Remaining() <= absl::ZeroDuration(); }
 
+  // The same point in time for absl::CondVar and absl::Mutex, which take wall-clock times.
+  absl::Time ToAbslTime() const { return absl::Now() + Remaining(); }
+
   // The earlier of the two.
   static Deadline Earlier(Deadline a, Deadline b) { return a.at_ns_ < b.at_ns_ ? a : b; }
 

@@ -13,7 +13,6 @@
 #include <cstddef>
 
 #include "common/optimizer/kernels.h"
-#include "common/optimizer/optimizer.h"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
@@ -65,7 +64,7 @@ struct VectorOps {
 
 // A copy on the stack: the compiler then knows that stores to values do not change the constants.
 template <typename T>
-using Constants = std::array<T, UpdateStep::kConstants>;
+using Constants = std::array<T, kKernelConstants>;
 
 // The arrays of one run of elements. Unused slots are null.
 template <typename T>

@@ -7,6 +7,8 @@
 
 namespace cairn {
 
+inline constexpr size_t kKernelConstants = 8;  // of an UpdateStep, for one type of element
+
 // `constants` is UpdateStep::f32 or f64: [0] the bound of clipvalue, [1] weight_decay * rate (both
 // read by the `guarded` kernels only), from [2] on the rule's own (formulas-inl.h).
 // Pointers need no alignment; arrays do not overlap.

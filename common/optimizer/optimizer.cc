@@ -15,6 +15,8 @@
 namespace cairn {
 namespace {
 
+static_assert(UpdateStep::kConstants == kKernelConstants);
+
 constexpr absl::string_view kNone = "none";
 
 // Zeros that ApplyZero passes as gradients, a piece at a time: they stay in the nearest cache.

@@ -31,5 +31,12 @@ TEST(Deadline, EarlierReturnsTheEarlier) {
   EXPECT_LE(Deadline::Earlier(soon, late).Remaining(), absl::Seconds(1));
 }
 
+TEST(Deadline, WallClockTimeIsTheSameMoment) {
+  const Deadline deadline = Deadline::In(absl::Minutes(5));
+  const absl::Duration left = deadline.ToAbslTime() - absl::Now();
+  EXPECT_LE(left, absl::Minutes(5) + absl::Seconds(1));
+  EXPECT_GT(left, absl::Minutes(4));
+}
+
 }  // namespace
 }  // namespace cairn
