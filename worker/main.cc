@@ -336,7 +336,7 @@ absl::StatusOr<GlooOptions> JointGroup(const TrainerOptions& options,
 
 // All workers, or an end in between: nothing is open yet.
 absl::StatusOr<std::unique_ptr<CollectiveGroup>> ConnectWorkers(const GlooOptions& gloo,
-                                                             absl::Duration patience) {
+                                                                absl::Duration patience) {
   absl::StatusOr<std::unique_ptr<CollectiveGroup>> group;
   StopFlag done;
   std::thread connecting([&] {
