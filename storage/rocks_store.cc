@@ -159,7 +159,7 @@ absl::Status RocksStore::CheckSynced(absl::string_view newest_log) const {
                                         " was cut short or is corrupt at its end, or a "
                                         "newer log was removed"),
       ": check the disk and restore the folder from a copy; without ", synced_note_.path(),
-      " the server starts with what is left, and workers whose pushes are gone say so"));
+      " the server starts with the rest, and workers report the pushes that it lost"));
 }
 
 absl::Status RocksStore::OpenError(const rocksdb::Status& status, const std::string& path) const {

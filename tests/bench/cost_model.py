@@ -89,7 +89,7 @@ def run(data, servers, workers, batch, epochs):
 
 def predicted(workers, alone, processor, count):
     """Mean value analysis: workers that compute and wait on `count` cores, `processor` seconds a
-    step, and otherwise pause for what is left of a step that is alone."""
+    step, and otherwise pause for the rest of an undisturbed step."""
     pause, queue, rate = max(0.0, alone - processor), 0.0, 0.0
     for n in range(1, workers + 1):
         waiting = processor / count * (1 + queue)

@@ -44,8 +44,8 @@ MUTANTS = {
         "    reply.variables.push_back(std::move(info));\n"),
     "no_incarnation_fence": (
         "ps_server/jobs/order_rules.h",
-        "return incarnation < known ? Standing::kFenced : Standing::kUnknown;",
-        "return incarnation < known ? Standing::kCurrent : Standing::kUnknown;"),
+        "return incarnation < known ? IncarnationState::kFenced : IncarnationState::kUnknown;",
+        "return incarnation < known ? IncarnationState::kCurrent : IncarnationState::kUnknown;"),
     "after_is_not_looked_at": (
         "ps_server/jobs/order_rules.h", "return after > applied;", "return false && after > applied;"),
     "first_item_of_a_refused_push": (

@@ -93,7 +93,8 @@ TEST(FanOut, ACallThatABusyServerRefusedIsSentAgainWhenItSays) {
                                               ::testing::HasSubstr("gave up, for"))));
 }
 
-// The failed call may be the one that the others wait for. The targets of the calls do not change.
+// The workers for which the other steps wait may need the failed call. So those waits end, but the
+// steps' updates are still made, as plain pushes.
 TEST(FanOut, NobodyWaitsForOthersOnceACallHasFailed) {
   const FanOut::Limits limits{absl::Seconds(10), absl::Seconds(10)};
   const ClientIdentity identity{.job = "job", .server_count = 3};
