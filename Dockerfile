@@ -5,7 +5,7 @@ WORKDIR /src
 COPY examples/install_packages.sh examples/
 RUN examples/install_packages.sh
 COPY . .
-RUN meson setup build -Dunity=on -Dunity_size=8 -Dtests=disabled -Dcuda=disabled \
+RUN meson setup build -Dunity=on -Dunity_size=100 -Dtests=disabled -Dcuda=disabled \
  && ninja -C build ps_server/cairn-ps worker/cairn-worker worker/ctl/cairnctl \
  && mkdir -p /out/bin \
  && cp build/ps_server/cairn-ps build/worker/cairn-worker build/worker/ctl/cairnctl /out/bin/ \
