@@ -14,6 +14,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import include_graph  # noqa: E402
 import tap  # noqa: E402
+import unity_names  # noqa: E402
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BUILD = sys.argv.pop() if len(sys.argv) > 1 and os.path.isdir(sys.argv[-1]) else None
@@ -262,6 +263,11 @@ class Tidy(unittest.TestCase):
                              capture_output=True, text=True)
         found = sorted({line.split(":")[0] for line in run.stderr.splitlines() if "error:" in line})
         self.check(found, "run clang-format -i on them")
+
+    def test_sources_of_a_library_can_be_joined(self):
+        if BUILD is None:
+            self.skipTest("needs the build folder as its last argument")
+        self.check(unity_names.clashes(TOP, BUILD), "rename one: unity builds join these sources")
 
     def test_headers_compile_alone(self):
         # A source that includes its own header first proves that the header compiles; the others
