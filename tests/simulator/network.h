@@ -23,6 +23,8 @@ struct Process {
   std::vector<CallPtr> waiting;  // calls that its fibers wait for
   // By slot: a hello is on its way, so the server may know another clock than the client does.
   uint64_t unsure = 0;
+  // The highest push that ps:0, or any server, had applied at the first hello.
+  int64_t first_applied = 0, highest_applied = 0;
   std::vector<CallPtr> put_off;  // by a mutation: late parts
 };
 

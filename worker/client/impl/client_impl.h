@@ -104,6 +104,8 @@ class PsClientImpl final : public PsClient {
   ClientCounters counters() const override;
 
  private:
+  friend class PsClientPeer;  // of the simulator
+
   PsClientImpl(const ClientOptions& options, std::vector<ReachedServer> servers, ReachServer reach);
 
   // What the parts share; each part names what it uses.
