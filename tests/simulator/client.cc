@@ -177,15 +177,6 @@ absl::Status Client::Leave() { return client_->Leave(Soon()); }
 
 void Client::Close() { client_ = nullptr; }
 
-std::vector<std::string> Client::Gone() const {
-  std::vector<std::string> names;
-  if (client_ == nullptr) return names;
-  PsClientPeer(*client_).sessions().ForEachLive([&](const ServerSession& session) {
-    if (session.gone()) names.push_back(session.name());
-  });
-  return names;
-}
-
 void Client::CheckPulled() const {
   for (const Part& part : parts_) {
     for (size_t i = 0; i < part.keys.size(); ++i) {

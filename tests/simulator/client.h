@@ -38,8 +38,6 @@ class Client {
   // Waits for the client's heartbeats to end.
   void Close();
 
-  // Servers that have not answered its last call, by their names.
-  std::vector<std::string> Gone() const;
   int64_t retries() const { return client_ == nullptr ? 0 : client_->counters().retries; }
 
  private:

@@ -290,6 +290,7 @@ Outcome Channel::Call(absl::string_view, absl::FunctionRef<void(wire::ParameterS
 Outcome Link::Connect(Deadline deadline) {
   Scheduler& scheduler = Scheduler::Current();
   network_.observer().Attempt();
+  process_->unreached.insert(server_);
   const Nanos blocked = network_.Blocked(process_->worker, server_);
   const Nanos left = absl::ToInt64Nanoseconds(deadline.Remaining());
   if (blocked >= left) {
@@ -301,6 +302,7 @@ Outcome Link::Connect(Deadline deadline) {
   Server& server = network_.server(server_);
   if (!server.up()) return {Progress::kNotSent, absl::UnavailableError("connection refused")};
   connected_to_ = server.start_number();
+  process_->unreached.erase(server_);
   return {};
 }
 

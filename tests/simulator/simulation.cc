@@ -338,8 +338,8 @@ std::string Simulation::Stuck() {
     for (const CallPtr& call : worker.process->waiting) {
       absl::StrAppend(&line, "; it waits for ps:", call->server);
     }
-    for (const std::string& name : worker.client->Gone()) {
-      absl::StrAppend(&line, "; ", name, " does not answer it");
+    for (const int32_t server : worker.process->unreached) {
+      absl::StrAppend(&line, "; ps:", server, " does not answer it");
     }
     lines.push_back(std::move(line));
   }
