@@ -48,6 +48,8 @@ class Link : public ServerLink {
     call->method = method;
     return call;
   }
+  // At the process's first hello to the server; under a mutation others than ps:0 do not tell.
+  void NoteHello(wire::HelloReply& reply);
   // Highest push that was acknowledged here: a lower one is sent again.
   int64_t acknowledged = 0;
 
@@ -62,6 +64,14 @@ class Link : public ServerLink {
   std::vector<std::unique_ptr<cairn::Channel>> channels_;
   std::vector<cairn::Channel*> idle_;
 };
+
+void Link::NoteHello(wire::HelloReply& reply) {
+  if (process_->connected) return;
+  int64_t& applied = reply.state.applied;
+  if (slot_ == 0) process_->first_applied = applied;
+  process_->highest_applied = std::max(process_->highest_applied, applied);
+  if (slot_ != 0 && network_.options().mutation == Mutation::kLeavesOutVoid) applied = 0;
+}
 
 // The calls of the service, each of which travels.
 class Stub;
@@ -100,6 +110,7 @@ class Stub : public wire::ParameterServerNull {
     Travel(call);
     channel_.link().process().unsure &= ~bit;
     reply = call->hello_reply;
+    channel_.link().NoteHello(reply);
     if (channel_.link().network().options().rows_move()) return;
     // The worker knows a few servers only, and numbers them itself.
     reply.server_index = static_cast<int32_t>(channel_.link().slot());
@@ -131,6 +142,11 @@ class Stub : public wire::ParameterServerNull {
     call->describe = request;
     Travel(call);
     reply = call->describe_reply;
+    if (channel_.link().network().options().rows_move()) return;
+    for (wire::VariableInfo& info : reply.variables) {
+      const auto slot = static_cast<int32_t>(channel_.link().slot());
+      std::fill(info.spec.bucket_ps.begin(), info.spec.bucket_ps.end(), slot);
+    }
   }
   void create_variables(wire::ServerState& state, const wire::Caller& caller,
                         const std::vector<wire::VariableSpec>& specs) override {
@@ -201,7 +217,7 @@ Outcome Channel::Send(const DataCall& call, Deadline) {
   const Mutation mutation = link_.network().options().mutation;
   const bool puts_off =
       mutation == Mutation::kLateLast && call.kind == CallKind::kPush && push.late;
-  pretended_ = puts_off || (mutation == Mutation::kForgetsReplay && call.kind != CallKind::kPull &&
+  pretended_ = puts_off || (mutation == Mutation::kForgetsReplay && call.kind == CallKind::kPush &&
                             push.sequence.sequence <= link_.acknowledged);
   if (pretended_ && !puts_off) return {};
   switch (call.kind) {
@@ -274,6 +290,7 @@ Outcome Channel::Call(absl::string_view, absl::FunctionRef<void(wire::ParameterS
 Outcome Link::Connect(Deadline deadline) {
   Scheduler& scheduler = Scheduler::Current();
   network_.observer().Attempt();
+  process_->unreached.insert(server_);
   const Nanos blocked = network_.Blocked(process_->worker, server_);
   const Nanos left = absl::ToInt64Nanoseconds(deadline.Remaining());
   if (blocked >= left) {
@@ -285,6 +302,7 @@ Outcome Link::Connect(Deadline deadline) {
   Server& server = network_.server(server_);
   if (!server.up()) return {Progress::kNotSent, absl::UnavailableError("connection refused")};
   connected_to_ = server.start_number();
+  process_->unreached.erase(server_);
   return {};
 }
 

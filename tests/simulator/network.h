@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "tests/simulator/call.h"
@@ -21,8 +22,11 @@ struct Process {
   bool alive = true;
   bool connected = false;        // every server has answered its first hello
   std::vector<CallPtr> waiting;  // calls that its fibers wait for
+  std::set<int32_t> unreached;   // servers that its last attempt to connect to has not reached
   // By slot: a hello is on its way, so the server may know another clock than the client does.
   uint64_t unsure = 0;
+  // The highest push that ps:0, or any server, had applied at the first hello.
+  int64_t first_applied = 0, highest_applied = 0;
   std::vector<CallPtr> put_off;  // by a mutation: late parts
 };
 

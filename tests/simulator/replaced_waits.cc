@@ -1,7 +1,8 @@
 // The clock, the condition variables, the locks and the start numbers of the program, in simulated
-// time. These definitions stand for those of common/deadline.cc, common/monotonic_cond_var.cc,
-// common/start_number.cc and ps_server/base/wait_board.cc: the linker finds them first and leaves
-// the others in their libraries.
+// time; and the client's threads, as fibers. These definitions stand for those of
+// common/deadline.cc, common/monotonic_cond_var.cc, common/start_number.cc,
+// ps_server/base/wait_board.cc and worker/client/delivery/client_thread.cc: the linker finds them
+// first and leaves the others in their libraries.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "common/time_text.h"
 #include "ps_server/base/wait_board.h"
 #include "tests/simulator/fibers.h"
+#include "worker/client/delivery/client_thread.h"
 
 namespace cairn {
 
@@ -44,6 +46,19 @@ void MonotonicCondVar::WaitUntil(absl::Mutex* mutex, Deadline deadline) {
 }
 
 void MonotonicCondVar::SignalAll() { Scheduler::Current().WakeAll(this); }
+
+ClientThread StartClientThread(std::function<void()> body) {
+  auto* const ended = new bool(false);
+  Scheduler::Current().Spawn("a client's thread", [ended, body = std::move(body)] {
+    body();
+    *ended = true;
+    Scheduler::Current().WakeAll(ended);
+  });
+  return std::shared_ptr<bool>(ended, [](const bool* flag) {
+    while (!*flag) Scheduler::Current().WaitOn(flag, simulator::kForever);
+    delete flag;
+  });
+}
 
 WaitBoard::Calling::Calling(absl::string_view, int32_t) : worker_before_(-1) {}
 WaitBoard::Calling::~Calling() = default;

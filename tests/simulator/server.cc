@@ -26,16 +26,11 @@ EngineOptions OptionsOf(int32_t index, const Options& options) {
   return engine;
 }
 
-// Where rows move the last server begins without any.
-bool BeginsWithRows(int32_t server, const Options& options) {
-  return !options.rows_move() || options.servers == 1 || server + 1 < options.servers;
-}
-
 // Rows of two columns to which pushes are added. All buckets are here, or, where rows move, on all
-// servers that begin with some.
+// servers of the cluster file but the last.
 wire::VariableSpec TableSpec(int32_t server, const Options& options, int32_t stripes) {
   wire::VariableSpec spec;
-  spec.name = kTable;
+  spec.name = TableOf(options, server);
   spec.kind = wire::VariableKind::EMBEDDING;
   spec.shape = {2};
   spec.optimizer.type = "sgd";
@@ -54,6 +49,10 @@ wire::Caller Anybody() {
 }
 
 }  // namespace
+
+std::string TableOf(const Options& options, int32_t server) {
+  return options.rows_move() ? kTable : absl::StrCat(kTable, "-", server);
+}
 
 // One start. Its fibers keep it until they have ended.
 struct Server::Run {
@@ -93,7 +92,7 @@ void Server::Load(const std::shared_ptr<Run>& run) {
   CHECK(members.ok()) << members;
   const absl::StatusOr<int64_t> variables = LoadServer(core);
   CHECK(variables.ok()) << variables.status();
-  if (*variables == 0 && BeginsWithRows(index_, options_)) {
+  if (*variables == 0 && index_ < options_.servers) {
     wire::ServerState state;
     try {
       run->service.create_variables(state, Anybody(),
@@ -341,7 +340,7 @@ std::shared_ptr<Variable> Server::table() const {
   const std::shared_ptr<Job> job = run_ == nullptr ? nullptr : run_->core.registry.Find(kJob);
   if (job == nullptr) return nullptr;
   const auto variables = job->variables();
-  const auto found = variables->find(kTable);
+  const auto found = variables->find(TableOf(options_, index_));
   return found == variables->end() ? nullptr : found->second;
 }
 
@@ -370,7 +369,7 @@ void Server::CheckRows(Run& run, int32_t worker, size_t slot, uint32_t stripes, 
   wire::PullRequest request;
   request.caller = Anybody();
   wire::PullItem& item = request.items.emplace_back();
-  item.variable = kTable;
+  item.variable = TableOf(options_, index_);
   item.selection = wire::Selection::KEYS;
   item.ids = Payload::View(keys.data(), keys.size() * sizeof(int64_t));
   wire::PullReply reply;

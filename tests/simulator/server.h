@@ -19,6 +19,8 @@
 namespace cairn::simulator {
 
 inline constexpr char kJob[] = "sim", kTable[] = "table";
+// The table of that server; where rows move there is one, kTable, for all.
+std::string TableOf(const Options& options, int32_t server);
 
 // Thread safety: none.
 class Server {

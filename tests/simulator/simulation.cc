@@ -60,11 +60,10 @@ class Simulation {
   int64_t ClockOf(int32_t w) const;
   void StartWorker(int32_t w);
   void EndProcess(const std::shared_ptr<Process>& process);
-  // The main thread of a process, and its heartbeats.
+  // The main thread of a process.
   void Train(int32_t w, const std::shared_ptr<Process>& process,
              const std::shared_ptr<Client>& client);
   absl::Status TakeSteps(int32_t w, Process& process, Client& client);
-  void Beats(const std::shared_ptr<Process>& process, const std::shared_ptr<Client>& client);
   void Ended(int32_t w, const absl::Status& status);
   void StartAgain(int32_t w, Nanos pause);
   bool MayEnd(int32_t w) const;
@@ -180,13 +179,13 @@ void Simulation::Train(int32_t w, const std::shared_ptr<Process>& process,
   absl::Status status = client->Connect();
   if (status.ok()) {
     process->connected = true;
-    scheduler_.Spawn("heartbeats", [this, process, client] { Beats(process, client); });
     status = TakeSteps(w, *process, *client);
   }
   retries_ += client->retries();
-  if (!process->alive) return;
-  EndProcess(process);
-  Ended(w, status);
+  const bool alive = process->alive;
+  if (alive) EndProcess(process);
+  client->Close();
+  if (alive) Ended(w, status);
 }
 
 absl::Status Simulation::TakeSteps(int32_t w, Process& process, Client& client) {
@@ -212,17 +211,6 @@ absl::Status Simulation::TakeSteps(int32_t w, Process& process, Client& client) 
   if (!status.ok()) return status;
   Does(w, process, "leaves");
   return client.Leave();
-}
-
-void Simulation::Beats(const std::shared_ptr<Process>& process,
-                       const std::shared_ptr<Client>& client) {
-  scheduler_.Sleep(pace_.Below(options_.heartbeat));
-  while (process->alive) {
-    for (size_t slot = 0; slot < client->slots() && process->alive; ++slot) {
-      if (ReasonOf(client->Beat(slot)) == wire::ErrorReason::FENCED) return;
-    }
-    scheduler_.Sleep(options_.heartbeat);
-  }
 }
 
 void Simulation::Ended(int32_t w, const absl::Status& status) {
@@ -350,8 +338,8 @@ std::string Simulation::Stuck() {
     for (const CallPtr& call : worker.process->waiting) {
       absl::StrAppend(&line, "; it waits for ps:", call->server);
     }
-    for (const std::string& name : worker.client->Gone()) {
-      absl::StrAppend(&line, "; ", name, " does not answer it");
+    for (const int32_t server : worker.process->unreached) {
+      absl::StrAppend(&line, "; ps:", server, " does not answer it");
     }
     lines.push_back(std::move(line));
   }

@@ -1,36 +1,40 @@
 // Asks servers to write what they have before their interval is over, beside the pushes.
 #pragma once
 
-#include <functional>
-#include <thread>
-#include <utility>
-
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "common/monotonic_cond_var.h"
+#include "worker/client/delivery/client_thread.h"
+#include "worker/client/delivery/server_calls.h"
+#include "worker/client/delivery/server_table.h"
 
 namespace cairn {
 
 // Thread safety: every method may be called from several threads at once.
 class EarlyEpochs {
  public:
-  // `flush` asks once and bounds its own time; it runs in a thread that the first Ask starts.
-  explicit EarlyEpochs(std::function<void()> flush) : flush_(std::move(flush)) {}
+  // Both outlive this.
+  EarlyEpochs(const ServerTable& sessions, ServerCalls& calls)
+      : sessions_(sessions), calls_(calls) {}
   ~EarlyEpochs() { Stop(); }
 
-  // Returns at once. Nothing happens where one is asked for already.
+  // Asks every server that has pushes which are kept for it, in a thread that the first Ask starts.
+  // Returns at once. Nothing happens where they are being asked already.
   void Ask();
-  // Waits for one that is under way. Nothing is asked afterwards.
+  // Waits for calls that are under way. Nothing is asked afterwards.
   void Stop();
 
  private:
   void Loop();
+  void Flush();
 
-  const std::function<void()> flush_;
+  const ServerTable& sessions_;
+  ServerCalls& calls_;
   absl::Mutex mutex_;
-  absl::CondVar changed_;  // asked_ or stopping_
+  MonotonicCondVar changed_;  // asked_ or stopping_
   bool asked_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_ ABSL_GUARDED_BY(mutex_);
+  ClientThread thread_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn

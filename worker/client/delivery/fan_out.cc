@@ -120,7 +120,7 @@ void FanOut::StopWaiting(Exchange& exchange) {
 }
 
 absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, bool finish_all, Deadline deadline,
-                         absl::FunctionRef<absl::Status(Exchange&)> answered, int64_t* retries) {
+                         absl::FunctionRef<absl::Status(Exchange&)> answered) {
   for (Exchange* exchange : exchanges) {
     exchange->sent = exchange->done = false;
     exchange->expired_wait = absl::OkStatus();
@@ -155,7 +155,7 @@ absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, bool finish_all,
     if (!waited && ++renewals > kMaxRenewals) next.pause = true;
     if (deadline.Expired() || (next.pause && !backoff.Pause(next.retry_after))) break;
     if (waits && deadline.Remaining() < kShortestStepWait) break;
-    ++*retries;
+    CountRetry();
   }
   absl::InlinedVector<absl::Status, 4> errors;
   for (Exchange* exchange : exchanges) {
@@ -174,8 +174,7 @@ absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, bool finish_all,
 absl::Status FanOut::Call(
     ServerSession& session, absl::string_view method, absl::Duration attempt_limit,
     absl::Duration ps_wait, Deadline deadline,
-    absl::FunctionRef<void(wire::ParameterServerIf&, const wire::Caller&)> body, int64_t* retries,
-    bool may_be_slow) {
+    absl::FunctionRef<void(wire::ParameterServerIf&, const wire::Caller&)> body, bool may_be_slow) {
   Backoff backoff(ps_wait, deadline);
   int renewals = 0;
   while (true) {
@@ -202,7 +201,7 @@ absl::Status FanOut::Call(
     if (deadline.Expired() || (pause && !backoff.Pause(RetryAfterOf(outcome.status)))) {
       return session.GaveUp(outcome, deadline.Expired());
     }
-    ++*retries;
+    CountRetry();
   }
 }
 

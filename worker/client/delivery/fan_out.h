@@ -1,6 +1,7 @@
 // Runs calls on several servers at once from one thread, with the retries that are safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -53,6 +54,11 @@ struct Exchange {
   int64_t boot_id = 0;
 };
 
+// Whether the call to this server has a push or assign in it.
+inline bool Updates(const Exchange& exchange) { return exchange.call.kind != CallKind::kPull; }
+
+// Thread safety: every method may be called from several threads at once.
+
 class FanOut {
  public:
   struct Limits {
@@ -70,16 +76,21 @@ class FanOut {
   //   finish_all a lasting error of one server does not end the attempts on others. But waits for
   //              other workers end: a pull fails with what it waited for (WAIT_EXPIRED), a step
   //              goes on as a push.
-  // The error: that of the server that failed, or of all of them in one line. `retries` is raised.
+  // The error: that of the server that failed, or of all of them in one line.
   absl::Status Run(absl::Span<Exchange* const> exchanges, bool finish_all, Deadline deadline,
-                   absl::FunctionRef<absl::Status(Exchange&)> answered, int64_t* retries);
+                   absl::FunctionRef<absl::Status(Exchange&)> answered);
 
   // One other call on one server, in the same manner. `body` gets the caller to send.
   // `may_be_slow`: an answer that takes longer than an attempt may says nothing about the server.
   absl::Status Call(ServerSession& session, absl::string_view method, absl::Duration attempt_limit,
                     absl::Duration ps_wait, Deadline deadline,
                     absl::FunctionRef<void(wire::ParameterServerIf&, const wire::Caller&)> body,
-                    int64_t* retries, bool may_be_slow = false);
+                    bool may_be_slow = false);
+
+  // Attempts that followed another one, of all calls.
+  int64_t retries() const { return retries_.load(std::memory_order_relaxed); }
+  // Of a call that is made elsewhere.
+  void CountRetry() { retries_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
   void Send(Exchange& exchange, Deadline deadline);
@@ -94,6 +105,7 @@ class FanOut {
                absl::FunctionRef<absl::Status(Exchange&)> answered, Next* next);
 
   const Limits& limits_;
+  std::atomic<int64_t> retries_{0};
 };
 
 // One line of all errors, with the code of the first and the first reason that one of them has, but

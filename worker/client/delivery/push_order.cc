@@ -11,12 +11,6 @@
 #include "worker/client/delivery/retained_call.h"
 
 namespace cairn {
-namespace {
-
-bool Updates(const Exchange& exchange) { return exchange.call.kind != CallKind::kPull; }
-
-}  // namespace
-
 void PushOrder::Reset(int64_t sequence, std::string position) {
   next_ = sequence + 1;
   settled_.store(sequence);

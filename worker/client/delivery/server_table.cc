@@ -25,6 +25,20 @@ void ServerTable::Put(std::unique_ptr<ServerSession> session) {
   slots_[index].store(session.get(), std::memory_order_release);
   if (index >= size()) size_.store(index + 1, std::memory_order_release);
   all_.push_back(std::move(session));
+  changed_.SignalAll();
+}
+
+void ServerTable::WaitForMore(size_t known, Deadline deadline) {
+  absl::MutexLock lock(&mutex_);
+  while (size() <= known && !waits_ended_ && !deadline.Expired()) {
+    changed_.WaitUntil(&mutex_, deadline);
+  }
+}
+
+void ServerTable::EndWaits() {
+  absl::MutexLock lock(&mutex_);
+  waits_ended_ = true;
+  changed_.SignalAll();
 }
 
 }  // namespace cairn

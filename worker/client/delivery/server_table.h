@@ -9,6 +9,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "common/deadline.h"
+#include "common/monotonic_cond_var.h"
 #include "worker/client/delivery/server_session.h"
 
 namespace cairn {
@@ -38,11 +40,17 @@ class ServerTable {
 
   // The next one: its index is size().
   void Put(std::unique_ptr<ServerSession> session);
+  // Waits until there are more than `known`, the waits have ended, or `deadline` has passed.
+  void WaitForMore(size_t known, Deadline deadline);
+  // Ends the waits, and all later ones.
+  void EndWaits();
 
  private:
   std::vector<std::atomic<ServerSession*>> slots_;
   std::atomic<size_t> size_;
   absl::Mutex mutex_;
+  MonotonicCondVar changed_;
+  bool waits_ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::unique_ptr<ServerSession>> all_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/config/local_transport.h"
@@ -87,6 +89,14 @@ class ServerLink {
   // True where calls run in the caller's thread, so that fanning out over threads gains nothing.
   virtual bool in_process() const = 0;
 };
+
+// How a server is reached: at `address`, which is empty for one of ClientOptions::servers.
+struct ReachedServer {
+  std::string name;  // in messages
+  std::unique_ptr<ServerLink> link;
+};
+using ReachServer =
+    std::function<absl::StatusOr<ReachedServer>(int32_t server, const std::string& address)>;
 
 // `name` is how errors call the server: "ps:1 (127.0.0.1:7002)". `service` outlives the link.
 std::unique_ptr<ServerLink> InProcessLink(std::string name, wire::ParameterServerIf* service);

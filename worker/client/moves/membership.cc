@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +11,6 @@
 #include "common/status.h"
 #include "common/timeline.h"
 #include "common/variables/variable_map.h"
-#include "worker/client/delivery/fan_out.h"
 
 namespace cairn {
 namespace {
@@ -45,7 +45,7 @@ std::vector<ResumeAnswer> Membership::Answers(absl::Span<const wire::HelloReply>
 
 absl::Status Membership::HelloTo(ServerSession& session, int64_t incarnation, Deadline deadline,
                                  wire::HelloReply* reply, bool joins) {
-  Backoff backoff(limits_.ps_wait, deadline);
+  Backoff backoff(identity_.ps_wait, deadline);
   for (;;) {
     // Not bounded by rpc_timeout: the server first makes durable what an earlier start had pushed.
     Outcome outcome = session.Hello(incarnation, timeline_, deadline, reply, joins);
@@ -54,7 +54,7 @@ absl::Status Membership::HelloTo(ServerSession& session, int64_t incarnation, De
     if (decision == RetryDecision::kDone || decision == RetryDecision::kFail) return outcome.status;
     if (deadline.Expired() || !backoff.Pause()) return session.GaveUp(outcome, deadline.Expired());
     if (HasLeftUnheard(session, deadline, reply)) return absl::OkStatus();
-    host_.CountRetries(1);
+    fan_out_.CountRetry();
   }
 }
 
@@ -62,7 +62,7 @@ bool Membership::HasLeftUnheard(ServerSession& session, Deadline deadline,
                                 wire::HelloReply* reply) {
   if (session.index() == 0) return false;
   wire::HelloReply first;
-  const Deadline soon = Deadline::Earlier(deadline, Deadline::In(limits_.rpc_timeout));
+  const Deadline soon = Deadline::Earlier(deadline, Deadline::In(calls_.rpc_timeout()));
   const Outcome asked = sessions_[0].Hello(incarnation_, timeline_, soon, &first, /*joins=*/true);
   if (!asked.status.ok() || !first.__isset.members) return false;
   for (const wire::Member& member : first.members.members) {
@@ -77,7 +77,7 @@ bool Membership::HasLeftUnheard(ServerSession& session, Deadline deadline,
 }
 
 absl::Status Membership::Refresh(Deadline deadline) {
-  ASSIGN_OR_RETURN(const wire::Members members, host_.AskMembers(deadline));
+  ASSIGN_OR_RETURN(const wire::Members members, calls_.Members(deadline));
   return Take(members, /*greet=*/true, deadline);
 }
 
@@ -142,7 +142,7 @@ absl::Status Membership::TakeInTurn(const wire::Members& members, bool greet, De
 }
 
 absl::Status Membership::LearnMaps(absl::Span<const int32_t> staying, Deadline deadline) {
-  ASSIGN_OR_RETURN(const JobHoldings holdings, host_.DescribeOn(staying, deadline));
+  ASSIGN_OR_RETURN(const JobHoldings holdings, calls_.Describe(staying, deadline));
   int32_t unknown = 0;
   for (const VariableSpec& spec : holdings.specs) {
     if (!Knows(spec, &unknown)) {
@@ -161,8 +161,9 @@ absl::Status Membership::Join(const wire::Member& member, bool greet, Deadline d
         absl::StrCat("ps:", member.index, " is a server, and the cluster file of this program has ",
                      sessions_.size(), ": give it the file that ", sessions_[0].name(), " has"));
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<ServerSession> session,
-                   host_.Reach(member.index, member.address));
+  ASSIGN_OR_RETURN(ReachedServer reached, reach_(member.index, member.address));
+  auto session = std::make_unique<ServerSession>(member.index, std::move(reached.name),
+                                                 std::move(reached.link), &identity_);
   if (member.left) {
     session->SetLeft();
   } else {
@@ -184,7 +185,6 @@ absl::Status Membership::Join(const wire::Member& member, bool greet, Deadline d
   sessions_.Put(std::move(session));
   // What was settled meanwhile, before the table had it.
   if (live) joined.NoPart(order_.settled());
-  if (live && greet) host_.Joined(joined);
   return absl::OkStatus();
 }
 
@@ -216,7 +216,7 @@ absl::Status Membership::KnowServersOf(const VariableSpec& spec, Deadline deadli
 absl::StatusOr<JobHoldings> Membership::Describe(Deadline deadline) {
   while (true) {
     const int64_t members = version();
-    absl::StatusOr<JobHoldings> holdings = host_.DescribeOn(sessions_.Live(), deadline);
+    absl::StatusOr<JobHoldings> holdings = calls_.Describe(sessions_.Live(), deadline);
     absl::Status status = holdings.status();
     for (size_t i = 0; status.ok() && i < holdings->specs.size(); ++i) {
       status = KnowServersOf(holdings->specs[i], deadline);

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -16,11 +16,14 @@
 #include "common/monotonic_cond_var.h"
 #include "common/variables/variable_spec.h"
 #include "thrift/cairn_types.h"
+#include "worker/client/delivery/fan_out.h"
 #include "worker/client/delivery/position.h"
 #include "worker/client/delivery/push_order.h"
+#include "worker/client/delivery/server_calls.h"
 #include "worker/client/delivery/server_session.h"
 #include "worker/client/delivery/server_table.h"
 #include "worker/client/job_holdings.h"
+#include "worker/client/links/server_link.h"
 #include "worker/client/routing/client_variable.h"
 
 namespace cairn {
@@ -28,25 +31,6 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once, but those of a start.
 class Membership {
  public:
-  // What it asks of its client.
-  class Host {
-   public:
-    virtual ~Host() = default;
-    // A session with a server that has come, which is at `address`.
-    virtual absl::StatusOr<std::unique_ptr<ServerSession>> Reach(int32_t server,
-                                                                 const std::string& address) = 0;
-    // Who is there, as ps:0 says.
-    virtual absl::StatusOr<wire::Members> AskMembers(Deadline deadline) = 0;
-    // What `servers` hold, variables by the newest maps.
-    virtual absl::StatusOr<JobHoldings> DescribeOn(absl::Span<const int32_t> servers,
-                                                   Deadline deadline) = 0;
-    // The server is greeted, and in the table.
-    virtual void Joined(ServerSession& session) = 0;
-    virtual void CountRetries(int64_t retries) = 0;
-  };
-  struct Limits {
-    absl::Duration ps_wait, rpc_timeout;
-  };
   // What it writes of the client's identity, whose pointers to these are.
   struct Flags {
     std::atomic<int32_t> most_servers{0};
@@ -54,15 +38,17 @@ class Membership {
   };
 
   // All outlive this.
-  Membership(const ClientIdentity& identity, const Limits& limits, ServerTable& sessions,
-             const PushOrder& order, ClientVariableMap& variables, Flags& flags, Host& host)
+  Membership(const ClientIdentity& identity, ReachServer reach, ServerTable& sessions,
+             const PushOrder& order, ClientVariableMap& variables, Flags& flags, FanOut& fan_out,
+             ServerCalls& calls)
       : identity_(identity),
-        limits_(limits),
+        reach_(std::move(reach)),
         sessions_(sessions),
         order_(order),
         variables_(variables),
         flags_(flags),
-        host_(host) {}
+        fan_out_(fan_out),
+        calls_(calls) {}
 
   // --- A start, from one thread and before anything else. ---
   // Greets ps:0, which grants the incarnation, says who the others are, and which life of the job
@@ -113,12 +99,13 @@ class Membership {
   int64_t LastWord(size_t server) const;
 
   const ClientIdentity& identity_;
-  const Limits limits_;
+  const ReachServer reach_;
   ServerTable& sessions_;
   const PushOrder& order_;
   ClientVariableMap& variables_;
   Flags& flags_;
-  Host& host_;
+  FanOut& fan_out_;
+  ServerCalls& calls_;
   int64_t incarnation_ = 0;
   int64_t timeline_ = 0;  // that ps:0 answered
   std::atomic<int64_t> version_{0};

@@ -77,8 +77,6 @@ class DataPlan {
   // Checks a reply and moves what it holds to where it belongs. `staleness` gets those of pushes.
   // kInternal: the reply does not fit the request.
   absl::Status Land(Exchange& exchange, absl::FunctionRef<void(int64_t)> staleness);
-  // True where the call to this server has a push or assign in it.
-  static bool Updates(const Exchange& exchange) { return exchange.call.kind != CallKind::kPull; }
 
   // Payload bytes of gradients, values and ids to send, and of values to be received; less once
   // they have landed, where only changes came.

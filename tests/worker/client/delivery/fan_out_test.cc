@@ -69,25 +69,22 @@ TEST(FanOut, ACallThatABusyServerRefusedIsSentAgainWhenItSays) {
   exchange.session = &session;
   exchange.repeatable = false;
   Exchange* const one = &exchange;
-  int64_t retries = 0;
+  FanOut fan_out(&limits);
   absl::Duration start = MonotonicNow();
-  EXPECT_OK(FanOut(&limits).Run(
-      {&one, 1}, false, Soon(), [](Exchange&) { return absl::OkStatus(); }, &retries));
+  EXPECT_OK(fan_out.Run({&one, 1}, false, Soon(), [](Exchange&) { return absl::OkStatus(); }));
   EXPECT_GE(MonotonicNow() - start, absl::Milliseconds(100));
-  EXPECT_EQ(retries, 2);
+  EXPECT_EQ(fan_out.retries(), 2);
   // Another kind of call; and a call for which the server is busy too long.
   const auto ask = [](wire::ParameterServerIf& service, const wire::Caller& caller) {
     wire::ServerState state;
     service.heartbeat(state, caller);
   };
   refusals = 1;
-  EXPECT_OK(FanOut(&limits).Call(session, "heartbeat", absl::Seconds(10), absl::Seconds(10), Soon(),
-                                 ask, &retries));
-  EXPECT_EQ(retries, 3);
+  EXPECT_OK(fan_out.Call(session, "heartbeat", absl::Seconds(10), absl::Seconds(10), Soon(), ask));
+  EXPECT_EQ(fan_out.retries(), 3);
   refusals = 1000;
-  const absl::Status busy =
-      FanOut(&limits).Call(session, "heartbeat", absl::Seconds(10), absl::Seconds(10),
-                           Deadline::In(absl::Milliseconds(200)), ask, &retries);
+  const absl::Status busy = fan_out.Call(session, "heartbeat", absl::Seconds(10), absl::Seconds(10),
+                                         Deadline::In(absl::Milliseconds(200)), ask);
   EXPECT_THAT(busy, StatusIs(absl::StatusCode::kUnavailable,
                              ::testing::AllOf(::testing::HasSubstr("busy"),
                                               ::testing::HasSubstr("gave up, for"))));
@@ -118,9 +115,8 @@ TEST(FanOut, NobodyWaitsForOthersOnceACallHasFailed) {
     exchanges[s].call.kind = s < 2 ? CallKind::kStep : CallKind::kPull;
     all.push_back(&exchanges[s]);
   }
-  int64_t retries = 0;
-  const absl::Status status = FanOut(&limits).Run(
-      all, /*finish_all=*/true, Soon(), [](Exchange&) { return absl::OkStatus(); }, &retries);
+  const absl::Status status = FanOut(&limits).Run(all, /*finish_all=*/true, Soon(),
+                                                  [](Exchange&) { return absl::OkStatus(); });
   EXPECT_EQ(ReasonOf(status), wire::ErrorReason::MOVED);
   EXPECT_OK(exchanges[1].outcome.status);
   EXPECT_EQ(exchanges[1].call.kind, CallKind::kPush);
@@ -153,17 +149,14 @@ TEST(FanOut, SendsToAllBeforeItReceives) {
     exchanges[s].session = sessions[s].get();
     both.push_back(&exchanges[s]);
   }
-  int64_t retries = 0;
+  FanOut fan_out(&limits);
   int answered = 0;
-  EXPECT_OK(FanOut(&limits).Run(
-      both, false, Soon(),
-      [&](Exchange&) {
-        ++answered;
-        return absl::OkStatus();
-      },
-      &retries));
+  EXPECT_OK(fan_out.Run(both, false, Soon(), [&](Exchange&) {
+    ++answered;
+    return absl::OkStatus();
+  }));
   EXPECT_EQ(answered, 2);
-  EXPECT_EQ(retries, 0);
+  EXPECT_EQ(fan_out.retries(), 0);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Checkpoints of a whole job: made, deleted, restored by every server.
+#include "worker/client/impl/job_checkpoints.h"
 
 #include <algorithm>
 #include <map>
@@ -15,7 +15,6 @@
 #include "thrift/errors.h"
 #include "thrift/limits.h"
 #include "worker/client/delivery/position.h"
-#include "worker/client/impl/client_impl.h"
 
 namespace cairn {
 namespace {
@@ -155,9 +154,8 @@ bool Whole(const std::vector<ServerCheckpoint>& parts) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<ServerCheckpoint>> PsClientImpl::Checkpoint(absl::string_view directory,
-                                                                       absl::string_view name,
-                                                                       Deadline deadline) {
+absl::StatusOr<std::vector<ServerCheckpoint>> JobCheckpoints::Checkpoint(
+    absl::string_view directory, absl::string_view name, Deadline deadline) {
   constexpr int kMostTries = 3;
   for (int tries = 1;; ++tries) {
     absl::StatusOr<std::vector<ServerCheckpoint>> parts = TryCheckpoint(directory, name, deadline);
@@ -167,19 +165,19 @@ absl::StatusOr<std::vector<ServerCheckpoint>> PsClientImpl::Checkpoint(absl::str
   }
 }
 
-absl::StatusOr<std::vector<ServerCheckpoint>> PsClientImpl::TryCheckpoint(
+absl::StatusOr<std::vector<ServerCheckpoint>> JobCheckpoints::TryCheckpoint(
     absl::string_view directory, absl::string_view name, Deadline deadline) {
-  RETURN_IF_ERROR(CheckOpen("checkpoint", deadline));
+  RETURN_IF_ERROR(gate_.Check("checkpoint", deadline));
   const std::vector<int32_t> servers = sessions_.Live();
-  ASSIGN_OR_RETURN(const JobHoldings holdings, DescribeOn(servers, deadline));
+  ASSIGN_OR_RETURN(const JobHoldings holdings, calls_.Describe(servers, deadline));
   RETURN_IF_ERROR(CheckAgreement(holdings));
   std::vector<wire::CheckpointReply> replies(sessions_.size());
   RETURN_IF_ERROR(
-      CallAll(servers, "checkpoint", deadline.Remaining(), deadline,
-              [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t server) {
-                replies[server] = {};
-                service.checkpoint(replies[server], RequestOf(caller, directory, name));
-              }));
+      calls_.All(servers, "checkpoint", deadline.Remaining(), deadline,
+                 [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t server) {
+                   replies[server] = {};
+                   service.checkpoint(replies[server], RequestOf(caller, directory, name));
+                 }));
   std::vector<ServerCheckpoint> parts;
   for (size_t s = 0; s < replies.size(); ++s) {
     const auto server = static_cast<int32_t>(s);
@@ -203,17 +201,17 @@ absl::StatusOr<std::vector<ServerCheckpoint>> PsClientImpl::TryCheckpoint(
 }
 
 // It has no files; how far workers were there is needed to tell where they go on.
-absl::StatusOr<ServerCheckpoint> PsClientImpl::PartOfLeft(int32_t server, Deadline deadline) {
+absl::StatusOr<ServerCheckpoint> JobCheckpoints::PartOfLeft(int32_t server, Deadline deadline) {
   wire::ChangeMembersReply reply;
   RETURN_IF_ERROR(
-      CallOne(0, "change_members", options_.rpc_timeout, deadline,
-              [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
-                wire::ChangeMembersRequest request;
-                request.caller = caller;
-                request.action = wire::MembersAction::REMOVE;  // it is: says so
-                request.index = server;
-                service.change_members(reply, request);
-              }));
+      calls_.One(0, "change_members", calls_.rpc_timeout(), deadline,
+                 [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                   wire::ChangeMembersRequest request;
+                   request.caller = caller;
+                   request.action = wire::MembersAction::REMOVE;  // it is: says so
+                   request.index = server;
+                   service.change_members(reply, request);
+                 }));
   ServerCheckpoint part{.server = server};
   for (const wire::LastWord& word : reply.last_words) {
     if (word.job == identity_.job) {
@@ -223,18 +221,18 @@ absl::StatusOr<ServerCheckpoint> PsClientImpl::PartOfLeft(int32_t server, Deadli
   return part;
 }
 
-absl::Status PsClientImpl::DropCheckpoint(absl::string_view directory, absl::string_view name,
-                                          Deadline deadline) {
-  RETURN_IF_ERROR(CheckOpen("drop_checkpoint", deadline));
-  return CallAll(sessions_.Live(), "drop_checkpoint", deadline.Remaining(), deadline,
-                 [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
-                   wire::ServerState state;
-                   service.drop_checkpoint(state, RequestOf(caller, directory, name));
-                 });
+absl::Status JobCheckpoints::DropCheckpoint(absl::string_view directory, absl::string_view name,
+                                            Deadline deadline) {
+  RETURN_IF_ERROR(gate_.Check("drop_checkpoint", deadline));
+  return calls_.All(sessions_.Live(), "drop_checkpoint", deadline.Remaining(), deadline,
+                    [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                      wire::ServerState state;
+                      service.drop_checkpoint(state, RequestOf(caller, directory, name));
+                    });
 }
 
-absl::Status PsClientImpl::Restore(const RestoreSource& source, Deadline deadline) {
-  RETURN_IF_ERROR(CheckOpen("restore", deadline));
+absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadline) {
+  RETURN_IF_ERROR(gate_.Check("restore", deadline));
   if (membership_.version() > 0) {
     return absl::FailedPreconditionError(absl::StrCat(
         "restore: servers have come or gone since the cluster file was written, and rows are dealt "
@@ -247,19 +245,19 @@ absl::Status PsClientImpl::Restore(const RestoreSource& source, Deadline deadlin
   std::vector<char> restored(sessions_.size());
   const auto restore = [&](int32_t server) {
     const absl::Status status =
-        CallOne(server, "restore", deadline.Remaining(), deadline,
-                [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
-                  wire::RestoreRequest mine = request;
-                  mine.caller = caller;
-                  wire::RestoreReply reply;
-                  service.restore(reply, mine);
-                });
+        calls_.One(server, "restore", deadline.Remaining(), deadline,
+                   [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                     wire::RestoreRequest mine = request;
+                     mine.caller = caller;
+                     wire::RestoreReply reply;
+                     service.restore(reply, mine);
+                   });
     restored[static_cast<size_t>(server)] = status.ok();
     return status;
   };
   // ps:0 last: the job is there when ps:0 holds it.
   const std::vector<int32_t> servers = sessions_.Live();
-  absl::Status status = ForEachServer(absl::MakeConstSpan(servers).subspan(1), restore);
+  absl::Status status = calls_.ForEach(absl::MakeConstSpan(servers).subspan(1), restore);
   CAIRN_CRASH_POINT("restore: all but ps:0 have it");
   if (status.ok()) status = restore(0);
   if (!status.ok()) TakeBack(restored);
@@ -267,14 +265,14 @@ absl::Status PsClientImpl::Restore(const RestoreSource& source, Deadline deadlin
 }
 
 // What is not taken back shows as a life that no worker has begun (JobHoldings::left_by_restore).
-void PsClientImpl::TakeBack(absl::Span<const char> restored) {
-  const absl::Status dropped = ForEachServer(sessions_.Live(), [&](int32_t server) {
+void JobCheckpoints::TakeBack(absl::Span<const char> restored) {
+  const absl::Status dropped = calls_.ForEach(sessions_.Live(), [&](int32_t server) {
     if (restored[static_cast<size_t>(server)] == 0) return absl::OkStatus();
-    return CallOne(server, "drop_job", options_.rpc_timeout, Deadline::In(kTakeBackTimeout),
-                   [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
-                     wire::ServerState state;
-                     service.drop_job(state, caller);
-                   });
+    return calls_.One(server, "drop_job", calls_.rpc_timeout(), Deadline::In(kTakeBackTimeout),
+                      [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                        wire::ServerState state;
+                        service.drop_job(state, caller);
+                      });
   });
   if (!dropped.ok()) {
     LOG(WARNING) << "a restore failed, and what it made is not dropped everywhere: "

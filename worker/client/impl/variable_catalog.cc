@@ -1,4 +1,5 @@
-// What concerns whole variables: create, describe, scan.
+#include "worker/client/impl/variable_catalog.h"
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -13,7 +14,6 @@
 #include "thrift/convert.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
-#include "worker/client/impl/client_impl.h"
 
 namespace cairn {
 namespace {
@@ -64,7 +64,7 @@ int64_t WireBytes(const VariableSpec& spec) {
 
 }  // namespace
 
-absl::Status PsClientImpl::Place(const VariableSpec* existing, VariableSpec* spec) {
+absl::Status VariableCatalog::Place(const VariableSpec* existing, VariableSpec* spec) {
   const bool embedding = spec->kind == VariableKind::kEmbedding;
   const std::vector<int32_t> servers = sessions_.Live();
   if (options_.placement == nullptr && (placement_ == nullptr || placed_on_ != servers.size())) {
@@ -102,9 +102,9 @@ absl::Status PsClientImpl::Place(const VariableSpec* existing, VariableSpec* spe
   return Annotate(ValidateSpec(*spec, static_cast<int32_t>(sessions_.size())), "create");
 }
 
-absl::Status PsClientImpl::Create(absl::Span<const VariableSpec> specs, Deadline deadline) {
-  RETURN_IF_ERROR(CheckOpen("create", deadline));
-  absl::MutexLock lock(&create_mutex_);
+absl::Status VariableCatalog::Create(absl::Span<const VariableSpec> specs, Deadline deadline) {
+  RETURN_IF_ERROR(gate_.Check("create", deadline));
+  absl::MutexLock lock(&mutex_);
   // A variable placed elsewhere would be made a second time by servers that do not know of it.
   ASSIGN_OR_RETURN(const JobHoldings known, Examine(deadline));
   // What a client without a timeline has made on some servers alone is made on the others now.
@@ -121,18 +121,19 @@ absl::Status PsClientImpl::Create(absl::Span<const VariableSpec> specs, Deadline
   return absl::OkStatus();
 }
 
-absl::Status PsClientImpl::CreatePlaced(absl::Span<const VariableSpec> specs, Deadline deadline) {
-  return ForEachServer(sessions_.Live(), [&](int32_t server) {
+absl::Status VariableCatalog::CreatePlaced(absl::Span<const VariableSpec> specs,
+                                           Deadline deadline) {
+  return calls_.ForEach(sessions_.Live(), [&](int32_t server) {
     std::vector<wire::VariableSpec> batch;
     int64_t batch_bytes = 0;
     const auto send = [&]() -> absl::Status {
       if (batch.empty()) return absl::OkStatus();
       absl::Status status =
-          CallOne(server, "create_variables", options_.rpc_timeout, deadline,
-                  [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
-                    wire::ServerState state;
-                    service.create_variables(state, caller, batch);
-                  });
+          calls_.One(server, "create_variables", calls_.rpc_timeout(), deadline,
+                     [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                       wire::ServerState state;
+                       service.create_variables(state, caller, batch);
+                     });
       batch.clear();
       batch_bytes = 0;
       return status;
@@ -140,8 +141,7 @@ absl::Status PsClientImpl::CreatePlaced(absl::Span<const VariableSpec> specs, De
     for (const VariableSpec& spec : specs) {
       if (!HasPart(spec, server)) continue;
       const int64_t bytes = WireBytes(spec);
-      if (batch.size() == kMaxItemsPerCall ||
-          batch_bytes + bytes > plan_limits_.max_message_bytes / 2) {
+      if (batch.size() == kMaxItemsPerCall || batch_bytes + bytes > limits_.max_message_bytes / 2) {
         RETURN_IF_ERROR(send());
       }
       batch.push_back(ToWire(spec));
@@ -151,52 +151,20 @@ absl::Status PsClientImpl::CreatePlaced(absl::Span<const VariableSpec> specs, De
   });
 }
 
-absl::StatusOr<std::vector<VariableSpec>> PsClientImpl::Describe(Deadline deadline) {
-  ASSIGN_OR_RETURN(JobHoldings holdings, Examine(deadline));
-  RETURN_IF_ERROR(CheckAgreement(holdings));
-  return std::move(holdings.specs);
-}
-
-absl::StatusOr<JobHoldings> PsClientImpl::Examine(Deadline deadline) {
-  RETURN_IF_ERROR(CheckOpen("describe", deadline));
+absl::StatusOr<JobHoldings> VariableCatalog::Examine(Deadline deadline) {
+  RETURN_IF_ERROR(gate_.Check("describe", deadline));
   return membership_.Describe(deadline);
 }
 
-absl::StatusOr<JobHoldings> PsClientImpl::DescribeOn(absl::Span<const int32_t> servers,
-                                                     Deadline deadline) {
-  ASSIGN_OR_RETURN(JobHoldings holdings, DescribeOnce(servers, deadline));
-  if (holdings.disagreement.empty()) return holdings;
-  // The servers answered one after the other, and a worker may have begun the job meanwhile: a
-  // second look begins after that.
-  return DescribeOnce(servers, deadline);
+void VariableCatalog::Clear() {
+  if (options_.placement != nullptr) return;
+  absl::MutexLock lock(&mutex_);
+  placement_ = nullptr;
 }
 
-absl::StatusOr<JobHoldings> PsClientImpl::DescribeOnce(absl::Span<const int32_t> servers,
-                                                       Deadline deadline) {
-  std::vector<wire::DescribeReply> replies(sessions_.size());
-  RETURN_IF_ERROR(
-      CallAll(servers, "describe", options_.rpc_timeout, deadline,
-              [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t server) {
-                replies[server] = {};
-                wire::DescribeRequest request;
-                request.caller = caller;
-                service.describe(replies[server], request);
-              }));
-  std::vector<DescribedServer> described;
-  for (const int32_t server : servers) {
-    const auto s = static_cast<size_t>(server);
-    if (sessions_[s].left()) continue;  // meanwhile
-    described.push_back({server, sessions_[s].name(), &replies[s]});
-  }
-  return CombineHoldings(identity_.job, described, most_servers());
-}
-
-absl::Status PsClientImpl::Scan(
-    absl::string_view variable,
-    const std::function<void(int64_t key, absl::Span<const std::byte> values)>& row,
-    Deadline deadline) {
-  RETURN_IF_ERROR(CheckOpen("scan", deadline));
-  ASSIGN_OR_RETURN(const ClientVariablePtr found, FindVariable("scan", variable));
+absl::Status VariableCatalog::Scan(absl::string_view variable, const Row& row, Deadline deadline) {
+  RETURN_IF_ERROR(gate_.Check("scan", deadline));
+  ASSIGN_OR_RETURN(const ClientVariablePtr found, planner_.Find("scan", variable));
   if (!found->embedding()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "scan \"", variable, "\": it is dense; only embedding tables are scanned: pull it whole"));
@@ -205,42 +173,47 @@ absl::Status PsClientImpl::Scan(
     return absl::InvalidArgumentError(
         absl::StrCat("scan \"", variable, "\": there is no function to call with its rows"));
   }
-  const size_t row_bytes = found->row_bytes();
+  for (const ClientVariableGroup& group : found->groups()) {
+    RETURN_IF_ERROR(ScanGroup(*found, group.server, row, deadline));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VariableCatalog::ScanGroup(const ClientVariable& variable, int32_t server,
+                                        const Row& row, Deadline deadline) {
+  const std::string what = absl::StrCat("scan \"", variable.spec().name, "\"");
+  const size_t row_bytes = variable.row_bytes();
   wire::ScanRequest request;
-  request.variable = std::string(variable);
-  request.map_version = found->spec().map_version;
+  request.variable = variable.spec().name;
+  request.map_version = variable.spec().map_version;
   request.max_rows = static_cast<int32_t>(std::clamp<int64_t>(
       kScanPageBytes / static_cast<int64_t>(row_bytes + sizeof(int64_t)), 1, kMaxScanRows));
-  for (const ClientVariableGroup& group : found->groups()) {
-    request.cursor.clear();
-    do {
-      wire::ScanReply reply;
-      const absl::Status scanned =
-          CallOne(group.server, "scan", options_.rpc_timeout, deadline,
-                  [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
-                    request.caller = caller;
-                    service.scan(reply, request);
-                  });
-      if (ReasonOf(scanned) == wire::ErrorReason::MOVED) {
-        moved_updates_.LearnMaps(scanned, deadline);
-        return absl::AbortedError(absl::StrCat("scan \"", variable, "\": ", scanned.message(),
-                                               ", so that some were missed: scan again"));
-      }
-      RETURN_IF_ERROR(scanned);
-      const absl::Span<const int64_t> keys = reply.keys.As<int64_t>();
-      if (reply.values.size() != keys.size() * row_bytes ||
-          (keys.empty() && reply.cursor == request.cursor && !reply.cursor.empty())) {
-        return absl::InternalError(absl::StrCat(
-            "scan \"", variable, "\" on ", sessions_[static_cast<size_t>(group.server)].name(),
-            ": the reply has ", reply.values.size(), " bytes for ", keys.size(), " rows of ",
-            row_bytes, " bytes"));
-      }
-      for (size_t i = 0; i < keys.size(); ++i) {
-        row(keys[i], absl::MakeConstSpan(reply.values.data() + i * row_bytes, row_bytes));
-      }
-      request.cursor = std::move(reply.cursor);
-    } while (!request.cursor.empty());
-  }
+  do {
+    wire::ScanReply reply;
+    const absl::Status scanned =
+        calls_.One(server, "scan", calls_.rpc_timeout(), deadline,
+                   [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                     request.caller = caller;
+                     service.scan(reply, request);
+                   });
+    if (ReasonOf(scanned) == wire::ErrorReason::MOVED) {
+      maps_.Learn(scanned, deadline);
+      return absl::AbortedError(
+          absl::StrCat(what, ": ", scanned.message(), ", so that some were missed: scan again"));
+    }
+    RETURN_IF_ERROR(scanned);
+    const absl::Span<const int64_t> keys = reply.keys.As<int64_t>();
+    if (reply.values.size() != keys.size() * row_bytes ||
+        (keys.empty() && reply.cursor == request.cursor && !reply.cursor.empty())) {
+      return absl::InternalError(absl::StrCat(
+          what, " on ", sessions_[static_cast<size_t>(server)].name(), ": the reply has ",
+          reply.values.size(), " bytes for ", keys.size(), " rows of ", row_bytes, " bytes"));
+    }
+    for (size_t i = 0; i < keys.size(); ++i) {
+      row(keys[i], absl::MakeConstSpan(reply.values.data() + i * row_bytes, row_bytes));
+    }
+    request.cursor = std::move(reply.cursor);
+  } while (!request.cursor.empty());
   return absl::OkStatus();
 }
 

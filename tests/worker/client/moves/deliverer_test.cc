@@ -1,6 +1,6 @@
 // The order in which servers get a push that an earlier start of the worker has sent to some of
 // them.
-#include "worker/client/moves/moved_updates.h"
+#include "worker/client/moves/deliverer.h"
 
 #include <memory>
 #include <string>
@@ -26,11 +26,19 @@ constexpr int32_t kServers = 3;
 class Recorder : public wire::ParameterServerNull {
  public:
   Recorder(int32_t server, std::vector<std::string>* calls) : server_(server), calls_(*calls) {}
-  void push(wire::PushReply&, const wire::PushRequest& request) override {
+  void push(wire::PushReply& reply, const wire::PushRequest& request) override {
+    reply.items.resize(request.items.size());
     calls_.push_back(absl::StrCat("ps:", server_, request.late ? " late" : ""));
   }
-  void step(wire::StepReply&, const wire::StepRequest&) override {
+  void step(wire::StepReply& reply, const wire::StepRequest& request) override {
+    reply.push.items.resize(request.push.items.size());
     calls_.push_back(absl::StrCat("ps:", server_, " waits"));
+  }
+  // A server that is not in the table yet has joined.
+  void members(wire::Members& members, const wire::Caller&) override {
+    members.version = 1;
+    members.server_count = kServers + 1;
+    members.members.emplace_back().index = kServers;
   }
 
  private:
@@ -38,11 +46,18 @@ class Recorder : public wire::ParameterServerNull {
   std::vector<std::string>& calls_;
 };
 
-class MovedUpdatesTest : public ::testing::Test, private MovedUpdates::Host {
+class DelivererTest : public ::testing::Test {
  protected:
-  // `had`: by server, the last push of an earlier start.
-  MovedUpdatesTest() : sessions_(MakeSessions()) {}
+  DelivererTest() : sessions_(MakeSessions()) {
+    VariableSpec spec;
+    spec.name = "w";
+    spec.shape = {kServers};
+    spec.optimizer.type = "sgd";
+    for (int32_t s = 0; s < kServers; ++s) spec.shards.push_back({.rows = 1, .ps = s});
+    variables_.Insert(std::move(spec));
+  }
 
+  // `had`: by server, the last push of an earlier start.
   void Begin(std::vector<int64_t> had, const ResumePoint& point) {
     for (int32_t s = 0; s < kServers; ++s) {
       wire::HelloReply reply;
@@ -51,40 +66,24 @@ class MovedUpdatesTest : public ::testing::Test, private MovedUpdates::Host {
       sessions_[s].Begin(reply, 1, point.last_part[s], point.sequence);
     }
     order_.Reset(point.sequence, "");
-    moved_updates_.Begin(point);
+    deliverer_.Begin(point);
   }
   // The worker's calls are steps, which wait for other workers.
   absl::Status Push(bool* moved) {
-    std::vector<Exchange> exchanges(kServers);
-    std::vector<Exchange*> all;
-    for (int32_t s = 0; s < kServers; ++s) {
-      exchanges[s].session = &sessions_[s];
-      exchanges[s].call.kind = CallKind::kStep;
-      exchanges[s].call.request.push.items.resize(1);
-      all.push_back(&exchanges[s]);
-    }
+    const float values[kServers] = {};
+    DataPlan plan(sessions_, limits_of_plans_);
+    EXPECT_OK(plan.AddPush(variables_.Find("w"),
+                           {.variable = "w", .values = AsBytes(absl::MakeConstSpan(values))}));
+    plan.BeginStep(1, /*everywhere=*/true);
     const absl::string_view position;
-    EXPECT_OK(order_.TakeTurn(Deadline::In(absl::Seconds(10))));
-    EXPECT_OK(order_.Number(all, &position));
-    const Deadline deadline = Deadline::In(absl::Seconds(10));
-    const auto run = [&](absl::Span<Exchange* const> some) {
-      return fan_out_.Run(
-          some, /*finish_all=*/true, deadline,
-          [&](Exchange& exchange) {
-            EXPECT_TRUE(order_.Answered(exchange));
-            return absl::OkStatus();
-          },
-          &retries_);
-    };
-    const absl::Status status = moved_updates_.SendNumbered(all, run, deadline, moved);
-    order_.Settle(all, status);
-    order_.EndTurn();
-    return status;
+    return deliverer_.Deliver(plan, /*updates=*/true, &position, Deadline::In(absl::Seconds(10)),
+                              moved);
   }
 
   std::vector<std::string> calls_;
-  absl::Status known_;  // the result of KnowServersOf
-  MovedUpdates& moved_updates() { return moved_updates_; }
+  absl::Status reached_;  // of servers that join
+  MapFollower& maps() { return maps_; }
+  const ClientGate& gate() const { return gate_; }
 
  private:
   std::vector<std::unique_ptr<ServerSession>> MakeSessions() {
@@ -97,25 +96,37 @@ class MovedUpdatesTest : public ::testing::Test, private MovedUpdates::Host {
     }
     return sessions;
   }
-  absl::Status CheckOpen(absl::string_view, Deadline) const override { return absl::OkStatus(); }
-  absl::Status KnowServersOf(const VariableSpec&, Deadline) override { return known_; }
-  void CountRetries(int64_t) override {}
+  ReachServer Reach() {
+    return
+        [this](int32_t, const std::string&) -> absl::StatusOr<ReachedServer> { return reached_; };
+  }
 
-  const ClientIdentity identity_{.job = "job", .worker = 0, .server_count = kServers};
+  const ClientIdentity identity_{
+      .job = "job", .worker = 0, .server_count = kServers, .ps_wait = absl::Seconds(10)};
   const FanOut::Limits limits_{absl::Seconds(10), absl::Seconds(10)};
-  int64_t retries_ = 0;
+  const PlanLimits limits_of_plans_{1 << 20, 1000, 1000};
   std::vector<std::unique_ptr<Recorder>> services_;
   ServerTable sessions_;
   PushOrder order_{sessions_};
   FanOut fan_out_{&limits_};
   ClientVariableMap variables_;
-  MovedUpdates moved_updates_{identity_, sessions_, order_, fan_out_, variables_, *this};
+  ClientGate gate_{identity_};
+  ServerCalls calls_of_servers_{identity_, limits_, fan_out_, sessions_};
+  Retention retention_{0};
+  RetentionGate retention_gate_{identity_, retention_, sessions_, order_, calls_of_servers_};
+  Membership::Flags flags_;
+  Membership membership_{identity_,  Reach(), sessions_, order_,
+                         variables_, flags_,  fan_out_,  calls_of_servers_};
+  MapFollower maps_{identity_, sessions_, variables_, membership_, gate_};
+  StalenessCounter staleness_;
+  Deliverer deliverer_{identity_, sessions_, order_,          fan_out_,  variables_,
+                       maps_,     gate_,     retention_gate_, staleness_};
 };
 
 // ps:0 has push 5. Its position asks ps:1 for the push, but not ps:2, which now has rows of ps:1.
 // If ps:1 got the push before ps:2 has it durably, the next start would assume that all servers
 // have it.
-TEST_F(MovedUpdatesTest, WhoIsNotAskedForAPushHasItBeforeThoseThatAre) {
+TEST_F(DelivererTest, WhoIsNotAskedForAPushHasItBeforeThoseThatAre) {
   ResumePoint point{.sequence = 4, .last_part = {4, 4, 0}};
   point.unasked = {{}, {}, {{.after = 4, .through = 5}}};
   Begin({5, 4, 0}, point);
@@ -136,7 +147,7 @@ TEST_F(MovedUpdatesTest, WhoIsNotAskedForAPushHasItBeforeThoseThatAre) {
 }
 
 // The servers that must have it durably first still go first.
-TEST_F(MovedUpdatesTest, APushThatOnlyTheUnaskedLackIsSentAheadToThem) {
+TEST_F(DelivererTest, APushThatOnlyTheUnaskedLackIsSentAheadToThem) {
   ResumePoint point{.sequence = 4, .last_part = {4, 4, 0}};
   point.unasked = {{}, {}, {{.after = 0, .through = 5}}};
   Begin({5, 5, 0}, point);
@@ -147,7 +158,7 @@ TEST_F(MovedUpdatesTest, APushThatOnlyTheUnaskedLackIsSentAheadToThem) {
 }
 
 // A server that every position asks for the push blocks these positions until it has the push.
-TEST_F(MovedUpdatesTest, WhoIsAskedForAPushGetsItWithTheOthersThatLackIt) {
+TEST_F(DelivererTest, WhoIsAskedForAPushGetsItWithTheOthersThatLackIt) {
   ResumePoint point{.sequence = 4, .last_part = {4, 4, 4}};
   point.unasked.resize(kServers);
   Begin({5, 4, 4}, point);
@@ -159,22 +170,24 @@ TEST_F(MovedUpdatesTest, WhoIsAskedForAPushGetsItWithTheOthersThatLackIt) {
 
 // The address of a server in a map belongs to another server. Each time it is asked, the former
 // owner says at once that it no longer has the rows.
-TEST_F(MovedUpdatesTest, AMapWhoseServerCannotBeGreetedIsAskedForSeldomAndNamed) {
+TEST_F(DelivererTest, AMapWhoseServerCannotBeGreetedIsAskedForSeldomAndNamed) {
   VariableSpec map;
   map.name = "w";
   map.shape = {2};
+  map.map_version = 1;
+  map.shards = {{.rows = 2, .ps = kServers}};
   const absl::Status moved = MovedError("\"w\" has moved", {ToWire(map)});
-  known_ = absl::FailedPreconditionError("ps:2 (host:1) of 3 says that it is ps:0 of 1");
+  reached_ = absl::FailedPreconditionError("ps:3 (host:1) of 4 says that it is ps:0 of 1");
   int asked = 0;
   for (const Deadline deadline = Deadline::In(absl::Milliseconds(500)); !deadline.Expired();) {
-    moved_updates().LearnMaps(moved, deadline);
+    maps().Learn(moved, deadline);
     ++asked;
   }
   EXPECT_LE(asked, 8);  // 10 ms, doubling
-  EXPECT_EQ(moved_updates().failure(), known_);
-  known_ = absl::OkStatus();
-  moved_updates().LearnMaps(moved, Deadline::In(absl::Seconds(10)));
-  EXPECT_OK(moved_updates().failure());
+  EXPECT_EQ(gate().map_failure(), reached_);
+  map.shards[0].ps = 0;
+  maps().Learn(MovedError("\"w\" has moved", {ToWire(map)}), Deadline::In(absl::Seconds(10)));
+  EXPECT_OK(gate().map_failure());
 }
 
 }  // namespace

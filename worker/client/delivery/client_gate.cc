@@ -1,0 +1,34 @@
+#include "worker/client/delivery/client_gate.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+
+namespace cairn {
+
+absl::Status ClientGate::Check(absl::string_view what, Deadline deadline) const {
+  if (left_.load(std::memory_order_relaxed)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(what, ": ", identity_.task, " has left job \"", identity_.job, "\""));
+  }
+  if (identity_.fenced != nullptr && identity_.fenced->load(std::memory_order_relaxed)) {
+    return Annotate(FencedElsewhere(identity_.task), what);
+  }
+  if (!deadline.Expired()) return absl::OkStatus();
+  const absl::Status unknown = map_failure();
+  return absl::DeadlineExceededError(
+      unknown.ok()
+          ? absl::StrCat(what, ": the deadline had passed before the call; nothing was sent")
+          : absl::StrCat(what, ": not before the deadline: ", unknown.message()));
+}
+
+void ClientGate::SetMapFailure(const absl::Status& failure) {
+  absl::MutexLock lock(&mutex_);
+  map_failure_ = failure;
+}
+
+absl::Status ClientGate::map_failure() const {
+  absl::MutexLock lock(&mutex_);
+  return map_failure_;
+}
+
+}  // namespace cairn

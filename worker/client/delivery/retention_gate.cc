@@ -1,0 +1,76 @@
+#include "worker/client/delivery/retention_gate.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/monotonic_cond_var.h"
+#include "common/status.h"
+#include "common/time_text.h"
+#include "worker/client/delivery/retained_call.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::string_view kForRoom =
+    "room among the pushes that are not durable yet (retained_bytes)";
+
+}  // namespace
+
+absl::Status RetentionGate::MakeRoom(absl::Span<Exchange* const> exchanges, Deadline deadline) {
+  if (identity_.retention == nullptr) return absl::OkStatus();
+  int64_t needed = 0;
+  for (const Exchange* exchange : exchanges) {
+    if (Updates(*exchange)) needed += RetainedBytes(exchange->call);
+  }
+  const absl::Duration wait =
+      pace_.Wait(needed, retention_.bytes(), retention_.dropped_bytes(), MonotonicNow());
+  if (wait > absl::ZeroDuration()) {
+    order_.WaitsFor(kForRoom);
+    StopFlag().WaitFor(std::min(wait, deadline.Remaining()));
+    order_.WaitsFor("its servers");
+  }
+  return retention_.HasRoomFor(needed) ? absl::OkStatus() : WaitForEpochs(needed, deadline);
+}
+
+absl::Status RetentionGate::WaitForEpochs(int64_t needed, Deadline deadline) {
+  const absl::Time start = absl::Now();
+  order_.WaitsFor(kForRoom);
+  // An epoch empties its server, so one a server is enough, and a second for those that were
+  // restarted between. But a contribution is durable with its step, which a server that was
+  // restarted closes when other workers have sent theirs again.
+  Backoff backoff(identity_.ps_wait, deadline);
+  for (size_t epochs = 0; !retention_.HasRoomFor(needed); ++epochs) {
+    const std::vector<int32_t> servers = sessions_.Live();
+    const bool waits = epochs >= servers.size();
+    const auto held_by = [this](int32_t server) {
+      return sessions_[static_cast<size_t>(server)].retained_bytes();
+    };
+    const int32_t fullest =
+        *std::max_element(servers.begin(), servers.end(),
+                          [&](int32_t a, int32_t b) { return held_by(a) < held_by(b); });
+    const ServerSession& session =
+        sessions_[static_cast<size_t>(waits ? servers[epochs % servers.size()] : fullest)];
+    const absl::Time since = session.retained_since();
+    const int64_t held = session.retained_bytes();
+    absl::Status status = calls_.Flush(session.index(), deadline.Remaining(), deadline);
+    if (session.left()) status = absl::OkStatus();  // nothing is kept for it any more
+    if (status.ok() && waits && identity_.synchronous() && !backoff.Pause()) {
+      status = absl::UnavailableError("the steps that they contribute to have not closed there");
+    }
+    if (status.ok() && epochs > 3 * servers.size() && !identity_.synchronous()) {
+      status = absl::InternalError("its epochs do not make them durable");
+    }
+    if (status.ok()) continue;
+    return Annotate(
+        status, absl::StrCat("push: ", needed, " bytes wait since ", TimeOfDayText(start),
+                             " for room in ", retention_.limit_bytes(),
+                             " bytes (retained_bytes), of which ", session.name(), " has ", held,
+                             " of pushes that are not durable there since ", TimeOfDayText(since)));
+  }
+  order_.WaitsFor("its servers");
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

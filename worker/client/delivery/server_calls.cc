@@ -1,0 +1,103 @@
+#include "worker/client/delivery/server_calls.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "common/status.h"
+#include "thrift/ParameterServer.h"
+#include "thrift/limits.h"
+#include "worker/client/delivery/client_thread.h"
+
+namespace cairn {
+
+absl::Status ServerCalls::ForEach(absl::Span<const int32_t> servers,
+                                  absl::FunctionRef<absl::Status(int32_t)> body) {
+  std::vector<absl::Status> statuses(servers.size());
+  const auto run = [&](size_t i) {
+    statuses[i] = body(servers[i]);
+    if (sessions_[static_cast<size_t>(servers[i])].left()) statuses[i] = absl::OkStatus();
+  };
+  if (sessions_[0].link().in_process() || servers.size() <= 1) {
+    for (size_t i = 0; i < servers.size(); ++i) run(i);
+    return Join(statuses);
+  }
+  std::vector<ClientThread> threads;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    threads.push_back(StartClientThread([&run, i] { run(i); }));
+  }
+  threads.clear();  // waits for them
+  return Join(statuses);
+}
+
+absl::Status ServerCalls::One(int32_t server, absl::string_view method,
+                              absl::Duration attempt_limit, Deadline deadline, Body body) {
+  return fan_out_.Call(sessions_[static_cast<size_t>(server)], method, attempt_limit,
+                       limits_.ps_wait, deadline,
+                       [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
+                         body(service, caller, server);
+                       });
+}
+
+absl::Status ServerCalls::All(absl::Span<const int32_t> servers, absl::string_view method,
+                              absl::Duration attempt_limit, Deadline deadline, Body body) {
+  return ForEach(
+      servers, [&](int32_t server) { return One(server, method, attempt_limit, deadline, body); });
+}
+
+absl::Status ServerCalls::Flush(int32_t server, absl::Duration attempt_limit, Deadline deadline,
+                                int64_t* durable) {
+  wire::ServerState state;
+  ServerSession& session = sessions_[static_cast<size_t>(server)];
+  absl::Status status = fan_out_.Call(
+      session, "flush", attempt_limit, limits_.ps_wait, deadline,
+      [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
+        service.flush(state, caller);
+      },
+      /*may_be_slow=*/true);  // it takes as long as an epoch
+  if (status.ok()) session.Learn(state);
+  if (status.ok() && durable != nullptr) *durable = state.durable;
+  return status;
+}
+
+absl::StatusOr<wire::Members> ServerCalls::Members(Deadline deadline) {
+  wire::Members members;
+  RETURN_IF_ERROR(One(0, "members", rpc_timeout(), deadline,
+                      [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                        members = {};
+                        service.members(members, caller);
+                      }));
+  return members;
+}
+
+absl::StatusOr<JobHoldings> ServerCalls::Describe(absl::Span<const int32_t> servers,
+                                                  Deadline deadline) {
+  ASSIGN_OR_RETURN(JobHoldings holdings, DescribeOnce(servers, deadline));
+  if (holdings.disagreement.empty()) return holdings;
+  // The servers answered one after the other, and a worker may have begun the job meanwhile: a
+  // second look begins after that.
+  return DescribeOnce(servers, deadline);
+}
+
+absl::StatusOr<JobHoldings> ServerCalls::DescribeOnce(absl::Span<const int32_t> servers,
+                                                      Deadline deadline) {
+  std::vector<wire::DescribeReply> replies(sessions_.size());
+  RETURN_IF_ERROR(
+      All(servers, "describe", rpc_timeout(), deadline,
+          [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t server) {
+            replies[server] = {};
+            wire::DescribeRequest request;
+            request.caller = caller;
+            service.describe(replies[server], request);
+          }));
+  std::vector<DescribedServer> described;
+  for (const int32_t server : servers) {
+    const auto s = static_cast<size_t>(server);
+    if (sessions_[s].left()) continue;  // meanwhile
+    described.push_back({server, sessions_[s].name(), &replies[s]});
+  }
+  // One above the highest index that a map may name.
+  const int32_t most = std::max(static_cast<int32_t>(sessions_.size()), kMaxServers);
+  return CombineHoldings(identity_.job, described, most);
+}
+
+}  // namespace cairn

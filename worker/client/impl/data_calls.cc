@@ -1,0 +1,68 @@
+#include "worker/client/impl/data_calls.h"
+
+#include "common/status.h"
+#include "worker/client/delivery/position.h"
+
+namespace cairn {
+
+absl::Status DataCalls::Pull(absl::Span<const PullTarget> targets, Deadline deadline) {
+  RETURN_IF_ERROR(gate_.Check("pull", deadline));
+  return PullAll(targets, 0, deadline);
+}
+
+void DataCalls::BeginStep(int64_t step, DataPlan& plan) const {
+  if (step > 0) plan.BeginStep(step, options_.consistency.mode == ConsistencyMode::kSsp);
+}
+
+absl::Status DataCalls::PullAll(absl::Span<const PullTarget> targets, int64_t step,
+                                Deadline deadline) {
+  while (true) {
+    PlanPool::Lease plan(&plans_);
+    RETURN_IF_ERROR(planner_.Pull(targets, &*plan));
+    BeginStep(step, *plan);
+    bool moved = false;
+    const absl::Status status = Deliver(*plan, /*updates=*/false, nullptr, deadline, &moved);
+    const bool again = absl::IsUnavailable(status) && membership_.Changed(deadline);
+    if (!again) RETURN_IF_ERROR(status);
+    if (!moved && !again) return absl::OkStatus();
+    RETURN_IF_ERROR(gate_.Check("pull, while rows move", deadline));
+  }
+}
+
+absl::Status DataCalls::Push(absl::Span<const PushSource> sources, absl::string_view position,
+                             absl::Span<const PullTarget> targets, bool begins_step,
+                             Deadline deadline) {
+  RETURN_IF_ERROR(gate_.Check("push", deadline));
+  RETURN_IF_ERROR(CheckUserPosition(position));
+  PlanPool::Lease plan(&plans_);
+  bool skip = false;
+  RETURN_IF_ERROR(planner_.Push(sources, &*plan, &skip));
+  RETURN_IF_ERROR(planner_.Pull(targets, &*plan));
+  const int64_t step = begins_step ? clock_.Next() : 0;
+  BeginStep(step, *plan);
+  bool moved = false;
+  RETURN_IF_ERROR(Deliver(*plan, !skip && !sources.empty(), &position, deadline, &moved));
+  return moved ? PullAll(targets, step, deadline) : absl::OkStatus();
+}
+
+absl::Status DataCalls::Assign(absl::Span<const PushSource> sources, Deadline deadline) {
+  RETURN_IF_ERROR(gate_.Check("assign", deadline));
+  PlanPool::Lease plan(&plans_);
+  RETURN_IF_ERROR(planner_.Assign(sources, &*plan));
+  bool moved = false;
+  return Deliver(*plan, /*updates=*/true, nullptr, deadline, &moved);
+}
+
+absl::Status DataCalls::Deliver(DataPlan& plan, bool updates, const absl::string_view* position,
+                                Deadline deadline, bool* moved) {
+  RETURN_IF_ERROR(deliverer_.Deliver(plan, updates, position, deadline, moved));
+  Count(plan);
+  return absl::OkStatus();
+}
+
+void DataCalls::Count(const DataPlan& plan) {
+  bytes_pushed_.fetch_add(plan.bytes_out(), std::memory_order_relaxed);
+  bytes_pulled_.fetch_add(plan.bytes_in(), std::memory_order_relaxed);
+}
+
+}  // namespace cairn

@@ -1,0 +1,65 @@
+// Pulls, pushes and assigns: plans a call, and delivers the plan. What is answered lands in the
+// caller's memory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/deadline.h"
+#include "worker/client/delivery/client_gate.h"
+#include "worker/client/delivery/step_clock.h"
+#include "worker/client/moves/deliverer.h"
+#include "worker/client/moves/membership.h"
+#include "worker/client/plan/call_planner.h"
+#include "worker/client/plan/plan_pool.h"
+#include "worker/client/ps_client.h"
+
+namespace cairn {
+
+// Thread safety: every method may be called from several threads at once.
+class DataCalls {
+ public:
+  // All outlive this.
+  DataCalls(const ClientOptions& options, ClientGate& gate, StepClock& clock, CallPlanner& planner,
+            PlanPool& plans, Deliverer& deliverer, Membership& membership)
+      : options_(options),
+        gate_(gate),
+        clock_(clock),
+        planner_(planner),
+        plans_(plans),
+        deliverer_(deliverer),
+        membership_(membership) {}
+
+  absl::Status Pull(absl::Span<const PullTarget> targets, Deadline deadline);
+  // PsClient::PushPull, and where `begins_step` PsClient::Step.
+  absl::Status Push(absl::Span<const PushSource> sources, absl::string_view position,
+                    absl::Span<const PullTarget> targets, bool begins_step, Deadline deadline);
+  absl::Status Assign(absl::Span<const PushSource> sources, Deadline deadline);
+  // Deliverer::Deliver, counted.
+  absl::Status Deliver(DataPlan& plan, bool updates, const absl::string_view* position,
+                       Deadline deadline, bool* moved);
+  void Count(const DataPlan& plan);
+
+  int64_t bytes_pushed() const { return bytes_pushed_.load(std::memory_order_relaxed); }
+  int64_t bytes_pulled() const { return bytes_pulled_.load(std::memory_order_relaxed); }
+
+ private:
+  // Pulls until no rows move meanwhile; `step` above 0 begins it.
+  absl::Status PullAll(absl::Span<const PullTarget> targets, int64_t step, Deadline deadline);
+  void BeginStep(int64_t step, DataPlan& plan) const;
+
+  const ClientOptions& options_;
+  ClientGate& gate_;
+  StepClock& clock_;
+  CallPlanner& planner_;
+  PlanPool& plans_;
+  Deliverer& deliverer_;
+  Membership& membership_;
+  std::atomic<int64_t> bytes_pushed_{0};
+  std::atomic<int64_t> bytes_pulled_{0};
+};
+
+}  // namespace cairn

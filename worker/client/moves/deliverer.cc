@@ -1,0 +1,291 @@
+#include "worker/client/moves/deliverer.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "common/crash_point.h"
+#include "common/status.h"
+#include "thrift/errors.h"
+#include "worker/client/delivery/retained_call.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kLeftRetry = absl::Milliseconds(10);
+
+bool NothingLeft(const DataCall& call) {
+  return call.kind == CallKind::kAssign ? call.assign.items.empty()
+                                        : call.request.push.items.empty();
+}
+
+}  // namespace
+
+absl::Status Deliverer::Deliver(DataPlan& plan, bool updates, const absl::string_view* position,
+                                Deadline deadline, bool* moved) {
+  const size_t waves = plan.WaveCount();
+  if (waves == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(updates && identity_.sequenced()
+                      ? DeliverNumbered(plan, position, deadline, moved)
+                      : DeliverUnnumbered(plan, updates, deadline, moved));
+  for (size_t wave = 1; wave < waves && !*moved; ++wave) {
+    RETURN_IF_ERROR(Pull(plan, wave, deadline, moved));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Deliverer::Pull(DataPlan& plan, size_t wave, Deadline deadline, bool* moved) {
+  const absl::Status status = Attempt(plan, plan.Wave(wave), /*numbered=*/false, deadline);
+  // What else is wrong with a pull shows again.
+  *moved = !status.ok() && maps_.Learn(plan.Wave(wave), deadline);
+  return *moved ? absl::OkStatus() : status;
+}
+
+absl::Status Deliverer::DeliverNumbered(DataPlan& plan, const absl::string_view* position,
+                                        Deadline deadline, bool* moved) {
+  RETURN_IF_ERROR(order_.TakeTurn(deadline));
+  absl::Status status = retention_gate_.MakeRoom(plan.Wave(0), deadline);
+  CAIRN_CRASH_POINT("worker: before a push is numbered");
+  if (status.ok()) status = order_.Number(plan.Wave(0), position);
+  if (status.ok()) {
+    const bool known = !identity_.synchronous() && order_.next() <= known_through_;
+    status =
+        known ? SendKnown(plan, deadline, moved) : SendParts(plan, plan.Wave(0), deadline, moved);
+    order_.Settle(plan.Wave(0), status);
+    CAIRN_CRASH_POINT("worker: a push is acknowledged by all");
+  }
+  order_.EndTurn();
+  retention_gate_.AskForEpochs();
+  return status;
+}
+
+absl::Status Deliverer::DeliverUnnumbered(DataPlan& plan, bool updates, Deadline deadline,
+                                          bool* moved) {
+  for (Exchange* exchange : plan.Wave(0)) exchange->repeatable = !Updates(*exchange);
+  if (!updates) return Pull(plan, 0, deadline, moved);
+  const absl::Status status = Attempt(plan, plan.Wave(0), /*numbered=*/false, deadline);
+  if (status.ok() || !maps_.Learn(plan.Wave(0), deadline)) return status;
+  *moved = true;
+  return SendMoved(plan.Wave(0), /*numbered=*/false, deadline);
+}
+
+absl::Status Deliverer::Attempt(DataPlan& plan, absl::Span<Exchange* const> exchanges,
+                                bool numbered, Deadline deadline) {
+  const bool finish_all = std::any_of(exchanges.begin(), exchanges.end(),
+                                      [](const Exchange* e) { return Updates(*e); });
+  return fan_out_.Run(exchanges, finish_all, deadline, [&](Exchange& exchange) -> absl::Status {
+    const bool updates = Updates(exchange);
+    if (numbered && updates && !order_.Answered(exchange)) {
+      return absl::AbortedError("the server was restarted while it answered");
+    }
+    if (!updates) exchange.session->Learn(exchange.call.reply.pull.state);
+    return plan.Land(exchange, [this](int64_t value) { staleness_.Add(value); });
+  });
+}
+
+void Deliverer::Begin(const ResumePoint& point) {
+  unasked_ = point.unasked;
+  known_through_ = 0;
+  sessions_.ForEachLive([this](const ServerSession& session) {
+    known_through_ = std::max(known_through_, session.had_at_start());
+  });
+}
+
+bool Deliverer::IsUnasked(int32_t server, int64_t number) const {
+  const auto index = static_cast<size_t>(server);
+  if (index >= unasked_.size()) return true;  // it came later than anybody's position
+  return std::any_of(unasked_[index].begin(), unasked_[index].end(),
+                     [number](const SequenceRange& range) {
+                       return range.after < number && number <= range.through;
+                     });
+}
+
+// An earlier start may have had some servers' acknowledgement of this number. They get what it
+// computes anew, of rows that have come there since, before any server that lacks the number; so do
+// those that lack it and that an earlier start's positions do not ask for it, and durably, too.
+// Else a start after this one would take the number for everybody's too early (ps_server/MOVES.md).
+absl::Status Deliverer::SendKnown(DataPlan& plan, Deadline deadline, bool* moved) {
+  const absl::Span<Exchange* const> all = plan.Wave(0);
+  const int64_t number = order_.next();
+  std::vector<Exchange*> had, lack, unasked;
+  for (Exchange* exchange : all) {
+    if (!Updates(*exchange)) continue;
+    const bool has = exchange->session->had_at_start() >= number;
+    (has ? had : lack).push_back(exchange);
+    if (!has && IsUnasked(exchange->session->index(), number)) unasked.push_back(exchange);
+  }
+  if (had.empty() && unasked.empty()) return SendParts(plan, all, deadline, moved);
+  // Whoever waited for others now would keep from them what it has not sent yet.
+  *moved = true;
+  for (Exchange* exchange : all) {
+    if (exchange->call.kind == CallKind::kStep) exchange->call.kind = CallKind::kPush;
+    exchange->sent = false;
+    exchange->done = !Updates(*exchange);
+    exchange->outcome = {exchange->done ? Progress::kAnswered : Progress::kNotSent,
+                         absl::OkStatus()};
+  }
+  absl::Status status;
+  if (!had.empty()) status = SendParts(plan, had, deadline, moved);
+  const bool answered = std::all_of(had.begin(), had.end(), [](const Exchange* exchange) {
+    return exchange->done && exchange->outcome.progress == Progress::kAnswered;
+  });
+  if (!answered || ReasonOf(status) == wire::ErrorReason::FENCED) return status;
+  for (Exchange* exchange : unasked) {
+    const absl::Status ahead = SendAhead(*exchange, deadline);
+    if (ahead.ok()) continue;
+    exchange->sent = true;  // perhaps
+    exchange->outcome = {Progress::kUnknown, ahead};
+    return ahead;
+  }
+  if (lack.empty()) return status;
+  const absl::Status rest = SendParts(plan, lack, deadline, moved);
+  return status.ok() ? rest : status;
+}
+
+absl::Status Deliverer::SendAhead(Exchange& exchange, Deadline deadline) {
+  std::vector<Exchange> late(1);
+  late[0].session = exchange.session;
+  DataCall& call = late[0].call;
+  call.kind = exchange.call.kind;
+  SequenceOf(call) = SequenceOf(exchange.call);
+  if (call.kind == CallKind::kAssign) {
+    call.assign.late = true;
+    call.assign.items = exchange.call.assign.items;
+    return SendLate<wire::AssignItem>(std::move(late), /*numbered=*/true, deadline);
+  }
+  call.request.push.late = true;
+  call.request.push.items = exchange.call.request.push.items;
+  return SendLate<wire::PushItem>(std::move(late), /*numbered=*/true, deadline);
+}
+
+absl::Status Deliverer::SendParts(DataPlan& plan, absl::Span<Exchange* const> exchanges,
+                                  Deadline deadline, bool* moved) {
+  const absl::Status status = Attempt(plan, exchanges, /*numbered=*/true, deadline);
+  if (status.ok() || !maps_.Learn(exchanges, deadline)) return status;
+  *moved = true;
+  return SendMoved(exchanges, /*numbered=*/true, deadline);
+}
+
+absl::Status Deliverer::SendMoved(absl::Span<Exchange* const> exchanges, bool numbered,
+                                  Deadline deadline) {
+  absl::Status status;
+  for (const Exchange* exchange : exchanges) {
+    // A pull that waits for others in vain follows anew.
+    const bool counts =
+        Updates(*exchange) || ReasonOf(exchange->outcome.status) != wire::ErrorReason::WAIT_EXPIRED;
+    if (counts && !exchange->outcome.status.ok() && !Moved(*exchange)) {
+      status = exchange->outcome.status;
+    }
+  }
+  const DataCall& call = exchanges[0]->call;
+  const bool contribution = call.kind == CallKind::kPush && call.request.push.step > 0;
+  if (contribution && status.ok()) {
+    status = ContributeAnew(exchanges, deadline);
+    // What came later may be what failed.
+    if (!status.ok()) exchanges[0]->outcome = {Progress::kUnknown, status};
+  }
+  for (Exchange* exchange : exchanges) {
+    if (!Moved(*exchange)) continue;
+    if (status.ok()) status = SendRest(*exchange, numbered, deadline);
+    // Some servers have the push, and this one does not: it is not void.
+    if (!status.ok()) exchange->outcome = {Progress::kUnknown, status};
+  }
+  return status;
+}
+
+// No step can close with any of it before every server has its part (ps_server/MOVES.md), so the
+// order does not matter.
+absl::Status Deliverer::ContributeAnew(absl::Span<Exchange* const> exchanges, Deadline deadline) {
+  std::vector<Exchange*> all(exchanges.begin(), exchanges.end());
+  std::deque<Exchange> joined;  // of servers that have come since
+  while (maps_.Learn(all, deadline)) {
+    RETURN_IF_ERROR(gate_.Check("step, while rows move", deadline));
+    std::vector<Exchange*> again;
+    RETURN_IF_ERROR(replanner_.Repartition(&all, &joined, &again));
+    CAIRN_CRASH_POINT("worker: before what has moved is sent");
+    for (Exchange* exchange : again) {
+      const absl::Status status = RunAgain(*exchange, /*numbered=*/true, deadline);
+      if (!status.ok() && !Moved(*exchange)) return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The order matters: that the server it was for has its part says that the others have theirs, to a
+// start of this worker that asks what it is to compute again.
+absl::Status Deliverer::SendRest(Exchange& exchange, bool numbered, Deadline deadline) {
+  DataCall& call = exchange.call;
+  if (call.kind == CallKind::kStep) call.kind = CallKind::kPush;
+  if (call.kind == CallKind::kPull) {
+    exchange.outcome.status = absl::OkStatus();  // the pulls follow
+    return absl::OkStatus();
+  }
+  absl::Status status = exchange.outcome.status;
+  while (ReasonOf(status) == wire::ErrorReason::MOVED) {
+    maps_.Learn(status, deadline);
+    RETURN_IF_ERROR(call.kind == CallKind::kAssign
+                        ? SendRestOf(exchange, call.assign.items, numbered, deadline)
+                        : SendRestOf(exchange, call.request.push.items, numbered, deadline));
+    CAIRN_CRASH_POINT("worker: what has moved is sent");
+    if (exchange.session->left() && NothingLeft(call)) {
+      exchange.sent = true;  // to others: the number is used
+      exchange.outcome = {Progress::kAnswered, absl::OkStatus()};
+      return absl::OkStatus();
+    }
+    status = RunAgain(exchange, numbered, deadline);
+  }
+  return status;
+}
+
+template <typename Item>
+absl::Status Deliverer::SendRestOf(Exchange& exchange, std::vector<Item>& items, bool numbered,
+                                   Deadline deadline) {
+  std::vector<Exchange> late;
+  RETURN_IF_ERROR(replanner_.CutLate(exchange, items, numbered, &late));
+  return SendLate<Item>(std::move(late), numbered, deadline);
+}
+
+template <typename Item>
+absl::Status Deliverer::SendLate(std::vector<Exchange> late, bool numbered, Deadline deadline) {
+  Backoff backoff(identity_.ps_wait, deadline);
+  while (!late.empty()) {
+    RETURN_IF_ERROR(gate_.Check("push, while rows move", deadline));
+    CAIRN_CRASH_POINT("worker: before what has moved is sent");
+    const absl::Status status = RunLate(late.back(), deadline);
+    if (status.ok()) {
+      late.pop_back();
+      continue;
+    }
+    if (!Moved(late.back())) return status;
+    // Moved on meanwhile; a server that has left does not say where to.
+    const absl::Status moved = late.back().outcome.status;
+    if (MovedOf(moved).empty() && !backoff.Pause(kLeftRetry)) return status;
+    maps_.Learn(moved, deadline);
+    Exchange again = std::move(late.back());
+    late.pop_back();
+    std::vector<Item>& left = ItemsOf<Item>(again.call);
+    RETURN_IF_ERROR(replanner_.CutLate(again, left, numbered, &late));
+    if (!again.session->left() || !left.empty()) late.push_back(std::move(again));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Deliverer::RunLate(Exchange& late, Deadline deadline) {
+  Exchange* const one[] = {&late};
+  return fan_out_.Run(one, /*finish_all=*/true, deadline, [](Exchange& exchange) {
+    exchange.session->Learn(exchange.call.reply.push.state);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Deliverer::RunAgain(Exchange& exchange, bool numbered, Deadline deadline) {
+  Exchange* const one[] = {&exchange};
+  return fan_out_.Run(one, /*finish_all=*/true, deadline, [&](Exchange& answered) -> absl::Status {
+    if (numbered && !order_.Answered(answered)) {
+      return absl::AbortedError("the server was restarted while it answered");
+    }
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace cairn

@@ -1,0 +1,44 @@
+// Plans pulls, pushes and assigns by the variables that a client knows: which server gets what.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "worker/client/plan/data_plan.h"
+#include "worker/client/ps_client.h"
+#include "worker/client/routing/client_variable.h"
+
+namespace cairn {
+
+// Thread safety: every method may be called from several threads at once, each with its own plan.
+class CallPlanner {
+ public:
+  // Both outlive this.
+  CallPlanner(const ClientOptions& options, const ClientVariableMap& variables)
+      : options_(options), variables_(variables) {}
+
+  // kNotFound: the client does not know it. `what`, a call, begins the message.
+  absl::StatusOr<ClientVariablePtr> Find(absl::string_view what, absl::string_view name) const;
+  // Adds a push to the plan. *skip: it is to be dropped instead, for it is not finite.
+  // kInvalidArgument: a variable is named twice; a gradient is not finite.
+  absl::Status Push(absl::Span<const PushSource> sources, DataPlan* plan, bool* skip);
+  absl::Status Pull(absl::Span<const PullTarget> targets, DataPlan* plan) const;
+  absl::Status Assign(absl::Span<const PushSource> sources, DataPlan* plan) const;
+
+  // Pushes that were to be dropped.
+  int64_t pushes_dropped() const { return pushes_dropped_.load(std::memory_order_relaxed); }
+
+ private:
+  absl::StatusOr<bool> AllFinite(const ClientVariable& variable, const PushSource& source) const;
+
+  const ClientOptions& options_;
+  const ClientVariableMap& variables_;
+  std::atomic<int64_t> pushes_dropped_{0};
+};
+
+}  // namespace cairn
