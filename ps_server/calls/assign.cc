@@ -84,7 +84,7 @@ absl::Status Apply(ServerCore& core, const PreparedItem& item, const Origin& ori
     int64_t made = 0;
     // Rows that were made take memory, whatever becomes of the assign.
     const absl::Cleanup charged = [&] {
-      core.counters.Add(Counter::kRowsMade, made);
+      core.counters.Add("rows_made", made);
       target.variable->Charge(hold.Keep(made * target.table->layout().row_charge()));
     };
     target.table->Assign(target.part, origin, *target.groups,
@@ -160,13 +160,12 @@ absl::Status ApplyLate(ServerCore& core, const Admitted& admitted,
 absl::Status Assign(ServerCore& core, const Admitted& admitted, const wire::AssignRequest& request,
                     wire::PushReply& reply) {
   const int64_t ids = IdCount(request.items);
-  RETURN_IF_ERROR(CheckCallSize(core, "assign", request.items.size(), ids));
   RETURN_IF_ERROR(core.budget.Acquire(ids * kScratchBytesPerId, "sorting the ids of an assign"));
   const MemoryHold hold(core.budget, ids * kScratchBytesPerId);
   const absl::Status status = request.late ? ApplyLate(core, admitted, request, reply)
                                            : ApplyNow(core, admitted, request, reply);
   if (ReasonOf(status) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request.items);
-  core.counters.Add(status.ok() ? Counter::kAssigns : Counter::kPushesRefused);
+  core.counters.Add(status.ok() ? Counter("assigns") : Counter("pushes_refused"));
   return status;
 }
 

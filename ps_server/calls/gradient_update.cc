@@ -175,7 +175,7 @@ absl::Status GradientUpdate::ApplyItem(const PreparedItem& item, const Origin& o
     // New rows take memory even if the update fails later.
     const absl::Cleanup charged = [&] {
       if (changed.made > 0) {
-        core_.counters.Add(Counter::kRowsMade, changed.made);
+        core_.counters.Add("rows_made", changed.made);
         target.variable->Charge(hold.Keep(changed.made * target.table->layout().row_charge()));
       }
       if (changed.waiting_bytes > 0) {
@@ -207,7 +207,7 @@ absl::StatusOr<bool> GradientUpdate::PrepareAll(const VariableMap& variables,
   reply.items.clear();
   reply.repeated = reply.dropped = false;
   if (finite_) return true;
-  core_.counters.Add(Counter::kNotFinite);
+  core_.counters.Add("not_finite");
   if (core_.options.not_finite == NotFinitePolicy::kSkip) return false;
   return WithReason(absl::InvalidArgumentError(absl::StrCat(
                         not_finite_item_,
@@ -262,7 +262,7 @@ absl::Status GradientUpdate::Apply(const VariableMap& variables, const Origin& o
     RETURN_IF_ERROR(ApplyItem(item, origin, hold, reply));
     CAIRN_CRASH_POINT("push: between variables");
   }
-  if (reply.repeated) core_.counters.Add(Counter::kPushesRepeated);
+  if (reply.repeated) core_.counters.Add("pushes_repeated");
   // An applied sequence that still changed something: stripes came from another server without it.
   // The worker may take the sequence for durable, so the change must be durable first.
   const bool changed_again = origin.applied && !reply.repeated && !scratch_.prepared_.empty();

@@ -174,7 +174,6 @@ absl::Status PullWith(ServerCore& core, const Admitted& admitted, const wire::Pu
 absl::Status Pull(ServerCore& core, const Admitted& admitted, const wire::PullRequest& request,
                   wire::PullReply& reply) {
   const int64_t ids = IdCount(request.items);
-  RETURN_IF_ERROR(CheckCallSize(core, "pull", request.items.size(), ids));
   MemoryHold hold;
   if (ids > kKeptIds) {
     RETURN_IF_ERROR(core.budget.Acquire(ids * kScratchBytesPerId, "sorting the ids of a pull"));
@@ -186,7 +185,7 @@ absl::Status Pull(ServerCore& core, const Admitted& admitted, const wire::PullRe
   const absl::Status status = PullWith(core, admitted, request, *scratch, pulled, reply);
   if (ReasonOf(status) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request.items);
   if (ids > kKeptIds) scratch = std::make_unique<PullScratch>();
-  if (status.ok()) core.counters.Add(Counter::kPulls);
+  if (status.ok()) core.counters.Add("pulls");
   return status;
 }
 

@@ -85,13 +85,13 @@ absl::Status AddContribution(ServerCore& core, const Admitted& admitted,
   // A rejected contribution is added too, without values, so that later sequences can follow.
   switch (admitted.job->steps().Add(std::move(contribution), request.replaces)) {
     case SyncSteps::Added::kLate:
-      core.counters.Add(Counter::kContributionsDropped);
+      core.counters.Add("contributions_dropped");
       reply.dropped = true;
       admitted.session->Closed(request.sequence.sequence, request.sequence.position);
       return status;
     case SyncSteps::Added::kDropped: reply.dropped = true; break;
     case SyncSteps::Added::kRepeated:
-      core.counters.Add(Counter::kPushesRepeated);
+      core.counters.Add("pushes_repeated");
       reply.repeated = true;
       break;
     case SyncSteps::Added::kPending: break;
@@ -119,7 +119,7 @@ absl::Status KeepForStep(ServerCore& core, const Admitted& admitted,
   GradientUpdate update(core, request.items, request.step, scratch);
   if (!applied) return AddContribution(core, admitted, request, update, reply);
   RETURN_IF_ERROR(update.Check(*admitted.variables, reply).status());
-  core.counters.Add(Counter::kPushesRepeated);
+  core.counters.Add("pushes_repeated");
   reply.repeated = true;
   return absl::OkStatus();
 }
@@ -129,7 +129,6 @@ absl::Status KeepForStep(ServerCore& core, const Admitted& admitted,
 absl::Status Push(ServerCore& core, const Admitted& admitted, const wire::PushRequest& request,
                   wire::PushReply& reply) {
   const int64_t ids = IdCount(request.items);
-  RETURN_IF_ERROR(CheckCallSize(core, "push", request.items.size(), ids));
   MemoryHold hold;
   if (ids > kKeptIds) {
     RETURN_IF_ERROR(core.budget.Acquire(ids * kScratchBytesPerId, "sorting the ids of a push"));
@@ -144,7 +143,7 @@ absl::Status Push(ServerCore& core, const Admitted& admitted, const wire::PushRe
                                          : ApplyNow(core, admitted, request, *scratch, reply);
   if (ReasonOf(status) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request.items);
   if (ids > kKeptIds) scratch = std::make_unique<UpdateScratch>();
-  core.counters.Add(status.ok() ? Counter::kPushes : Counter::kPushesRefused);
+  core.counters.Add(status.ok() ? Counter("pushes") : Counter("pushes_refused"));
   // The decisions or the push may have been the last that a step was missing.
   if (status.ok() && (request.step > 0 || !request.decisions.empty())) {
     status = CloseSteps(core, *admitted.job);

@@ -17,7 +17,6 @@
 #include "ps_server/core/request_items.h"
 #include "storage/bytes.h"
 #include "thrift/errors.h"
-#include "thrift/limits.h"
 
 namespace cairn {
 namespace {
@@ -181,11 +180,6 @@ absl::Status Scan(ServerCore& core, const Admitted& admitted, const wire::ScanRe
                       .selection = wire::Selection::KEYS,
                       .slot = request.slot,
                       .map_version = request.map_version};
-  if (request.max_rows < 1 || request.max_rows > kMaxScanRows) {
-    return absl::InvalidArgumentError(absl::StrCat(ItemText(core, name), ": max_rows is ",
-                                                   request.max_rows, "; 1 to ", kMaxScanRows,
-                                                   " are allowed"));
-  }
   KeyGroups groups;
   ASSIGN_OR_RETURN(const ItemTarget target,
                    ResolveItem(core, *admitted.variables, name, Payload(), groups));

@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "ps_server/calls/assign.h"
+#include "ps_server/calls/check_request.h"
 #include "ps_server/calls/checkpoint_calls.h"
 #include "ps_server/calls/member_calls.h"
 #include "ps_server/calls/move_calls.h"
@@ -22,6 +23,22 @@
 #include "thrift/errors.h"
 
 namespace cairn {
+namespace {
+
+const wire::Caller& CallerOf(const wire::Caller& caller) { return caller; }
+const wire::Caller& CallerOf(const wire::StepRequest& request) { return request.push.caller; }
+template <typename Request>
+const wire::Caller& CallerOf(const Request& request) {
+  return request.caller;
+}
+wire::Caller CallerOf(const wire::HelloRequest& request) {
+  wire::Caller caller;
+  caller.job = request.job;
+  caller.worker = request.worker;
+  return caller;
+}
+
+}  // namespace
 
 bool CallGate::Enter() {
   if (closing_.load()) return false;
@@ -61,7 +78,7 @@ void Service::Throw(const wire::Caller& caller, const absl::Status& status) {
   throw error;
 }
 
-void Service::Guard(Method method, const wire::Caller& caller,
+void Service::Serve(Method method, const wire::Caller& caller,
                     absl::FunctionRef<absl::Status()> call) {
   RpcMeter::Call metered(core_.rpcs, method);
   absl::Status status;
@@ -94,46 +111,61 @@ void Service::Shut() {
   gate_.Close();
 }
 
-void Service::Run(Method method, const wire::Caller& caller, wire::ServerState& state,
-                  absl::FunctionRef<absl::Status(const Admitted&)> call) {
-  Guard(method, caller, [&] {
-    ASSIGN_OR_RETURN(const Admitted admitted, Admit(core_, caller));
-    SkipVoidSequences(admitted, caller);
-    // A client names this boot in other calls than pushes once it has sent again what was lost.
-    const bool pushes = method == Method::kPush || method == Method::kAssign;
-    if (!pushes && admitted.session != nullptr && caller.boot_id == core_.boot_id) {
-      admitted.session->NoteCaughtUp();
-    }
+template <typename Request>
+void Service::Run(Method method, const Request& request, absl::FunctionRef<absl::Status()> call) {
+  Serve(method, CallerOf(request), [&] {
+    RETURN_IF_ERROR(CheckRequest(request));
+    return call();
+  });
+}
+
+template <typename Request>
+void Service::RunAdmitted(Method method, const Request& request, wire::ServerState& state,
+                          absl::FunctionRef<absl::Status(const Admitted&)> call) {
+  const wire::Caller& caller = CallerOf(request);
+  Serve(method, caller, [&] {
+    RETURN_IF_ERROR(CheckRequest(request));
+    ASSIGN_OR_RETURN(const Admitted admitted, AdmitCaller(method, caller));
     RETURN_IF_ERROR(call(admitted));
     FillState(core_, admitted.job.get(), admitted.session.get(), state);
     return absl::OkStatus();
   });
 }
 
+absl::StatusOr<Admitted> Service::AdmitCaller(Method method, const wire::Caller& caller) {
+  ASSIGN_OR_RETURN(Admitted admitted, Admit(core_, caller));
+  SkipVoidSequences(admitted, caller);
+  // A client names this boot in other calls than pushes once it has sent again what was lost.
+  const bool pushes = method == Method("push") || method == Method("assign");
+  if (!pushes && admitted.session != nullptr && caller.boot_id == core_.boot_id) {
+    admitted.session->NoteCaughtUp();
+  }
+  return admitted;
+}
+
 void Service::hello(wire::HelloReply& reply, const wire::HelloRequest& request) {
-  wire::Caller caller;
-  caller.job = request.job;
-  caller.worker = request.worker;
-  Guard(Method::kHello, caller, [&] { return Hello(core_, request, reply); });
+  Run("hello", request, [&] { return Hello(core_, request, reply); });
 }
 
 void Service::heartbeat(wire::ServerState& state, const wire::Caller& caller) {
-  Run(Method::kHeartbeat, caller, state, [](const Admitted&) { return absl::OkStatus(); });
+  RunAdmitted("heartbeat", caller, state, [](const Admitted&) { return absl::OkStatus(); });
 }
 
 void Service::leave(wire::ServerState& state, const wire::Caller& caller) {
-  Run(Method::kLeave, caller, state,
-      [&](const Admitted& admitted) { return Leave(core_, admitted); });
+  RunAdmitted("leave", caller, state,
+              [&](const Admitted& admitted) { return Leave(core_, admitted); });
 }
 
 void Service::create_variables(wire::ServerState& state, const wire::Caller& caller,
                                const std::vector<wire::VariableSpec>& specs) {
-  Run(Method::kCreateVariables, caller, state,
-      [&](const Admitted&) { return CreateVariables(core_, caller, specs); });
+  RunAdmitted("create_variables", caller, state, [&](const Admitted&) {
+    RETURN_IF_ERROR(CheckRequest(specs));
+    return CreateVariables(core_, caller, specs);
+  });
 }
 
 void Service::push(wire::PushReply& reply, const wire::PushRequest& request) {
-  Run(Method::kPush, request.caller, reply.state, [&](const Admitted& admitted) {
+  RunAdmitted("push", request, reply.state, [&](const Admitted& admitted) {
     RETURN_IF_ERROR(Push(core_, admitted, request, reply));
     CAIRN_CRASH_POINT("push: applied");
     RETURN_IF_ERROR(AwaitPromised(core_));
@@ -143,15 +175,15 @@ void Service::push(wire::PushReply& reply, const wire::PushRequest& request) {
 }
 
 void Service::assign(wire::PushReply& reply, const wire::AssignRequest& request) {
-  Run(Method::kAssign, request.caller, reply.state, [&](const Admitted& admitted) {
+  RunAdmitted("assign", request, reply.state, [&](const Admitted& admitted) {
     RETURN_IF_ERROR(Assign(core_, admitted, request, reply));
     return AwaitPromised(core_);
   });
 }
 
 void Service::pull(wire::PullReply& reply, const wire::PullRequest& request) {
-  Run(Method::kPull, request.caller, reply.state,
-      [&](const Admitted& admitted) { return PullInStep(admitted, request, reply); });
+  RunAdmitted("pull", request, reply.state,
+              [&](const Admitted& admitted) { return PullInStep(admitted, request, reply); });
 }
 
 absl::Status Service::PullInStep(const Admitted& admitted, const wire::PullRequest& request,
@@ -165,7 +197,7 @@ absl::Status Service::PullInStep(const Admitted& admitted, const wire::PullReque
 }
 
 void Service::step(wire::StepReply& reply, const wire::StepRequest& request) {
-  Run(Method::kStep, request.push.caller, reply.push.state, [&](const Admitted& admitted) {
+  RunAdmitted("step", request, reply.push.state, [&](const Admitted& admitted) {
     RETURN_IF_ERROR(Push(core_, admitted, request.push, reply.push));
     if (request.pull.caller.job == request.push.caller.job) {
       RETURN_IF_ERROR(PullInStep(admitted, request.pull, reply.pull));
@@ -179,26 +211,26 @@ void Service::step(wire::StepReply& reply, const wire::StepRequest& request) {
 }
 
 void Service::describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) {
-  Run(Method::kDescribe, request.caller, reply.state,
-      [&](const Admitted& admitted) { return Describe(core_, admitted, request, reply); });
+  RunAdmitted("describe", request, reply.state,
+              [&](const Admitted& admitted) { return Describe(core_, admitted, request, reply); });
 }
 
 void Service::scan(wire::ScanReply& reply, const wire::ScanRequest& request) {
-  Run(Method::kScan, request.caller, reply.state,
-      [&](const Admitted& admitted) { return Scan(core_, admitted, request, reply); });
+  RunAdmitted("scan", request, reply.state,
+              [&](const Admitted& admitted) { return Scan(core_, admitted, request, reply); });
 }
 
 void Service::flush(wire::ServerState& state, const wire::Caller& caller) {
-  Run(Method::kFlush, caller, state,
-      [&](const Admitted&) { return core_.flusher.Flush(Flusher::Reach::kSynced); });
+  RunAdmitted("flush", caller, state,
+              [&](const Admitted&) { return core_.flusher.Flush(Flusher::Reach::kSynced); });
 }
 
 void Service::why(wire::WhyReply& reply, const wire::Caller& caller) {
-  Guard(Method::kWhy, caller, [&] { return Why(core_, caller, reply); });
+  Run("why", caller, [&] { return Why(core_, caller, reply); });
 }
 
 void Service::drop_job(wire::ServerState& state, const wire::Caller& caller) {
-  Guard(Method::kDropJob, caller, [&] {
+  Run("drop_job", caller, [&] {
     RETURN_IF_ERROR(DropJob(core_, caller));
     FillState(core_, nullptr, nullptr, state);
     return absl::OkStatus();
@@ -206,38 +238,39 @@ void Service::drop_job(wire::ServerState& state, const wire::Caller& caller) {
 }
 
 void Service::checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) {
-  Run(Method::kCheckpoint, request.caller, reply.state,
-      [&](const Admitted&) { return MakeCheckpoint(core_, request, reply); });
+  RunAdmitted("checkpoint", request, reply.state,
+              [&](const Admitted&) { return MakeCheckpoint(core_, request, reply); });
 }
 
 void Service::drop_checkpoint(wire::ServerState& state, const wire::CheckpointRequest& request) {
-  Run(Method::kDropCheckpoint, request.caller, state,
-      [&](const Admitted&) { return DropCheckpoint(core_, request); });
+  RunAdmitted("drop_checkpoint", request, state,
+              [&](const Admitted&) { return DropCheckpoint(core_, request); });
 }
 
 void Service::restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) {
-  Run(Method::kRestore, request.caller, reply.state,
-      [&](const Admitted&) { return Restore(core_, request, reply); });
+  RunAdmitted("restore", request, reply.state,
+              [&](const Admitted&) { return Restore(core_, request, reply); });
 }
 
 void Service::move(wire::MoveReply& reply, const wire::MoveRequest& request) {
-  Run(Method::kMove, request.caller, reply.state,
-      [&](const Admitted& admitted) { return MoveRows(core_, admitted, request, reply); });
+  RunAdmitted("move", request, reply.state,
+              [&](const Admitted& admitted) { return MoveRows(core_, admitted, request, reply); });
 }
 
 void Service::members(wire::Members& reply, const wire::Caller& caller) {
   wire::ServerState state;
-  Run(Method::kMembers, caller, state,
-      [&](const Admitted&) { return TellMembers(core_, caller, reply); });
+  RunAdmitted("members", caller, state,
+              [&](const Admitted&) { return TellMembers(core_, caller, reply); });
 }
 
 void Service::change_members(wire::ChangeMembersReply& reply,
                              const wire::ChangeMembersRequest& request) {
-  Run(Method::kChangeMembers, request.caller, reply.state,
-      [&](const Admitted&) { return ChangeMembers(core_, request, reply); });
+  RunAdmitted("change_members", request, reply.state,
+              [&](const Admitted&) { return ChangeMembers(core_, request, reply); });
 }
 
 absl::Status Service::Drain(const wire::Caller& caller) {
+  RETURN_IF_ERROR(CheckRequest(caller));
   if (!core_.options.drained) {
     return absl::UnimplementedError(
         absl::StrCat(core_.name, " lives in the process of a worker: end that instead"));
@@ -253,7 +286,7 @@ absl::Status Service::Drain(const wire::Caller& caller) {
 }
 
 void Service::drain(wire::ServerState& state, const wire::Caller& caller) {
-  RpcMeter::Call metered(core_.rpcs, Method::kDrain);
+  RpcMeter::Call metered(core_.rpcs, "drain");
   const absl::Status status = Drain(caller);
   metered.Ended(status.code());
   if (!status.ok()) Throw(caller, status);

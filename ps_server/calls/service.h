@@ -1,4 +1,4 @@
-// The calls of the IDL over a ServerCore.
+// The calls of the IDL over a ServerCore. Checks, counts and admits each, and hands it to its file.
 #pragma once
 
 #include <atomic>
@@ -7,9 +7,11 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "ps_server/core/server_core.h"
 #include "thrift/ParameterServer.h"
+#include "thrift/security/roles.h"
 
 namespace cairn {
 
@@ -35,7 +37,8 @@ class CallGate {
   absl::Mutex mutex_;
 };
 
-// Throws wire::ServerError, with the caller's state where it is known, and nothing else.
+// Throws wire::ServerError, with the caller's state where it is known, and nothing else. Rejects
+// requests beyond their limits (check_request.h), also those of callers in this process.
 // Thread safety: every method may be called from several threads at once.
 class Service final : public wire::ParameterServerIf {
  public:
@@ -70,11 +73,15 @@ class Service final : public wire::ParameterServerIf {
 
  private:
   absl::Status Drain(const wire::Caller& caller);
-  // Runs `call` inside the gate and throws what goes wrong.
-  void Guard(Method method, const wire::Caller& caller, absl::FunctionRef<absl::Status()> call);
-  // The same with the caller admitted and its `through` noted; fills `state` at the end.
-  void Run(Method method, const wire::Caller& caller, wire::ServerState& state,
-           absl::FunctionRef<absl::Status(const Admitted&)> call);
+  // Checks the request, then runs `call` inside the gate. Counts the call and throws its error.
+  template <typename Request>
+  void Run(Method method, const Request& request, absl::FunctionRef<absl::Status()> call);
+  // As above, with the caller admitted and its `through` noted; fills in `state` at the end.
+  template <typename Request>
+  void RunAdmitted(Method method, const Request& request, wire::ServerState& state,
+                   absl::FunctionRef<absl::Status(const Admitted&)> call);
+  void Serve(Method method, const wire::Caller& caller, absl::FunctionRef<absl::Status()> call);
+  absl::StatusOr<Admitted> AdmitCaller(Method method, const wire::Caller& caller);
   // Keeps step, then pulls.
   absl::Status PullInStep(const Admitted& admitted, const wire::PullRequest& request,
                           wire::PullReply& reply);

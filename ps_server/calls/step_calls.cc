@@ -7,7 +7,6 @@
 #include "common/deadline.h"
 #include "common/status.h"
 #include "ps_server/calls/step_closing.h"
-#include "thrift/limits.h"
 
 namespace cairn {
 
@@ -21,10 +20,9 @@ absl::Status AwaitStep(ServerCore& core, const Admitted& admitted, const wire::P
   if (request.step == 0) {
     return request.decisions.empty() ? absl::OkStatus() : CloseSteps(core, *admitted.job);
   }
-  const double seconds = std::clamp(request.wait_seconds, 0.0, kMaxWaitSeconds);
   const absl::Status status =
       admitted.job->cohort().Await(*admitted.session, request.caller.incarnation, request.step,
-                                   Deadline::In(absl::Seconds(seconds)));
+                                   Deadline::In(absl::Seconds(request.wait_seconds)));
   if (!status.ok()) return Annotate(status, core.name);
   if (request.step < 0 || !steps.active()) return absl::OkStatus();
   // A job may go on otherwise than it began.
@@ -34,7 +32,6 @@ absl::Status AwaitStep(ServerCore& core, const Admitted& admitted, const wire::P
 }
 
 absl::Status Why(ServerCore& core, const wire::Caller& caller, wire::WhyReply& reply) {
-  RETURN_IF_ERROR(CheckJobName(caller.job));
   FillState(core, nullptr, nullptr, reply.state);
   if (const std::shared_ptr<Job> job = core.registry.Find(caller.job); job != nullptr) {
     constexpr size_t kAll = std::numeric_limits<size_t>::max();

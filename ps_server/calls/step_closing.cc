@@ -90,7 +90,7 @@ absl::Status ForgetDecisions(ServerCore& core, JobSteps& steps, int64_t all_dura
 
 void ReportLost(ServerCore& core, const Job& job, const SyncSteps::Closing& closing) {
   for (const NamedContribution* name : closing.lost) {
-    core.counters.Add(Counter::kContributionsLost);
+    core.counters.Add("contributions_lost");
     LOG(WARNING) << core.name << ": step " << closing.decision->step << " of job " << job.name()
                  << " closes without push " << name->sequence << " of worker " << name->worker
                  << ", which counts for it: this server was restarted without it, and its worker "
@@ -124,8 +124,8 @@ absl::Status CloseStep(ServerCore& core, Job& job, const SyncSteps::Closing& clo
   RETURN_IF_ERROR(ApplyMean(core, job, closing));
   const int64_t dropped =
       job.steps().Close(step, [&](int32_t worker) { return job.FindSession(worker); });
-  core.counters.Add(Counter::kContributionsDropped, dropped);
-  core.counters.Add(Counter::kSteps);
+  core.counters.Add("contributions_dropped", dropped);
+  core.counters.Add("steps");
   CAIRN_CRASH_POINT("step: closed");
   return AwaitPromised(core);
 }

@@ -177,9 +177,9 @@ ColdFetch::Located ColdFetch::LocateSome(absl::Span<const KeyGroup> groups) {
 int64_t ColdFetch::Locate() {
   const HostedTable& table = *variable_->table();
   const Located located = LocateSome(groups_->groups());
-  RowCounts::Add(table.counts().found, static_cast<int64_t>(groups_->key_count()) - located.absent);
+  table.counts().Add("found", static_cast<int64_t>(groups_->key_count()) - located.absent);
   // Of those in stripes without cold rows it is known.
-  RowCounts::Add(table.counts().absent, located.absent - located.missing);
+  table.counts().Add("absent", located.absent - located.missing);
   return located.absent * table.layout().row_charge();
 }
 
@@ -238,9 +238,9 @@ absl::Status ColdFetch::FetchMissing() {
   };
   const absl::Cleanup counted = [&] {  // also where memory is refused meanwhile
     table.CountRows(promoted + made, -promoted);
-    RowCounts::Add(table.counts().loaded, promoted);
-    RowCounts::Add(table.counts().absent, nowhere);
-    core_->counters.Add(Counter::kRowsMade, made);
+    table.counts().Add("loaded", promoted);
+    table.counts().Add("absent", nowhere);
+    core_->counters.Add("rows_made", made);
     variable_->Charge(hold_->Keep((promoted + made) * table.layout().row_charge()));
   };
   return reader_.Finish([](size_t) {}, take);
@@ -261,8 +261,8 @@ absl::Status TakeCold(ServerCore& core, Variable& variable, size_t part, const K
   MemoryHold hold(core.budget, 0);
   const absl::Cleanup counted = [&] {  // also where memory is refused meanwhile
     table.CountRows(promoted, -promoted);
-    RowCounts::Add(table.counts().loaded, loaded);
-    RowCounts::Add(table.counts().absent, absent);
+    table.counts().Add("loaded", loaded);
+    table.counts().Add("absent", absent);
   };
   const absl::Status status = reader.Finish(
       [&](size_t found) {

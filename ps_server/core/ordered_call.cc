@@ -5,7 +5,6 @@
 #include "common/status.h"
 #include "ps_server/jobs/order_rules.h"
 #include "thrift/errors.h"
-#include "thrift/limits.h"
 
 namespace cairn {
 namespace {
@@ -15,13 +14,6 @@ absl::Status CheckSequence(const ServerCore& core, const wire::Sequence& sequenc
     return absl::InvalidArgumentError(
         absl::StrCat(core.name, ": sequence ", sequence.sequence, " after ", sequence.after,
                      "; a sequence is 1 or more, and `after` is 0 or an earlier one"));
-  }
-  if (static_cast<int64_t>(sequence.position.size()) > kMaxPositionBytes) {
-    return WithReason(
-        absl::InvalidArgumentError(absl::StrCat(
-            core.name, ": sequence ", sequence.sequence, " has a position of ",
-            sequence.position.size(), " bytes; at most ", kMaxPositionBytes, " are allowed")),
-        wire::ErrorReason::LIMIT);
   }
   return absl::OkStatus();
 }
@@ -89,7 +81,7 @@ void OrderedCall::Commit(const absl::Status& outcome) {
 }
 
 absl::Status OrderedCall::ReplayError(int64_t applied) const {
-  core_.counters.Add(Counter::kPushesReordered);
+  core_.counters.Add("pushes_reordered");
   return WithReason(
       absl::FailedPreconditionError(absl::StrCat(
           core_.name, " has applied sequence ", applied, " of worker ", session_->worker(),

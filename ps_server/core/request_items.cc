@@ -9,7 +9,6 @@
 #include "common/status.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
-#include "thrift/limits.h"
 
 namespace cairn {
 namespace {
@@ -83,9 +82,6 @@ absl::Status CheckBuckets(const ServerCore& core, const ItemName& item, const It
 
 absl::Status TakeIds(const ServerCore& core, const ItemName& item, const Payload& ids,
                      ItemTarget& target) {
-  if (ids.size() % sizeof(int64_t) != 0) {
-    return Refuse(core, item, "ids has ", ids.size(), " bytes, no multiple of 8 (int64)");
-  }
   if (reinterpret_cast<uintptr_t>(ids.data()) % alignof(int64_t) != 0) {
     return Refuse(core, item, "ids are not aligned to 8 bytes in memory");
   }
@@ -168,7 +164,6 @@ absl::StatusOr<ItemTarget> ResolveItem(const ServerCore& core, const VariableMap
   }
   RETURN_IF_ERROR(TakeDenseShard(core, item, target));
   if (item.selection == wire::Selection::WHOLE) {
-    if (!ids.empty()) return Refuse(core, item, "WHOLE takes no ids, found ", ids.size(), " bytes");
     target.whole = true;
     target.rows = target.dense->row_count();
     return target;
@@ -191,19 +186,6 @@ absl::Status CheckValues(const ServerCore& core, const ItemName& item, const Ite
   if (values.size() == bytes) return absl::OkStatus();
   return Refuse(core, item, "values have ", values.size(), " bytes, expected ", bytes, " (",
                 target.rows, " rows x ", target.variable->width(), " ", DTypeName(expected), ")");
-}
-
-absl::Status CheckCallSize(const ServerCore& core, absl::string_view call, size_t item_count,
-                           int64_t id_count) {
-  const bool many_items = static_cast<int64_t>(item_count) > kMaxItemsPerCall;
-  if (!many_items && id_count <= kMaxIdsPerCall) return absl::OkStatus();
-  return WithReason(
-      absl::InvalidArgumentError(absl::StrCat(
-          call, " on ", core.name, " has ",
-          many_items ? static_cast<int64_t>(item_count) : id_count, many_items ? " items" : " ids",
-          "; at most ", many_items ? kMaxItemsPerCall : kMaxIdsPerCall, " are allowed (",
-          many_items ? "kMaxItemsPerCall" : "kMaxIdsPerCall", "): split the call")),
-      wire::ErrorReason::LIMIT);
 }
 
 }  // namespace cairn

@@ -77,8 +77,4 @@ int64_t IdCount(const std::vector<Item>& items) {
   return static_cast<int64_t>(bytes / sizeof(int64_t));
 }
 
-// LIMIT where a call has more items or ids than thrift/limits.h allows.
-absl::Status CheckCallSize(const ServerCore& core, absl::string_view call, size_t item_count,
-                           int64_t id_count);
-
 }  // namespace cairn

@@ -82,12 +82,8 @@ struct Admitted {
   std::shared_ptr<const VariableMap> variables;  // never nullptr
 };
 
-// kInvalidArgument: a malformed job name or worker. kFailedPrecondition: REBOOTED (another boot, or
-// no hello yet), FENCED. Renews the worker's lease.
+// kFailedPrecondition: REBOOTED (another boot, or no hello yet), FENCED. Renews the worker's lease.
 absl::StatusOr<Admitted> Admit(ServerCore& core, const wire::Caller& caller);
-
-// "allowed is 1 … 256 bytes of [A-Za-z0-9_.-]" and so on.
-absl::Status CheckJobName(absl::string_view job);
 
 // FENCED or REBOOTED where `incarnation` is not the one `session` knows.
 absl::Status CheckIncarnation(ServerCore& core, const Session& session, int64_t incarnation);

@@ -15,7 +15,7 @@
 #include "common/status.h"
 #include "ps_server/core/reply_holds.h"
 #include "ps_server/engine/engine.h"
-#include "ps_server/net/checked_service.h"
+#include "ps_server/net/peer_service.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/bulk_protocol.h"
 #include "thrift/bulk_transport.h"
@@ -103,8 +103,8 @@ struct Connection::Calls {
             std::move(entry.stream))),
         protocol(std::make_shared<BulkProtocol>(transport)),
         processor(
-            std::make_shared<CheckedService>(
-                connection.host_.engine().service(), &guard.identity(),
+            std::make_shared<PeerService>(
+                connection.host_.engine().service(), guard.identity(),
                 [&connection, this](const wire::HelloRequest& request, wire::HelloReply& reply) {
                   connection.Offer(guard, request, reply);
                 }),
