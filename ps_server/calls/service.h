@@ -7,8 +7,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "ps_server/calls/step_closing.h"
 #include "ps_server/core/server_core.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/security/roles.h"
@@ -42,7 +42,8 @@ class CallGate {
 // Thread safety: every method may be called from several threads at once.
 class Service final : public wire::ParameterServerIf {
  public:
-  explicit Service(ServerCore& core) : core_(core) {}
+  explicit Service(ServerCore& core)
+      : core_(core), steps_(*core.store, core.rows, core.order, core.members, core.options) {}
 
   // Turns calls away from now on, those that wait for other workers included, and returns when
   // every call has left.
@@ -73,15 +74,15 @@ class Service final : public wire::ParameterServerIf {
 
  private:
   absl::Status Drain(const wire::Caller& caller);
-  // Checks the request, then runs `call` inside the gate. Counts the call and throws its error.
+  using Body = absl::FunctionRef<absl::Status(const Admitted&)>;
+  // Checks the request, admits its caller and runs `body`, inside the gate; counts the call, fills
+  // in `state` and throws the error. `state` null: the caller need not be known, and is not
+  // admitted.
   template <typename Request>
-  void Run(Method method, const Request& request, absl::FunctionRef<absl::Status()> call);
-  // As above, with the caller admitted and its `through` noted; fills in `state` at the end.
-  template <typename Request>
-  void RunAdmitted(Method method, const Request& request, wire::ServerState& state,
-                   absl::FunctionRef<absl::Status(const Admitted&)> call);
-  void Serve(Method method, const wire::Caller& caller, absl::FunctionRef<absl::Status()> call);
-  absl::StatusOr<Admitted> AdmitCaller(Method method, const wire::Caller& caller);
+  void Run(Method method, const Request& request, wire::ServerState* state, Body body);
+  void Serve(Method method, const wire::Caller& caller, wire::ServerState* state,
+             absl::FunctionRef<absl::Status()> check, Body body);
+  absl::Status AdmitCaller(Method method, const wire::Caller& caller, Admitted& admitted);
   // Keeps step, then pulls.
   absl::Status PullInStep(const Admitted& admitted, const wire::PullRequest& request,
                           wire::PullReply& reply);
@@ -90,6 +91,7 @@ class Service final : public wire::ParameterServerIf {
   absl::Status Refusal() const;
 
   ServerCore& core_;
+  StepCloser steps_;
   CallGate gate_;
   std::atomic<bool> draining_{false};
 };

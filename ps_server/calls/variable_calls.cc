@@ -343,7 +343,7 @@ absl::Status Describe(ServerCore& core, const Admitted& admitted,
   for (const absl::string_view name : names) {
     const auto found = variables.find(name);
     if (found == variables.end()) {
-      return UnknownVariable(core, variables, {.call = "describe", .variable = name});
+      return UnknownVariable(core.name, variables, {.call = "describe", .variable = name});
     }
     reply.variables.push_back(InfoOf(*found->second));
     if (request.with_uses) FillUses(*found->second, reply.variables.back());

@@ -78,7 +78,7 @@ absl::StatusOr<int64_t> Incarnation(ServerCore& core, const Session& session,
                      "cluster file than the servers: give all the same"));
   }
   if (request.incarnation < known) {
-    RETURN_IF_ERROR(CheckIncarnation(core, session, request.incarnation));
+    RETURN_IF_ERROR(CheckIncarnation(core.order, session, request.incarnation));
   }
   return request.incarnation;
 }

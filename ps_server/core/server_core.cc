@@ -43,7 +43,9 @@ ServerCore::ServerCore(const EngineOptions& engine_options,
       flusher(*store, registry, options, &waits),
       evictor(*store, registry, budget, flusher, options),
       row_expirer(*store, registry, budget, flusher, evictor, options),
-      members(options.server_index, options.server_count) {}
+      members(options.server_index, options.server_count),
+      rows{name, *store, budget, flusher, counters, staleness, options.not_finite},
+      order{name, flusher, waits, counters} {}
 
 StoreMemory StoreMemoryOf(int64_t memory_budget_bytes) {
   constexpr int64_t kMiB = 1 << 20;
@@ -53,25 +55,6 @@ StoreMemory StoreMemoryOf(int64_t memory_budget_bytes) {
   return {.block_cache_bytes = static_cast<size_t>(cache),
           .write_buffer_bytes = static_cast<size_t>(buffer),
           .total_bytes = cache + 2 * buffer};
-}
-
-absl::Status CheckIncarnation(ServerCore& core, const Session& session, int64_t incarnation) {
-  const int64_t known = session.incarnation();
-  const IncarnationState standing = IncarnationStateOf(incarnation, known);
-  if (standing == IncarnationState::kCurrent) return absl::OkStatus();
-  if (standing == IncarnationState::kFenced) {
-    core.counters.Add("fenced");
-    return WithReason(absl::FailedPreconditionError(absl::StrCat(
-                          core.name, ": worker ", session.worker(), " of job ", session.job(),
-                          " calls as incarnation ", incarnation, ", but incarnation ", known, " (",
-                          session.origin(), ") has taken its place: this process must stop")),
-                      wire::ErrorReason::FENCED);
-  }
-  return WithReason(
-      absl::FailedPreconditionError(absl::StrCat(
-          core.name, ": worker ", session.worker(), " of job ", session.job(),
-          " calls as incarnation ", incarnation, ", known here is ", known, ": say hello first")),
-      wire::ErrorReason::REBOOTED);
 }
 
 absl::StatusOr<Admitted> Admit(ServerCore& core, const wire::Caller& caller) {
@@ -91,7 +74,7 @@ absl::StatusOr<Admitted> Admit(ServerCore& core, const wire::Caller& caller) {
                                                    " of job ", caller.job, ": say hello first")),
         wire::ErrorReason::REBOOTED);
   }
-  absl::Status status = CheckIncarnation(core, *admitted.session, caller.incarnation);
+  absl::Status status = CheckIncarnation(core.order, *admitted.session, caller.incarnation);
   if (!status.ok()) return status;
   if (admitted.session->stopped()) {
     status = admitted.job->cohort().Check(*admitted.session);

@@ -5,7 +5,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "ps_server/core/figures.h"
-#include "ps_server/net/listener.h"
+#include "ps_server/net/listener_options.h"
 
 namespace cairn {
 
