@@ -12,6 +12,7 @@
 #include "ps_server/calls/assign.h"
 #include "ps_server/calls/check_request.h"
 #include "ps_server/calls/checkpoint_calls.h"
+#include "ps_server/calls/map_changes.h"
 #include "ps_server/calls/member_calls.h"
 #include "ps_server/calls/move_calls.h"
 #include "ps_server/calls/pull.h"
