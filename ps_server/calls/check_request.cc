@@ -322,7 +322,7 @@ absl::Status CheckRequest(const wire::MoveRequest& request) {
   RETURN_IF_ERROR(CheckAtLeast("target", request.target, 0));
   RETURN_IF_ERROR(CheckItemCount("shards", request.shards.size()));
   RETURN_IF_ERROR(CheckAtLeast("step", request.step, 0));
-  RETURN_IF_ERROR(CheckAtLeast("max_bytes", request.max_bytes, kLeastMoveBytes));
+  RETURN_IF_ERROR(CheckAtLeast("max_bytes", request.max_bytes, 1));  // of a peer: PeerService
   if (request.max_bytes > kMaxMoveBytes) {
     return Beyond("max_bytes", request.max_bytes, "bytes", kMaxMoveBytes, "kMaxMoveBytes");
   }

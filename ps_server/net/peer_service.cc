@@ -1,7 +1,9 @@
 #include "ps_server/net/peer_service.h"
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "thrift/errors.h"
+#include "thrift/limits.h"
 
 namespace cairn {
 
@@ -41,6 +43,14 @@ void PeerService::scan(wire::ScanReply& reply, const wire::ScanRequest& request)
 void PeerService::why(wire::WhyReply& reply, const wire::Caller& caller) {
   CheckReader(caller);
   service().why(reply, caller);
+}
+
+void PeerService::move(wire::MoveReply& reply, const wire::MoveRequest& request) {
+  if (request.max_bytes < kLeastMoveBytes) {
+    throw ToServerError(absl::InvalidArgumentError(absl::StrCat(
+        "field max_bytes is ", request.max_bytes, "; the least is ", kLeastMoveBytes)));
+  }
+  service().move(reply, request);
 }
 
 }  // namespace cairn

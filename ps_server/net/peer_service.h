@@ -28,6 +28,8 @@ class PeerService final : public ForwardingService {
   void describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) override;
   void scan(wire::ScanReply& reply, const wire::ScanRequest& request) override;
   void why(wire::WhyReply& reply, const wire::Caller& caller) override;
+  // A peer reads pieces of kLeastMoveBytes at least, for each costs it a call.
+  void move(wire::MoveReply& reply, const wire::MoveRequest& request) override;
 
  private:
   // `only_reads`: whether the call speaks for no worker.

@@ -3,6 +3,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/thrift/examples.h"
+#include "thrift/limits.h"
 
 namespace cairn {
 namespace {
@@ -88,6 +89,22 @@ TEST_F(PeerServiceTest, AWorkerSpeaksForItself) {
     wire::PushReply reply;
     service.push(reply, ExamplePush());
   }));
+}
+
+TEST_F(PeerServiceTest, PiecesOfAMoveHaveALeastSize) {
+  identity_.roles = kAdmin;
+  wire::MoveRequest request;
+  request.caller = ExampleCaller();
+  request.max_bytes = kLeastMoveBytes - 1;
+  wire::MoveReply reply;
+  try {
+    service_.move(reply, request);
+    FAIL() << "it was forwarded";
+  } catch (const wire::ServerError& error) {
+    EXPECT_EQ(error.message, "field max_bytes is 65535; the least is 65536");
+  }
+  request.max_bytes = kLeastMoveBytes;
+  EXPECT_NO_THROW(service_.move(reply, request));
 }
 
 }  // namespace
