@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "common/http/http_flags.h"
 #include "ps_server/base/engine_options.h"
-#include "ps_server/net/listener.h"
+#include "ps_server/net/listener_options.h"
 
 namespace cairn {
 

@@ -128,7 +128,7 @@ inline constexpr int32_t kHighestMaxWorkers = 1 << 20;
 inline constexpr int64_t kJobChargeBytes = 8 << 10;
 inline constexpr int64_t kWorkerChargeBytes = 5 << 10;
 
-// One request (ps_server/net/checked_service.h)
+// One request (ps_server/calls/check_request.h)
 
 // Variables or shards that one call names. Each costs a struct of a few hundred bytes; the largest
 // models have some thousand variables.

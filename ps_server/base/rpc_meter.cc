@@ -6,15 +6,6 @@
 
 namespace cairn {
 
-absl::string_view MethodName(Method method) {
-  static constexpr absl::string_view kNames[] = {
-      "hello",   "heartbeat", "leave",    "create_variables", "push",
-      "assign",  "pull",      "step",     "describe",         "scan",
-      "flush",   "why",       "drop_job", "checkpoint",       "drop_checkpoint",
-      "restore", "move",      "members",  "change_members",   "drain"};
-  return kNames[static_cast<size_t>(method)];
-}
-
 RpcMeter::RpcMeter() {
   for (auto& histogram : ok_) histogram = std::make_unique<Histogram>(CallSecondsBounds());
 }
@@ -31,10 +22,11 @@ RpcMeter::Call::~Call() {
 
 void RpcMeter::Add(Method method, absl::StatusCode outcome, absl::Duration took) {
   const double seconds = absl::ToDoubleSeconds(took);
-  if (outcome == absl::StatusCode::kOk) return ok_[static_cast<size_t>(method)]->Observe(seconds);
+  if (outcome == absl::StatusCode::kOk) return ok_[method.index()]->Observe(seconds);
   absl::MutexLock lock(&mutex_);
   try {
-    failed_.try_emplace({method, outcome}, CallSecondsBounds()).first->second.Observe(seconds);
+    failed_.try_emplace({method.index(), outcome}, CallSecondsBounds())
+        .first->second.Observe(seconds);
   } catch (const std::bad_alloc&) {
     // The first call with this outcome, and memory has run out: it is not counted.
   }
@@ -42,12 +34,12 @@ void RpcMeter::Add(Method method, absl::StatusCode outcome, absl::Duration took)
 
 std::vector<RpcFigure> RpcMeter::Read() const {
   std::vector<RpcFigure> figures;
-  for (size_t i = 0; i < kMethods; ++i) {
-    figures.push_back({MethodName(static_cast<Method>(i)), absl::StatusCode::kOk, ok_[i]->Read()});
+  for (size_t i = 0; i < Method::kCount; ++i) {
+    figures.push_back({Method::At(i)->name, absl::StatusCode::kOk, ok_[i]->Read()});
   }
   absl::MutexLock lock(&mutex_);
   for (const auto& [call, histogram] : failed_) {
-    figures.push_back({MethodName(call.first), call.second, histogram.Read()});
+    figures.push_back({Method::At(call.first)->name, call.second, histogram.Read()});
   }
   return figures;
 }

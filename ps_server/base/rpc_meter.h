@@ -14,34 +14,9 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/metrics/slotted.h"
+#include "thrift/security/roles.h"
 
 namespace cairn {
-
-// The methods of the service in the IDL.
-enum class Method : int {
-  kHello,
-  kHeartbeat,
-  kLeave,
-  kCreateVariables,
-  kPush,
-  kAssign,
-  kPull,
-  kStep,
-  kDescribe,
-  kScan,
-  kFlush,
-  kWhy,
-  kDropJob,
-  kCheckpoint,
-  kDropCheckpoint,
-  kRestore,
-  kMove,
-  kMembers,
-  kChangeMembers,
-  kDrain,
-  kLast = kDrain
-};
-absl::string_view MethodName(Method method);
 
 struct RpcFigure {
   absl::string_view method;
@@ -80,12 +55,10 @@ class RpcMeter {
  private:
   void Add(Method method, absl::StatusCode outcome, absl::Duration took);
 
-  static constexpr size_t kMethods = static_cast<size_t>(Method::kLast) + 1;
-
   SlottedCount running_;
-  std::array<std::unique_ptr<Histogram>, kMethods> ok_;
+  std::array<std::unique_ptr<Histogram>, Method::kCount> ok_;
   mutable absl::Mutex mutex_;  // few calls fail
-  std::map<std::pair<Method, absl::StatusCode>, Histogram> failed_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::pair<size_t, absl::StatusCode>, Histogram> failed_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn

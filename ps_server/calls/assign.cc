@@ -8,12 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/status.h"
-#include "ps_server/calls/map_changes.h"
-#include "ps_server/calls/step_closing.h"
 #include "ps_server/core/cold_rows.h"
-#include "ps_server/core/ordered_call.h"
 #include "ps_server/core/request_items.h"
-#include "thrift/errors.h"
 
 namespace cairn {
 namespace {
@@ -36,55 +32,56 @@ ItemName NameOf(const wire::AssignItem& item) {
           .map_version = item.map_version};
 }
 
-absl::Status CheckNoRepeats(const ServerCore& core, const ItemName& name,
+absl::Status CheckNoRepeats(absl::string_view server, const ItemName& name,
                             absl::Span<const int64_t> ids) {
   std::vector<int64_t> sorted(ids.begin(), ids.end());
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   if (twice == sorted.end()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(ItemText(core, name), ": id ", *twice, " is named twice: give it one value"));
+      absl::StrCat(ItemText(server, name), ": id ", *twice, " is named twice: give it one value"));
 }
 
-absl::StatusOr<std::vector<PreparedItem>> Prepare(ServerCore& core, const VariableMap& variables,
+absl::StatusOr<std::vector<PreparedItem>> Prepare(const RowAccess& rows,
+                                                  const VariableMap& variables,
                                                   const wire::AssignRequest& request) {
   std::vector<PreparedItem> prepared(request.items.size());
   for (size_t i = 0; i < prepared.size(); ++i) {
     const wire::AssignItem& item = request.items[i];
     const ItemName name = NameOf(item);
     ASSIGN_OR_RETURN(prepared[i].target,
-                     ResolveItem(core, variables, name, item.ids, *prepared[i].groups));
+                     ResolveItem(rows.server, variables, name, item.ids, *prepared[i].groups));
     if (const Variable& variable = *prepared[i].target.variable;
         !variable.TakesUpdates(item.map_version)) {
-      RETURN_IF_ERROR(variable.WhyNoUpdates(ItemText(core, name), item.map_version));
+      RETURN_IF_ERROR(variable.WhyNoUpdates(ItemText(rows.server, name), item.map_version));
     }
-    RETURN_IF_ERROR(CheckValues(core, name, prepared[i].target, item.dtype, item.values));
-    RETURN_IF_ERROR(CheckNoRepeats(core, name, prepared[i].target.ids));
+    RETURN_IF_ERROR(CheckValues(rows.server, name, prepared[i].target, item.dtype, item.values));
+    RETURN_IF_ERROR(CheckNoRepeats(rows.server, name, prepared[i].target.ids));
     prepared[i].values = item.values.data();
     if (prepared[i].target.table == nullptr) continue;
-    prepared[i].cold->Begin(core, *prepared[i].target.variable, *prepared[i].groups);
+    prepared[i].cold->Begin(rows, *prepared[i].target.variable, *prepared[i].groups);
   }
   return prepared;
 }
 
 // Memory for the rows that the assign may make or bring.
-absl::Status AcquireRows(ServerCore& core, const std::vector<PreparedItem>& items,
+absl::Status AcquireRows(const RowAccess& rows, const std::vector<PreparedItem>& items,
                          MemoryHold& hold) {
   std::vector<ColdFetch*> fetches;
   for (const PreparedItem& item : items) {
     if (item.target.table != nullptr) fetches.push_back(item.cold.get());
   }
-  return FetchRows(core, fetches, absl::StrCat("assign on ", core.name), hold);
+  return FetchRows(rows, fetches, absl::StrCat("assign on ", rows.server), hold);
 }
 
-absl::Status Apply(ServerCore& core, const PreparedItem& item, const Origin& origin,
+absl::Status Apply(const RowAccess& rows, const PreparedItem& item, const Origin& origin,
                    MemoryHold& hold, std::vector<TouchedStripe>& touched) {
   const ItemTarget& target = item.target;
   if (target.table != nullptr) {
     int64_t made = 0;
     // Rows that were made take memory, whatever becomes of the assign.
     const absl::Cleanup charged = [&] {
-      core.counters.Add(Counter::kRowsMade, made);
+      rows.counters.Add("rows_made", made);
       target.variable->Charge(hold.Keep(made * target.table->layout().row_charge()));
     };
     target.table->Assign(target.part, origin, *target.groups,
@@ -99,15 +96,16 @@ absl::Status Apply(ServerCore& core, const PreparedItem& item, const Origin& ori
   return absl::OkStatus();
 }
 
-absl::Status Run(ServerCore& core, const VariableMap& variables, const wire::AssignRequest& request,
-                 const Origin& origin, wire::PushReply& reply, TouchedParts& touched_parts) {
-  ASSIGN_OR_RETURN(const std::vector<PreparedItem> items, Prepare(core, variables, request));
+absl::Status Run(const RowAccess& rows, const VariableMap& variables,
+                 const wire::AssignRequest& request, const Origin& origin, wire::PushReply& reply,
+                 TouchedParts& touched_parts) {
+  ASSIGN_OR_RETURN(const std::vector<PreparedItem> items, Prepare(rows, variables, request));
   MemoryHold hold;
-  RETURN_IF_ERROR(AcquireRows(core, items, hold));
+  RETURN_IF_ERROR(AcquireRows(rows, items, hold));
   std::vector<TouchedStripe> touched;
   for (const PreparedItem& item : items) {
     CAIRN_CRASH_POINT("assign: before a variable");
-    RETURN_IF_ERROR(Apply(core, item, origin, hold, touched));
+    RETURN_IF_ERROR(Apply(rows, item, origin, hold, touched));
   }
   CAIRN_CRASH_POINT("assign: applied, not marked");
   // Only now: an item must not find the watermark of the one before it.
@@ -126,48 +124,48 @@ absl::Status Run(ServerCore& core, const VariableMap& variables, const wire::Ass
   if (request.late || origin.applied) {
     for (const PreparedItem& item : items) item.target.AddStripes(&touched_parts.stripes);
   }
-  return origin.applied && !touched.empty() ? AwaitDurable(core, touched_parts) : absl::OkStatus();
+  return origin.applied && !touched.empty() ? rows.flusher.AwaitDurable(touched_parts)
+                                            : absl::OkStatus();
 }
 
-absl::Status ApplyNow(ServerCore& core, const Admitted& admitted,
-                      const wire::AssignRequest& request, wire::PushReply& reply) {
-  OrderedCall order(core, admitted, request.caller, request.sequence);
-  ASSIGN_OR_RETURN(const Origin origin, PlaceUpdate(core, admitted, request.caller, order));
+absl::Status ApplyNow(const RowAccess& rows, UpdateOrder& order, StepCloser& steps,
+                      const Admitted& admitted, const wire::AssignRequest& request,
+                      wire::PushReply& reply) {
+  OrderedCall call(order, admitted, request.caller, request.sequence);
+  ASSIGN_OR_RETURN(const Origin origin, steps.PlaceUpdate(admitted, request.caller, call));
   TouchedParts touched;
-  const absl::Status status = Run(core, *admitted.variables, request, origin, reply, touched);
-  order.Commit(status);
+  const absl::Status status = Run(rows, *admitted.variables, request, origin, reply, touched);
+  call.Commit(status);
   return status;
 }
 
 // Applies a part of an assign whose rows have moved to this server since the assign was sent.
-absl::Status ApplyLate(ServerCore& core, const Admitted& admitted,
+absl::Status ApplyLate(const RowAccess& rows, UpdateOrder& order, const Admitted& admitted,
                        const wire::AssignRequest& request, wire::PushReply& reply) {
   if (admitted.session == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(core.name, ": a late part comes from a worker; this caller is not sequenced"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        rows.server, ": a late part comes from a worker; this caller is not sequenced"));
   }
-  OrderedCall order(core, admitted, request.caller, request.sequence);
-  RETURN_IF_ERROR(order.Lock());
+  OrderedCall call(order, admitted, request.caller, request.sequence);
+  RETURN_IF_ERROR(call.Lock());
   TouchedParts touched;
-  RETURN_IF_ERROR(Run(core, *admitted.variables, request, order.PlaceLatePart(), reply, touched));
-  order.Unlock();
+  RETURN_IF_ERROR(Run(rows, *admitted.variables, request, call.PlaceLatePart(), reply, touched));
+  call.Unlock();
   CAIRN_CRASH_POINT("late part: applied, not durable");
-  return AwaitDurable(core, touched);
+  return rows.flusher.AwaitDurable(touched);
 }
 
 }  // namespace
 
-absl::Status Assign(ServerCore& core, const Admitted& admitted, const wire::AssignRequest& request,
+absl::Status Assign(const RowAccess& rows, UpdateOrder& order, StepCloser& steps,
+                    const Admitted& admitted, const wire::AssignRequest& request,
                     wire::PushReply& reply) {
   const int64_t ids = IdCount(request.items);
-  RETURN_IF_ERROR(CheckCallSize(core, "assign", request.items.size(), ids));
-  RETURN_IF_ERROR(
-      core.budget.Acquire(ids * kAssignScratchBytesPerId, "sorting the ids of an assign"));
-  const MemoryHold hold(core.budget, ids * kAssignScratchBytesPerId);
-  const absl::Status status = request.late ? ApplyLate(core, admitted, request, reply)
-                                           : ApplyNow(core, admitted, request, reply);
-  if (ReasonOf(status) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request.items);
-  core.counters.Add(status.ok() ? Counter::kAssigns : Counter::kPushesRefused);
+  RETURN_IF_ERROR(rows.budget.Acquire(ids * kAssignScratchBytesPerId, "sorting the ids of an assign"));
+  const MemoryHold hold(rows.budget, ids * kAssignScratchBytesPerId);
+  const absl::Status status = request.late ? ApplyLate(rows, order, admitted, request, reply)
+                                           : ApplyNow(rows, order, steps, admitted, request, reply);
+  rows.counters.Add(status.ok() ? Counter("assigns") : Counter("pushes_refused"));
   return status;
 }
 

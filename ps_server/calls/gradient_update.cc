@@ -21,12 +21,13 @@ ItemName NameOf(const wire::PushItem& item) {
           .map_version = item.map_version};
 }
 
-absl::Status CheckMovable(const ServerCore& core, const ItemName& name, const Variable& variable) {
+absl::Status CheckMovable(absl::string_view server, const ItemName& name,
+                          const Variable& variable) {
   if (variable.spec().optimizer.type != "none" && IsFloating(variable.spec().dtype)) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat(ItemText(core, name), ": a ", DTypeName(variable.spec().dtype),
+      absl::StrCat(ItemText(server, name), ": a ", DTypeName(variable.spec().dtype),
                    " variable with optimizer '", variable.spec().optimizer.type,
                    "' takes no gradients: assign to it, or create it with an optimizer"));
 }
@@ -57,11 +58,11 @@ absl::StatusOr<absl::Span<const std::byte>> GradientUpdate::ValuesOf(const wire:
                                                                      const ItemName& name,
                                                                      const ItemTarget& target) {
   if (item.format == wire::ValueFormat::PLAIN) {
-    RETURN_IF_ERROR(CheckValues(core_, name, target, item.dtype, item.values));
+    RETURN_IF_ERROR(CheckValues(access_.server, name, target, item.dtype, item.values));
     return absl::MakeConstSpan(item.values.data(), item.values.size());
   }
-  ASSIGN_OR_RETURN(DecodedValues decoded,
-                   Decode(core_, name, target, {item.dtype, item.format}, item.values));
+  ASSIGN_OR_RETURN(DecodedValues decoded, Decode(access_.server, access_.budget, name, target,
+                                                 {item.dtype, item.format}, item.values));
   return decoded_.emplace_back(std::move(decoded)).bytes();
 }
 
@@ -76,24 +77,25 @@ absl::Status GradientUpdate::Prepare(const VariableMap& variables, size_t i) {
   const ItemName name = NameOf(item);
   ItemScratch& scratch = scratch_.item(i);
   PreparedItem prepared{.pulled_version = item.pulled_version};
-  ASSIGN_OR_RETURN(prepared.target, ResolveItem(core_, variables, name, item.ids, scratch.groups));
-  RETURN_IF_ERROR(CheckMovable(core_, name, *prepared.target.variable));
+  ASSIGN_OR_RETURN(prepared.target,
+                   ResolveItem(access_.server, variables, name, item.ids, scratch.groups));
+  RETURN_IF_ERROR(CheckMovable(access_.server, name, *prepared.target.variable));
   if (const Variable& variable = *prepared.target.variable;
       !variable.TakesUpdates(item.map_version)) {
-    RETURN_IF_ERROR(variable.WhyNoUpdates(ItemText(core_, name), item.map_version, step_));
+    RETURN_IF_ERROR(variable.WhyNoUpdates(ItemText(access_.server, name), item.map_version, step_));
   }
   ASSIGN_OR_RETURN(prepared.values, ValuesOf(item, name, prepared.target));
   prepared.gradient = prepared.values.data();
   const DType dtype = prepared.target.part_dtype();
   if (!AllFinite(dtype, prepared.gradient, prepared.values.size() / DTypeBytes(dtype))) {
-    if (finite_) not_finite_item_ = ItemText(core_, name);
+    if (finite_) not_finite_item_ = ItemText(access_.server, name);
     finite_ = false;
     return absl::OkStatus();  // the other items may have errors that rank higher
   }
   PrepareGradient(scratch, prepared);
   if (prepared.target.table != nullptr) {
     prepared.cold = &scratch.cold;
-    prepared.cold->Begin(core_, *prepared.target.variable, *prepared.target.groups);
+    prepared.cold->Begin(access_, *prepared.target.variable, *prepared.target.groups);
   }
   scratch_.prepared_.push_back(std::move(prepared));
   return absl::OkStatus();
@@ -110,7 +112,7 @@ absl::Status GradientUpdate::CheckDistinct() {
   for (const PreparedItem& item : scratch_.prepared_) {
     if (&item.target.shard() != *twice) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("push on ", core_.name, " names shard ", (*twice)->index(), " of \"",
+        absl::StrCat("push on ", access_.server, " names shard ", (*twice)->index(), " of \"",
                      item.target.variable->spec().name,
                      "\" twice: give all its rows in one item, repeated ids are summed"));
   }
@@ -134,19 +136,19 @@ absl::Status GradientUpdate::AcquireRows(MemoryHold& hold) {
     for (const PreparedItem& item : scratch_.prepared_) {
       if (item.cold != nullptr) fetches.push_back(item.cold);
     }
-    return FetchRows(core_, fetches, absl::StrCat("push on ", core_.name), hold);
+    return FetchRows(access_, fetches, absl::StrCat("push on ", access_.server), hold);
   }
-  if (!core_.budget.TryAcquire(most)) {
+  if (!access_.budget.TryAcquire(most)) {
     most = 0;
     for (const PreparedItem& item : scratch_.prepared_) {
       if (item.target.table == nullptr) continue;
       most += item.target.table->CountAbsent(*item.target.groups) *
               item.target.table->layout().row_charge();
     }
-    RETURN_IF_ERROR(
-        core_.budget.Acquire(most, absl::StrCat("push on ", core_.name, ": new embedding rows")));
+    RETURN_IF_ERROR(access_.budget.Acquire(
+        most, absl::StrCat("push on ", access_.server, ": new embedding rows")));
   }
-  hold = MemoryHold(core_.budget, most);
+  hold = MemoryHold(access_.budget, most);
   for (const PreparedItem& item : scratch_.prepared_) {
     if (item.cold != nullptr) item.cold->UseHold(hold);
   }
@@ -175,11 +177,11 @@ absl::Status GradientUpdate::ApplyItem(const PreparedItem& item, const Origin& o
     // New rows take memory even if the update fails later.
     const absl::Cleanup charged = [&] {
       if (changed.made > 0) {
-        core_.counters.Add(Counter::kRowsMade, changed.made);
+        access_.counters.Add("rows_made", changed.made);
         target.variable->Charge(hold.Keep(changed.made * target.table->layout().row_charge()));
       }
       if (changed.waiting_bytes > 0) {
-        core_.budget.Force(changed.waiting_bytes);  // bounded, and the push is applied
+        access_.budget.Force(changed.waiting_bytes);  // bounded, and the push is applied
         target.variable->Charge(changed.waiting_bytes);
       }
     };
@@ -194,7 +196,7 @@ absl::Status GradientUpdate::ApplyItem(const PreparedItem& item, const Origin& o
   wire::PushedItem pushed;
   pushed.version = update.version;
   pushed.staleness = update.staleness;
-  core_.NoteStaleness(update.staleness);
+  access_.NoteStaleness(update.staleness);
   reply.items.push_back(pushed);
   return absl::OkStatus();
 }
@@ -207,8 +209,8 @@ absl::StatusOr<bool> GradientUpdate::PrepareAll(const VariableMap& variables,
   reply.items.clear();
   reply.repeated = reply.dropped = false;
   if (finite_) return true;
-  core_.counters.Add(Counter::kNotFinite);
-  if (core_.options.not_finite == NotFinitePolicy::kSkip) return false;
+  access_.counters.Add("not_finite");
+  if (access_.not_finite == NotFinitePolicy::kSkip) return false;
   return WithReason(absl::InvalidArgumentError(absl::StrCat(
                         not_finite_item_,
                         ": the gradient holds NaN or infinity; nothing was applied: lower "
@@ -236,7 +238,7 @@ absl::StatusOr<bool> GradientUpdate::Check(const VariableMap& variables, wire::P
     const int64_t pulled = items_[i].pulled_version;
     if (pulled < 0) continue;
     reply.items[i].staleness = std::max<int64_t>(0, reply.items[i].version - pulled);
-    core_.NoteStaleness(reply.items[i].staleness);
+    access_.NoteStaleness(reply.items[i].staleness);
   }
   return finite;
 }
@@ -262,19 +264,19 @@ absl::Status GradientUpdate::Apply(const VariableMap& variables, const Origin& o
     RETURN_IF_ERROR(ApplyItem(item, origin, hold, reply));
     CAIRN_CRASH_POINT("push: between variables");
   }
-  if (reply.repeated) core_.counters.Add(Counter::kPushesRepeated);
+  if (reply.repeated) access_.counters.Add("pushes_repeated");
   // An applied sequence that still changed something: stripes came from another server without it.
   // The worker may take the sequence for durable, so the change must be durable first.
   const bool changed_again = origin.applied && !reply.repeated && !scratch_.prepared_.empty();
   if (touched != nullptr) *touched = Touched();
-  return changed_again ? AwaitDurable(core_, touched != nullptr ? *touched : Touched())
+  return changed_again ? access_.flusher.AwaitDurable(touched != nullptr ? *touched : Touched())
                        : absl::OkStatus();
 }
 
-absl::Status ApplyStepMean(ServerCore& core, const VariableMap& variables,
+absl::Status ApplyStepMean(const RowAccess& access, const VariableMap& variables,
                            const std::vector<wire::PushItem>& items, const Origin& origin) {
   auto scratch = std::make_unique<UpdateScratch>();
-  GradientUpdate update(core, items, origin.sequence, *scratch);
+  GradientUpdate update(access, items, origin.sequence, *scratch);
   wire::PushReply reply;
   return update.Apply(variables, origin, reply);
 }

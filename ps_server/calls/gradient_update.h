@@ -11,9 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "ps_server/core/cold_rows.h"
-#include "ps_server/core/ordered_call.h"
 #include "ps_server/core/request_items.h"
-#include "ps_server/core/server_core.h"
+#include "ps_server/core/row_access.h"
 #include "ps_server/core/value_coding.h"
 #include "thrift/cairn_types.h"
 
@@ -58,9 +57,9 @@ class GradientUpdate {
  public:
   // The arguments outlive this object. `step`: the synchronous step that the items are the mean of
   // or a contribution to; 0: none.
-  GradientUpdate(ServerCore& core, const std::vector<wire::PushItem>& items, int64_t step,
+  GradientUpdate(const RowAccess& access, const std::vector<wire::PushItem>& items, int64_t step,
                  UpdateScratch& scratch)
-      : core_(core), items_(items), step_(step), scratch_(scratch) {}
+      : access_(access), items_(items), step_(step), scratch_(scratch) {}
 
   // Checks all items, then applies all of them; applies nothing if one is rejected. Fills in the
   // reply. NOT_FINITE by the server's policy; otherwise errors as the IDL says.
@@ -98,7 +97,7 @@ class GradientUpdate {
                          wire::PushReply& reply);
   bool ApplyDense(const PreparedItem& item, const UpdateStep& step, const Origin& origin);
 
-  ServerCore& core_;
+  const RowAccess& access_;
   const std::vector<wire::PushItem>& items_;
   const int64_t step_;
   UpdateScratch& scratch_;
@@ -110,7 +109,7 @@ class GradientUpdate {
 
 // Applies the mean of a step's contributions. Each contribution passed every check when its worker
 // pushed it.
-absl::Status ApplyStepMean(ServerCore& core, const VariableMap& variables,
+absl::Status ApplyStepMean(const RowAccess& access, const VariableMap& variables,
                            const std::vector<wire::PushItem>& items, const Origin& origin);
 
 }  // namespace cairn

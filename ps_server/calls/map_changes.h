@@ -8,8 +8,10 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "ps_server/core/server_core.h"
 #include "thrift/cairn_types.h"
+#include "thrift/errors.h"
 
 namespace cairn {
 
@@ -30,21 +32,21 @@ absl::Status TakeMap(ServerCore& core, Job& job, Variable& variable, const Varia
 // here, their source has given them away, and they are taken.
 absl::Status TakeArrived(ServerCore& core, Job& job, absl::string_view variable, int64_t version);
 
-// A call with this item, or these, was told BUSY: where that is for rows that have arrived, they
-// are taken, so that the next finds them.
+// After a call with these items ended with `status`: if it was BUSY because of rows that have
+// arrived, takes them, so that a retry finds them. Returns `status`.
 template <typename Item>
-void TakeArrivedFor(ServerCore& core, const Admitted& admitted, const Item& item) {
-  const auto variable = admitted.variables->find(item.variable);
-  if (variable == admitted.variables->end() || admitted.job == nullptr ||
-      item.map_version <= variable->second->spec().map_version) {
-    return;
+absl::Status TakeArrivedIfBusy(ServerCore& core, const Admitted& admitted,
+                               absl::Span<const Item> items, absl::Status status) {
+  if (ReasonOf(status) != wire::ErrorReason::BUSY || admitted.job == nullptr) return status;
+  for (const Item& item : items) {
+    const auto variable = admitted.variables->find(item.variable);
+    if (variable == admitted.variables->end() ||
+        item.map_version <= variable->second->spec().map_version) {
+      continue;
+    }
+    TakeArrived(core, *admitted.job, item.variable, item.map_version).IgnoreError();
   }
-  // The caller comes again, and finds them or not.
-  TakeArrived(core, *admitted.job, item.variable, item.map_version).IgnoreError();
-}
-template <typename Item>
-void TakeArrivedFor(ServerCore& core, const Admitted& admitted, const std::vector<Item>& items) {
-  for (const Item& item : items) TakeArrivedFor(core, admitted, item);
+  return status;
 }
 
 // At the start: what had arrived for `variable` before the server ended, by `map`.

@@ -273,7 +273,7 @@ absl::Status Moving::Hold(wire::MoveReply& reply) {
 }
 
 void Moving::AwaitUpdates() const {
-  { absl::MutexLock unsequenced(&core_.unsequenced); }
+  { absl::MutexLock unsequenced(&core_.order.unsequenced); }
   for (const auto& session : admitted_.job->sessions()) {
     const TracedLock order(&session->order(), &core_.waits, "order", "updates before a move");
   }

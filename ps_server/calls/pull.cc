@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "ps_server/calls/map_changes.h"
 #include "ps_server/core/cold_rows.h"
 #include "ps_server/core/reply_holds.h"
 #include "ps_server/core/request_items.h"
@@ -58,12 +57,12 @@ std::byte* Prepare(Payload& values, size_t size) {
 }
 
 // `pulled`: where rows found are noted; may be null.
-absl::Status ReadRows(ServerCore& core, const PullTargetItem& pulls, PullScratch& scratch,
+absl::Status ReadRows(const RowAccess& rows, const PullTargetItem& pulls, PullScratch& scratch,
                       PulledRows* pulled, std::byte* out) {
   const ItemTarget& target = pulls.target;
   if (target.table != nullptr) {
     float* const floats = reinterpret_cast<float*>(out);
-    return PullTable(core, *target.variable, target.part, *target.groups, floats, pulled);
+    return PullTable(rows, *target.variable, target.part, *target.groups, floats, pulled);
   }
   if (pulls.only_changes) {
     target.dense->PullRuns(pulls.changes, out);
@@ -75,7 +74,7 @@ absl::Status ReadRows(ServerCore& core, const PullTargetItem& pulls, PullScratch
   return absl::OkStatus();
 }
 
-absl::Status PullItem(ServerCore& core, const PullTargetItem& pulls, PullScratch& scratch,
+absl::Status PullItem(const RowAccess& rows, const PullTargetItem& pulls, PullScratch& scratch,
                       PulledRows* pulled, wire::PulledItem& item) {
   const ItemTarget& target = pulls.target;
   item.dtype = ToWire(target.part_dtype());
@@ -91,20 +90,20 @@ absl::Status PullItem(ServerCore& core, const PullTargetItem& pulls, PullScratch
   }
   const size_t bytes = static_cast<size_t>(target.rows) * target.row_bytes();
   if (pulls.format == wire::ValueFormat::PLAIN) {
-    return ReadRows(core, pulls, scratch, pulled, Prepare(item.values, bytes));
+    return ReadRows(rows, pulls, scratch, pulled, Prepare(item.values, bytes));
   }
   Payload plain = Payload::Uninitialized(bytes);
-  RETURN_IF_ERROR(ReadRows(core, pulls, scratch, pulled, plain.mutable_data()));
+  RETURN_IF_ERROR(ReadRows(rows, pulls, scratch, pulled, plain.mutable_data()));
   Encode(target, pulls.format, plain, Prepare(item.values, EncodedBytesOf(target, pulls.format)));
   return absl::OkStatus();
 }
 
 // Which rows of a whole dense shard the caller, who has a copy of it, is answered.
-void FindChanges(const ServerCore& core, const wire::HeldCopy& held, PullScratch& scratch,
+void FindChanges(int64_t boot_id, const wire::HeldCopy& held, PullScratch& scratch,
                  PullTargetItem& pulls) {
   HostedDense& dense = *pulls.target.dense;
   pulls.mark = dense.BeginCopy();
-  if (held.boot_id != core.boot_id || scratch.runs == kMaxRuns) return;
+  if (held.boot_id != boot_id || scratch.runs == kMaxRuns) return;
   if (!dense.ChangedSince(held.mark, kMaxRuns - scratch.runs, &pulls.changes)) return;
   int64_t rows = 0;
   for (const RowRun& run : pulls.changes) rows += run.count;
@@ -118,8 +117,9 @@ void FindChanges(const ServerCore& core, const wire::HeldCopy& held, PullScratch
   pulls.only_changes = true;
 }
 
-absl::Status PullWith(ServerCore& core, const Admitted& admitted, const wire::PullRequest& request,
-                      PullScratch& scratch, PulledRows* pulled, wire::PullReply& reply) {
+absl::Status PullWith(const RowAccess& rows, int64_t boot_id, const Admitted& admitted,
+                      const wire::PullRequest& request, PullScratch& scratch, PulledRows* pulled,
+                      wire::PullReply& reply) {
   scratch.targets.clear();
   scratch.runs = 0;
   int64_t bytes = 0;
@@ -133,24 +133,24 @@ absl::Status PullWith(ServerCore& core, const Admitted& admitted, const wire::Pu
                         .map_version = item.map_version};
     PullTargetItem& pulls = scratch.targets.emplace_back();
     pulls.format = item.format;
-    ASSIGN_OR_RETURN(pulls.target,
-                     ResolveItem(core, *admitted.variables, name, item.ids, scratch.group(i)));
+    ASSIGN_OR_RETURN(pulls.target, ResolveItem(rows.server, *admitted.variables, name, item.ids,
+                                               scratch.group(i)));
     const ItemTarget& target = pulls.target;
     // Before the rows are looked at: the lowest version they may have.
     pulls.version = target.shard().version();
     if (item.__isset.held && target.whole && target.part == 0) {
-      FindChanges(core, item.held, scratch, pulls);
+      FindChanges(boot_id, item.held, scratch, pulls);
     }
     const int64_t item_bytes = target.rows * static_cast<int64_t>(target.row_bytes());
     if (item_bytes > kMaxPayloadBytes) {
       return WithReason(
           absl::InvalidArgumentError(absl::StrCat(
-              ItemText(core, name), ": the reply would have ", item_bytes,
+              ItemText(rows.server, name), ": the reply would have ", item_bytes,
               " bytes; a payload has at most ", kMaxPayloadBytes,
               " (kMaxPayloadBytes): name fewer rows, or cut the variable into more shards")),
           wire::ErrorReason::LIMIT);
     }
-    RETURN_IF_ERROR(CheckPullFormat(core, name, target, item.format));
+    RETURN_IF_ERROR(CheckPullFormat(rows.server, name, target, item.format));
     bytes += item_bytes;
     if (item.format != wire::ValueFormat::PLAIN) {
       bytes += static_cast<int64_t>(EncodedBytesOf(target, item.format));
@@ -158,12 +158,13 @@ absl::Status PullWith(ServerCore& core, const Admitted& admitted, const wire::Pu
   }
   MemoryHold hold;
   if (bytes > kUnchargedBytes) {
-    RETURN_IF_ERROR(core.budget.Acquire(bytes, absl::StrCat("the reply to a pull on ", core.name)));
-    hold = MemoryHold(core.budget, bytes);
+    RETURN_IF_ERROR(
+        rows.budget.Acquire(bytes, absl::StrCat("the reply to a pull on ", rows.server)));
+    hold = MemoryHold(rows.budget, bytes);
   }
   reply.items.resize(scratch.targets.size());
   for (size_t i = 0; i < scratch.targets.size(); ++i) {
-    RETURN_IF_ERROR(PullItem(core, scratch.targets[i], scratch, pulled, reply.items[i]));
+    RETURN_IF_ERROR(PullItem(rows, scratch.targets[i], scratch, pulled, reply.items[i]));
   }
   if (hold.bytes() > 0) ReplyHolds::Keep(std::move(hold));
   return absl::OkStatus();
@@ -171,22 +172,20 @@ absl::Status PullWith(ServerCore& core, const Admitted& admitted, const wire::Pu
 
 }  // namespace
 
-absl::Status Pull(ServerCore& core, const Admitted& admitted, const wire::PullRequest& request,
-                  wire::PullReply& reply) {
+absl::Status Pull(const RowAccess& rows, int64_t boot_id, const Admitted& admitted,
+                  const wire::PullRequest& request, wire::PullReply& reply) {
   const int64_t ids = IdCount(request.items);
-  RETURN_IF_ERROR(CheckCallSize(core, "pull", request.items.size(), ids));
   MemoryHold hold;
   if (ids > kKeptPullIds) {
-    RETURN_IF_ERROR(core.budget.Acquire(ids * kPullScratchBytesPerId, "sorting the ids of a pull"));
-    hold = MemoryHold(core.budget, ids * kPullScratchBytesPerId);
+    RETURN_IF_ERROR(rows.budget.Acquire(ids * kPullScratchBytesPerId, "sorting the ids of a pull"));
+    hold = MemoryHold(rows.budget, ids * kPullScratchBytesPerId);
   }
   thread_local auto scratch = std::make_unique<PullScratch>();
   PulledRows* const pulled = ids > kKeptPullIds ? nullptr : &PulledRows::OfThread();
   PulledRows::OfThread().Clear();
-  const absl::Status status = PullWith(core, admitted, request, *scratch, pulled, reply);
-  if (ReasonOf(status) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request.items);
+  const absl::Status status = PullWith(rows, boot_id, admitted, request, *scratch, pulled, reply);
   if (ids > kKeptPullIds) scratch = std::make_unique<PullScratch>();
-  if (status.ok()) core.counters.Add(Counter::kPulls);
+  if (status.ok()) rows.counters.Add("pulls");
   return status;
 }
 

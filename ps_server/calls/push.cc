@@ -7,9 +7,6 @@
 #include "common/crash_point.h"
 #include "common/status.h"
 #include "ps_server/calls/gradient_update.h"
-#include "ps_server/calls/map_changes.h"
-#include "ps_server/calls/step_closing.h"
-#include "ps_server/core/ordered_call.h"
 #include "ps_server/core/request_items.h"
 #include "ps_server/jobs/step_mean.h"
 #include "thrift/errors.h"
@@ -22,39 +19,41 @@ namespace {
 constexpr int64_t kKeptPushIds = 64 << 10;
 constexpr int64_t kPushScratchBytesPerId = 40;
 
-absl::Status ApplyNow(ServerCore& core, const Admitted& admitted, const wire::PushRequest& request,
+absl::Status ApplyNow(const RowAccess& rows, UpdateOrder& order, StepCloser& steps,
+                      const Admitted& admitted, const wire::PushRequest& request,
                       UpdateScratch& scratch, wire::PushReply& reply) {
-  OrderedCall order(core, admitted, request.caller, request.sequence);
-  ASSIGN_OR_RETURN(const Origin origin, PlaceUpdate(core, admitted, request.caller, order));
-  GradientUpdate update(core, request.items, /*step=*/0, scratch);
+  OrderedCall call(order, admitted, request.caller, request.sequence);
+  ASSIGN_OR_RETURN(const Origin origin, steps.PlaceUpdate(admitted, request.caller, call));
+  GradientUpdate update(rows, request.items, /*step=*/0, scratch);
   const absl::Status status = update.Apply(*admitted.variables, origin, reply);
-  order.Commit(status);
+  call.Commit(status);
   return status;
 }
 
-absl::Status CheckSequenced(const ServerCore& core, const Admitted& admitted,
+absl::Status CheckSequenced(absl::string_view server, const Admitted& admitted,
                             absl::string_view what) {
   if (admitted.session != nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(core.name, ": ", what, " comes from a worker; this caller is not sequenced"));
+      absl::StrCat(server, ": ", what, " comes from a worker; this caller is not sequenced"));
 }
 
 // Applies a part of a push whose rows have moved to this server since the push was sent.
-absl::Status ApplyLate(ServerCore& core, const Admitted& admitted, const wire::PushRequest& request,
-                       UpdateScratch& scratch, wire::PushReply& reply) {
-  RETURN_IF_ERROR(CheckSequenced(core, admitted, "a late part"));
-  OrderedCall order(core, admitted, request.caller, request.sequence);
-  RETURN_IF_ERROR(order.Lock());
-  const Origin origin = order.PlaceLatePart();
-  GradientUpdate update(core, request.items, /*step=*/0, scratch);
+absl::Status ApplyLate(const RowAccess& rows, UpdateOrder& order, const Admitted& admitted,
+                       const wire::PushRequest& request, UpdateScratch& scratch,
+                       wire::PushReply& reply) {
+  RETURN_IF_ERROR(CheckSequenced(rows.server, admitted, "a late part"));
+  OrderedCall call(order, admitted, request.caller, request.sequence);
+  RETURN_IF_ERROR(call.Lock());
+  const Origin origin = call.PlaceLatePart();
+  GradientUpdate update(rows, request.items, /*step=*/0, scratch);
   TouchedParts touched;
   RETURN_IF_ERROR(update.Apply(*admitted.variables, origin, reply, &touched));
   // If the shard's update count is lost in a crash, the part in the worker's order raises the count
   // again when it is replayed. Nothing replays the count of a late part.
   touched.counted |= !origin.applied || reply.repeated;
-  order.Unlock();
+  call.Unlock();
   CAIRN_CRASH_POINT("late part: applied, not durable");
-  return AwaitDurable(core, touched);
+  return rows.flusher.AwaitDurable(touched);
 }
 
 PendingContribution ContributionOf(const wire::PushRequest& request) {
@@ -69,7 +68,7 @@ PendingContribution ContributionOf(const wire::PushRequest& request) {
 }
 
 // Checks a contribution and adds it to the job's steps.
-absl::Status AddContribution(ServerCore& core, const Admitted& admitted,
+absl::Status AddContribution(const RowAccess& rows, const Admitted& admitted,
                              const wire::PushRequest& request, GradientUpdate& update,
                              wire::PushReply& reply) {
   PendingContribution contribution = ContributionOf(request);
@@ -77,7 +76,7 @@ absl::Status AddContribution(ServerCore& core, const Admitted& admitted,
   if (const absl::StatusOr<bool> counts = update.Check(*admitted.variables, reply); !counts.ok()) {
     status = counts.status();
   } else if (*counts) {
-    auto parts = KeepParts(core.budget, core.name, request.items, update.values());
+    auto parts = KeepParts(rows.budget, rows.server, request.items, update.values());
     status = parts.status();
     if (parts.ok()) contribution.parts = *std::move(parts);
   }
@@ -85,13 +84,13 @@ absl::Status AddContribution(ServerCore& core, const Admitted& admitted,
   // A rejected contribution is added too, without values, so that later sequences can follow.
   switch (admitted.job->steps().Add(std::move(contribution), request.replaces)) {
     case SyncSteps::Added::kLate:
-      core.counters.Add(Counter::kContributionsDropped);
+      rows.counters.Add("contributions_dropped");
       reply.dropped = true;
       admitted.session->Closed(request.sequence.sequence, request.sequence.position);
       return status;
     case SyncSteps::Added::kDropped: reply.dropped = true; break;
     case SyncSteps::Added::kRepeated:
-      core.counters.Add(Counter::kPushesRepeated);
+      rows.counters.Add("pushes_repeated");
       reply.repeated = true;
       break;
     case SyncSteps::Added::kPending: break;
@@ -102,52 +101,52 @@ absl::Status AddContribution(ServerCore& core, const Admitted& admitted,
 }
 
 // Keeps a contribution until its step closes.
-absl::Status KeepForStep(ServerCore& core, const Admitted& admitted,
+absl::Status KeepForStep(const RowAccess& rows, UpdateOrder& order, const Admitted& admitted,
                          const wire::PushRequest& request, UpdateScratch& scratch,
                          wire::PushReply& reply) {
-  RETURN_IF_ERROR(core.flusher.failure());
-  RETURN_IF_ERROR(CheckSequenced(core, admitted, "a push for a step"));
+  RETURN_IF_ERROR(rows.flusher.failure());
+  RETURN_IF_ERROR(CheckSequenced(rows.server, admitted, "a push for a step"));
   if (!admitted.job->steps().active() ||
       admitted.job->cohort().settings().mode != ConsistencyMode::kSync) {
     return absl::FailedPreconditionError(absl::StrCat(
-        core.name, ": a push of worker ", request.caller.worker, " for a step of job ",
+        rows.server, ": a push of worker ", request.caller.worker, " for a step of job ",
         request.caller.job, ", whose consistency is not sync here: say hello with it first"));
   }
-  OrderedCall order(core, admitted, request.caller, request.sequence);
-  RETURN_IF_ERROR(order.Lock());
-  ASSIGN_OR_RETURN(const bool applied, order.PlaceContribution());
-  GradientUpdate update(core, request.items, request.step, scratch);
-  if (!applied) return AddContribution(core, admitted, request, update, reply);
+  OrderedCall call(order, admitted, request.caller, request.sequence);
+  RETURN_IF_ERROR(call.Lock());
+  ASSIGN_OR_RETURN(const bool applied, call.PlaceContribution());
+  GradientUpdate update(rows, request.items, request.step, scratch);
+  if (!applied) return AddContribution(rows, admitted, request, update, reply);
   RETURN_IF_ERROR(update.Check(*admitted.variables, reply).status());
-  core.counters.Add(Counter::kPushesRepeated);
+  rows.counters.Add("pushes_repeated");
   reply.repeated = true;
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status Push(ServerCore& core, const Admitted& admitted, const wire::PushRequest& request,
+absl::Status Push(const RowAccess& rows, UpdateOrder& order, StepCloser& steps,
+                  const Admitted& admitted, const wire::PushRequest& request,
                   wire::PushReply& reply) {
   const int64_t ids = IdCount(request.items);
-  RETURN_IF_ERROR(CheckCallSize(core, "push", request.items.size(), ids));
   MemoryHold hold;
   if (ids > kKeptPushIds) {
-    RETURN_IF_ERROR(core.budget.Acquire(ids * kPushScratchBytesPerId, "sorting the ids of a push"));
-    hold = MemoryHold(core.budget, ids * kPushScratchBytesPerId);
+    RETURN_IF_ERROR(rows.budget.Acquire(ids * kPushScratchBytesPerId, "sorting the ids of a push"));
+    hold = MemoryHold(rows.budget, ids * kPushScratchBytesPerId);
   }
   thread_local auto scratch = std::make_unique<UpdateScratch>();
   if (!request.decisions.empty() && admitted.job != nullptr) {
-    RETURN_IF_ERROR(LearnDecisions(core, *admitted.job, request.decisions));
+    RETURN_IF_ERROR(steps.LearnDecisions(*admitted.job, request.decisions));
   }
-  absl::Status status = request.step > 0 ? KeepForStep(core, admitted, request, *scratch, reply)
-                        : request.late   ? ApplyLate(core, admitted, request, *scratch, reply)
-                                         : ApplyNow(core, admitted, request, *scratch, reply);
-  if (ReasonOf(status) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request.items);
+  absl::Status status =
+      request.step > 0 ? KeepForStep(rows, order, admitted, request, *scratch, reply)
+      : request.late   ? ApplyLate(rows, order, admitted, request, *scratch, reply)
+                       : ApplyNow(rows, order, steps, admitted, request, *scratch, reply);
   if (ids > kKeptPushIds) scratch = std::make_unique<UpdateScratch>();
-  core.counters.Add(status.ok() ? Counter::kPushes : Counter::kPushesRefused);
+  rows.counters.Add(status.ok() ? Counter("pushes") : Counter("pushes_refused"));
   // The decisions or the push may have been the last that a step was missing.
   if (status.ok() && (request.step > 0 || !request.decisions.empty())) {
-    status = CloseSteps(core, *admitted.job);
+    status = steps.CloseSteps(*admitted.job);
   }
   return status;
 }

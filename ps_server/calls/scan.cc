@@ -10,14 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "ps_server/calls/map_changes.h"
 #include "ps_server/calls/pull.h"
 #include "ps_server/core/cold_rows.h"
 #include "ps_server/core/reply_holds.h"
 #include "ps_server/core/request_items.h"
 #include "storage/bytes.h"
 #include "thrift/errors.h"
-#include "thrift/limits.h"
 
 namespace cairn {
 namespace {
@@ -174,37 +172,29 @@ absl::Status Scanner::Run(Cursor cursor, wire::ScanReply& reply) {
 
 }  // namespace
 
-absl::Status Scan(ServerCore& core, const Admitted& admitted, const wire::ScanRequest& request,
-                  wire::ScanReply& reply) {
+absl::Status Scan(const RowAccess& access, const Admitted& admitted,
+                  const wire::ScanRequest& request, wire::ScanReply& reply) {
   const ItemName name{.call = "scan",
                       .variable = request.variable,
                       .selection = wire::Selection::KEYS,
                       .slot = request.slot,
                       .map_version = request.map_version};
-  if (request.max_rows < 1 || request.max_rows > kMaxScanRows) {
-    return absl::InvalidArgumentError(absl::StrCat(ItemText(core, name), ": max_rows is ",
-                                                   request.max_rows, "; 1 to ", kMaxScanRows,
-                                                   " are allowed"));
-  }
   KeyGroups groups;
   ASSIGN_OR_RETURN(const ItemTarget target,
-                   ResolveItem(core, *admitted.variables, name, Payload(), groups));
-  if (absl::Status same = CheckSameMap(core, name, *target.variable); !same.ok()) {
-    if (ReasonOf(same) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request);
-    return same;
-  }
+                   ResolveItem(access.server, *admitted.variables, name, Payload(), groups));
+  RETURN_IF_ERROR(CheckSameMap(access.server, name, *target.variable));
   absl::StatusOr<Cursor> cursor = CursorFrom(request.cursor);
-  if (!cursor.ok()) return Annotate(cursor.status(), ItemText(core, name));
+  if (!cursor.ok()) return Annotate(cursor.status(), ItemText(access.server, name));
   // No larger than there can be rows, so that a small table costs little.
   const int64_t row_bytes = static_cast<int64_t>(target.row_bytes() + sizeof(int64_t));
   const int64_t rows = std::min({int64_t{request.max_rows}, target.table->row_count() + 1,
                                  std::max<int64_t>(1, kScanBytes / row_bytes)});
   const int64_t bytes = 3 * rows * row_bytes;  // from the disk, gathered, then copied
-  RETURN_IF_ERROR(core.budget.Acquire(bytes, ItemText(core, name)));
-  MemoryHold hold(core.budget, bytes);
-  Scanner scanner(*core.store, *target.variable, target.part, static_cast<size_t>(rows));
+  RETURN_IF_ERROR(access.budget.Acquire(bytes, ItemText(access.server, name)));
+  MemoryHold hold(access.budget, bytes);
+  Scanner scanner(access.store, *target.variable, target.part, static_cast<size_t>(rows));
   const absl::Status status = scanner.Run(*cursor, reply);
-  if (!status.ok()) return Annotate(status, ItemText(core, name));
+  if (!status.ok()) return Annotate(status, ItemText(access.server, name));
   hold.Shrink(bytes / 3 * 2);
   ReplyHolds::Keep(std::move(hold));
   return absl::OkStatus();

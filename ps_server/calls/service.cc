@@ -10,7 +10,9 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "ps_server/calls/assign.h"
+#include "ps_server/calls/check_request.h"
 #include "ps_server/calls/checkpoint_calls.h"
+#include "ps_server/calls/map_changes.h"
 #include "ps_server/calls/member_calls.h"
 #include "ps_server/calls/move_calls.h"
 #include "ps_server/calls/pull.h"
@@ -22,6 +24,22 @@
 #include "thrift/errors.h"
 
 namespace cairn {
+namespace {
+
+const wire::Caller& CallerOf(const wire::Caller& caller) { return caller; }
+const wire::Caller& CallerOf(const wire::StepRequest& request) { return request.push.caller; }
+template <typename Request>
+const wire::Caller& CallerOf(const Request& request) {
+  return request.caller;
+}
+wire::Caller CallerOf(const wire::HelloRequest& request) {
+  wire::Caller caller;
+  caller.job = request.job;
+  caller.worker = request.worker;
+  return caller;
+}
+
+}  // namespace
 
 bool CallGate::Enter() {
   if (closing_.load()) return false;
@@ -61,15 +79,21 @@ void Service::Throw(const wire::Caller& caller, const absl::Status& status) {
   throw error;
 }
 
-void Service::Guard(Method method, const wire::Caller& caller,
-                    absl::FunctionRef<absl::Status()> call) {
+void Service::Serve(Method method, const wire::Caller& caller, wire::ServerState* state,
+                    absl::FunctionRef<absl::Status()> check, Body body) {
   RpcMeter::Call metered(core_.rpcs, method);
   absl::Status status;
   const WaitBoard::Calling calling(caller.job, caller.worker);
   if (gate_.Enter()) {
     const auto leave = absl::MakeCleanup([this] { gate_.Leave(); });
     try {
-      status = call();
+      Admitted admitted;
+      status = check();
+      if (status.ok() && state != nullptr) status = AdmitCaller(method, caller, admitted);
+      if (status.ok()) status = body(admitted);
+      if (status.ok() && state != nullptr) {
+        FillState(core_, admitted.job.get(), admitted.session.get(), *state);
+      }
     } catch (const std::bad_alloc&) {
       status = WithReason(
           absl::ResourceExhaustedError(absl::StrCat(core_.name,
@@ -84,6 +108,12 @@ void Service::Guard(Method method, const wire::Caller& caller,
   if (!status.ok()) Throw(caller, status);
 }
 
+template <typename Request>
+void Service::Run(Method method, const Request& request, wire::ServerState* state, Body body) {
+  Serve(
+      method, CallerOf(request), state, [&] { return CheckRequest(request); }, body);
+}
+
 absl::Status Service::Refusal() const {
   return draining_.load() ? DrainingError(core_.name) : StoppingError(core_.name);
 }
@@ -94,111 +124,112 @@ void Service::Shut() {
   gate_.Close();
 }
 
-void Service::Run(Method method, const wire::Caller& caller, wire::ServerState& state,
-                  absl::FunctionRef<absl::Status(const Admitted&)> call) {
-  Guard(method, caller, [&] {
-    ASSIGN_OR_RETURN(const Admitted admitted, Admit(core_, caller));
-    SkipVoidSequences(admitted, caller);
-    // A client names this boot in other calls than pushes once it has sent again what was lost.
-    const bool pushes = method == Method::kPush || method == Method::kAssign;
-    if (!pushes && admitted.session != nullptr && caller.boot_id == core_.boot_id) {
-      admitted.session->NoteCaughtUp();
-    }
-    RETURN_IF_ERROR(call(admitted));
-    FillState(core_, admitted.job.get(), admitted.session.get(), state);
-    return absl::OkStatus();
-  });
+absl::Status Service::AdmitCaller(Method method, const wire::Caller& caller, Admitted& admitted) {
+  ASSIGN_OR_RETURN(admitted, Admit(core_, caller));
+  SkipVoidSequences(admitted, caller);
+  // A client names this boot in other calls than pushes once it has sent again what was lost.
+  const bool pushes = method == Method("push") || method == Method("assign");
+  if (!pushes && admitted.session != nullptr && caller.boot_id == core_.boot_id) {
+    admitted.session->NoteCaughtUp();
+  }
+  return absl::OkStatus();
 }
 
 void Service::hello(wire::HelloReply& reply, const wire::HelloRequest& request) {
-  wire::Caller caller;
-  caller.job = request.job;
-  caller.worker = request.worker;
-  Guard(Method::kHello, caller, [&] { return Hello(core_, request, reply); });
+  Run("hello", request, nullptr, [&](const Admitted&) { return Hello(core_, request, reply); });
 }
 
 void Service::heartbeat(wire::ServerState& state, const wire::Caller& caller) {
-  Run(Method::kHeartbeat, caller, state, [](const Admitted&) { return absl::OkStatus(); });
+  Run("heartbeat", caller, &state, [](const Admitted&) { return absl::OkStatus(); });
 }
 
 void Service::leave(wire::ServerState& state, const wire::Caller& caller) {
-  Run(Method::kLeave, caller, state,
-      [&](const Admitted& admitted) { return Leave(core_, admitted); });
+  Run("leave", caller, &state, [&](const Admitted& admitted) { return Leave(core_, admitted); });
 }
 
 void Service::create_variables(wire::ServerState& state, const wire::Caller& caller,
                                const std::vector<wire::VariableSpec>& specs) {
-  Run(Method::kCreateVariables, caller, state,
-      [&](const Admitted&) { return CreateVariables(core_, caller, specs); });
+  Run("create_variables", caller, &state, [&](const Admitted&) {
+    RETURN_IF_ERROR(CheckRequest(specs));
+    return CreateVariables(core_, caller, specs);
+  });
 }
 
 void Service::push(wire::PushReply& reply, const wire::PushRequest& request) {
-  Run(Method::kPush, request.caller, reply.state, [&](const Admitted& admitted) {
-    RETURN_IF_ERROR(Push(core_, admitted, request, reply));
+  Run("push", request, &reply.state, [&](const Admitted& admitted) {
+    RETURN_IF_ERROR(TakeArrivedIfBusy<wire::PushItem>(
+        core_, admitted, request.items,
+        Push(core_.rows, core_.order, steps_, admitted, request, reply)));
     CAIRN_CRASH_POINT("push: applied");
-    RETURN_IF_ERROR(AwaitPromised(core_));
+    RETURN_IF_ERROR(core_.flusher.AwaitPromised());
     CAIRN_CRASH_POINT("push: before the answer");
     return absl::OkStatus();
   });
 }
 
 void Service::assign(wire::PushReply& reply, const wire::AssignRequest& request) {
-  Run(Method::kAssign, request.caller, reply.state, [&](const Admitted& admitted) {
-    RETURN_IF_ERROR(Assign(core_, admitted, request, reply));
-    return AwaitPromised(core_);
+  Run("assign", request, &reply.state, [&](const Admitted& admitted) {
+    RETURN_IF_ERROR(TakeArrivedIfBusy<wire::AssignItem>(
+        core_, admitted, request.items,
+        Assign(core_.rows, core_.order, steps_, admitted, request, reply)));
+    return core_.flusher.AwaitPromised();
   });
 }
 
 void Service::pull(wire::PullReply& reply, const wire::PullRequest& request) {
-  Run(Method::kPull, request.caller, reply.state,
+  Run("pull", request, &reply.state,
       [&](const Admitted& admitted) { return PullInStep(admitted, request, reply); });
 }
 
 absl::Status Service::PullInStep(const Admitted& admitted, const wire::PullRequest& request,
                                  wire::PullReply& reply) {
-  RETURN_IF_ERROR(AwaitStep(core_, admitted, request, reply));
-  if (request.step == 0 || admitted.job == nullptr) return Pull(core_, admitted, request, reply);
-  // Rows may have moved while it waited, and have newer values where they are now.
+  RETURN_IF_ERROR(AwaitStep(core_.name, steps_, admitted, request, reply));
   Admitted now = admitted;
-  now.variables = admitted.job->variables();
-  return Pull(core_, now, request, reply);
+  // Rows may have moved while it waited, and have newer values where they are now.
+  if (request.step != 0 && now.job != nullptr) now.variables = now.job->variables();
+  return TakeArrivedIfBusy<wire::PullItem>(core_, now, request.items,
+                                           Pull(core_.rows, core_.boot_id, now, request, reply));
 }
 
 void Service::step(wire::StepReply& reply, const wire::StepRequest& request) {
-  Run(Method::kStep, request.push.caller, reply.push.state, [&](const Admitted& admitted) {
-    RETURN_IF_ERROR(Push(core_, admitted, request.push, reply.push));
+  Run("step", request, &reply.push.state, [&](const Admitted& admitted) {
+    RETURN_IF_ERROR(TakeArrivedIfBusy<wire::PushItem>(
+        core_, admitted, request.push.items,
+        Push(core_.rows, core_.order, steps_, admitted, request.push, reply.push)));
     if (request.pull.caller.job == request.push.caller.job) {
       RETURN_IF_ERROR(PullInStep(admitted, request.pull, reply.pull));
     } else {
       ASSIGN_OR_RETURN(const Admitted puller, Admit(core_, request.pull.caller));
       RETURN_IF_ERROR(PullInStep(puller, request.pull, reply.pull));
     }
-    return AwaitPromised(core_);
+    return core_.flusher.AwaitPromised();
   });
   reply.pull.state = reply.push.state;
 }
 
 void Service::describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) {
-  Run(Method::kDescribe, request.caller, reply.state,
+  Run("describe", request, &reply.state,
       [&](const Admitted& admitted) { return Describe(core_, admitted, request, reply); });
 }
 
 void Service::scan(wire::ScanReply& reply, const wire::ScanRequest& request) {
-  Run(Method::kScan, request.caller, reply.state,
-      [&](const Admitted& admitted) { return Scan(core_, admitted, request, reply); });
+  Run("scan", request, &reply.state, [&](const Admitted& admitted) {
+    return TakeArrivedIfBusy<wire::ScanRequest>(core_, admitted, {&request, 1},
+                                                Scan(core_.rows, admitted, request, reply));
+  });
 }
 
 void Service::flush(wire::ServerState& state, const wire::Caller& caller) {
-  Run(Method::kFlush, caller, state,
+  Run("flush", caller, &state,
       [&](const Admitted&) { return core_.flusher.Flush(Flusher::Reach::kSynced); });
 }
 
 void Service::why(wire::WhyReply& reply, const wire::Caller& caller) {
-  Guard(Method::kWhy, caller, [&] { return Why(core_, caller, reply); });
+  Run("why", caller, nullptr, [&](const Admitted&) { return Why(core_, caller, reply); });
 }
 
 void Service::drop_job(wire::ServerState& state, const wire::Caller& caller) {
-  Guard(Method::kDropJob, caller, [&] {
+  Run("drop_job", caller, nullptr, [&](const Admitted&) {
     RETURN_IF_ERROR(DropJob(core_, caller));
     FillState(core_, nullptr, nullptr, state);
     return absl::OkStatus();
@@ -206,38 +237,39 @@ void Service::drop_job(wire::ServerState& state, const wire::Caller& caller) {
 }
 
 void Service::checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) {
-  Run(Method::kCheckpoint, request.caller, reply.state,
+  Run("checkpoint", request, &reply.state,
       [&](const Admitted&) { return MakeCheckpoint(core_, request, reply); });
 }
 
 void Service::drop_checkpoint(wire::ServerState& state, const wire::CheckpointRequest& request) {
-  Run(Method::kDropCheckpoint, request.caller, state,
+  Run("drop_checkpoint", request, &state,
       [&](const Admitted&) { return DropCheckpoint(core_, request); });
 }
 
 void Service::restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) {
-  Run(Method::kRestore, request.caller, reply.state,
+  Run("restore", request, &reply.state,
       [&](const Admitted&) { return Restore(core_, request, reply); });
 }
 
 void Service::move(wire::MoveReply& reply, const wire::MoveRequest& request) {
-  Run(Method::kMove, request.caller, reply.state,
+  Run("move", request, &reply.state,
       [&](const Admitted& admitted) { return MoveRows(core_, admitted, request, reply); });
 }
 
 void Service::members(wire::Members& reply, const wire::Caller& caller) {
   wire::ServerState state;
-  Run(Method::kMembers, caller, state,
+  Run("members", caller, &state,
       [&](const Admitted&) { return TellMembers(core_, caller, reply); });
 }
 
 void Service::change_members(wire::ChangeMembersReply& reply,
                              const wire::ChangeMembersRequest& request) {
-  Run(Method::kChangeMembers, request.caller, reply.state,
+  Run("change_members", request, &reply.state,
       [&](const Admitted&) { return ChangeMembers(core_, request, reply); });
 }
 
 absl::Status Service::Drain(const wire::Caller& caller) {
+  RETURN_IF_ERROR(CheckRequest(caller));
   if (!core_.options.drained) {
     return absl::UnimplementedError(
         absl::StrCat(core_.name, " lives in the process of a worker: end that instead"));
@@ -253,7 +285,7 @@ absl::Status Service::Drain(const wire::Caller& caller) {
 }
 
 void Service::drain(wire::ServerState& state, const wire::Caller& caller) {
-  RpcMeter::Call metered(core_.rpcs, Method::kDrain);
+  RpcMeter::Call metered(core_.rpcs, "drain");
   const absl::Status status = Drain(caller);
   metered.Ended(status.code());
   if (!status.ok()) Throw(caller, status);

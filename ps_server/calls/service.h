@@ -1,4 +1,4 @@
-// The calls of the IDL over a ServerCore.
+// The calls of the IDL over a ServerCore. Checks, counts and admits each, and hands it to its file.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,10 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "ps_server/calls/step_closing.h"
 #include "ps_server/core/server_core.h"
 #include "thrift/ParameterServer.h"
+#include "thrift/security/roles.h"
 
 namespace cairn {
 
@@ -35,11 +37,13 @@ class CallGate {
   absl::Mutex mutex_;
 };
 
-// Throws wire::ServerError, with the caller's state where it is known, and nothing else.
+// Throws wire::ServerError, with the caller's state where it is known, and nothing else. Rejects
+// requests beyond their limits (check_request.h), also those of callers in this process.
 // Thread safety: every method may be called from several threads at once.
 class Service final : public wire::ParameterServerIf {
  public:
-  explicit Service(ServerCore& core) : core_(core) {}
+  explicit Service(ServerCore& core)
+      : core_(core), steps_(*core.store, core.rows, core.order, core.members, core.options) {}
 
   // Turns calls away from now on, those that wait for other workers included, and returns when
   // every call has left.
@@ -70,11 +74,15 @@ class Service final : public wire::ParameterServerIf {
 
  private:
   absl::Status Drain(const wire::Caller& caller);
-  // Runs `call` inside the gate and throws what goes wrong.
-  void Guard(Method method, const wire::Caller& caller, absl::FunctionRef<absl::Status()> call);
-  // The same with the caller admitted and its `through` noted; fills `state` at the end.
-  void Run(Method method, const wire::Caller& caller, wire::ServerState& state,
-           absl::FunctionRef<absl::Status(const Admitted&)> call);
+  using Body = absl::FunctionRef<absl::Status(const Admitted&)>;
+  // Checks the request, admits its caller and runs `body`, inside the gate; counts the call, fills
+  // in `state` and throws the error. `state` null: the caller need not be known, and is not
+  // admitted.
+  template <typename Request>
+  void Run(Method method, const Request& request, wire::ServerState* state, Body body);
+  void Serve(Method method, const wire::Caller& caller, wire::ServerState* state,
+             absl::FunctionRef<absl::Status()> check, Body body);
+  absl::Status AdmitCaller(Method method, const wire::Caller& caller, Admitted& admitted);
   // Keeps step, then pulls.
   absl::Status PullInStep(const Admitted& admitted, const wire::PullRequest& request,
                           wire::PullReply& reply);
@@ -83,6 +91,7 @@ class Service final : public wire::ParameterServerIf {
   absl::Status Refusal() const;
 
   ServerCore& core_;
+  StepCloser steps_;
   CallGate gate_;
   std::atomic<bool> draining_{false};
 };

@@ -6,35 +6,31 @@
 #include "absl/time/time.h"
 #include "common/deadline.h"
 #include "common/status.h"
-#include "ps_server/calls/step_closing.h"
-#include "thrift/limits.h"
 
 namespace cairn {
 
-absl::Status AwaitStep(ServerCore& core, const Admitted& admitted, const wire::PullRequest& request,
-                       wire::PullReply& reply) {
+absl::Status AwaitStep(absl::string_view server, StepCloser& closer, const Admitted& admitted,
+                       const wire::PullRequest& request, wire::PullReply& reply) {
   reply.step = 0;
   reply.decisions.clear();
   if (admitted.session == nullptr) return absl::OkStatus();
   JobSteps& steps = admitted.job->steps();
-  RETURN_IF_ERROR(LearnDecisions(core, *admitted.job, request.decisions));
+  RETURN_IF_ERROR(closer.LearnDecisions(*admitted.job, request.decisions));
   if (request.step == 0) {
-    return request.decisions.empty() ? absl::OkStatus() : CloseSteps(core, *admitted.job);
+    return request.decisions.empty() ? absl::OkStatus() : closer.CloseSteps(*admitted.job);
   }
-  const double seconds = std::clamp(request.wait_seconds, 0.0, kMaxWaitSeconds);
   const absl::Status status =
       admitted.job->cohort().Await(*admitted.session, request.caller.incarnation, request.step,
-                                   Deadline::In(absl::Seconds(seconds)));
-  if (!status.ok()) return Annotate(status, core.name);
+                                   Deadline::In(absl::Seconds(request.wait_seconds)));
+  if (!status.ok()) return Annotate(status, server);
   if (request.step < 0 || !steps.active()) return absl::OkStatus();
   // A job may go on otherwise than it began.
   if (admitted.job->cohort().settings().mode != ConsistencyMode::kSync) return absl::OkStatus();
-  const absl::Status closed = AwaitStepBegin(core, admitted, request, reply);
-  return closed.ok() ? closed : Annotate(closed, core.name);
+  const absl::Status closed = closer.AwaitStepBegin(admitted, request, reply);
+  return closed.ok() ? closed : Annotate(closed, server);
 }
 
 absl::Status Why(ServerCore& core, const wire::Caller& caller, wire::WhyReply& reply) {
-  RETURN_IF_ERROR(CheckJobName(caller.job));
   FillState(core, nullptr, nullptr, reply.state);
   if (const std::shared_ptr<Job> job = core.registry.Find(caller.job); job != nullptr) {
     constexpr size_t kAll = std::numeric_limits<size_t>::max();

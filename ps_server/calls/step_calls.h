@@ -2,6 +2,7 @@
 #pragma once
 
 #include "absl/status/status.h"
+#include "ps_server/calls/step_closing.h"
 #include "ps_server/core/server_core.h"
 #include "thrift/cairn_types.h"
 
@@ -10,8 +11,8 @@ namespace cairn {
 // Before a pull is answered: announces the step that it begins and waits for others as the job's
 // consistency asks, for request.wait_seconds at most. Fills in what the reply says of steps. Errors
 // as Cohort::Await.
-absl::Status AwaitStep(ServerCore& core, const Admitted& admitted, const wire::PullRequest& request,
-                       wire::PullReply& reply);
+absl::Status AwaitStep(absl::string_view server, StepCloser& closer, const Admitted& admitted,
+                       const wire::PullRequest& request, wire::PullReply& reply);
 
 // Who waits here and who is there, at once.
 absl::Status Why(ServerCore& core, const wire::Caller& caller, wire::WhyReply& reply);

@@ -53,27 +53,29 @@ SyncSteps::Missing WhyMissing(const Job& job, bool any_rows, const NamedContribu
                                             : SyncSteps::Missing::kNoPart;
 }
 
+}  // namespace
+
 // Stores a decision as durably as the server promises, before any worker learns of it.
-absl::Status Store(ServerCore& core, const JobSteps& steps, const DecisionRecord& decision) {
-  if (core.options.durability == Durability::kOff) return absl::OkStatus();
-  const WaitBoard::Waiting waiting(&core.waits, "epoch",
+absl::Status StepCloser::Store(const JobSteps& steps, const DecisionRecord& decision) {
+  if (options_.durability == Durability::kOff) return absl::OkStatus();
+  const WaitBoard::Waiting waiting(&order_.waits, "epoch",
                                    absl::StrCat("the decision of step ", decision.step,
-                                                " to be written to ", core.options.directory));
+                                                " to be written to ", options_.directory));
   // A decision that leaves workers out is synced in any case: if the machine loses it and all
   // workers that learned of it are gone, the server could make a different one.
-  const bool sync = core.options.durability == Durability::kLogSync ||
+  const bool sync = options_.durability == Durability::kLogSync ||
                     steps.cohort().settings().replicas_to_aggregate > 0;
-  const absl::Status stored = core.store->PutDecision(decision, sync);
-  return stored.ok() ? stored : core.flusher.Refuse(stored);
+  const absl::Status stored = store_.PutDecision(decision, sync);
+  return stored.ok() ? stored : rows_.flusher.Refuse(stored);
 }
 
 // Makes every decision for steps below `below` that can be made.
-absl::Status Decide(ServerCore& core, JobSteps& steps, int64_t below) {
+absl::Status StepCloser::Decide(JobSteps& steps, int64_t below) {
   const std::vector<QuorumMember> quorum = steps.cohort().Quorum();
   const absl::MutexLock deciding(&steps.deciding());
   while (std::optional<DecisionRecord> decision = steps.NextDecision(quorum, below)) {
     CAIRN_CRASH_POINT("decision: made, not stored");
-    RETURN_IF_ERROR(Store(core, steps, *decision));
+    RETURN_IF_ERROR(Store(steps, *decision));
     CAIRN_CRASH_POINT("decision: stored");
     steps.Learn(*std::move(decision));
   }
@@ -81,17 +83,17 @@ absl::Status Decide(ServerCore& core, JobSteps& steps, int64_t below) {
 }
 
 // Deletes stored decisions that no worker needs any more.
-absl::Status ForgetDecisions(ServerCore& core, JobSteps& steps, int64_t all_durable_step) {
+absl::Status StepCloser::ForgetDecisions(JobSteps& steps, int64_t all_durable_step) {
   const std::optional<int64_t> up_to = steps.Forget(all_durable_step);
   if (!up_to) return absl::OkStatus();
-  const absl::Status dropped = core.store->DropDecisions(steps.job(), *up_to);
-  return dropped.ok() ? dropped : core.flusher.Refuse(dropped);
+  const absl::Status dropped = store_.DropDecisions(steps.job(), *up_to);
+  return dropped.ok() ? dropped : rows_.flusher.Refuse(dropped);
 }
 
-void ReportLost(ServerCore& core, const Job& job, const SyncSteps::Closing& closing) {
+void StepCloser::ReportLost(const Job& job, const SyncSteps::Closing& closing) {
   for (const NamedContribution* name : closing.lost) {
-    core.counters.Add(Counter::kContributionsLost);
-    LOG(WARNING) << core.name << ": step " << closing.decision->step << " of job " << job.name()
+    rows_.counters.Add("contributions_lost");
+    LOG(WARNING) << rows_.server << ": step " << closing.decision->step << " of job " << job.name()
                  << " closes without push " << name->sequence << " of worker " << name->worker
                  << ", which counts for it: this server was restarted without it, and its worker "
                     "is gone";
@@ -99,56 +101,57 @@ void ReportLost(ServerCore& core, const Job& job, const SyncSteps::Closing& clos
 }
 
 // Applies the mean of the step's contributions.
-absl::Status ApplyMean(ServerCore& core, Job& job, const SyncSteps::Closing& closing) {
+absl::Status StepCloser::ApplyMean(Job& job, const SyncSteps::Closing& closing) {
   if (closing.present.empty()) return absl::OkStatus();
   const int64_t step = closing.decision->step;
   // The current variables: other workers may have created some since this call was admitted.
   const std::shared_ptr<const VariableMap> variables = job.variables();
   ASSIGN_OR_RETURN(const StepMean mean,
-                   MeanOf(core.budget, *variables, closing.present, closing.rows_elsewhere,
+                   MeanOf(rows_.budget, *variables, closing.present, closing.rows_elsewhere,
                           job.cohort().settings().sync_mean));
   const absl::Status applied =
-      ApplyStepMean(core, *variables, mean.items, {.worker = kStepWorker, .sequence = step});
+      ApplyStepMean(rows_, *variables, mean.items, {.worker = kStepWorker, .sequence = step});
   if (IsRetryable(applied)) return applied;
   if (!applied.ok()) {
-    LOG(ERROR) << core.name << ": step " << step << " of job " << job.name()
+    LOG(ERROR) << rows_.server << ": step " << step << " of job " << job.name()
                << " closes without an update: " << applied.message();
   }
   return absl::OkStatus();
 }
 
-absl::Status CloseStep(ServerCore& core, Job& job, const SyncSteps::Closing& closing) {
+absl::Status StepCloser::CloseStep(Job& job, const SyncSteps::Closing& closing) {
   const int64_t step = closing.decision->step;
   CAIRN_CRASH_POINT("step: before it closes");
-  ReportLost(core, job, closing);
-  RETURN_IF_ERROR(ApplyMean(core, job, closing));
+  ReportLost(job, closing);
+  RETURN_IF_ERROR(ApplyMean(job, closing));
   const int64_t dropped =
       job.steps().Close(step, [&](int32_t worker) { return job.FindSession(worker); });
-  core.counters.Add(Counter::kContributionsDropped, dropped);
-  core.counters.Add(Counter::kSteps);
+  rows_.counters.Add("contributions_dropped", dropped);
+  rows_.counters.Add("steps");
   CAIRN_CRASH_POINT("step: closed");
-  return AwaitPromised(core);
+  return rows_.flusher.AwaitPromised();
 }
 
 // The errors that end the wait of a call that speaks for `session`.
-absl::Status CheckWait(ServerCore& core, const JobSteps& steps, const Session& session,
-                       int64_t incarnation) {
+absl::Status StepCloser::CheckWait(const JobSteps& steps, const Session& session,
+                                   int64_t incarnation) {
   RETURN_IF_ERROR(steps.stopped());
-  return CheckIncarnation(core, session, incarnation);
+  return CheckIncarnation(order_, session, incarnation);
 }
 
 // Waits until the contributions of the caller's earlier sequences are applied or dropped.
-absl::Status AwaitContributions(ServerCore& core, const Admitted& admitted, int64_t incarnation) {
+absl::Status StepCloser::AwaitContributions(const Admitted& admitted, int64_t incarnation) {
   Session& session = *admitted.session;
   JobSteps& steps = admitted.job->steps();
   const Deadline deadline = Deadline::In(kLongestOrderWait);
   const JobSteps::Waiter waiter{.worker = session.worker(), .since = MonotonicNow()};
-  const WaitBoard::Waiting waiting(&core.waits, "step", "the steps of its contributions to close");
+  const WaitBoard::Waiting waiting(&order_.waits, "step",
+                                   "the steps of its contributions to close");
   for (;;) {
     const int64_t seen = steps.generation();
-    RETURN_IF_ERROR(CloseSteps(core, *admitted.job));
+    RETURN_IF_ERROR(CloseSteps(*admitted.job));
     if (!session.any_waiting()) return absl::OkStatus();
-    RETURN_IF_ERROR(CheckWait(core, steps, session, incarnation));
+    RETURN_IF_ERROR(CheckWait(steps, session, incarnation));
     if (deadline.Expired()) {
       return WithReason(absl::DeadlineExceededError(steps.WaitText(waiter)),
                         wire::ErrorReason::WAIT_EXPIRED);
@@ -157,15 +160,12 @@ absl::Status AwaitContributions(ServerCore& core, const Admitted& admitted, int6
   }
 }
 
-}  // namespace
-
-absl::Status LearnDecisions(ServerCore& core, Job& job,
-                            absl::Span<const wire::StepDecision> decisions) {
+absl::Status StepCloser::LearnDecisions(Job& job, absl::Span<const wire::StepDecision> decisions) {
   if (decisions.empty()) return absl::OkStatus();
   JobSteps& steps = job.steps();
   if (!steps.active()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(core.name, ": decisions of steps of job ", job.name(),
+        absl::StrCat(rows_.server, ": decisions of steps of job ", job.name(),
                      ", which is not synchronous here: say hello with that consistency first"));
   }
   const absl::MutexLock deciding(&steps.deciding());
@@ -175,16 +175,16 @@ absl::Status LearnDecisions(ServerCore& core, Job& job,
     if (steps.role().coordinator) {
       // The coordinator's disk came back older than its replies. A decision that a worker learned
       // holds.
-      LOG(WARNING) << core.name << ": takes the decision of step " << decision.step << " of job "
+      LOG(WARNING) << rows_.server << ": takes the decision of step " << decision.step << " of job "
                    << job.name() << " from a worker, its disk has lost it";
-      RETURN_IF_ERROR(Store(core, steps, record));
+      RETURN_IF_ERROR(Store(steps, record));
     }
     steps.Learn(std::move(record));
   }
   return absl::OkStatus();
 }
 
-absl::Status CloseSteps(ServerCore& core, Job& job) {
+absl::Status StepCloser::CloseSteps(Job& job) {
   JobSteps& steps = job.steps();
   for (;;) {
     const std::optional<SyncSteps::Closing> next =
@@ -193,18 +193,18 @@ absl::Status CloseSteps(ServerCore& core, Job& job) {
         });
     if (!next) return absl::OkStatus();
     const absl::Cleanup closed = [&] { steps.EndClosing(); };
-    RETURN_IF_ERROR(CloseStep(core, job, *next));
+    RETURN_IF_ERROR(CloseStep(job, *next));
   }
 }
 
-absl::Status AwaitStepBegin(ServerCore& core, const Admitted& admitted,
-                            const wire::PullRequest& request, wire::PullReply& reply) {
+absl::Status StepCloser::AwaitStepBegin(const Admitted& admitted, const wire::PullRequest& request,
+                                        wire::PullReply& reply) {
   Session& session = *admitted.session;
   JobSteps& steps = admitted.job->steps();
   const bool coordinator = steps.role().coordinator;
   const Deadline deadline = Deadline::In(absl::Seconds(request.wait_seconds));
-  if (coordinator && request.members_version == core.members.version()) {
-    RETURN_IF_ERROR(ForgetDecisions(core, steps, request.all_durable_step));
+  if (coordinator && request.members_version == members_.version()) {
+    RETURN_IF_ERROR(ForgetDecisions(steps, request.all_durable_step));
   }
   const JobSteps::Waiter waiter{
       .worker = session.worker(), .step = request.step, .since = MonotonicNow()};
@@ -214,12 +214,12 @@ absl::Status AwaitStepBegin(ServerCore& core, const Admitted& admitted,
   };
   for (;;) {
     const int64_t seen = steps.generation();
-    if (coordinator) RETURN_IF_ERROR(Decide(core, steps, request.step));
-    RETURN_IF_ERROR(CloseSteps(core, *admitted.job));
+    if (coordinator) RETURN_IF_ERROR(Decide(steps, request.step));
+    RETURN_IF_ERROR(CloseSteps(*admitted.job));
     ASSIGN_OR_RETURN(const bool begun, steps.TryBegin(session.worker(), request, reply));
     if (begun) return absl::OkStatus();
     if (!listed) listed = steps.AddWaiter(waiter);
-    RETURN_IF_ERROR(CheckWait(core, steps, session, request.caller.incarnation));
+    RETURN_IF_ERROR(CheckWait(steps, session, request.caller.incarnation));
     if (session.stopped()) RETURN_IF_ERROR(admitted.job->cohort().Check(session));
     if (deadline.Expired()) {
       return WithReason(absl::DeadlineExceededError(steps.WaitText(waiter)),
@@ -229,13 +229,13 @@ absl::Status AwaitStepBegin(ServerCore& core, const Admitted& admitted,
   }
 }
 
-absl::StatusOr<Origin> PlaceUpdate(ServerCore& core, const Admitted& admitted,
-                                   const wire::Caller& caller, OrderedCall& order) {
-  RETURN_IF_ERROR(order.Lock());
-  if (order.follows_contributions()) {
-    RETURN_IF_ERROR(AwaitContributions(core, admitted, caller.incarnation));
+absl::StatusOr<Origin> StepCloser::PlaceUpdate(const Admitted& admitted, const wire::Caller& caller,
+                                               OrderedCall& call) {
+  RETURN_IF_ERROR(call.Lock());
+  if (call.follows_contributions()) {
+    RETURN_IF_ERROR(AwaitContributions(admitted, caller.incarnation));
   }
-  return order.PlaceUpdate();
+  return call.PlaceUpdate();
 }
 
 }  // namespace cairn

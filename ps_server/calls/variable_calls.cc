@@ -22,7 +22,6 @@
 #include "ps_server/core/request_items.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
-#include "thrift/limits.h"
 
 namespace cairn {
 namespace {
@@ -222,13 +221,7 @@ std::vector<wire::RowRange> RangesOf(const std::array<int64_t, n>& least,
 void FillRows(const HostedTable& table, wire::ShardInfo& info) {
   info.rows_in_memory = table.rows_in_memory();
   wire::RowFigures figures;
-  figures.found = table.counts().found.load();
-  figures.loaded = table.counts().loaded.load();
-  figures.absent = table.counts().absent.load();
-  figures.evicted = table.counts().evicted.load();
-  figures.not_admitted = table.counts().not_admitted.load();
-  figures.expired = table.counts().expired.load();
-  figures.crowded_out = table.counts().crowded_out.load();
+  AddCounts(table.counts(), figures);
   info.__set_row_figures(figures);
   const RowCensus taken = table.census();
   wire::RowCensus census;
@@ -264,13 +257,6 @@ wire::VariableInfo InfoOf(const Variable& variable) {
 
 absl::Status CreateVariables(ServerCore& core, const wire::Caller& caller,
                              const std::vector<wire::VariableSpec>& specs) {
-  RETURN_IF_ERROR(CheckJobName(caller.job));
-  if (static_cast<int64_t>(specs.size()) > kMaxItemsPerCall) {
-    return WithReason(absl::InvalidArgumentError(absl::StrCat(
-                          "create on ", core.name, " has ", specs.size(), " specs; at most ",
-                          kMaxItemsPerCall, " are allowed (kMaxItemsPerCall): split the call")),
-                      wire::ErrorReason::LIMIT);
-  }
   ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot,
                    TakeCreateSlot(core, absl::StrCat("create_variables of job ", caller.job)));
   RETURN_IF_ERROR(core.flusher.failure());
@@ -349,9 +335,6 @@ absl::Status ForgetOtherLife(ServerCore& core, const std::string& name, int64_t 
 absl::Status Describe(ServerCore& core, const Admitted& admitted,
                       const wire::DescribeRequest& request, wire::DescribeReply& reply) {
   const VariableMap& variables = *admitted.variables;
-  if (static_cast<int64_t>(request.variables.size()) > kMaxItemsPerCall) {
-    return CheckCallSize(core, "describe", request.variables.size(), 0);
-  }
   std::vector<absl::string_view> names(request.variables.begin(), request.variables.end());
   if (names.empty()) {
     for (const auto& [name, variable] : variables) names.push_back(name);
@@ -360,7 +343,7 @@ absl::Status Describe(ServerCore& core, const Admitted& admitted,
   for (const absl::string_view name : names) {
     const auto found = variables.find(name);
     if (found == variables.end()) {
-      return UnknownVariable(core, variables, {.call = "describe", .variable = name});
+      return UnknownVariable(core.name, variables, {.call = "describe", .variable = name});
     }
     reply.variables.push_back(InfoOf(*found->second));
     if (request.with_uses) FillUses(*found->second, reply.variables.back());
@@ -380,7 +363,6 @@ absl::Status Describe(ServerCore& core, const Admitted& admitted,
 }
 
 absl::Status DropJob(ServerCore& core, const wire::Caller& caller) {
-  RETURN_IF_ERROR(CheckJobName(caller.job));
   ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot,
                    TakeCreateSlot(core, absl::StrCat("drop_job of job ", caller.job)));
   const absl::Status status = Remove(core, caller.job);

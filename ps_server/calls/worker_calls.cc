@@ -13,7 +13,6 @@
 #include "thrift/cairn_constants.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
-#include "thrift/limits.h"
 #include "thrift/number_limits.h"
 
 namespace cairn {
@@ -26,20 +25,10 @@ absl::Status CheckHello(const ServerCore& core, const wire::HelloRequest& reques
         absl::StrCat(core.name, " speaks protocol version ", version, ", the caller ",
                      request.protocol_version, ": run the same release on both sides"));
   }
-  RETURN_IF_ERROR(CheckJobName(request.job));
-  if (request.worker < -1 || request.worker >= kTimelineWorker || request.incarnation < 0 ||
-      request.incarnation > kMaxIncarnation) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "hello to ", core.name, ": worker ", request.worker, ", incarnation ", request.incarnation,
-        "; allowed are -1 to ", kTimelineWorker - 1, ", and 0 to ", kMaxIncarnation));
-  }
-  if (static_cast<int64_t>(request.task_type.size()) > kMaxTaskTypeBytes ||
-      static_cast<int64_t>(request.origin.size()) > kMaxOriginBytes) {
-    return WithReason(absl::InvalidArgumentError(absl::StrCat(
-                          "hello to ", core.name, ": task_type has ", request.task_type.size(),
-                          " bytes, origin ", request.origin.size(), "; at most ", kMaxTaskTypeBytes,
-                          " and ", kMaxOriginBytes, " are allowed")),
-                      wire::ErrorReason::LIMIT);
+  if (request.worker >= kTimelineWorker) {
+    return absl::InvalidArgumentError(absl::StrCat("hello to ", core.name, ": worker ",
+                                                   request.worker, "; allowed are -1 to ",
+                                                   kTimelineWorker - 1));
   }
   if (const int64_t most = core.registry.max_workers_of_job(); request.expected_workers > most) {
     return WithReason(
@@ -89,7 +78,7 @@ absl::StatusOr<int64_t> Incarnation(ServerCore& core, const Session& session,
                      "cluster file than the servers: give all the same"));
   }
   if (request.incarnation < known) {
-    RETURN_IF_ERROR(CheckIncarnation(core, session, request.incarnation));
+    RETURN_IF_ERROR(CheckIncarnation(core.order, session, request.incarnation));
   }
   return request.incarnation;
 }

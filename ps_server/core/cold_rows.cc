@@ -154,9 +154,9 @@ size_t ColdReader::TakeStripe(EmbeddingStripe& stripe, absl::Span<const uint32_t
   return key - first_key;
 }
 
-void ColdFetch::Begin(ServerCore& core, Variable& variable, const KeyGroups& groups) {
+void ColdFetch::Begin(const RowAccess& access, Variable& variable, const KeyGroups& groups) {
   Clear();
-  core_ = &core;
+  access_ = &access;
   variable_ = &variable;
   groups_ = &groups;
   hold_ = nullptr;
@@ -166,7 +166,7 @@ void ColdFetch::Begin(ServerCore& core, Variable& variable, const KeyGroups& gro
 ColdFetch::Located ColdFetch::LocateSome(absl::Span<const KeyGroup> groups) {
   const HostedTable& table = *variable_->table();
   Located located;
-  reader_.Begin(*core_->store, table, *groups_);
+  reader_.Begin(access_->store, table, *groups_);
   located.absent = table.Locate(*groups_, groups, *this, [&](absl::Span<const uint32_t> missing) {
     located.missing += static_cast<int64_t>(missing.size());
     reader_.Add(missing);
@@ -177,17 +177,17 @@ ColdFetch::Located ColdFetch::LocateSome(absl::Span<const KeyGroup> groups) {
 int64_t ColdFetch::Locate() {
   const HostedTable& table = *variable_->table();
   const Located located = LocateSome(groups_->groups());
-  RowCounts::Add(table.counts().found, static_cast<int64_t>(groups_->key_count()) - located.absent);
+  table.counts().Add("found", static_cast<int64_t>(groups_->key_count()) - located.absent);
   // Of those in stripes without cold rows it is known.
-  RowCounts::Add(table.counts().absent, located.absent - located.missing);
+  table.counts().Add("absent", located.absent - located.missing);
   return located.absent * table.layout().row_charge();
 }
 
 absl::Status ColdFetch::Failure() const {
-  return status_.ok() ? absl::OkStatus() : core_->flusher.Refuse(status_);
+  return status_.ok() ? absl::OkStatus() : access_->flusher.Refuse(status_);
 }
 
-absl::Status FetchRows(ServerCore& core, absl::Span<ColdFetch* const> fetches,
+absl::Status FetchRows(const RowAccess& access, absl::Span<ColdFetch* const> fetches,
                        absl::string_view what, MemoryHold& hold) {
   // What is read meanwhile changes nothing before there is memory for it.
   const absl::Cleanup end = [&] {
@@ -195,13 +195,13 @@ absl::Status FetchRows(ServerCore& core, absl::Span<ColdFetch* const> fetches,
   };
   int64_t bytes = 0;
   for (ColdFetch* const fetch : fetches) bytes += fetch->Locate();
-  RETURN_IF_ERROR(core.budget.Acquire(bytes, absl::StrCat(what, ": embedding rows")));
-  hold = MemoryHold(core.budget, bytes);
+  RETURN_IF_ERROR(access.budget.Acquire(bytes, absl::StrCat(what, ": embedding rows")));
+  hold = MemoryHold(access.budget, bytes);
   for (ColdFetch* const fetch : fetches) {
     fetch->UseHold(hold);
     // As void the request would be lost, so nothing more is acknowledged.
     if (const absl::Status read = fetch->FetchLocated(); !read.ok()) {
-      return core.flusher.Refuse(read);
+      return access.flusher.Refuse(read);
     }
   }
   return absl::OkStatus();
@@ -212,7 +212,7 @@ bool ColdFetch::Fetch(absl::Span<const KeyGroup> groups) {
   // The request is half done: it does not wait for memory now.
   if (needed > hold_->bytes()) {
     const int64_t more = needed - hold_->bytes();
-    core_->budget.Force(more);
+    access_->budget.Force(more);
     hold_->Grow(more);
   }
   status_ = FetchMissing();
@@ -238,9 +238,9 @@ absl::Status ColdFetch::FetchMissing() {
   };
   const absl::Cleanup counted = [&] {  // also where memory is refused meanwhile
     table.CountRows(promoted + made, -promoted);
-    RowCounts::Add(table.counts().loaded, promoted);
-    RowCounts::Add(table.counts().absent, nowhere);
-    core_->counters.Add(Counter::kRowsMade, made);
+    table.counts().Add("loaded", promoted);
+    table.counts().Add("absent", nowhere);
+    access_->counters.Add("rows_made", made);
     variable_->Charge(hold_->Keep((promoted + made) * table.layout().row_charge()));
   };
   return reader_.Finish([](size_t) {}, take);
@@ -249,8 +249,8 @@ absl::Status ColdFetch::FetchMissing() {
 namespace {
 
 // Answers a pull for the keys that `reader` has.
-absl::Status TakeCold(ServerCore& core, Variable& variable, size_t part, const KeyGroups& groups,
-                      ColdReader& reader, float* out) {
+absl::Status TakeCold(const RowAccess& access, Variable& variable, size_t part,
+                      const KeyGroups& groups, ColdReader& reader, float* out) {
   HostedTable& table = *variable.table();
   const size_t dim = table.layout().dim;
   const int64_t charge = table.layout().row_charge();
@@ -258,17 +258,17 @@ absl::Status TakeCold(ServerCore& core, Variable& variable, size_t part, const K
   int64_t loaded = 0;
   int64_t absent = 0;
   bool given_away = false;
-  MemoryHold hold(core.budget, 0);
+  MemoryHold hold(access.budget, 0);
   const absl::Cleanup counted = [&] {  // also where memory is refused meanwhile
     table.CountRows(promoted, -promoted);
-    RowCounts::Add(table.counts().loaded, loaded);
-    RowCounts::Add(table.counts().absent, absent);
+    table.counts().Add("loaded", loaded);
+    table.counts().Add("absent", absent);
   };
   const absl::Status status = reader.Finish(
       [&](size_t found) {
         // Where there is no room the rows stay cold: the reclaimer is at work.
         const int64_t bytes = static_cast<int64_t>(found) * charge - hold.bytes();
-        if (bytes > 0 && core.budget.TryAcquire(bytes)) hold.Grow(bytes);
+        if (bytes > 0 && access.budget.TryAcquire(bytes)) hold.Grow(bytes);
         loaded += static_cast<int64_t>(found);
       },
       [&](const ColdReader::Row& found, absl::Span<const uint32_t> at) {
@@ -298,15 +298,15 @@ absl::Status TakeCold(ServerCore& core, Variable& variable, size_t part, const K
 
 }  // namespace
 
-absl::Status PullTable(ServerCore& core, Variable& variable, size_t part, const KeyGroups& groups,
-                       float* out, PulledRows* pulled) {
+absl::Status PullTable(const RowAccess& access, Variable& variable, size_t part,
+                       const KeyGroups& groups, float* out, PulledRows* pulled) {
   thread_local auto reader = std::make_unique<ColdReader>();
   HostedTable& table = *variable.table();
   const absl::Cleanup end = [] { reader->Abandon(); };
-  reader->Begin(*core.store, table, groups);
+  reader->Begin(access.store, table, groups);
   table.Pull(part, groups, out, pulled,
              [&](absl::Span<const uint32_t> missing) { reader->Add(missing); });
-  return reader->any() ? TakeCold(core, variable, part, groups, *reader, out) : absl::OkStatus();
+  return reader->any() ? TakeCold(access, variable, part, groups, *reader, out) : absl::OkStatus();
 }
 
 absl::Status GivenAwayError(const Variable& variable) {

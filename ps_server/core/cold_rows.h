@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "ps_server/base/memory_budget.h"
-#include "ps_server/core/server_core.h"
+#include "ps_server/core/row_access.h"
 #include "ps_server/rows/hosted_table.h"
 #include "ps_server/rows/variable.h"
 #include "storage/cold_rows.h"
@@ -87,7 +87,7 @@ class ColdReader {
 class ColdFetch final : public RowResolver {
  public:
   // A new request, which keeps `groups` until it has ended.
-  void Begin(ServerCore& core, Variable& variable, const KeyGroups& groups);
+  void Begin(const RowAccess& access, Variable& variable, const KeyGroups& groups);
   // Where the table has cold rows: looks which are missing, begins to read them, and returns the
   // memory that the request needs for their rows. 0: none. Then FetchLocated or Abandon.
   int64_t Locate();
@@ -109,7 +109,7 @@ class ColdFetch final : public RowResolver {
   Located LocateSome(absl::Span<const KeyGroup> groups);
   absl::Status FetchMissing();
 
-  ServerCore* core_ = nullptr;
+  const RowAccess* access_ = nullptr;
   Variable* variable_ = nullptr;
   const KeyGroups* groups_ = nullptr;
   MemoryHold* hold_ = nullptr;
@@ -119,13 +119,13 @@ class ColdFetch final : public RowResolver {
 
 // Of a request with several items: memory for the rows that are not in it, and they. `what` needs
 // it. Errors as MemoryBudget::Acquire and, where the disk cannot be read, Flusher::Refuse.
-absl::Status FetchRows(ServerCore& core, absl::Span<ColdFetch* const> fetches,
+absl::Status FetchRows(const RowAccess& access, absl::Span<ColdFetch* const> fetches,
                        absl::string_view what, MemoryHold& hold);
 
 // As HostedTable::Pull, and cold rows, which are read while the others are copied. BUSY: rows of
 // them have been given to another server meanwhile. Else as StripeStore::ReadCold.
-absl::Status PullTable(ServerCore& core, Variable& variable, size_t part, const KeyGroups& groups,
-                       float* out, PulledRows* pulled);
+absl::Status PullTable(const RowAccess& access, Variable& variable, size_t part,
+                       const KeyGroups& groups, float* out, PulledRows* pulled);
 
 // BUSY: whoever comes again is told where the rows are.
 absl::Status GivenAwayError(const Variable& variable);

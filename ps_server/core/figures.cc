@@ -22,13 +22,7 @@ void AddVariables(Job& job, FigureDetail detail, JobFigures& figures) {
     const HostedTable* const table = variable->table();
     if (table == nullptr) continue;
     figures.rows_in_memory -= table->cold_rows();
-    figures.row_hits += table->counts().found.load();
-    figures.row_loads += table->counts().loaded.load();
-    figures.row_evictions += table->counts().evicted.load();
-    figures.row_absences += table->counts().absent.load();
-    figures.row_pushes_not_admitted += table->counts().not_admitted.load();
-    figures.rows_expired += table->counts().expired.load();
-    figures.rows_crowded_out += table->counts().crowded_out.load();
+    AddCounts(table->counts(), figures.row_counts);
     if (detail == FigureDetail::kMetrics) figures.census += table->census();
   }
 }
@@ -82,8 +76,12 @@ int64_t JobFigures::DurableLag() const {
 absl::Duration UptimeOf(const ServerCore& core) { return MonotonicNow() - core.started; }
 
 std::map<std::string, int64_t> CountersOf(const ServerCore& core) {
-  std::map<std::string, int64_t> counters = core.counters.ByName();
-  counters["epochs"] = core.flusher.epochs();
+  std::map<std::string, int64_t> counters;
+  for (size_t i = 0; i < Counter::kCount; ++i) {
+    const Counter counter = Counter::At(i);
+    counters.emplace(counter->name, counter == Counter("epochs") ? core.flusher.epochs()
+                                                                 : core.counters.Get(counter));
+  }
   return counters;
 }
 

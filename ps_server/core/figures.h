@@ -33,16 +33,8 @@ struct JobFigures {
   int64_t variables = 0;
   int64_t rows = 0;
   int64_t rows_in_memory = 0;
-  // Of tables, since the start: keys that had their row in memory, rows read from the disk, rows
-  // that left memory.
-  int64_t row_hits = 0;
-  int64_t row_loads = 0;
-  int64_t row_evictions = 0;
-  int64_t row_absences = 0;             // keys without a row anywhere
-  int64_t row_pushes_not_admitted = 0;  // of them, those pushed and still without one
-  int64_t rows_expired = 0;
-  int64_t rows_crowded_out = 0;
-  RowCensus census;  // of tables; all 0 in a sample
+  wire::RowFigures row_counts;  // of tables, since the start
+  RowCensus census;             // of tables; all 0 in a sample
   int64_t memory_bytes = 0;
   int64_t dirty_stripes = 0;
   std::vector<wire::WorkerStanding> workers;

@@ -5,23 +5,15 @@
 #include "common/status.h"
 #include "ps_server/jobs/order_rules.h"
 #include "thrift/errors.h"
-#include "thrift/limits.h"
 
 namespace cairn {
 namespace {
 
-absl::Status CheckSequence(const ServerCore& core, const wire::Sequence& sequence) {
+absl::Status CheckSequence(absl::string_view server, const wire::Sequence& sequence) {
   if (sequence.sequence < 1 || sequence.after < 0 || sequence.after >= sequence.sequence) {
     return absl::InvalidArgumentError(
-        absl::StrCat(core.name, ": sequence ", sequence.sequence, " after ", sequence.after,
+        absl::StrCat(server, ": sequence ", sequence.sequence, " after ", sequence.after,
                      "; a sequence is 1 or more, and `after` is 0 or an earlier one"));
-  }
-  if (static_cast<int64_t>(sequence.position.size()) > kMaxPositionBytes) {
-    return WithReason(
-        absl::InvalidArgumentError(absl::StrCat(
-            core.name, ": sequence ", sequence.sequence, " has a position of ",
-            sequence.position.size(), " bytes; at most ", kMaxPositionBytes, " are allowed")),
-        wire::ErrorReason::LIMIT);
   }
   return absl::OkStatus();
 }
@@ -34,20 +26,39 @@ bool IsRetryable(const absl::Status& status) {
          reason == wire::ErrorReason::MOVED;
 }
 
-OrderedCall::OrderedCall(ServerCore& core, const Admitted& admitted, const wire::Caller& caller,
+absl::Status CheckIncarnation(UpdateOrder& order, const Session& session, int64_t incarnation) {
+  const int64_t known = session.incarnation();
+  const IncarnationState standing = IncarnationStateOf(incarnation, known);
+  if (standing == IncarnationState::kCurrent) return absl::OkStatus();
+  if (standing == IncarnationState::kFenced) {
+    order.counters.Add("fenced");
+    return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                          order.server, ": worker ", session.worker(), " of job ", session.job(),
+                          " calls as incarnation ", incarnation, ", but incarnation ", known, " (",
+                          session.origin(), ") has taken its place: this process must stop")),
+                      wire::ErrorReason::FENCED);
+  }
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          order.server, ": worker ", session.worker(), " of job ", session.job(),
+          " calls as incarnation ", incarnation, ", known here is ", known, ": say hello first")),
+      wire::ErrorReason::REBOOTED);
+}
+
+OrderedCall::OrderedCall(UpdateOrder& order, const Admitted& admitted, const wire::Caller& caller,
                          const wire::Sequence& sequence)
-    : core_(core), session_(admitted.session.get()), caller_(caller), sequence_(sequence) {}
+    : shared_(order), session_(admitted.session.get()), caller_(caller), sequence_(sequence) {}
 
 absl::Status OrderedCall::Lock() {
-  RETURN_IF_ERROR(core_.flusher.failure());
+  RETURN_IF_ERROR(shared_.flusher.failure());
   if (session_ == nullptr) {
-    unsequenced_.emplace(&core_.unsequenced);
+    unsequenced_.emplace(&shared_.unsequenced);
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(CheckSequence(core_, sequence_));
-  order_.emplace(&session_->order(), &core_.waits, "order", "an earlier call of the worker");
+  RETURN_IF_ERROR(CheckSequence(shared_.server, sequence_));
+  order_.emplace(&session_->order(), &shared_.waits, "order", "an earlier call of the worker");
   // A newer incarnation may have said hello while this call waited for the lock.
-  RETURN_IF_ERROR(CheckIncarnation(core_, *session_, caller_.incarnation));
+  RETURN_IF_ERROR(CheckIncarnation(shared_, *session_, caller_.incarnation));
   session_->Through(ThroughOf(caller_.through, caller_.boot_id));
   return absl::OkStatus();
 }
@@ -89,29 +100,13 @@ void OrderedCall::Commit(const absl::Status& outcome) {
 }
 
 absl::Status OrderedCall::ReplayError(int64_t applied) const {
-  core_.counters.Add(Counter::kPushesReordered);
+  shared_.counters.Add("pushes_reordered");
   return WithReason(
       absl::FailedPreconditionError(absl::StrCat(
-          core_.name, " has applied sequence ", applied, " of worker ", session_->worker(),
+          shared_.server, " has applied sequence ", applied, " of worker ", session_->worker(),
           " of job ", session_->job(), "; sequence ", sequence_.sequence, " comes after ",
           sequence_.after, ": send everything above ", applied, " again, in order")),
       wire::ErrorReason::REPLAY, applied);
-}
-
-absl::Status AwaitDurable(ServerCore& core, const TouchedParts& touched) {
-  if (core.options.durability == Durability::kOff) return absl::OkStatus();
-  return touched.counted ? core.flusher.Flush(Flusher::Reach::kSynced)
-                         : core.flusher.WriteNow(touched.stripes);
-}
-
-absl::Status AwaitPromised(ServerCore& core) {
-  switch (core.options.durability) {
-    case Durability::kLog: return core.flusher.Flush(Flusher::Reach::kWritten);
-    case Durability::kLogSync: return core.flusher.Flush(Flusher::Reach::kSynced);
-    case Durability::kOff:
-    case Durability::kSnapshot: return absl::OkStatus();
-  }
-  return absl::OkStatus();
 }
 
 void SkipVoidSequences(const Admitted& admitted, const wire::Caller& caller) {

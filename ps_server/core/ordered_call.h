@@ -9,7 +9,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "ps_server/core/server_core.h"
+#include "ps_server/base/counters.h"
+#include "ps_server/base/wait_board.h"
+#include "ps_server/core/admitted.h"
+#include "ps_server/persistence/flusher.h"
 #include "ps_server/rows/stripe.h"
 #include "thrift/cairn_types.h"
 
@@ -20,21 +23,34 @@ namespace cairn {
 // update before a restart, so it must not record the sequence as void.
 bool IsRetryable(const absl::Status& status);
 
+// What the order of updates uses of its server.
+struct UpdateOrder {
+  const absl::string_view server;  // "ps:0", for messages
+  Flusher& flusher;                // whose failure rejects updates
+  WaitBoard& waits;
+  Counters& counters;
+  // Held shared over updates of callers that are not sequenced, which have no order to hold.
+  absl::Mutex unsequenced{};
+};
+
+// FENCED or REBOOTED if `incarnation` is not the current one of `session`.
+absl::Status CheckIncarnation(UpdateOrder& order, const Session& session, int64_t incarnation);
+
 // One push or assign in the order of its worker's sequences. No two updates of a worker run at the
 // same time: this object holds the worker's order lock from Lock until it is destroyed.
 //
-//   OrderedCall order(core, admitted, request.caller, request.sequence);
-//   RETURN_IF_ERROR(order.Lock());
-//   ASSIGN_OR_RETURN(const Origin origin, order.PlaceUpdate());
+//   OrderedCall call(order, admitted, request.caller, request.sequence);
+//   RETURN_IF_ERROR(call.Lock());
+//   ASSIGN_OR_RETURN(const Origin origin, call.PlaceUpdate());
 //   const absl::Status status = ...;  // applies the update as `origin`
-//   order.Commit(status);
+//   call.Commit(status);
 //
 // An unsequenced caller has no order: its updates run beside each other.
 // Thread safety: none; one thread uses it.
 class OrderedCall {
  public:
   // The arguments outlive this object.
-  OrderedCall(ServerCore& core, const Admitted& admitted, const wire::Caller& caller,
+  OrderedCall(UpdateOrder& order, const Admitted& admitted, const wire::Caller& caller,
               const wire::Sequence& sequence);
   ~OrderedCall() { Unlock(); }
   OrderedCall(const OrderedCall&) = delete;
@@ -66,29 +82,13 @@ class OrderedCall {
   Origin OriginAt(int64_t applied) const;
   absl::Status ReplayError(int64_t applied) const;
 
-  ServerCore& core_;
+  UpdateOrder& shared_;
   Session* const session_;  // nullptr: unsequenced
   const wire::Caller& caller_;
   const wire::Sequence& sequence_;
   std::optional<TracedLock> order_;
   std::optional<absl::ReaderMutexLock> unsequenced_;
 };
-
-// The parts of a server that one update changed.
-struct TouchedParts {
-  std::vector<Stripe*> stripes;
-  // The update may have raised a shard's update count in a way that no replay repeats.
-  bool counted = false;
-};
-
-// Waits until applied updates are as durable as the server promises for an acknowledgement.
-// STOPPING: the disk failed.
-absl::Status AwaitPromised(ServerCore& core);
-
-// Waits until the changes of `touched` are durable, also where the server promises less; returns at
-// once if durability is off. Stripes are written without waiting for the running epoch; a changed
-// update count waits for the next one.
-absl::Status AwaitDurable(ServerCore& core, const TouchedParts& touched);
 
 // Records that sequences up to caller.through which have not reached this server never will. Does
 // nothing while an update of the worker runs, because the worker's next call repeats the value.

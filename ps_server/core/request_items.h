@@ -10,11 +10,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ps_server/core/server_core.h"
 #include "ps_server/rows/key_groups.h"
+#include "ps_server/rows/variable.h"
 #include "thrift/cairn_types.h"
 
 namespace cairn {
+
+// In the functions below, `server` is the server's name, "ps:0", for messages.
 
 // What an item is about.
 struct ItemName {
@@ -47,10 +49,10 @@ struct ItemTarget {
 };
 
 // `push "emb" on ps:0`, the beginning of every message about an item.
-std::string ItemText(const ServerCore& core, const ItemName& item);
+std::string ItemText(absl::string_view server, const ItemName& item);
 
 // kNotFound, naming the nearest name there is.
-absl::Status UnknownVariable(const ServerCore& core, const VariableMap& variables,
+absl::Status UnknownVariable(absl::string_view server, const VariableMap& variables,
                              const ItemName& item);
 
 // kNotFound: unknown variable (names the nearest) or slot. kInvalidArgument: a shard or bucket that
@@ -58,15 +60,15 @@ absl::Status UnknownVariable(const ServerCore& core, const VariableMap& variable
 // int64 or out of range. MOVED: it lives elsewhere by a newer map than the caller's. BUSY: by an
 // older one; what the caller names is yet to arrive. `groups` holds KEYS' ids by bucket and
 // outlives the target, as `ids` does.
-absl::StatusOr<ItemTarget> ResolveItem(const ServerCore& core, const VariableMap& variables,
+absl::StatusOr<ItemTarget> ResolveItem(absl::string_view server, const VariableMap& variables,
                                        const ItemName& item, const Payload& ids, KeyGroups& groups);
 
 // For calls that go by the whole map, not by the rows that they name. Where the caller has told its
 // map's version, and that is not this server's: MOVED, or BUSY as above.
-absl::Status CheckSameMap(const ServerCore& core, const ItemName& item, const Variable& variable);
+absl::Status CheckSameMap(absl::string_view server, const ItemName& item, const Variable& variable);
 
 // kInvalidArgument: not the target's dtype, or not rows x width elements.
-absl::Status CheckValues(const ServerCore& core, const ItemName& item, const ItemTarget& target,
+absl::Status CheckValues(absl::string_view server, const ItemName& item, const ItemTarget& target,
                          wire::DType::type dtype, const Payload& values);
 
 // int64 ids of all items together.
@@ -76,9 +78,5 @@ int64_t IdCount(const std::vector<Item>& items) {
   for (const Item& item : items) bytes += item.ids.size();
   return static_cast<int64_t>(bytes / sizeof(int64_t));
 }
-
-// LIMIT where a call has more items or ids than thrift/limits.h allows.
-absl::Status CheckCallSize(const ServerCore& core, absl::string_view call, size_t item_count,
-                           int64_t id_count);
 
 }  // namespace cairn

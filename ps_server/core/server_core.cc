@@ -5,13 +5,11 @@
 #include <random>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "common/status.h"
 #include "ps_server/jobs/order_rules.h"
 #include "thrift/errors.h"
-#include "thrift/limits.h"
 
 namespace cairn {
 namespace {
@@ -45,7 +43,9 @@ ServerCore::ServerCore(const EngineOptions& engine_options,
       flusher(*store, registry, options, &waits),
       evictor(*store, registry, budget, flusher, options),
       row_expirer(*store, registry, budget, flusher, evictor, options),
-      members(options.server_index, options.server_count) {}
+      members(options.server_index, options.server_count),
+      rows{name, *store, budget, flusher, counters, staleness, options.not_finite},
+      order{name, flusher, waits, counters} {}
 
 StoreMemory StoreMemoryOf(int64_t memory_budget_bytes) {
   constexpr int64_t kMiB = 1 << 20;
@@ -57,43 +57,7 @@ StoreMemory StoreMemoryOf(int64_t memory_budget_bytes) {
           .total_bytes = cache + 2 * buffer};
 }
 
-absl::Status CheckJobName(absl::string_view job) {
-  const bool sized = !job.empty() && static_cast<int64_t>(job.size()) <= kMaxJobNameBytes;
-  const bool plain = std::all_of(job.begin(), job.end(), [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-';
-  });
-  if (sized && plain) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("job name of ", job.size(), " bytes",
-                   sized ? " has a byte outside [A-Za-z0-9_.-]"
-                         : absl::StrCat("; 1 to ", kMaxJobNameBytes, " are allowed")));
-}
-
-absl::Status CheckIncarnation(ServerCore& core, const Session& session, int64_t incarnation) {
-  const int64_t known = session.incarnation();
-  const IncarnationState standing = IncarnationStateOf(incarnation, known);
-  if (standing == IncarnationState::kCurrent) return absl::OkStatus();
-  if (standing == IncarnationState::kFenced) {
-    core.counters.Add(Counter::kFenced);
-    return WithReason(absl::FailedPreconditionError(absl::StrCat(
-                          core.name, ": worker ", session.worker(), " of job ", session.job(),
-                          " calls as incarnation ", incarnation, ", but incarnation ", known, " (",
-                          session.origin(), ") has taken its place: this process must stop")),
-                      wire::ErrorReason::FENCED);
-  }
-  return WithReason(
-      absl::FailedPreconditionError(absl::StrCat(
-          core.name, ": worker ", session.worker(), " of job ", session.job(),
-          " calls as incarnation ", incarnation, ", known here is ", known, ": say hello first")),
-      wire::ErrorReason::REBOOTED);
-}
-
 absl::StatusOr<Admitted> Admit(ServerCore& core, const wire::Caller& caller) {
-  if (absl::Status status = CheckJobName(caller.job); !status.ok()) return status;
-  if (caller.worker < -1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("caller.worker is ", caller.worker, "; it is -1 or a worker's ordinal"));
-  }
   if (ExpectsAnotherBoot(caller.boot_id, core.boot_id)) {
     return WithReason(absl::FailedPreconditionError(absl::StrCat(
                           core.name, " has boot id ", core.boot_id, ", the caller expects ",
@@ -110,7 +74,7 @@ absl::StatusOr<Admitted> Admit(ServerCore& core, const wire::Caller& caller) {
                                                    " of job ", caller.job, ": say hello first")),
         wire::ErrorReason::REBOOTED);
   }
-  absl::Status status = CheckIncarnation(core, *admitted.session, caller.incarnation);
+  absl::Status status = CheckIncarnation(core.order, *admitted.session, caller.incarnation);
   if (!status.ok()) return status;
   if (admitted.session->stopped()) {
     status = admitted.job->cohort().Check(*admitted.session);

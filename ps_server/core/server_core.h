@@ -1,4 +1,5 @@
-// What the calls of one server share.
+// The parts of one server. Calls that move rows use only `rows` and `order` of them; calls that
+// change what the server holds use the rest.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +20,9 @@
 #include "ps_server/base/memory_budget.h"
 #include "ps_server/base/rpc_meter.h"
 #include "ps_server/base/wait_board.h"
+#include "ps_server/core/admitted.h"
+#include "ps_server/core/ordered_call.h"
+#include "ps_server/core/row_access.h"
 #include "ps_server/jobs/registry.h"
 #include "ps_server/moves/members.h"
 #include "ps_server/moves/moves.h"
@@ -48,20 +52,18 @@ struct ServerCore {
   RpcMeter rpcs;
   Histogram staleness{StalenessBounds()};  // of each shard that was pushed
 
-  // Held shared over updates of callers that are not sequenced, which have no order to hold.
-  absl::Mutex unsequenced;
   Moves moves;
   Members members;
+
+  // The parts above that data calls use.
+  const RowAccess rows;
+  UpdateOrder order;
 
   ExclusiveSlot create_slot;            // one create_variables, drop_job or restore's end at a time
   uint32_t next_variable_id = 1;        // of whoever has create_slot
   ExclusiveSlot checkpoint_slot;        // one checkpoint, drop_checkpoint or restore at a time
   std::atomic<bool> cancelled = false;  // calls that read the files of a checkpoint are to end
 
-  // -1: not known.
-  void NoteStaleness(int64_t updates) {
-    if (updates >= 0) staleness.Observe(static_cast<double>(updates));
-  }
   // One above the highest index that a map may name.
   int32_t most_servers() const { return std::max(options.server_count, kMaxServers); }
   bool applied_is_durable() const { return options.durability == Durability::kOff; }
@@ -75,22 +77,8 @@ struct StoreMemory {
 };
 StoreMemory StoreMemoryOf(int64_t memory_budget_bytes);
 
-// A caller whose identity, boot id and incarnation hold, with what it works on.
-struct Admitted {
-  std::shared_ptr<Job> job;                      // nullptr: nobody made it yet
-  std::shared_ptr<Session> session;              // nullptr: not sequenced
-  std::shared_ptr<const VariableMap> variables;  // never nullptr
-};
-
-// kInvalidArgument: a malformed job name or worker. kFailedPrecondition: REBOOTED (another boot, or
-// no hello yet), FENCED. Renews the worker's lease.
+// kFailedPrecondition: REBOOTED (another boot, or no hello yet), FENCED. Renews the worker's lease.
 absl::StatusOr<Admitted> Admit(ServerCore& core, const wire::Caller& caller);
-
-// "allowed is 1 … 256 bytes of [A-Za-z0-9_.-]" and so on.
-absl::Status CheckJobName(absl::string_view job);
-
-// FENCED or REBOOTED where `incarnation` is not the one `session` knows.
-absl::Status CheckIncarnation(ServerCore& core, const Session& session, int64_t incarnation);
 
 // To change what variables there are. kUnavailable after disk_wait: names who has the slot.
 absl::StatusOr<ExclusiveSlot::Held> TakeCreateSlot(ServerCore& core, absl::string_view what);

@@ -29,13 +29,13 @@ struct DecodedValues {
 
 // A push's `values`, which are not PLAIN. kInvalidArgument: a format or dtype that the variable
 // does not take, or bytes that are not of the format. kResourceExhausted: no memory for them.
-absl::StatusOr<DecodedValues> Decode(ServerCore& core, const ItemName& item,
-                                     const ItemTarget& target, ValuesType type,
-                                     const Payload& values);
+absl::StatusOr<DecodedValues> Decode(absl::string_view server, MemoryBudget& budget,
+                                     const ItemName& item, const ItemTarget& target,
+                                     ValuesType type, const Payload& values);
 
 // kInvalidArgument: a pull of this item cannot be answered in `format`.
-absl::Status CheckPullFormat(const ServerCore& core, const ItemName& item, const ItemTarget& target,
-                             wire::ValueFormat::type format);
+absl::Status CheckPullFormat(absl::string_view server, const ItemName& item,
+                             const ItemTarget& target, wire::ValueFormat::type format);
 // Of the rows that a target names, in a format that CheckPullFormat has accepted and is not PLAIN.
 size_t EncodedBytesOf(const ItemTarget& target, wire::ValueFormat::type format);
 void Encode(const ItemTarget& target, wire::ValueFormat::type format, const Payload& plain,

@@ -3,27 +3,21 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <thread>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/deadline.h"
 #include "common/metrics/families.h"
-#include "common/monotonic_cond_var.h"
 #include "common/status.h"
-#include "ps_server/core/figures.h"
 #include "ps_server/engine/engine.h"
-#include "ps_server/monitor/history.h"
 #include "ps_server/monitor/page_files.h"
-#include "ps_server/monitor/peers.h"
 #include "ps_server/monitor/ps_metrics.h"
+#include "ps_server/net/listener.h"
 #include "thrift/job_state.h"
 
 namespace cairn {
@@ -49,85 +43,20 @@ std::optional<StatusQuery> ParseQuery(absl::string_view text) {
   return query;
 }
 
-// Since when each job has stalled, by those who look at it.
-// Thread safety: every method may be called from several threads at once.
-class StallClock {
- public:
-  // How long `job` has stalled; nullopt: it has not.
-  std::optional<double> Note(const std::string& job, bool stalled) {
-    const absl::MutexLock lock(&mutex_);
-    if (!stalled) {
-      since_.erase(job);
-      return std::nullopt;
-    }
-    const absl::Duration now = MonotonicNow();
-    return absl::ToDoubleSeconds(now - since_.emplace(job, now).first->second);
-  }
+}  // namespace
 
- private:
-  absl::Mutex mutex_;
-  std::map<std::string, absl::Duration> since_ ABSL_GUARDED_BY(mutex_);
-};
+Monitor::Monitor(ClusterPlace place, const SecurityOptions& security)
+    : place_(std::move(place)),
+      peers_({.servers = place_.servers, .self = place_.server_index, .security = security}) {}
 
-class MonitorImpl final : public Monitor {
- public:
-  MonitorImpl(ClusterPlace place, const SecurityOptions& security)
-      : place_(std::move(place)),
-        peers_({.servers = place_.servers, .self = place_.server_index, .security = security}) {}
-  ~MonitorImpl() override {
-    health_.reset();
-    http_.reset();
-    stop_.Stop();
-    if (sampler_.joinable()) sampler_.join();
-  }
+Monitor::~Monitor() {
+  health_.reset();
+  http_.reset();
+  stop_.Stop();
+  if (sampler_.joinable()) sampler_.join();
+}
 
-  absl::Status Start(const HttpOptions& options, const std::optional<HttpOptions>& health);
-  const std::string& address() const override { return http_->address(); }
-  std::string health_address() const override {
-    return health_ == nullptr ? "" : health_->address();
-  }
-  void Serving(const Engine& engine, const Listener& listener) override;
-  void Stopping() override;
-
- private:
-  struct Figures {
-    EngineFigures engine;
-    ListenerFigures listener;
-  };
-  // All of one moment.
-  struct Reading {
-    ClusterPlace place;
-    std::string state;
-    std::optional<Figures> serving;  // nullopt: it does not
-  };
-
-  Reading Read(FigureDetail detail) const;
-  HttpReply Metrics() const;
-  HttpReply Ready() const;
-  HttpReply Status(absl::string_view query) const;
-  void SampleLoop();
-
-  // Shared by whoever reads the engine; alone: its coming and going.
-  mutable absl::Mutex mutex_;
-  ClusterPlace place_ ABSL_GUARDED_BY(mutex_);
-  std::string state_ ABSL_GUARDED_BY(mutex_) = "opening";
-  const Engine* engine_ ABSL_GUARDED_BY(mutex_) = nullptr;  // while it serves
-  const Listener* listener_ ABSL_GUARDED_BY(mutex_) = nullptr;
-
-  mutable Peers peers_;
-  mutable StallClock stalls_;
-
-  mutable absl::Mutex history_mutex_;
-  History history_ ABSL_GUARDED_BY(history_mutex_);
-
-  StopFlag stop_;
-  std::thread sampler_;
-  std::unique_ptr<HttpServer> http_;
-  std::unique_ptr<HttpServer> health_;
-};
-
-absl::Status MonitorImpl::Start(const HttpOptions& options,
-                                const std::optional<HttpOptions>& health) {
+absl::Status Monitor::Open(const HttpOptions& options, const std::optional<HttpOptions>& health) {
   std::map<std::string, HttpPage> pages;
   pages["/healthz"] = [](absl::string_view) { return HttpReply{.body = "ok\n"}; };
   pages["/readyz"] = [this](absl::string_view) { return Ready(); };
@@ -146,7 +75,7 @@ absl::Status MonitorImpl::Start(const HttpOptions& options,
   return absl::OkStatus();
 }
 
-void MonitorImpl::Serving(const Engine& engine, const Listener& listener) {
+void Monitor::Serving(const Engine& engine, const Listener& listener) {
   {
     const absl::MutexLock lock(&mutex_);
     state_ = "serving";
@@ -158,21 +87,21 @@ void MonitorImpl::Serving(const Engine& engine, const Listener& listener) {
   sampler_ = std::thread([this] { SampleLoop(); });
 }
 
-void MonitorImpl::Stopping() {
+void Monitor::Stopping() {
   const absl::MutexLock lock(&mutex_);
   state_ = "stopping";
   engine_ = nullptr;
   listener_ = nullptr;
 }
 
-MonitorImpl::Reading MonitorImpl::Read(FigureDetail detail) const {
+Monitor::Reading Monitor::Read(FigureDetail detail) const {
   const absl::ReaderMutexLock lock(&mutex_);
   Reading reading{.place = place_, .state = state_};
   if (engine_ != nullptr) reading.serving = {engine_->Figures(detail), listener_->figures()};
   return reading;
 }
 
-HttpReply MonitorImpl::Metrics() const {
+HttpReply Monitor::Metrics() const {
   Families families;
   const std::optional<Figures> serving = Read(FigureDetail::kMetrics).serving;
   families.Gauge("cairn_ps_ready", "1: it answers calls and can write.",
@@ -182,7 +111,7 @@ HttpReply MonitorImpl::Metrics() const {
   return {.content_type = std::string(kMetricsTextType), .body = MetricsText(families.Take())};
 }
 
-HttpReply MonitorImpl::Ready() const {
+HttpReply Monitor::Ready() const {
   const absl::ReaderMutexLock lock(&mutex_);
   if (engine_ == nullptr) return {.status = 503, .body = absl::StrCat(state_, "\n")};
   const absl::Status failure = engine_->failure();
@@ -190,7 +119,7 @@ HttpReply MonitorImpl::Ready() const {
   return {.status = 503, .body = absl::StrCat(failure.message(), "\n")};
 }
 
-HttpReply MonitorImpl::Status(absl::string_view query) const {
+HttpReply Monitor::Status(absl::string_view query) const {
   const std::optional<StatusQuery> asked = ParseQuery(query);
   if (!asked.has_value()) {
     return {.status = 400,
@@ -220,7 +149,7 @@ HttpReply MonitorImpl::Status(absl::string_view query) const {
   return {.content_type = "application/json; charset=utf-8", .body = StatusJson(reading, state)};
 }
 
-void MonitorImpl::SampleLoop() {
+void Monitor::SampleLoop() {
   do {
     const std::optional<Figures> serving = Read(FigureDetail::kSample).serving;
     if (!serving.has_value()) return;
@@ -229,14 +158,12 @@ void MonitorImpl::SampleLoop() {
   } while (!stop_.WaitFor(kSampleInterval));
 }
 
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Monitor>> Monitor::Start(const HttpOptions& options,
                                                         ClusterPlace place,
                                                         const std::optional<HttpOptions>& health,
                                                         const SecurityOptions& security) {
-  auto monitor = std::make_unique<MonitorImpl>(std::move(place), security);
-  if (absl::Status status = monitor->Start(options, health); !status.ok()) return status;
+  std::unique_ptr<Monitor> monitor(new Monitor(std::move(place), security));
+  if (absl::Status status = monitor->Open(options, health); !status.ok()) return status;
   return monitor;
 }
 

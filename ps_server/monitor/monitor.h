@@ -4,24 +4,33 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "common/config/security_options.h"
 #include "common/http/http_server.h"
+#include "common/monotonic_cond_var.h"
+#include "ps_server/core/figures.h"
+#include "ps_server/monitor/history.h"
+#include "ps_server/monitor/peers.h"
+#include "ps_server/monitor/stall_clock.h"
 #include "ps_server/monitor/status_json.h"
-#include "ps_server/net/listener.h"
+#include "ps_server/net/listener_options.h"
 
 namespace cairn {
 
 class Engine;
+class Listener;
 
 // Answers from its start on, also while the engine opens and while it writes its last epoch; it
 // reads the engine only in between, once a second and when it is asked.
 // Thread safety: every method may be called from several threads at once.
 class Monitor {
  public:
-  virtual ~Monitor() = default;
-
   // `health`: where /healthz and /readyz are answered too, by threads of their own. `security`:
   // what this server proves itself with to the others, which it asks while somebody looks at its
   // page. Errors as HttpServer::Start.
@@ -29,13 +38,57 @@ class Monitor {
                                                         ClusterPlace place,
                                                         const std::optional<HttpOptions>& health,
                                                         const SecurityOptions& security);
-  virtual const std::string& address() const = 0;
-  virtual std::string health_address() const = 0;  // empty: none
+  ~Monitor();
+  Monitor(const Monitor&) = delete;
+  Monitor& operator=(const Monitor&) = delete;
+
+  const std::string& address() const { return http_->address(); }
+  std::string health_address() const {  // empty: none
+    return health_ == nullptr ? "" : health_->address();
+  }
 
   // The server is ready. Both outlive this, or the call of Stopping.
-  virtual void Serving(const Engine& engine, const Listener& listener) = 0;
+  void Serving(const Engine& engine, const Listener& listener);
   // It is not ready any more. When this returns neither is read again.
-  virtual void Stopping() = 0;
+  void Stopping();
+
+ private:
+  struct Figures {
+    EngineFigures engine;
+    ListenerFigures listener;
+  };
+  // All of one moment.
+  struct Reading {
+    ClusterPlace place;
+    std::string state;
+    std::optional<Figures> serving;  // nullopt: it does not serve
+  };
+
+  Monitor(ClusterPlace place, const SecurityOptions& security);
+  absl::Status Open(const HttpOptions& options, const std::optional<HttpOptions>& health);
+  Reading Read(FigureDetail detail) const;
+  HttpReply Metrics() const;
+  HttpReply Ready() const;
+  HttpReply Status(absl::string_view query) const;
+  void SampleLoop();
+
+  // Shared by readers of the engine; exclusive where the engine comes or goes.
+  mutable absl::Mutex mutex_;
+  ClusterPlace place_ ABSL_GUARDED_BY(mutex_);
+  std::string state_ ABSL_GUARDED_BY(mutex_) = "opening";
+  const Engine* engine_ ABSL_GUARDED_BY(mutex_) = nullptr;  // while it serves
+  const Listener* listener_ ABSL_GUARDED_BY(mutex_) = nullptr;
+
+  mutable Peers peers_;
+  mutable StallClock stalls_;
+
+  mutable absl::Mutex history_mutex_;
+  History history_ ABSL_GUARDED_BY(history_mutex_);
+
+  StopFlag stop_;
+  std::thread sampler_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<HttpServer> health_;
 };
 
 }  // namespace cairn

@@ -10,36 +10,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "ps_server/monitor/server_stats.h"
+#include "ps_server/rows/row_counts.h"
 #include "thrift/job_state.h"
+#include "thrift/server_counters.h"
 
 namespace cairn {
 namespace {
-
-struct CounterText {
-  const char* counter;
-  const char* metric;
-  const char* help;
-};
-
-constexpr CounterText kCounters[] = {
-    {"pushes", "cairn_ps_pushes_total", "Pushes answered OK, repeats included."},
-    {"pulls", "cairn_ps_pulls_total", "Pulls answered OK."},
-    {"assigns", "cairn_ps_assigns_total", "Assigns answered OK."},
-    {"pushes_refused", "cairn_ps_pushes_refused_total",
-     "Pushes and assigns that failed for any reason."},
-    {"pushes_repeated", "cairn_ps_pushes_repeated_total",
-     "Pushes acknowledged and not applied, for they were in."},
-    {"pushes_reordered", "cairn_ps_pushes_reordered_total",
-     "Pushes answered with a request to replay earlier ones."},
-    {"fenced", "cairn_ps_fenced_calls_total", "Calls of incarnations that are over."},
-    {"not_finite", "cairn_ps_not_finite_pushes_total", "Pushes with NaN or infinity."},
-    {"rows_made", "cairn_ps_rows_made_total", "Embedding rows made."},
-    {"steps", "cairn_ps_sync_steps_total", "Synchronous steps closed."},
-    {"contributions_dropped", "cairn_ps_contributions_dropped_total",
-     "Contributions whose step had closed without them."},
-    {"contributions_lost", "cairn_ps_contributions_lost_total",
-     "Contributions that count for a step which closed here without them."},
-};
 
 // WaitingCall.waits_for.
 constexpr const char* kWaits[] = {"step",   "order",      "epoch",       "memory",
@@ -47,54 +24,44 @@ constexpr const char* kWaits[] = {"step",   "order",      "epoch",       "memory
 // WorkerStanding.state.
 constexpr const char* kStates[] = {"live", "finished", "left", "lost", "returning", "joining"};
 
-void AddCalls(const EngineFigures& engine, const ListenerFigures& listener, Families& families) {
+template <typename Reading>
+void AddStats(absl::Span<const ServerStat<Reading>> stats, const Reading& reading,
+              const MetricLabels& labels, Families& families) {
+  for (const ServerStat<Reading>& stat : stats) {
+    const std::string name = absl::StrCat("cairn_ps_", stat.name);
+    if (stat.kind == StatKind::kCounter) {
+      families.Counter(name, stat.help, stat.read(reading), labels);
+    } else {
+      families.Gauge(name, stat.help, stat.read(reading), labels);
+    }
+  }
+}
+
+void AddCalls(const EngineFigures& engine, Families& families) {
   for (const RpcFigure& rpc : engine.rpcs) {
     families.Distribution(
         "cairn_ps_rpc_duration_seconds",
-        "Calls, from the request's being read to the reply's being made, waits included.",
+        "Calls, from the end of reading the request until the reply is built, waits included.",
         rpc.seconds,
         {{"method", std::string(rpc.method)},
          {"outcome", absl::AsciiStrToLower(CodeName(rpc.outcome))}});
   }
-  families.Gauge("cairn_ps_rpcs_in_flight", "Calls that run or wait now.",
-                 static_cast<double>(engine.rpcs_running));
   for (const char* kind : kWaits) {
     const auto found = engine.waiting_calls.find(kind);
     families.Gauge("cairn_ps_waiting_calls", "Calls that wait now, by what they wait for.",
                    found == engine.waiting_calls.end() ? 0 : static_cast<double>(found->second),
                    {{"waits_for", absl::string_view(kind) == "epoch" ? "snapshot" : kind}});
   }
-  families.Gauge("cairn_ps_connections", "Connections that are open.",
-                 static_cast<double>(listener.connections));
-  families.Counter("cairn_ps_connections_accepted_total", "Connections accepted.",
-                   static_cast<double>(listener.accepted));
-  families.Counter("cairn_ps_connections_refused_total", "Connections refused, being one too many.",
-                   static_cast<double>(listener.refused));
-  families.Gauge("cairn_ps_queued_calls", "Calls that have come and wait for a thread.",
-                 static_cast<double>(listener.queued_calls));
-  families.Gauge("cairn_ps_busy_threads", "Threads that serve a call which does not wait.",
-                 static_cast<double>(listener.busy_threads));
-  families.Gauge("cairn_ps_call_threads",
-                 "Threads for calls: busy ones, those whose call waits, and idle ones.",
-                 static_cast<double>(listener.threads));
-  families.Counter("cairn_ps_calls_refused_busy_total",
-                   "Calls refused because too many waited, and told when to come back.",
-                   static_cast<double>(listener.refused_calls));
-  families.Counter("cairn_ps_received_bytes_total", "Of requests that were read to their end.",
-                   static_cast<double>(listener.received_bytes));
-  families.Counter("cairn_ps_sent_bytes_total", "Of replies that were sent.",
-                   static_cast<double>(listener.sent_bytes));
+  for (const ServerCounter& counter : kServerCounters) {
+    const auto found = engine.counters.find(std::string(counter.name));
+    if (counter.metric.empty() || found == engine.counters.end()) continue;
+    families.Counter(counter.metric, counter.help, static_cast<double>(found->second));
+  }
 }
 
 void AddStore(const EngineFigures& engine, Families& families) {
   families.Distribution("cairn_ps_snapshot_duration_seconds", "Time of snapshots that succeeded.",
                         engine.epoch_seconds);
-  families.Gauge("cairn_ps_snapshot_age_seconds", "Since the last snapshot, else the start.",
-                 absl::ToDoubleSeconds(engine.EpochAge()));
-  families.Gauge("cairn_ps_store_failed", "1: it cannot write, and refuses pushes.",
-                 engine.failure.ok() ? 0 : 1);
-  families.Gauge("cairn_ps_disk_bytes", "Files in the server's folder.",
-                 static_cast<double>(engine.disk_bytes));
   for (const StoreFigure& figure : engine.store) {
     const std::string name = absl::StrCat("cairn_ps_", figure.name);
     if (absl::EndsWith(name, "_total")) {
@@ -155,26 +122,11 @@ void AddRanges(const char* metric, const char* help, const JobFigures& job,
 void AddJob(const JobFigures& job, Families& families) {
   // Not "job": that is Prometheus' own name for a group of targets.
   const MetricLabels label = {{"cairn_job", job.name}};
-  families.Gauge("cairn_ps_variables", "Variables.", static_cast<double>(job.variables), label);
-  families.Gauge("cairn_ps_rows", "Rows of dense and embedding shards here.",
-                 static_cast<double>(job.rows), label);
-  families.Gauge("cairn_ps_rows_in_memory", "Of them, those that are not on disk alone.",
-                 static_cast<double>(job.rows_in_memory), label);
-  families.Counter("cairn_ps_row_hits_total", "Keys of pulls and pushes whose row was in memory.",
-                   static_cast<double>(job.row_hits), label);
-  families.Counter("cairn_ps_row_loads_total", "Rows that were read from the disk for one.",
-                   static_cast<double>(job.row_loads), label);
-  families.Counter("cairn_ps_row_evictions_total", "Rows that left memory for the disk.",
-                   static_cast<double>(job.row_evictions), label);
-  families.Counter("cairn_ps_row_absences_total", "Keys of pulls and pushes that had no row.",
-                   static_cast<double>(job.row_absences), label);
-  families.Counter("cairn_ps_row_pushes_not_admitted_total",
-                   "Of them, those of pushes that did not get one either.",
-                   static_cast<double>(job.row_pushes_not_admitted), label);
-  families.Counter("cairn_ps_rows_expired_total", "Rows deleted for their age.",
-                   static_cast<double>(job.rows_expired), label);
-  families.Counter("cairn_ps_rows_crowded_out_total", "Rows deleted for their table's size.",
-                   static_cast<double>(job.rows_crowded_out), label);
+  AddStats(JobStats(), job, label, families);
+  for (const RowCounter& count : kRowCounters) {
+    families.Counter(count.metric, count.help, static_cast<double>(job.row_counts.*count.field),
+                     label);
+  }
   AddRanges("cairn_ps_rows_by_age",
             "Embedding rows in memory, by a sample: updates of their bucket since their last, from "
             "least on.",
@@ -184,12 +136,6 @@ void AddJob(const JobFigures& job, Families& families) {
       "Embedding rows in memory, by a sample: rounds of eviction that they would stay without "
       "being used, from least on.",
       job, RowCensus::kUses, job.census.by_use, families);
-  families.Gauge("cairn_ps_variable_memory_bytes", "Values, slots and metadata of rows.",
-                 static_cast<double>(job.memory_bytes), label);
-  families.Gauge("cairn_ps_dirty_stripes", "Stripes that the next snapshot writes.",
-                 static_cast<double>(job.dirty_stripes), label);
-  families.Gauge("cairn_ps_durable_lag_pushes", "Pushes applied and not durable yet.",
-                 static_cast<double>(job.DurableLag()), label);
   AddWorkers(job, label, families);
 }
 
@@ -199,22 +145,12 @@ void AddServerMetrics(const EngineFigures& engine, const ListenerFigures& listen
                       Families& families) {
   families.Gauge("cairn_ps_info", "1, with the durability as a label.", 1,
                  {{"durability", engine.durability}});
-  families.Gauge("cairn_ps_lease_seconds", "How long a worker counts as there without a call.",
-                 absl::ToDoubleSeconds(engine.lease));
-  AddCalls(engine, listener, families);
-  for (const CounterText& counter : kCounters) {
-    const auto found = engine.counters.find(counter.counter);
-    if (found == engine.counters.end()) continue;
-    families.Counter(counter.metric, counter.help, static_cast<double>(found->second));
-  }
-  families.Gauge("cairn_ps_memory_used_bytes", "Of the budget: variables and messages.",
-                 static_cast<double>(engine.memory_used_bytes));
-  families.Gauge("cairn_ps_memory_budget_bytes", "The budget (--memory_budget_bytes).",
-                 static_cast<double>(engine.memory_budget_bytes));
+  AddStats(EngineStats(), engine, {}, families);
+  AddStats(ListenerStats(), listener, {}, families);
+  AddCalls(engine, families);
   families.Distribution("cairn_ps_staleness_updates",
                         "Updates by others between a shard's pull and its push.", engine.staleness);
   AddStore(engine, families);
-  families.Gauge("cairn_ps_jobs", "Jobs kept here.", static_cast<double>(engine.jobs.size()));
   const size_t measured = std::min(engine.jobs.size(), kMostJobsMeasured);
   for (size_t i = 0; i < measured; ++i) AddJob(engine.jobs[i], families);
 }

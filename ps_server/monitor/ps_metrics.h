@@ -6,7 +6,7 @@
 
 #include "common/metrics/families.h"
 #include "ps_server/core/figures.h"
-#include "ps_server/net/listener.h"
+#include "ps_server/net/listener_options.h"
 
 namespace cairn {
 

@@ -10,6 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "ps_server/monitor/server_stats.h"
 
 namespace cairn {
 namespace {
@@ -18,6 +20,17 @@ using Json = nlohmann::ordered_json;
 
 Json NumberOrNull(std::optional<double> value) {
   return value.has_value() && std::isfinite(*value) ? Json(*value) : Json();
+}
+
+// Adds the numbers of `reading` that the page shows; whole numbers as such.
+template <typename Reading>
+void AddStats(absl::Span<const ServerStat<Reading>> stats, const Reading& reading, Json& json) {
+  for (const ServerStat<Reading>& stat : stats) {
+    if (!stat.on_page) continue;
+    const double value = stat.read(reading);
+    const bool whole = value == std::floor(value) && std::abs(value) < 9e15;
+    json[std::string(stat.name)] = whole ? Json(static_cast<int64_t>(value)) : Json(value);
+  }
 }
 
 Json WorkerJson(const wire::WorkerStanding& worker) {
@@ -71,15 +84,13 @@ Json JobJson(const JobFigures& job, const std::vector<JobView>& views, size_t& r
   int64_t waiting = job.waiting_count;
   for (const JobView& view : views) waiting += static_cast<int64_t>(view.waiting.size());
   waiting -= static_cast<int64_t>(job.waiting.size());
-  return {{"name", job.name},
-          {"consistency", job.consistency},
-          {"variables", job.variables},
-          {"rows", job.rows},
-          {"durable_lag_pushes", job.DurableLag()},
-          {"worker_count", workers.size()},
-          {"workers", WorkersJson(workers, room)},
-          {"waiting_count", waiting},
-          {"waiting", WaitsJson(views)}};
+  Json json = {{"name", job.name}, {"consistency", job.consistency}};
+  AddStats(JobStats(), job, json);
+  json["worker_count"] = workers.size();
+  json["workers"] = WorkersJson(workers, room);
+  json["waiting_count"] = waiting;
+  json["waiting"] = WaitsJson(views);
+  return json;
 }
 
 std::vector<const JobFigures*> InOrder(const std::vector<JobFigures>& jobs) {
@@ -262,14 +273,12 @@ void AddServer(const StatusReading& reading, Json& json) {
   json["boot"] = absl::StrCat(engine.boot_id);  // more digits than JavaScript's numbers have
   json["durability"] = engine.durability;
   json["uptime_seconds"] = absl::ToDoubleSeconds(engine.uptime);
-  json["lease_seconds"] = absl::ToDoubleSeconds(engine.lease);
   json["failure"] = std::string(engine.failure.message());
-  json["memory_used_bytes"] = engine.memory_used_bytes;
-  json["memory_budget_bytes"] = engine.memory_budget_bytes;
-  json["disk_bytes"] = engine.disk_bytes;
+  AddStats(EngineStats(), engine, json);
   json["seconds_since_snapshot"] =
       engine.since_epoch.has_value() ? Json(absl::ToDoubleSeconds(*engine.since_epoch)) : Json();
-  json["connections"] = reading.listener.connections;
+  AddStats(ListenerStats(), reading.listener, json);
+  json["counters"] = engine.counters;
   json["staleness"] = {{"mean", staleness.mean}, {"p99", staleness.p99}};
   json["job_count"] = engine.jobs.size();
   json["jobs"] = JobsJson(reading);

@@ -10,7 +10,7 @@
 #include "ps_server/core/figures.h"
 #include "ps_server/monitor/history.h"
 #include "ps_server/monitor/peers.h"
-#include "ps_server/net/listener.h"
+#include "ps_server/net/listener_options.h"
 #include "thrift/job_state.h"
 
 namespace cairn {

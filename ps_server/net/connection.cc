@@ -15,7 +15,7 @@
 #include "common/status.h"
 #include "ps_server/core/reply_holds.h"
 #include "ps_server/engine/engine.h"
-#include "ps_server/net/checked_service.h"
+#include "ps_server/net/peer_service.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/bulk_protocol.h"
 #include "thrift/bulk_transport.h"
@@ -50,13 +50,13 @@ absl::Status RefusalOf(const TProtocolException& error) {
   return absl::InvalidArgumentError(absl::StrCat("malformed message: ", error.what()));
 }
 
-BulkTransportOptions TransportOptions(ConnectionHost& host, std::string peer) {
+BulkTransportOptions TransportOptions(Listener& listener, std::string peer) {
   BulkTransportOptions options;
   options.peer = std::move(peer);
-  options.max_message_bytes = host.options().max_message_bytes;
-  options.stall = absl::Seconds(host.options().stall_seconds);
-  options.idle = absl::Seconds(host.options().idle_seconds);
-  Engine* const engine = &host.engine();
+  options.max_message_bytes = listener.options().max_message_bytes;
+  options.stall = absl::Seconds(listener.options().stall_seconds);
+  options.idle = absl::Seconds(listener.options().idle_seconds);
+  Engine* const engine = &listener.engine();
   options.acquire = [engine](int64_t bytes) { return engine->AcquireMessage(bytes); };
   options.release = [engine](int64_t bytes) { engine->ReleaseMessage(bytes); };
   return options;
@@ -73,15 +73,15 @@ ConnectionOrigin ConnectionOrigin::Of(const LocalPeer& peer) {
   return {"this host", absl::StrCat("process ", peer.pid, " of this host"), /*is_local=*/true};
 }
 
-void RefusePeer(ConnectionHost& host, const std::shared_ptr<TSocket>& socket, bool is_tls_expected,
+void RefusePeer(Listener& listener, const std::shared_ptr<TSocket>& socket, bool is_tls_expected,
                 const std::string& why) {
   const std::string peer = HostPortText(socket->getPeerAddress(), socket->getPeerPort());
-  const auto transport = std::make_shared<BulkTransport>(socket, TransportOptions(host, peer));
+  const auto transport = std::make_shared<BulkTransport>(socket, TransportOptions(listener, peer));
   BulkProtocol protocol(transport);
   const TApplicationException exception(is_tls_expected
                                             ? TApplicationException::UNSUPPORTED_CLIENT_TYPE
                                             : TApplicationException::INTERNAL_ERROR,
-                                        absl::StrCat(host.name(), " ", why));
+                                        absl::StrCat(listener.address(), " ", why));
   LOG_RATIONED(WARNING) << exception.what();
   try {
     protocol.writeMessageBegin("", apache::thrift::protocol::T_EXCEPTION, 0);
@@ -99,19 +99,19 @@ struct Connection::Calls {
       : guard(std::move(entry.guard)),
         has_records(entry.stream != nullptr),
         transport(std::make_shared<BulkTransport>(
-            connection.socket_, TransportOptions(connection.host_, std::move(entry.peer)),
+            connection.socket_, TransportOptions(connection.listener_, std::move(entry.peer)),
             std::move(entry.stream))),
         protocol(std::make_shared<BulkProtocol>(transport)),
         processor(
-            std::make_shared<CheckedService>(
-                connection.host_.engine().service(), &guard.identity(),
+            std::make_shared<PeerService>(
+                connection.listener_.engine().service(), guard.identity(),
                 [&connection, this](const wire::HelloRequest& request, wire::HelloReply& reply) {
                   connection.Offer(guard, request, reply);
                 }),
             guard, *transport,
             [&connection](const absl::Status& status) { connection.LogRefusal(status); },
             [&connection, this] {
-              connection.host_.NoteProof(connection);
+              connection.listener_.NoteProof(connection);
               transport->LiftProof();
             }) {}
 
@@ -122,19 +122,18 @@ struct Connection::Calls {
   GuardedProcessor processor;
 };
 
-Connection::Connection(ConnectionHost* host, std::shared_ptr<TSocket> socket,
-                       ConnectionOrigin origin)
-    : host_(*host),
+Connection::Connection(Listener& listener, std::shared_ptr<TSocket> socket, ConnectionOrigin origin)
+    : listener_(listener),
       socket_(std::move(socket)),
       fd_(socket_->getSocketFD()),
       origin_(std::move(origin)),
-      proof_(Deadline::In(absl::Seconds(host_.security().asks() || origin_.is_local
-                                            ? host_.options().handshake_seconds
-                                            : host_.options().idle_seconds))) {}
+      proof_(Deadline::In(absl::Seconds(listener_.security().asks() || origin_.is_local
+                                            ? listener_.options().handshake_seconds
+                                            : listener_.options().idle_seconds))) {}
 
 Connection::~Connection() = default;
 
-void Connection::Begin() { host_.loop().Park(*this, ConnectionLoop::Until::kReadable, proof_); }
+void Connection::Begin() { listener_.loop().Park(*this, ConnectionLoop::Until::kReadable, proof_); }
 
 void Connection::Tidy() {
   if (calls_ != nullptr) calls_->transport->ReleaseBuffers();
@@ -154,25 +153,25 @@ void Connection::Run(CallPool::Slot& slot) {
   } catch (const TTransportException& error) {
     const auto type = error.getType();
     if (type == TTransportException::TIMED_OUT || type == TTransportException::CORRUPTED_DATA) {
-      LOG_RATIONED(WARNING) << host_.name()
+      LOG_RATIONED(WARNING) << listener_.address()
                             << ": closing a connection: " << PrintableText(error.what());
     } else {
-      VLOG(1) << host_.name() << ": " << PrintableText(error.what());
+      VLOG(1) << listener_.address() << ": " << PrintableText(error.what());
     }
   } catch (const std::exception& error) {
-    LOG_RATIONED(ERROR) << host_.name()
+    LOG_RATIONED(ERROR) << listener_.address()
                         << ": closing a connection: " << PrintableText(error.what());
   }
-  ConnectionLoop& loop = host_.loop();
+  ConnectionLoop& loop = listener_.loop();
   if (next == Next::kEnd) {
     calls_.reset();  // with its farewell, while the socket is open
     rings_memory_.reset();
-    return host_.End(*this);
+    return listener_.End(*this);
   }
   if (next == Next::kQueue) return loop.Queue(*this);
   const bool is_known = calls_ != nullptr && calls_->guard.proven();
   const Deadline deadline =
-      is_known ? Deadline::In(absl::Seconds(host_.options().idle_seconds)) : proof_;
+      is_known ? Deadline::In(absl::Seconds(listener_.options().idle_seconds)) : proof_;
   if (calls_ != nullptr) calls_->transport->Park();
   // TLS has 200 KiB more of them than a plain connection, and calls that cost more than this.
   if (calls_ != nullptr && calls_->has_records && !is_local()) calls_->transport->ReleaseBuffers();
@@ -200,33 +199,33 @@ Connection::Next Connection::Open() {
   const std::optional<Opening> opening = OpeningOf(fd_);
   if (!opening.has_value() && !proof_.Expired()) return Next::kRest;
   if (!opening.has_value()) {
-    LOG_RATIONED(WARNING) << host_.name() << ": closing a connection: " << origin_.peer
+    LOG_RATIONED(WARNING) << listener_.address() << ": closing a connection: " << origin_.peer
                           << " sent nothing in time";
     return Next::kEnd;
   }
   if (*opening == Opening::kNothing) return Next::kEnd;
-  const bool has_tls = host_.security().has_tls();
+  const bool has_tls = listener_.security().has_tls();
   if (has_tls && *opening == Opening::kThrift) {
-    RefusePeer(host_, socket_, /*is_tls_expected=*/true,
+    RefusePeer(listener_, socket_, /*is_tls_expected=*/true,
                absl::StrCat("speaks TLS alone, and ", origin_.peer,
                             " called without: give --tls_certificate, --tls_key and --tls_ca"));
   } else if (!has_tls && *opening == Opening::kTls) {
-    LOG_RATIONED(WARNING) << host_.name() << ": refused: " << origin_.peer
+    LOG_RATIONED(WARNING) << listener_.address() << ": refused: " << origin_.peer
                           << " speaks TLS, and this server was started without: give it "
                              "--tls_certificate, --tls_key and --tls_ca";
     SendAlert(fd_, PlainAlert::kNoTlsHere);
   } else {  // anything else is refused by what reads it
     if (!has_tls) {
-      Enter(host_.security().Enter(nullptr, origin_.peer));
+      Enter(listener_.security().Enter(nullptr, origin_.peer));
       return Next::kServe;
     }
     absl::StatusOr<std::unique_ptr<TlsStream>> begun =
-        host_.security().BeginHandshake(fd_, origin_.peer);
+        listener_.security().BeginHandshake(fd_, origin_.peer);
     if (begun.ok()) {
       handshake_ = *std::move(begun);
       return Next::kServe;
     }
-    LOG_RATIONED(WARNING) << host_.name()
+    LOG_RATIONED(WARNING) << listener_.address()
                           << ": refused: " << PrintableText(begun.status().message());
   }
   Drain();
@@ -236,21 +235,21 @@ Connection::Next Connection::Open() {
 Connection::Next Connection::Shake() {
   const absl::StatusOr<TlsStream::Stage> stage = handshake_->Step(proof_);
   if (!stage.ok()) {
-    LOG_RATIONED(WARNING) << host_.name()
+    LOG_RATIONED(WARNING) << listener_.address()
                           << ": refused: " << PrintableText(stage.status().message());
     // So that the peer reads the alert, not a reset.
-    if (!host_.stopping()) Drain();
+    if (!listener_.stopping()) Drain();
     return Next::kEnd;
   }
   if (*stage == TlsStream::Stage::kNeedsBytes) return Next::kRest;
   if (*stage == TlsStream::Stage::kNeedsRoom) return Next::kRestForRoom;
-  Enter(host_.security().Enter(std::move(handshake_), origin_.peer));
+  Enter(listener_.security().Enter(std::move(handshake_), origin_.peer));
   return Next::kServe;
 }
 
 Connection::Next Connection::OpenLocally() {
   absl::StatusOr<std::optional<LocalHandshake>> entered =
-      EnterLocally(*host_.local_acceptor(), host_.engine(), fd_, origin_.peer);
+      EnterLocally(*listener_.local_acceptor(), listener_.engine(), fd_, origin_.peer);
   if (entered.ok() && !entered->has_value()) {
     if (!proof_.Expired()) return Next::kRest;
     entered = absl::DeadlineExceededError("it sent nothing in time");
@@ -258,8 +257,8 @@ Connection::Next Connection::OpenLocally() {
   if (absl::IsCancelled(entered.status())) return Next::kEnd;
   SendVerdict(fd_, entered.status());
   if (!entered.ok()) {
-    LOG_RATIONED(WARNING) << host_.name() << ": refused: local transport: " << origin_.peer << ": "
-                          << entered.status().message();
+    LOG_RATIONED(WARNING) << listener_.address() << ": refused: local transport: " << origin_.peer
+                          << ": " << entered.status().message();
     return Next::kEnd;
   }
   rings_memory_ = std::make_unique<MessageMemory>(std::move((*entered)->memory));
@@ -269,7 +268,7 @@ Connection::Next Connection::OpenLocally() {
 
 void Connection::Offer(const PeerGuard& guard, const wire::HelloRequest& request,
                        wire::HelloReply& reply) {
-  LocalAcceptor* const acceptor = host_.local_acceptor();
+  LocalAcceptor* const acceptor = listener_.local_acceptor();
   if (acceptor == nullptr || is_local() || request.host_id.empty()) return;
   std::optional<wire::LocalEndpoint> endpoint =
       acceptor->Offer(request.host_id, guard, calls_->transport->peer());
@@ -279,18 +278,20 @@ void Connection::Offer(const PeerGuard& guard, const wire::HelloRequest& request
 void Connection::Enter(ServerSecurity::Entry entry) {
   calls_ = std::make_unique<Calls>(*this, std::move(entry));
   if (calls_->guard.proven()) {
-    host_.NoteProof(*this);
+    listener_.NoteProof(*this);
   } else {
     calls_->transport->AwaitProof(kMaxUnprovenMessageBytes, proof_);
   }
 }
 
-void Connection::Drain() { BulkTransport(socket_, TransportOptions(host_, origin_.peer)).Drain(); }
+void Connection::Drain() {
+  BulkTransport(socket_, TransportOptions(listener_, origin_.peer)).Drain();
+}
 
 void Connection::LogRefusal(const absl::Status& status) const {
-  if (ReasonOf(status) == wire::ErrorReason::BUSY) host_.NoteBusy();
-  LOG_RATIONED(WARNING) << host_.name() << ": refused: call from " << calls_->transport->peer()
-                        << ": " << PrintableText(status.message());
+  if (ReasonOf(status) == wire::ErrorReason::BUSY) listener_.NoteBusy();
+  LOG_RATIONED(WARNING) << listener_.address() << ": refused: call from "
+                        << calls_->transport->peer() << ": " << PrintableText(status.message());
 }
 
 Connection::Next Connection::ServeCalls(CallPool::Slot& slot) {
@@ -320,7 +321,7 @@ Connection::Next Connection::ServeCalls(CallPool::Slot& slot) {
 absl::Status Connection::Busy(absl::Duration retry_after) const {
   const absl::Duration after = absl::Ceil(retry_after, absl::Milliseconds(1));
   return BusyError(
-      absl::StrCat(host_.name(), " is busy: ", host_.options().max_queued_calls,
+      absl::StrCat(listener_.address(), " is busy: ", listener_.options().max_queued_calls,
                    " calls wait to be served, all that max_queued_calls allows: retry after ",
                    absl::FormatDuration(after), "; more servers make room, or --max_queued_calls"),
       after);
@@ -330,14 +331,14 @@ Connection::Next Connection::ServeEach(CallPool::Slot& slot) {
   BulkTransport& transport = *calls_->transport;
   ReplyHolds replies;
   for (;;) {
-    if (host_.stopping()) return Next::kEnd;
+    if (listener_.stopping()) return Next::kEnd;
     const bool calls_back = MonotonicNow() - answered_ < kCallsBack;
     if (slot.retry_after() > absl::ZeroDuration()) {
       calls_->processor.RefuseNext(Busy(slot.retry_after()));
     }
     if (!calls_->processor.process(calls_->protocol, calls_->protocol, nullptr)) return Next::kEnd;
-    host_.NoteCall(transport.max_message_bytes() - transport.remaining_bytes(),
-                   transport.written_bytes());
+    listener_.NoteCall(transport.max_message_bytes() - transport.remaining_bytes(),
+                       transport.written_bytes());
     transport.EndMessage();
     replies.Release();
     answered_ = MonotonicNow();

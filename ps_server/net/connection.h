@@ -21,35 +21,10 @@ class TSocket;
 
 namespace cairn {
 
-class Engine;
-
-class Connection;
-
-// The listener, as its connections see it.
-// Thread safety: every method may be called from several threads at once.
-class ConnectionHost {
- public:
-  virtual ~ConnectionHost() = default;
-  virtual const std::string& name() const = 0;  // its address
-  virtual const ListenerOptions& options() const = 0;
-  virtual Engine& engine() = 0;
-  virtual ServerSecurity& security() = 0;
-  virtual LocalAcceptor* local_acceptor() = 0;  // null: there is none
-  virtual ConnectionLoop& loop() = 0;
-  virtual bool stopping() const = 0;
-  // The caller is known: it has time, and room, and is pushed out by nobody.
-  virtual void NoteProof(Connection& connection) = 0;
-  // A call was served, or refused because too many wait.
-  virtual void NoteCall(int64_t received_bytes, int64_t sent_bytes) = 0;
-  virtual void NoteBusy() = 0;
-  // Closes it and destroys it.
-  virtual void End(Connection& connection) = 0;
-};
-
 // Why a peer is not served, in one exception that answers whatever it is about to ask. A few
 // hundred bytes always fit an empty socket buffer, so this does not wait. `is_tls_expected`: the
 // peer has the wrong protocol, rather than the wrong moment.
-void RefusePeer(ConnectionHost& host,
+void RefusePeer(Listener& listener,
                 const std::shared_ptr<apache::thrift::transport::TSocket>& socket,
                 bool is_tls_expected, const std::string& why);
 
@@ -65,7 +40,7 @@ struct ConnectionOrigin {
 
 class Connection : public ConnectionLoop::Guest {
  public:
-  Connection(ConnectionHost* host, std::shared_ptr<apache::thrift::transport::TSocket> socket,
+  Connection(Listener& listener, std::shared_ptr<apache::thrift::transport::TSocket> socket,
              ConnectionOrigin origin);
   ~Connection() override;
 
@@ -78,10 +53,10 @@ class Connection : public ConnectionLoop::Guest {
 
   const std::string& host() const { return origin_.host; }
   bool is_local() const { return origin_.is_local; }
-  // The host's: whether it is among those that have not proved who they are.
+  // The listener's: whether the caller has not authenticated itself yet.
   bool awaits_proof = false;
 
-  // The host's: ends reads, or both directions, of whatever it does; and closes it.
+  // For the listener: ends reads or both directions, whatever the connection does; closes it.
   void ShutDown(int how) const;
   void Close();
 
@@ -104,7 +79,7 @@ class Connection : public ConnectionLoop::Guest {
   void Drain();
   void LogRefusal(const absl::Status& status) const;
 
-  ConnectionHost& host_;
+  Listener& listener_;
   std::shared_ptr<apache::thrift::transport::TSocket> socket_;
   const int fd_;
   const ConnectionOrigin origin_;

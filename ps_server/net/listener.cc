@@ -8,20 +8,14 @@
 #include <thrift/transport/TSocket.h>
 
 #include <algorithm>
-#include <atomic>
-#include <list>
 #include <mutex>
 #include <thread>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/config/cluster_config.h"
 #include "common/log.h"
-#include "common/metrics/slotted.h"
-#include "common/monotonic_cond_var.h"
 #include "common/status.h"
 #include "ps_server/engine/engine.h"
 #include "ps_server/net/call_pool.h"
@@ -55,32 +49,6 @@ constexpr int kKeepAliveCount = 6;
 // Anyone can make these lines appear, so they are rationed.
 #define LOG_RATIONED(severity) LOG_EVERY_T(severity, 1)
 
-template <typename Number>
-absl::Status Within(absl::string_view flag, Number found, Number least, Number most) {
-  if (found >= least && found <= most) return absl::OkStatus();  // not so for NaN
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, " is ", found, "; it is ", least, " … ", most));
-}
-
-absl::Status Validate(const ListenerOptions& options) {
-  RETURN_IF_ERROR(Within("port", options.port, 0, 65535));
-  RETURN_IF_ERROR(Within("max_message_bytes", options.max_message_bytes, kLowestMaxMessageBytes,
-                         kHighestMaxMessageBytes));
-  RETURN_IF_ERROR(Within("max_connections", options.max_connections, 1, kHighestMaxConnections));
-  RETURN_IF_ERROR(Within("max_connections_per_peer", options.max_connections_per_peer, 1,
-                         kHighestMaxConnections));
-  RETURN_IF_ERROR(
-      Within("stall_seconds", options.stall_seconds, kLowestStallSeconds, kHighestStallSeconds));
-  RETURN_IF_ERROR(
-      Within("idle_seconds", options.idle_seconds, kLowestIdleSeconds, kHighestIdleSeconds));
-  RETURN_IF_ERROR(Within("handshake_seconds", options.handshake_seconds, kLowestHandshakeSeconds,
-                         kHighestHandshakeSeconds));
-  RETURN_IF_ERROR(Within("max_handshakes", options.max_handshakes, 1, kHighestMaxHandshakes));
-  RETURN_IF_ERROR(Within("serving_threads", options.serving_threads, 0, kHighestServingThreads));
-  RETURN_IF_ERROR(Within("max_queued_calls", options.max_queued_calls, 1, kHighestMaxConnections));
-  return options.security.CheckMayListen(options.host);
-}
-
 ListenerOptions WithDefaults(ListenerOptions options) {
   if (options.serving_threads == 0) options.serving_threads = DefaultServingThreads();
   return options;
@@ -110,79 +78,27 @@ void KeepAlive(int fd) {
   set(IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveCount);
 }
 
-class ListenerImpl : public Listener, public ConnectionHost {
- public:
-  ListenerImpl(Engine& engine, const ListenerOptions& options,
-               std::unique_ptr<ServerSecurity> security)
-      : engine_(engine),
-        options_(WithDefaults(options)),
-        security_(std::move(security)),
-        socket_(options.host, options.port) {}
-  ~ListenerImpl() override { Stop(); }
+}  // namespace
 
-  absl::Status Listen();
-  std::string address() const override { return address_; }
-  ListenerFigures figures() const override;
-  void Stop() override;
+Listener::Listener(Engine& engine, const ListenerOptions& options,
+                   std::unique_ptr<ServerSecurity> security)
+    : engine_(engine),
+      options_(WithDefaults(options)),
+      security_(std::move(security)),
+      socket_(std::make_unique<TServerSocket>(options.host, options.port)) {}
 
- private:
-  // By address, which stays.
-  using Connections = absl::flat_hash_map<const Connection*, std::unique_ptr<Connection>>;
+Listener::~Listener() { Stop(); }
 
-  const std::string& name() const override { return address_; }
-  const ListenerOptions& options() const override { return options_; }
-  Engine& engine() override { return engine_; }
-  ServerSecurity& security() override { return *security_; }
-  LocalAcceptor* local_acceptor() override { return local_acceptor_.get(); }
-  ConnectionLoop& loop() override { return *loop_; }
-  bool stopping() const override { return stopping_.load(); }
-  void NoteProof(Connection& connection) override;
-  void NoteCall(int64_t received_bytes, int64_t sent_bytes) override;
-  void NoteBusy() override { refused_calls_.Add(1); }
-  void End(Connection& connection) override;
-
-  void OpenLocalAcceptor();
-  void AcceptLoop();
-  void Admit(const std::shared_ptr<TSocket>& socket, ConnectionOrigin origin);
-  void Refuse(const std::shared_ptr<TSocket>& socket, bool is_local, const std::string& refusal);
-  std::string WhyFull(const std::string& host) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void MakeRoomForProof() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ShutDownAll(int how) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
-  Engine& engine_;
-  const ListenerOptions options_;
-  const std::unique_ptr<ServerSecurity> security_;
-  TServerSocket socket_;
-  std::string address_;
-  std::atomic<bool> stopping_ = false;
-  std::thread accept_thread_;
-  absl::Mutex stop_mutex_;  // one Stop at a time
-  SlottedCount received_bytes_;
-  SlottedCount sent_bytes_;
-  SlottedCount refused_calls_;
-  mutable absl::Mutex mutex_;
-  int64_t accepted_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t refused_ ABSL_GUARDED_BY(mutex_) = 0;
-  Connections connections_ ABSL_GUARDED_BY(mutex_);
-  std::list<Connection*> unproven_ ABSL_GUARDED_BY(mutex_);  // the oldest first
-  absl::flat_hash_map<std::string, int32_t> open_of_host_ ABSL_GUARDED_BY(mutex_);
-  MonotonicCondVar changed_;  // connections_, or stopping_
-  // From Listen on.
-  std::unique_ptr<ConnectionLoop> loop_;
-  std::unique_ptr<CallPool> pool_;
-  std::unique_ptr<LocalAcceptor> local_acceptor_;
-};
-
-absl::Status ListenerImpl::Listen() {
-  socket_.setInterruptableChildren(false);  // Stop shuts their sockets down: no poll per read
+absl::Status Listener::Listen() {
+  socket_->setInterruptableChildren(false);  // Stop shuts their sockets down: no poll per read
   try {
-    socket_.listen();
+    socket_->listen();
   } catch (const TTransportException& error) {
     return absl::UnavailableError(absl::StrCat(
         "listen on ", HostPortText(options_.host, options_.port), ": ", error.what(),
         "; name a free port (0 finds one) and an address of this machine in the cluster file"));
   }
-  address_ = HostPortText(options_.host, socket_.getPort());
+  address_ = HostPortText(options_.host, socket_->getPort());
   loop_ = std::make_unique<ConnectionLoop>(TickOf(options_));
   pool_ = std::make_unique<CallPool>(
       CallPoolOptions{.name = address_,
@@ -197,7 +113,7 @@ absl::Status ListenerImpl::Listen() {
   return absl::OkStatus();
 }
 
-void ListenerImpl::OpenLocalAcceptor() {
+void Listener::OpenLocalAcceptor() {
   if (options_.local_transport == LocalTransport::kOff) return;
   const LocalAcceptorOptions options = {
       .name = address_,
@@ -216,10 +132,10 @@ void ListenerImpl::OpenLocalAcceptor() {
   });
 }
 
-void ListenerImpl::AcceptLoop() {
+void Listener::AcceptLoop() {
   while (!stopping_.load()) {
     try {
-      const auto socket = std::dynamic_pointer_cast<TSocket>(socket_.accept());
+      const auto socket = std::dynamic_pointer_cast<TSocket>(socket_->accept());
       KeepAlive(socket->getSocketFD());
       Admit(socket, ConnectionOrigin::Of(*socket));
     } catch (const TTransportException& error) {
@@ -232,8 +148,8 @@ void ListenerImpl::AcceptLoop() {
   }
 }
 
-void ListenerImpl::Admit(const std::shared_ptr<TSocket>& socket, ConnectionOrigin origin) {
-  auto admitted = std::make_unique<Connection>(this, socket, std::move(origin));
+void Listener::Admit(const Socket& socket, ConnectionOrigin origin) {
+  auto admitted = std::make_unique<Connection>(*this, socket, std::move(origin));
   const bool is_local = admitted->is_local();
   std::string refusal;
   {
@@ -257,8 +173,7 @@ void ListenerImpl::Admit(const std::shared_ptr<TSocket>& socket, ConnectionOrigi
   Refuse(socket, is_local, refusal);
 }
 
-void ListenerImpl::Refuse(const std::shared_ptr<TSocket>& socket, bool is_local,
-                          const std::string& refusal) {
+void Listener::Refuse(const Socket& socket, bool is_local, const std::string& refusal) {
   if (is_local) {
     LOG_RATIONED(WARNING) << address_ << " " << refusal;
     SendVerdict(socket->getSocketFD(),
@@ -272,7 +187,7 @@ void ListenerImpl::Refuse(const std::shared_ptr<TSocket>& socket, bool is_local,
   }
 }
 
-std::string ListenerImpl::WhyFull(const std::string& host) const {
+std::string Listener::WhyFull(const std::string& host) const {
   const auto open = static_cast<int64_t>(connections_.size());
   if (open >= options_.max_connections) {
     return absl::StrCat("has ", open,
@@ -289,7 +204,7 @@ std::string ListenerImpl::WhyFull(const std::string& host) const {
 }
 
 // A flood of half-open connections pushes itself out; who answers at once is done before that.
-void ListenerImpl::MakeRoomForProof() {
+void Listener::MakeRoomForProof() {
   while (unproven_.size() >= static_cast<size_t>(options_.max_handshakes)) {
     Connection& oldest = *unproven_.front();
     unproven_.pop_front();
@@ -302,19 +217,19 @@ void ListenerImpl::MakeRoomForProof() {
   }
 }
 
-void ListenerImpl::NoteProof(Connection& connection) {
+void Listener::NoteProof(Connection& connection) {
   const absl::MutexLock lock(&mutex_);
   if (!connection.awaits_proof) return;
   connection.awaits_proof = false;
   unproven_.remove(&connection);
 }
 
-void ListenerImpl::NoteCall(int64_t received_bytes, int64_t sent_bytes) {
+void Listener::NoteCall(int64_t received_bytes, int64_t sent_bytes) {
   received_bytes_.Add(received_bytes);
   sent_bytes_.Add(sent_bytes);
 }
 
-void ListenerImpl::End(Connection& connection) {
+void Listener::End(Connection& connection) {
   std::unique_ptr<Connection> ended;  // destroyed without the lock
   const absl::MutexLock lock(&mutex_);
   if (connection.awaits_proof) unproven_.remove(&connection);
@@ -328,7 +243,7 @@ void ListenerImpl::End(Connection& connection) {
   changed_.SignalAll();
 }
 
-ListenerFigures ListenerImpl::figures() const {
+ListenerFigures Listener::figures() const {
   const CallPoolFigures calls = pool_->figures();
   ListenerFigures figures{.received_bytes = received_bytes_.Read(),
                           .sent_bytes = sent_bytes_.Read(),
@@ -343,11 +258,11 @@ ListenerFigures ListenerImpl::figures() const {
   return figures;
 }
 
-void ListenerImpl::ShutDownAll(int how) {
+void Listener::ShutDownAll(int how) {
   for (const auto& [connection, owned] : connections_) connection->ShutDown(how);
 }
 
-void ListenerImpl::Stop() {
+void Listener::Stop() {
   const absl::MutexLock stop_lock(&stop_mutex_);
   {
     const absl::MutexLock lock(&mutex_);
@@ -356,9 +271,9 @@ void ListenerImpl::Stop() {
   }
   if (!accept_thread_.joinable()) return;
   engine_.CancelLongCalls();
-  socket_.interrupt();
+  socket_->interrupt();
   accept_thread_.join();
-  socket_.close();
+  socket_->close();
   if (local_acceptor_ != nullptr) local_acceptor_->Close();
   {
     const absl::MutexLock lock(&mutex_);
@@ -372,20 +287,13 @@ void ListenerImpl::Stop() {
   pool_->Stop();
 }
 
-}  // namespace
-
-int32_t DefaultServingThreads() {
-  const auto cores = static_cast<int32_t>(std::thread::hardware_concurrency());
-  return std::clamp(2 * cores, kLeastDefaultServingThreads, kHighestServingThreads);
-}
-
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Start(Engine& engine,
                                                           const ListenerOptions& options) {
-  RETURN_IF_ERROR(Validate(options));
+  RETURN_IF_ERROR(CheckOptions(options));
   LogThriftOutput();
   ASSIGN_OR_RETURN(std::unique_ptr<ServerSecurity> security,
                    ServerSecurity::Load(options.security));
-  auto listener = std::make_unique<ListenerImpl>(engine, options, std::move(security));
+  std::unique_ptr<Listener> listener(new Listener(engine, options, std::move(security)));
   RETURN_IF_ERROR(listener->Listen());
   return listener;
 }

@@ -2,83 +2,109 @@
 // threads for calls that run or wait, none for connections that rest.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <string>
+#include <thread>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/config/local_transport.h"
-#include "common/config/security_options.h"
-#include "thrift/limits.h"
+#include "absl/synchronization/mutex.h"
+#include "common/metrics/slotted.h"
+#include "common/monotonic_cond_var.h"
+#include "ps_server/net/listener_options.h"
+
+namespace apache::thrift::transport {
+class TServerSocket;
+class TSocket;
+}  // namespace apache::thrift::transport
 
 namespace cairn {
 
+class CallPool;
+class Connection;
+class ConnectionLoop;
 class Engine;
-
-struct ListenerOptions {
-  std::string host = "127.0.0.1";
-  int32_t port = 0;  // 0: a free one
-  int64_t max_message_bytes = kDefaultMaxMessageBytes;
-  int32_t max_connections = kDefaultMaxConnections;
-  // Of one IP address; of all callers of this host past TCP.
-  int32_t max_connections_per_peer = kDefaultMaxConnectionsPerPeer;
-  // Calls that run at a time, those that wait (for other workers, memory, a disk, the peer) not
-  // counted; 0: DefaultServingThreads.
-  int32_t serving_threads = 0;
-  // Calls that have come and are not served yet. One more that moves rows (pull, push, step,
-  // assign, scan) is refused with reason BUSY before anything of it is looked at, and told when to
-  // come back.
-  int32_t max_queued_calls = kDefaultMaxQueuedCalls;
-  // A connection that starts a message and then stalls this long is closed; one that rests between
-  // messages for idle_seconds likewise.
-  double stall_seconds = kDefaultStallSeconds;
-  double idle_seconds = kDefaultIdleSeconds;
-  // Who may call; by default everybody on this host.
-  SecurityOptions security;
-  // Callers that have not proved who they are: how long one may take, and how many there may be;
-  // one more ends the oldest.
-  double handshake_seconds = kDefaultHandshakeSeconds;
-  int32_t max_handshakes = kDefaultMaxHandshakes;
-  // Whether hello offers callers on this host a way in past TCP (thrift/LOCAL.md). Where the system
-  // has none, the log says so.
-  LocalTransport local_transport = LocalTransport::kSameUser;
-};
-
-// Two a core, and kLeastDefaultServingThreads at least.
-int32_t DefaultServingThreads();
-
-// Since the start, but for `connections`, which are open now, and the first three of calls.
-struct ListenerFigures {
-  int64_t connections = 0;
-  int64_t accepted = 0;
-  int64_t refused = 0;  // connections that were one too many
-  // Of messages that were read or answered to their end.
-  int64_t received_bytes = 0;
-  int64_t sent_bytes = 0;
-  int64_t queued_calls = 0;   // that have come and are not served yet
-  int64_t busy_threads = 0;   // that serve a call which does not wait
-  int64_t threads = 0;        // with those whose call waits, and idle ones
-  int64_t refused_calls = 0;  // that were one too many
-};
+class LocalAcceptor;
+class ServerSecurity;
+struct ConnectionOrigin;
 
 // Thread safety: every method may be called from several threads at once.
 class Listener {
  public:
-  virtual ~Listener() = default;  // as Stop
-
   // Accepts calls when it returns. `engine` must outlive the listener.
-  // kInvalidArgument: an option out of range, or plaintext where other hosts can reach it without
-  // security.allow_plaintext. kUnavailable: port in use, or the address is not this machine's; the
+  // Errors as CheckOptions. kUnavailable: port in use, or the address is not this machine's; the
   // message says which. Errors of the security's files: ServerSecurity::Load.
   static absl::StatusOr<std::unique_ptr<Listener>> Start(Engine& engine,
                                                          const ListenerOptions& options);
+  ~Listener();  // as Stop
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
   // "127.0.0.1:7001", with the port that was bound.
-  virtual std::string address() const = 0;
-  virtual ListenerFigures figures() const = 0;
+  const std::string& address() const { return address_; }
+  ListenerFigures figures() const;
   // Stops accepting and serving, lets running calls answer for up to a second, ends every
   // connection, joins all threads. Idempotent.
-  virtual void Stop() = 0;
+  void Stop();
+
+  // For its connections:
+  const ListenerOptions& options() const { return options_; }
+  Engine& engine() { return engine_; }
+  ServerSecurity& security() { return *security_; }
+  LocalAcceptor* local_acceptor() { return local_acceptor_.get(); }  // null: there is none
+  ConnectionLoop& loop() { return *loop_; }
+  bool stopping() const { return stopping_.load(); }
+  // The caller has authenticated itself: the limits on unauthenticated connections end for it.
+  void NoteProof(Connection& connection);
+  // A call was served, or refused because too many wait.
+  void NoteCall(int64_t received_bytes, int64_t sent_bytes);
+  void NoteBusy() { refused_calls_.Add(1); }
+  // Closes it and destroys it.
+  void End(Connection& connection);
+
+ private:
+  using Socket = std::shared_ptr<apache::thrift::transport::TSocket>;
+  // By address, which stays.
+  using Connections = absl::flat_hash_map<const Connection*, std::unique_ptr<Connection>>;
+
+  Listener(Engine& engine, const ListenerOptions& options,
+           std::unique_ptr<ServerSecurity> security);
+  absl::Status Listen();
+  void OpenLocalAcceptor();
+  void AcceptLoop();
+  void Admit(const Socket& socket, ConnectionOrigin origin);
+  void Refuse(const Socket& socket, bool is_local, const std::string& refusal);
+  std::string WhyFull(const std::string& host) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MakeRoomForProof() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ShutDownAll(int how) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  Engine& engine_;
+  const ListenerOptions options_;
+  const std::unique_ptr<ServerSecurity> security_;
+  const std::unique_ptr<apache::thrift::transport::TServerSocket> socket_;
+  std::string address_;
+  std::atomic<bool> stopping_ = false;
+  std::thread accept_thread_;
+  absl::Mutex stop_mutex_;  // one Stop at a time
+  SlottedCount received_bytes_;
+  SlottedCount sent_bytes_;
+  SlottedCount refused_calls_;
+  mutable absl::Mutex mutex_;
+  int64_t accepted_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t refused_ ABSL_GUARDED_BY(mutex_) = 0;
+  Connections connections_ ABSL_GUARDED_BY(mutex_);
+  std::list<Connection*> unproven_ ABSL_GUARDED_BY(mutex_);  // the oldest first
+  absl::flat_hash_map<std::string, int32_t> open_of_host_ ABSL_GUARDED_BY(mutex_);
+  MonotonicCondVar changed_;  // connections_, or stopping_
+  // From Listen on.
+  std::unique_ptr<ConnectionLoop> loop_;
+  std::unique_ptr<CallPool> pool_;
+  std::unique_ptr<LocalAcceptor> local_acceptor_;
 };
 
 }  // namespace cairn

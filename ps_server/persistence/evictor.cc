@@ -223,7 +223,7 @@ absl::StatusOr<int64_t> Evictor::Visit(Variable& variable, EmbeddingStripe& stri
                    EvictRows(store_, stripe, EmbeddingStripe::Leave::kUntouched,
                              static_cast<uint32_t>(std::clamp(wanted, kFewestRows, kMostRows))));
   table.CountRows(-int64_t{gone}, gone);
-  RowCounts::Add(table.counts().evicted, gone);
+  table.counts().Add("evicted", gone);
   variable.GiveBack(gone * charge);
   return gone * charge;
 }

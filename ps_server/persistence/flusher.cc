@@ -231,6 +231,21 @@ absl::Status Flusher::WriteStripe(Stripe& stripe, absl::FunctionRef<void(StripeB
   return store_.Write(*batch);
 }
 
+absl::Status Flusher::AwaitPromised() {
+  switch (options_.durability) {
+    case Durability::kLog: return Flush(Reach::kWritten);
+    case Durability::kLogSync: return Flush(Reach::kSynced);
+    case Durability::kOff:
+    case Durability::kSnapshot: return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Flusher::AwaitDurable(const TouchedParts& touched) {
+  if (options_.durability == Durability::kOff) return absl::OkStatus();
+  return touched.counted ? Flush(Reach::kSynced) : WriteNow(touched.stripes);
+}
+
 absl::Status Flusher::WriteNow(absl::Span<Stripe* const> stripes) {
   const auto write = [&]() -> absl::Status {
     std::set<uint32_t> there;

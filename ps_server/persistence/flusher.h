@@ -24,6 +24,13 @@
 
 namespace cairn {
 
+// The parts of a server that one update changed.
+struct TouchedParts {
+  std::vector<Stripe*> stripes;
+  // The update may have raised a shard's update count in a way that no replay repeats.
+  bool counted = false;
+};
+
 // An epoch is one snapshot: it notes how far every worker's sequences are applied, writes every
 // stripe that is dirty by then, and publishes those sequences as durable. One runs at a time, in
 // the thread of a caller that waits for it; callers that arrive meanwhile share the next one (group
@@ -64,6 +71,13 @@ class Flusher {
   // is running, writes between two of its stripes. Leaves out stripes that were given away or
   // dropped. Errors as in BetweenStripes.
   absl::Status WriteNow(absl::Span<Stripe* const> stripes);
+  // Waits until applied updates are as durable as the server promises for an acknowledgement.
+  // STOPPING: the disk failed.
+  absl::Status AwaitPromised();
+  // Waits until the changes of `touched` are durable, also where the server promises less; returns
+  // at once if durability is off. Stripes are written without waiting for the running epoch; a
+  // changed update count waits for the next one.
+  absl::Status AwaitDurable(const TouchedParts& touched);
   // Runs `write` while no epoch is running.
   absl::Status Exclusively(absl::FunctionRef<absl::Status()> write);
   // Runs `write` while no epoch is running, or while one pauses between two stripes. That epoch

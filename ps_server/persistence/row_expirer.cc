@@ -243,7 +243,7 @@ absl::Status RowExpirer::Expire(Variable& variable, EmbeddingStripe& stripe) {
   ASSIGN_OR_RETURN(
       const int64_t deleted,
       Deletion(store_, variable, stripe).Run(*up_to, std::numeric_limits<int64_t>::max()));
-  RowCounts::Add(variable.table()->counts().expired, deleted);
+  variable.table()->counts().Add("expired", deleted);
   absl::MutexLock lock(&stripe.mutex());
   stripe.ForgetAges(now);
   return absl::OkStatus();
@@ -285,7 +285,7 @@ absl::Status RowExpirer::CrowdOut(Variable& variable, EmbeddingStripe& stripe) {
   ASSIGN_OR_RETURN(int64_t deleted, deletion.Run((up_to - 1) & RowTable::kLastUpdate, most));
   ASSIGN_OR_RETURN(const int64_t rest, deletion.Run(up_to, most - deleted));
   deleted += rest;
-  RowCounts::Add(variable.table()->counts().crowded_out, deleted);
+  variable.table()->counts().Add("crowded_out", deleted);
   return absl::OkStatus();
 }
 

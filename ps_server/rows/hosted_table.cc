@@ -360,7 +360,7 @@ void HostedTable::Push(const UpdateStep& step, const Origin& origin, const KeyGr
   const absl::Cleanup counted = [&] {
     if (changed.made != 0) CountRows(changed.made, 0);
     if (changed.not_admitted != 0) {
-      RowCounts::Add(core_->counts.not_admitted, changed.not_admitted);
+      core_->counts.Add("not_admitted", changed.not_admitted);
     }
     if (changed.waiting_bytes != 0) CountWaiting(changed.waiting_bytes);
   };
@@ -406,8 +406,8 @@ void HostedTable::Push(const UpdateStep& step, const Origin& origin, const KeyGr
   Update(groups.groups(), resolver, push);
   if (!resolver.located()) {
     const int64_t absent = changed.made + changed.not_admitted;
-    RowCounts::Add(core_->counts.found, static_cast<int64_t>(groups.key_count()) - absent);
-    RowCounts::Add(core_->counts.absent, absent);
+    core_->counts.Add("found", static_cast<int64_t>(groups.key_count()) - absent);
+    core_->counts.Add("absent", absent);
   }
 }
 
@@ -434,8 +434,8 @@ void HostedTable::Pull(size_t part, const KeyGroups& groups, float* out, PulledR
     });
   };
   Read(groups.groups(), missing, copy);
-  RowCounts::Add(core_->counts.found, static_cast<int64_t>(groups.key_count()) - nowhere - unknown);
-  if (nowhere > 0) RowCounts::Add(core_->counts.absent, nowhere);
+  core_->counts.Add("found", static_cast<int64_t>(groups.key_count()) - nowhere - unknown);
+  if (nowhere > 0) core_->counts.Add("absent", nowhere);
 }
 
 void HostedTable::Assign(size_t part, const Origin& origin, const KeyGroups& groups,

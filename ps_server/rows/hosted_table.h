@@ -14,6 +14,7 @@
 #include "ps_server/rows/hosted_shard.h"
 #include "ps_server/rows/key_groups.h"
 #include "ps_server/rows/row_census.h"
+#include "ps_server/rows/row_counts.h"
 
 namespace cairn {
 
@@ -60,21 +61,6 @@ class RowResolver {
 
   std::vector<uint32_t> rows;        // in the order of KeyGroups, as input of RowTable::FindAgain
   std::vector<uint64_t> departures;  // by group: departures() when the rows were located
-};
-
-// Counts since the start of what happened to rows (RowFigures of the IDL).
-struct RowCounts {
-  std::atomic<int64_t> found{0};
-  std::atomic<int64_t> loaded{0};
-  std::atomic<int64_t> absent{0};
-  std::atomic<int64_t> evicted{0};
-  std::atomic<int64_t> not_admitted{0};
-  std::atomic<int64_t> expired{0};
-  std::atomic<int64_t> crowded_out{0};
-
-  static void Add(std::atomic<int64_t>& count, int64_t more) {
-    count.fetch_add(more, std::memory_order_relaxed);
-  }
 };
 
 // Thread safety: every method may be called from several threads at once.

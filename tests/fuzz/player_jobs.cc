@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/variables/spec_difference.h"
-#include "ps_server/net/checked_service.h"
+#include "ps_server/calls/check_request.h"
 #include "tests/fuzz/player-inl.h"
 #include "tests/fuzz/values.h"
 #include "thrift/cairn_constants.h"

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/hash.h"
-#include "ps_server/net/checked_service.h"
+#include "ps_server/calls/check_request.h"
 #include "tests/fuzz/player-inl.h"
 #include "tests/fuzz/values.h"
 #include "thrift/convert.h"

@@ -43,7 +43,6 @@ void Target::End() {
   remote_.reset();
   if (listener_ != nullptr) listener_->Stop();
   listener_.reset();
-  checked_.reset();
   engine_.reset();
 }
 
@@ -67,10 +66,9 @@ std::string Target::Start() {
     listener_ = *std::move(listener);
     return Connect();
   }
-  checked_ = std::make_unique<CheckedService>(engine_->service());
-  service_ = checked_.get();
+  service_ = &engine_->service();
   if (transport_ == Transport::kBytes) {
-    remote_ = CopyOnTheWire(*checked_);
+    remote_ = CopyOnTheWire(engine_->service());
     service_ = remote_.get();
   }
   return "";

@@ -10,9 +10,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "ps_server/engine/engine.h"
-#include "ps_server/net/checked_service.h"
 #include "ps_server/net/listener.h"
 #include "tests/support/temp_dir.h"
+#include "thrift/cairn_types.h"
 
 namespace cairn::fuzz {
 
@@ -78,7 +78,6 @@ class Target {
   EngineOptions options_;
   std::shared_ptr<int64_t> clock_ = std::make_shared<int64_t>(1'700'000'000);
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<CheckedService> checked_;
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<wire::ParameterServerIf> remote_;
   wire::ParameterServerIf* service_ = nullptr;

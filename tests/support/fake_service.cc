@@ -375,32 +375,4 @@ void FakeService::drop_job(wire::ServerState& state, const wire::Caller& caller)
   State(caller, &state);
 }
 
-// Ends no program.
-void FakeService::drain(wire::ServerState&, const wire::Caller&) {
-  Refuse(wire::ErrorCode::UNIMPLEMENTED, wire::ErrorReason::NONE, "drain of a fake");
-}
-
-void FakeService::move(wire::MoveReply&, const wire::MoveRequest&) {
-  Refuse(wire::ErrorCode::UNIMPLEMENTED, wire::ErrorReason::NONE, "move of a fake");
-}
-
-void FakeService::members(wire::Members&, const wire::Caller&) {}
-
-void FakeService::change_members(wire::ChangeMembersReply&, const wire::ChangeMembersRequest&) {
-  Refuse(wire::ErrorCode::UNIMPLEMENTED, wire::ErrorReason::NONE, "change_members of a fake");
-}
-
-// Variables of maps have no files: checkpoints are tested with real engines.
-void FakeService::checkpoint(wire::CheckpointReply&, const wire::CheckpointRequest&) {
-  Refuse(wire::ErrorCode::UNIMPLEMENTED, wire::ErrorReason::NONE, "checkpoint of a fake");
-}
-
-void FakeService::drop_checkpoint(wire::ServerState&, const wire::CheckpointRequest&) {
-  Refuse(wire::ErrorCode::UNIMPLEMENTED, wire::ErrorReason::NONE, "drop_checkpoint of a fake");
-}
-
-void FakeService::restore(wire::RestoreReply&, const wire::RestoreRequest&) {
-  Refuse(wire::ErrorCode::UNIMPLEMENTED, wire::ErrorReason::NONE, "restore into a fake");
-}
-
 }  // namespace cairn::test

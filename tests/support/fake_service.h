@@ -20,7 +20,7 @@ namespace cairn::test {
 
 // Only float32 variables. It is an Engine too, so that a real Listener can serve it. Thread safety:
 // every method may be called from several threads at once; calls run one at a time.
-class FakeService : public wire::ParameterServerIf, public Engine {
+class FakeService : public wire::ParameterServerNull, public Engine {
  public:
   explicit FakeService(int32_t server_index = 0, int32_t server_count = 1);
 
@@ -60,7 +60,7 @@ class FakeService : public wire::ParameterServerIf, public Engine {
   int32_t live_workers() const override { return 0; }
   absl::Status Close() override { return absl::OkStatus(); }
 
-  // --- ParameterServerIf ---
+  // --- ParameterServerIf; other calls do nothing ---
   void hello(wire::HelloReply& reply, const wire::HelloRequest& request) override;
   void heartbeat(wire::ServerState& state, const wire::Caller& caller) override;
   void leave(wire::ServerState& state, const wire::Caller& caller) override;
@@ -75,14 +75,6 @@ class FakeService : public wire::ParameterServerIf, public Engine {
   void flush(wire::ServerState& state, const wire::Caller& caller) override;
   void why(wire::WhyReply& reply, const wire::Caller& caller) override;
   void drop_job(wire::ServerState& state, const wire::Caller& caller) override;
-  void move(wire::MoveReply& reply, const wire::MoveRequest& request) override;
-  void members(wire::Members& reply, const wire::Caller& caller) override;
-  void change_members(wire::ChangeMembersReply& reply,
-                      const wire::ChangeMembersRequest& request) override;
-  void drain(wire::ServerState& state, const wire::Caller& caller) override;
-  void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) override;
-  void drop_checkpoint(wire::ServerState& state, const wire::CheckpointRequest& request) override;
-  void restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) override;
 
  private:
   struct Stored {

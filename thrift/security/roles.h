@@ -1,4 +1,4 @@
-// The table of roles and the calls that they may make. A call that is not in the table is
+// The methods of the service, and the roles that may call each. A call that is not in the table is
 // forbidden.
 #pragma once
 
@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/table_row.h"
 
 namespace cairn {
 
@@ -20,11 +21,11 @@ inline constexpr RoleSet kEveryRole = kReader | kWorker | kAdmin;
 inline constexpr RoleSet kTrains = kWorker | kAdmin;
 
 struct MethodRoles {
-  absl::string_view method;  // of service ParameterServer
-  RoleSet roles;             // any of them suffices
+  absl::string_view name;  // of service ParameterServer
+  RoleSet roles;           // any of them suffices
 };
 
-// A caller with only the reader role may read, but not as a worker: CheckedService enforces this.
+// A caller with only the reader role may read, but not as a worker: PeerService enforces this.
 // `checkpoint`, `drop_checkpoint` and `restore` read and write files on the server's host,
 // `drop_job` cannot be undone, and `drain` ends the server. The first worker of a job needs admin
 // if the job file makes checkpoints or the job is started with --fresh.
@@ -51,10 +52,13 @@ inline constexpr MethodRoles kMethodRoles[] = {
     {"drain", kAdmin},
 };
 
+// A method of the service.
+using Method = TableRow<kMethodRoles>;
+
 // None (0): the call is forbidden or does not exist.
 constexpr RoleSet RolesFor(absl::string_view method) {
   for (const MethodRoles& row : kMethodRoles) {
-    if (row.method == method) return row.roles;
+    if (row.name == method) return row.roles;
   }
   return 0;
 }

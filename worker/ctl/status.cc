@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "thrift/server_counters.h"
 #include "worker/ctl/human_text.h"
 #include "worker/ctl/jobs.h"
 #include "worker/trainer/checkpoints/checkpoint_folders.h"
@@ -27,8 +28,8 @@ using Json = nlohmann::ordered_json;
 // Shorter waits are normal where workers keep in step.
 constexpr double kLongWaitSeconds = 1;
 
-int64_t CounterOf(const ServerView& server, const std::string& name) {
-  const auto found = server.described.counters.find(name);
+int64_t CounterOf(const ServerView& server, Counter counter) {
+  const auto found = server.described.counters.find(std::string(counter->name));
   return found == server.described.counters.end() ? 0 : found->second;
 }
 
@@ -48,11 +49,14 @@ std::string RateText(const std::optional<double>& rate) {
   return rate.has_value() ? absl::StrFormat("%.0f/s", *rate) : "";
 }
 
-// Counters by name. The wire calls snapshots epochs.
+// Counters by name, including counters of a newer server. The wire calls snapshots epochs.
 Json CountersJson(const wire::DescribeReply& described) {
-  Json json = Json::object();
-  for (const auto& [name, count] : described.counters) {
-    json[name == "epochs" ? "snapshots" : name] = count;
+  Json json = described.counters;
+  for (const ServerCounter& counter : kServerCounters) {
+    const auto found = described.counters.find(std::string(counter.name));
+    if (counter.label.empty() || found == described.counters.end()) continue;
+    json.erase(found->first);
+    json[std::string(counter.label)] = found->second;
   }
   return json;
 }

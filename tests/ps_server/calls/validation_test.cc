@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ps_server/core/figures.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/errors.h"
 
@@ -58,7 +59,7 @@ TEST_F(ValidationTest, WrongDtypeIsRefusedWithBoth) {
   EXPECT_THAT(Push(item), StatusIs(StatusCode::kInvalidArgument,
                                    HasSubstr("values are float64, the variable is float32")));
   item.dtype = static_cast<wire::DType::type>(99);
-  EXPECT_THAT(Push(item), StatusIs(StatusCode::kInvalidArgument, HasSubstr("unknown dtype")));
+  EXPECT_THAT(Push(item), StatusIs(StatusCode::kInvalidArgument, HasSubstr("field dtype is 99")));
 }
 
 TEST_F(ValidationTest, WrongSelectionIsRefused) {
@@ -70,7 +71,7 @@ TEST_F(ValidationTest, WrongSelectionIsRefused) {
   wire::PushItem item = WholeItem("bias", {1, 2});
   item.selection = static_cast<wire::Selection::type>(77);
   EXPECT_THAT(Push(item),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr("selection is an unknown number")));
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("field selection is 77")));
 }
 
 TEST_F(ValidationTest, IdsOutOfRangeOrMalformedAreRefused) {
@@ -84,11 +85,27 @@ TEST_F(ValidationTest, IdsOutOfRangeOrMalformedAreRefused) {
   EXPECT_THAT(Push(item), StatusIs(StatusCode::kInvalidArgument, HasSubstr("no multiple of 8")));
   item = WholeItem("bias", {1, 2});
   item.ids = PayloadOf<int64_t>({0});
-  EXPECT_THAT(Push(item), StatusIs(StatusCode::kInvalidArgument, HasSubstr("WHOLE takes no ids")));
+  EXPECT_THAT(Push(item), StatusIs(StatusCode::kInvalidArgument,
+                                   HasSubstr("with selection WHOLE there are none")));
+}
+
+// A request beyond a limit is rejected here too, and is a call in the metrics.
+TEST_F(ValidationTest, RejectedRequestsAreCounted) {
+  wire::PushItem item = WholeItem("bias", {1, 2});
+  item.shard = -1;
+  EXPECT_THAT(Push(item),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("items[0]: field shard is -1")));
+  int64_t rejected = 0;
+  for (const RpcFigure& rpc : engine().Figures(FigureDetail::kMetrics).rpcs) {
+    if (rpc.method == "push" && rpc.outcome == StatusCode::kInvalidArgument) {
+      rejected += rpc.seconds.count;
+    }
+  }
+  EXPECT_EQ(rejected, 1);
 }
 
 TEST_F(ValidationTest, ShardOutOfRangeIsRefused) {
-  for (const int32_t shard : {-1, 1, std::numeric_limits<int32_t>::max()}) {
+  for (const int32_t shard : {1, std::numeric_limits<int32_t>::max()}) {
     wire::PushItem item = WholeItem("bias", {1, 2});
     item.shard = shard;
     EXPECT_THAT(Push(item), StatusIs(StatusCode::kInvalidArgument, HasSubstr("is outside [0, 1)")));
@@ -184,7 +201,8 @@ TEST_F(ValidationTest, MalformedCallersAreRefused) {
                                  std::string("a\0b", 3), std::string("\xc3\xa9")}) {
     TestClient client = Client();
     client.caller().job = job;
-    EXPECT_THAT(client.Pull("bias"), StatusIs(StatusCode::kInvalidArgument, HasSubstr("job name")));
+    EXPECT_THAT(client.Pull("bias"),
+                StatusIs(StatusCode::kInvalidArgument, HasSubstr("field caller.job")));
   }
   TestClient client = Client(-2);
   EXPECT_THAT(client.Pull("bias"), StatusIs(StatusCode::kInvalidArgument, HasSubstr("is -2")));

@@ -8,6 +8,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "ps_server/rows/row_counts.h"
+#include "thrift/server_counters.h"
 
 namespace cairn {
 namespace {
@@ -30,6 +32,30 @@ TEST(PsMetrics, RowsByAgeAndByUseAreGaugesOfEachJobWithALabelForEachRange) {
   for (size_t i = 0; i < census.by_use.size(); ++i) {
     EXPECT_THAT(text, HasSubstr(absl::StrCat("cairn_ps_rows_by_use{cairn_job=\"j\",least=\"",
                                              RowCensus::kUses[i], "\"} ", 200 + i)));
+  }
+}
+
+// A new row of a table needs no further line to be scraped.
+TEST(PsMetrics, EveryCounterOfTheTablesIsScraped) {
+  EngineFigures engine;
+  engine.jobs.push_back({.name = "j"});
+  int64_t value = 100;
+  for (const ServerCounter& counter : kServerCounters) {
+    engine.counters[std::string(counter.name)] = ++value;
+  }
+  for (const RowCounter& count : kRowCounters) engine.jobs[0].row_counts.*count.field = ++value;
+  Families families;
+  AddServerMetrics(engine, {}, families);
+  const std::string text = MetricsText(families.Take());
+  value = 100;
+  for (const ServerCounter& counter : kServerCounters) {
+    ++value;
+    if (counter.metric.empty()) continue;
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("\n", counter.metric, " ", value, "\n")));
+  }
+  for (const RowCounter& count : kRowCounters) {
+    EXPECT_THAT(text,
+                HasSubstr(absl::StrCat("\n", count.metric, "{cairn_job=\"j\"} ", ++value, "\n")));
   }
 }
 

@@ -72,6 +72,25 @@ TEST(StatusJson, JobsWithWorkersComeFirstAndAllAreCounted) {
   EXPECT_EQ(status["jobs"][1]["name"], "idle0");
 }
 
+// Whole numbers stay whole: readers parse bytes and rows as integers.
+TEST(StatusJson, HasTheNumbersOfTheTables) {
+  EngineFigures engine;
+  engine.lease = absl::Milliseconds(2500);
+  engine.memory_used_bytes = 123;
+  engine.counters = {{"pushes", 7}};
+  engine.jobs.push_back({.name = "j", .rows = 5});
+  StatusReading reading = Reading(engine);
+  reading.listener.connections = 2;
+  const Json status = StatusOf(reading);
+  EXPECT_EQ(status["lease_seconds"], 2.5);
+  EXPECT_TRUE(status["memory_used_bytes"].is_number_integer());
+  EXPECT_EQ(status["memory_used_bytes"], 123);
+  EXPECT_EQ(status["connections"], 2);
+  EXPECT_EQ(status["counters"]["pushes"], 7);
+  EXPECT_EQ(status["jobs"][0]["rows"], 5);
+  EXPECT_FALSE(status.contains("rpcs_in_flight")) << "of /metrics alone";
+}
+
 TEST(StatusJson, WorkersOfAllJobsTogetherAreBounded) {
   EngineFigures engine;
   for (const char* name : {"a", "b"}) {

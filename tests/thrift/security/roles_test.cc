@@ -39,8 +39,8 @@ std::set<std::string> MethodsOf(const std::string& service) {
 TEST(Roles, TheTableHasExactlyTheMethodsOfTheIdl) {
   std::set<std::string> in_table;
   for (const MethodRoles& row : kMethodRoles) {
-    EXPECT_TRUE(in_table.insert(std::string(row.method)).second) << row.method << " twice";
-    EXPECT_NE(row.roles & kAdmin, 0U) << row.method << ": an admin may make every call";
+    EXPECT_TRUE(in_table.insert(std::string(row.name)).second) << row.name << " twice";
+    EXPECT_NE(row.roles & kAdmin, 0U) << row.name << ": an admin may make every call";
   }
   const std::set<std::string> methods = MethodsOf("ParameterServer");
   EXPECT_GE(methods.size(), 16U);

@@ -1,4 +1,4 @@
-#include "ps_server/net/checked_service.h"
+#include "ps_server/calls/check_request.h"
 
 #include <string>
 
@@ -193,10 +193,6 @@ absl::Status CheckDecisions(const std::vector<wire::StepDecision>& decisions) {
                 "kMaxContributionsPerCall");
 }
 
-void Throw(const absl::Status& status) {
-  if (!status.ok()) throw ToServerError(status);
-}
-
 }  // namespace
 
 absl::Status CheckRequest(const wire::HelloRequest& request) {
@@ -263,6 +259,11 @@ absl::Status CheckRequest(const wire::PullRequest& request) {
   return CheckItems(request.items);
 }
 
+absl::Status CheckRequest(const wire::StepRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request.push));
+  return CheckRequest(request.pull);
+}
+
 absl::Status CheckRequest(const wire::DescribeRequest& request) {
   RETURN_IF_ERROR(CheckRequest(request.caller));
   RETURN_IF_ERROR(CheckItemCount("variables", request.variables.size()));
@@ -321,7 +322,7 @@ absl::Status CheckRequest(const wire::MoveRequest& request) {
   RETURN_IF_ERROR(CheckAtLeast("target", request.target, 0));
   RETURN_IF_ERROR(CheckItemCount("shards", request.shards.size()));
   RETURN_IF_ERROR(CheckAtLeast("step", request.step, 0));
-  RETURN_IF_ERROR(CheckAtLeast("max_bytes", request.max_bytes, kLeastMoveBytes));
+  RETURN_IF_ERROR(CheckAtLeast("max_bytes", request.max_bytes, 1));  // of a peer: PeerService
   if (request.max_bytes > kMaxMoveBytes) {
     return Beyond("max_bytes", request.max_bytes, "bytes", kMaxMoveBytes, "kMaxMoveBytes");
   }
@@ -343,130 +344,6 @@ absl::Status CheckRequest(const wire::ChangeMembersRequest& request) {
     return Beyond("index", request.index, "servers", kMaxServers - 1, "kMaxServers - 1");
   }
   return CheckText("address", request.address, kMaxAddressBytes, "kMaxAddressBytes");
-}
-
-void CheckedService::CheckReader(bool only_asks) const {
-  if (only_asks || identity_ == nullptr || !identity_->reads_only()) return;
-  Throw(absl::PermissionDeniedError(
-      "the caller has the role reader, and speaks for a worker: a reader leaves worker at -1, "
-      "announces no step and brings no decisions; use a certificate or a token with role worker"));
-}
-
-void CheckedService::CheckReader(const wire::Caller& caller) const {
-  CheckReader(caller.worker == -1 && caller.incarnation == 0 && caller.through == 0);
-}
-
-void CheckedService::hello(wire::HelloReply& reply, const wire::HelloRequest& request) {
-  CheckReader(request.worker == -1 && request.incarnation == 0);
-  Throw(CheckRequest(request));
-  service_.hello(reply, request);
-  if (on_hello_ != nullptr) on_hello_(request, reply);
-}
-
-void CheckedService::heartbeat(wire::ServerState& reply, const wire::Caller& caller) {
-  Throw(CheckRequest(caller));
-  service_.heartbeat(reply, caller);
-}
-
-void CheckedService::leave(wire::ServerState& reply, const wire::Caller& caller) {
-  Throw(CheckRequest(caller));
-  service_.leave(reply, caller);
-}
-
-void CheckedService::create_variables(wire::ServerState& reply, const wire::Caller& caller,
-                                      const std::vector<wire::VariableSpec>& specs) {
-  Throw(CheckRequest(caller));
-  Throw(CheckRequest(specs));
-  service_.create_variables(reply, caller, specs);
-}
-
-void CheckedService::push(wire::PushReply& reply, const wire::PushRequest& request) {
-  Throw(CheckRequest(request));
-  service_.push(reply, request);
-}
-
-void CheckedService::assign(wire::PushReply& reply, const wire::AssignRequest& request) {
-  Throw(CheckRequest(request));
-  service_.assign(reply, request);
-}
-
-void CheckedService::pull(wire::PullReply& reply, const wire::PullRequest& request) {
-  CheckReader(request.caller);
-  CheckReader(request.step == 0 && request.decisions.empty() && request.all_durable_step == 0);
-  Throw(CheckRequest(request));
-  service_.pull(reply, request);
-}
-
-void CheckedService::step(wire::StepReply& reply, const wire::StepRequest& request) {
-  Throw(CheckRequest(request.push));
-  Throw(CheckRequest(request.pull));
-  service_.step(reply, request);
-}
-
-void CheckedService::describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) {
-  CheckReader(request.caller);
-  Throw(CheckRequest(request));
-  service_.describe(reply, request);
-}
-
-void CheckedService::scan(wire::ScanReply& reply, const wire::ScanRequest& request) {
-  CheckReader(request.caller);
-  Throw(CheckRequest(request));
-  service_.scan(reply, request);
-}
-
-void CheckedService::flush(wire::ServerState& reply, const wire::Caller& caller) {
-  Throw(CheckRequest(caller));
-  service_.flush(reply, caller);
-}
-
-void CheckedService::why(wire::WhyReply& reply, const wire::Caller& caller) {
-  CheckReader(caller);
-  Throw(CheckRequest(caller));
-  service_.why(reply, caller);
-}
-
-void CheckedService::drop_job(wire::ServerState& reply, const wire::Caller& caller) {
-  Throw(CheckRequest(caller));
-  service_.drop_job(reply, caller);
-}
-
-void CheckedService::checkpoint(wire::CheckpointReply& reply,
-                                const wire::CheckpointRequest& request) {
-  Throw(CheckRequest(request));
-  service_.checkpoint(reply, request);
-}
-
-void CheckedService::drop_checkpoint(wire::ServerState& reply,
-                                     const wire::CheckpointRequest& request) {
-  Throw(CheckRequest(request));
-  service_.drop_checkpoint(reply, request);
-}
-
-void CheckedService::restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) {
-  Throw(CheckRequest(request));
-  service_.restore(reply, request);
-}
-
-void CheckedService::move(wire::MoveReply& reply, const wire::MoveRequest& request) {
-  Throw(CheckRequest(request));
-  service_.move(reply, request);
-}
-
-void CheckedService::members(wire::Members& reply, const wire::Caller& caller) {
-  Throw(CheckRequest(caller));
-  service_.members(reply, caller);
-}
-
-void CheckedService::change_members(wire::ChangeMembersReply& reply,
-                                    const wire::ChangeMembersRequest& request) {
-  Throw(CheckRequest(request));
-  service_.change_members(reply, request);
-}
-
-void CheckedService::drain(wire::ServerState& reply, const wire::Caller& caller) {
-  Throw(CheckRequest(caller));
-  service_.drain(reply, caller);
 }
 
 }  // namespace cairn

@@ -1,5 +1,5 @@
-// Requests beyond a limit, or with unusable fields, do not reach the service.
-#include "ps_server/net/checked_service.h"
+// Requests beyond a limit, or with unusable fields, are rejected.
+#include "ps_server/calls/check_request.h"
 
 #include <string>
 
@@ -14,7 +14,6 @@
 namespace cairn {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
@@ -33,6 +32,7 @@ TEST(CheckRequest, ExamplesPass) {
   EXPECT_OK(CheckRequest(ExamplePush()));
   EXPECT_OK(CheckRequest(ExampleAssign()));
   EXPECT_OK(CheckRequest(ExamplePull()));
+  EXPECT_OK(CheckRequest(ExampleStep()));
   EXPECT_OK(CheckRequest(ExampleDescribe()));
   EXPECT_OK(CheckRequest(ExampleScan()));
 }
@@ -157,6 +157,16 @@ TEST(CheckRequest, FieldsNoServerCouldUseAreNamed) {
   refused(CheckRequest({ExampleEmbeddingSpec(), unnamed}), "field specs[1].name is empty");
 }
 
+// Both halves of a step are checked.
+TEST(CheckRequest, AStepIsAPushAndAPull) {
+  const auto refused = [](const absl::Status& status, const std::string& text) {
+    EXPECT_THAT(status, StatusIs(kInvalid, HasSubstr(text)));
+  };
+  refused(After(ExampleStep(), [](auto& r) { r.push.caller.job = ""; }),
+          "field caller.job is empty");
+  refused(After(ExampleStep(), [](auto& r) { r.pull.items[0].shard = -1; }), "field shard is -1");
+}
+
 // Servers calculate with these numbers: sums of rows, the incarnation after the known one.
 TEST(CheckRequest, NumbersThatCouldOverflowAreRefused) {
   const auto refused = [](const absl::Status& status, const std::string& text) {
@@ -186,30 +196,6 @@ TEST(CheckRequest, NumbersThatCouldOverflowAreRefused) {
   restore.workers.resize(1);
   restore.workers[0].incarnation = kMaxIncarnation + 1;
   refused(CheckRequest(restore), "field workers.incarnation is");
-}
-
-// Counts the calls that reach the service.
-class Counter : public wire::ParameterServerNull {
- public:
-  int calls = 0;
-  void push(wire::PushReply&, const wire::PushRequest&) override { ++calls; }
-  void step(wire::StepReply&, const wire::StepRequest&) override { ++calls; }
-};
-
-TEST(CheckedService, OnlyGoodRequestsComeThrough) {
-  Counter counter;
-  CheckedService service(counter);
-  wire::PushReply reply;
-  service.push(reply, ExamplePush());
-  EXPECT_EQ(counter.calls, 1);
-  wire::PushRequest bad = ExamplePush();
-  bad.caller.job = "";
-  EXPECT_THROW(service.push(reply, bad), wire::ServerError);
-  wire::StepRequest step = ExampleStep();
-  step.pull.items[0].shard = -1;
-  wire::StepReply step_reply;
-  EXPECT_THROW(service.step(step_reply, step), wire::ServerError);
-  EXPECT_EQ(counter.calls, 1);
 }
 
 }  // namespace

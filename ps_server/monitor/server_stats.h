@@ -1,0 +1,28 @@
+// What a server measures of itself, in tables: /metrics and /status.json are served from them.
+// Counters of events are in thrift/server_counters.h and ps_server/rows/row_counts.h.
+#pragma once
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "ps_server/core/figures.h"
+#include "ps_server/net/listener_options.h"
+
+namespace cairn {
+
+enum class StatKind { kCounter, kGauge };
+
+// One number of `Reading`.
+template <typename Reading>
+struct ServerStat {
+  absl::string_view name;  // of the metric, after "cairn_ps_"; ends in the unit, or _total
+  StatKind kind;
+  absl::string_view help;
+  double (*read)(const Reading&);
+  bool on_page = false;  // /status.json has it too, under `name`
+};
+
+absl::Span<const ServerStat<EngineFigures>> EngineStats();
+absl::Span<const ServerStat<ListenerFigures>> ListenerStats();
+absl::Span<const ServerStat<JobFigures>> JobStats();  // with a label for the job
+
+}  // namespace cairn

@@ -1,0 +1,43 @@
+// The service as one connection's caller sees it: what the caller's roles forbid, and what hello
+// tells this connection alone.
+#pragma once
+
+#include <functional>
+#include <utility>
+
+#include "thrift/forwarding_service.h"
+#include "thrift/security/roles.h"
+
+namespace cairn {
+
+// GuardedProcessor decides which methods a caller may call. This class rejects the calls of a
+// reader that speak for a worker (PERMISSION_DENIED): they would renew its lease, advance its clock
+// or let decisions be forgotten.
+// Thread safety: that of the service.
+class PeerService final : public ForwardingService {
+ public:
+  // Adds to the reply of hello what concerns the connection.
+  using OnHello = std::function<void(const wire::HelloRequest&, wire::HelloReply&)>;
+
+  // `service` and `identity`, which may change between calls, must outlive this object.
+  PeerService(wire::ParameterServerIf& service, const PeerIdentity& identity, OnHello on_hello)
+      : ForwardingService(service), identity_(identity), on_hello_(std::move(on_hello)) {}
+
+  void hello(wire::HelloReply& reply, const wire::HelloRequest& request) override;
+  void pull(wire::PullReply& reply, const wire::PullRequest& request) override;
+  void describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) override;
+  void scan(wire::ScanReply& reply, const wire::ScanRequest& request) override;
+  void why(wire::WhyReply& reply, const wire::Caller& caller) override;
+  // A peer reads pieces of kLeastMoveBytes at least, for each costs it a call.
+  void move(wire::MoveReply& reply, const wire::MoveRequest& request) override;
+
+ private:
+  // `only_reads`: whether the call speaks for no worker.
+  void CheckReader(bool only_reads) const;
+  void CheckReader(const wire::Caller& caller) const;
+
+  const PeerIdentity& identity_;
+  const OnHello on_hello_;
+};
+
+}  // namespace cairn
