@@ -43,11 +43,9 @@ class Cluster:
 
     def __init__(self, servers: int, directory: Optional[str], durability: str,
                  in_process: bool, flags: List[str]) -> None:
-        self._scratch = None if directory is not None else tempfile.TemporaryDirectory(
-            prefix="cairn-", ignore_cleanup_errors=True) if _CLEANS else \
-            tempfile.TemporaryDirectory(prefix="cairn-")
-        self._directory = os.path.abspath(directory if directory is not None else
-                                          self._scratch.name if self._scratch else ".")
+        self._is_scratch = directory is None
+        self._directory = os.path.abspath(
+            tempfile.mkdtemp(prefix="cairn-") if directory is None else directory)
         self._durability = durability
         self._count = servers
         self._flags = flags
@@ -164,8 +162,8 @@ class Cluster:
             if handle is not None:
                 check(lib.cairn_stop_servers(handle))
         finally:
-            if self._scratch is not None:
-                self._scratch.cleanup()
+            if self._is_scratch:
+                shutil.rmtree(self._directory, ignore_errors=True)
 
     def __enter__(self) -> Cluster:
         return self
@@ -180,10 +178,6 @@ class Cluster:
     def __repr__(self) -> str:
         state = ", ".join(self._addresses) if self._processes or self._handle else "stopped"
         return f"<cairn.Cluster of {self._count} servers: {state}>"
-
-
-_CLEANS = hasattr(tempfile.TemporaryDirectory, "_ignore_cleanup_errors") or \
-    "ignore_cleanup_errors" in tempfile.TemporaryDirectory.__init__.__code__.co_varnames
 
 
 def launch(servers: int = 1, *, directory: Union[str, os.PathLike[str], None] = None,
