@@ -228,6 +228,8 @@ TEST_F(Capi, AnInterruptedWaitEnds) {
   float values[6] = {};
   const cairn_item item = Whole(values);
   kill(server_->pid(), SIGSTOP);
+  int state = 0;
+  ASSERT_EQ(waitpid(server_->pid(), &state, WUNTRACED), server_->pid());
   const absl::Time begin = absl::Now();
   EXPECT_EQ(cairn_pull(client_, &item, 1, 60), CAIRN_CANCELLED);
   EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
