@@ -11,7 +11,6 @@ import zipfile
 
 import mesonpy
 
-
 build_editable = mesonpy.build_editable
 build_sdist = mesonpy.build_sdist
 get_requires_for_build_editable = mesonpy.get_requires_for_build_editable

@@ -169,7 +169,7 @@ class _Interrupt:
                 run_handlers()
             except GeneratorExit:
                 raise
-            except BaseException as error:  # pylint: disable=broad-except
+            except BaseException as error:
                 self.exception = error
                 answer = 1
 
@@ -192,12 +192,11 @@ deliver_signals = _interrupt.set_once
 _LEVELS = {0: logging.INFO, 1: logging.WARNING, 2: logging.ERROR}
 
 
-@_LOG
 def _log(_context: Any, level: int, file: bytes, line: int, message: bytes) -> None:
     try:
         _logger.log(_LEVELS.get(level, logging.INFO), "%s", message.decode(errors="replace"),
                     extra={"cairn_source": f"{file.decode(errors='replace')}:{line}"})
-    except Exception:  # pylint: disable=broad-except
+    except Exception:
         pass  # a handler that fails must not end a thread of the library
 
 
@@ -206,7 +205,8 @@ def _at_exit() -> None:
     _interrupt.clear()
 
 
-lib.cairn_set_log(_log, None, 0 if _logger.isEnabledFor(logging.INFO) else 1)
+_log_callback: Any = _LOG(_log)  # kept: the library calls it until the process ends
+lib.cairn_set_log(_log_callback, None, 0 if _logger.isEnabledFor(logging.INFO) else 1)
 atexit.register(_at_exit)
 # The library's threads hold no Python state; a forked child's handles are refused by the library.
 if sys.platform != "linux":

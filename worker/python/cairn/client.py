@@ -293,8 +293,9 @@ ClusterLike = Union[str, "os.PathLike[str]", Sequence[str], Mapping[str, Any], N
 def _servers(cluster: ClusterLike) -> Dict[str, Any]:
     if cluster is None:
         if not os.environ.get("TF_CONFIG"):
-            raise InvalidArgumentError("connect: no cluster given and TF_CONFIG is not set; expected "
-                                       "a cluster file, a list of \"host:port\", or a dictionary")
+            raise InvalidArgumentError('connect: no cluster given and TF_CONFIG is not set; '
+                                       'expected a cluster file, a list of "host:port", or a '
+                                       'dictionary')
         return {}
     if isinstance(cluster, Mapping):
         if "cluster" in cluster or "task" in cluster:

@@ -57,7 +57,7 @@ class Normal(Initializer):
 
 
 class GlorotUniform(Initializer):
-    """Uniform up to sqrt(6 / (fan_in + fan_out)); for a row of width d that is sqrt(6 / (1 + d))."""
+    """Uniform up to sqrt(6 / (fan_in + fan_out)); of a row of width d: sqrt(6 / (1 + d))."""
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__("glorot_uniform", seed=seed)

@@ -132,7 +132,7 @@ class Variable(Stored):
         shape = rows.shape + self._shape[1:]
         data = (np.empty(shape, self._numpy) if out is None else
                 _arrays.as_out(out, self._dtype, shape))
-        flat = data.reshape((rows.size,) + self._shape[1:])
+        flat = data.reshape((rows.size, *self._shape[1:]))
         return self._item(_ROWS, rows, flat, slot, wire), data
 
     def _prepare_push(self, ids: Any, values: Any, slot: Optional[str], wire: str) -> Prepared:
@@ -141,10 +141,10 @@ class Variable(Stored):
             return self._item(_WHOLE, None, data, slot, wire)
         rows = _arrays.as_keys(ids, "rows")
         data = _arrays.as_values(values, self._dtype, rows.shape + self._shape[1:], "values")
-        return self._item(_ROWS, rows, data.reshape((rows.size,) + self._shape[1:]), slot, wire)
+        return self._item(_ROWS, rows, data.reshape((rows.size, *self._shape[1:])), slot, wire)
 
     def pull(self, out: Any = None, *, rows: Any = None, slot: Optional[str] = None,
-             format: str = "plain",  # noqa: A002  pylint: disable=redefined-builtin
+             format: str = "plain",
              timeout: Optional[float] = None) -> Array:
         """The values now: shape `shape`, or rows.shape + shape[1:].
 
@@ -156,7 +156,7 @@ class Variable(Stored):
         return self._pull(rows, out, slot, format, timeout)
 
     def push(self, gradients: Any, *, rows: Any = None, position: Union[bytes, str] = b"",
-             format: str = "plain",  # noqa: A002  pylint: disable=redefined-builtin
+             format: str = "plain",
              timeout: Optional[float] = None) -> None:
         """Applies a gradient: shape `shape`, or rows.shape + shape[1:]; repeated rows are summed.
 
@@ -192,7 +192,7 @@ class Embedding(Stored):
     def _prepare_pull(self, ids: Any, out: Any, slot: Optional[str],
                       wire: str) -> Tuple[Prepared, Array]:
         keys = _arrays.as_keys(ids)
-        shape = keys.shape + (self._dim,)
+        shape = (*keys.shape, self._dim)
         data = (np.empty(shape, self._numpy) if out is None else
                 _arrays.as_out(out, self._dtype, shape))
         flat = data if data.ndim == 2 else data.reshape(keys.size, self._dim)
@@ -200,19 +200,19 @@ class Embedding(Stored):
 
     def _prepare_push(self, ids: Any, values: Any, slot: Optional[str], wire: str) -> Prepared:
         keys = _arrays.as_keys(ids)
-        data = _arrays.as_values(values, self._dtype, keys.shape + (self._dim,), "values")
+        data = _arrays.as_values(values, self._dtype, (*keys.shape, self._dim), "values")
         flat = data if data.ndim == 2 else data.reshape(keys.size, self._dim)
         return self._item(_KEYS, keys, flat, slot, wire)
 
     def pull(self, keys: Any, out: Any = None, *, slot: Optional[str] = None,
-             format: str = "plain",  # noqa: A002  pylint: disable=redefined-builtin
+             format: str = "plain",
              timeout: Optional[float] = None) -> Array:
         """The rows of `keys` (integers, any shape, repeats allowed): keys.shape + (dim,). A key
         without a row gives the initial value and stores nothing. Arguments as Variable.pull."""
         return self._pull(keys, out, slot, format, timeout)
 
     def push(self, keys: Any, gradients: Any, *, position: Union[bytes, str] = b"",
-             format: str = "plain",  # noqa: A002  pylint: disable=redefined-builtin
+             format: str = "plain",
              timeout: Optional[float] = None) -> None:
         """Applies gradients, keys.shape + (dim,); those of repeated keys are summed."""
         self._push(keys, gradients, position, format, timeout)
@@ -272,7 +272,7 @@ def prepare_pulls(pulls: Sequence[Pull]) -> Tuple[Any, List[Prepared], List[Arra
         if ids is None and isinstance(parts[0], Embedding):
             raise InvalidArgumentError(f"pulls: {parts[0]!r} needs keys: (table, keys)")
         out = parts[2] if len(parts) > 2 else None
-        # pylint: disable=protected-access
+
         item, result = parts[0]._prepare_pull(ids, out, None, "plain")
         prepared.append(item)
         results.append(result)
@@ -290,7 +290,7 @@ def prepare_pushes(pushes: Sequence[Push]) -> Tuple[Any, List[Prepared]]:
                 f"pushes: found {push!r}; expected (variable, gradient), (variable, rows, "
                 "gradients) or (table, keys, gradients)")
         ids = push[1] if len(push) == 3 else None
-        # pylint: disable=protected-access
+
         prepared.append(push[0]._prepare_push(ids, push[-1], None, "plain"))
     return (Item * len(prepared))(*[p[0] for p in prepared]), prepared
 
