@@ -1,6 +1,7 @@
 """Views of callers' arrays: numpy arrays and anything with __dlpack__, without copies."""
 from __future__ import annotations
 
+import ctypes
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 import numpy as np
@@ -19,6 +20,7 @@ DTYPES: Dict[str, Tuple[int, np.dtype[Any]]] = {
     "int64": (6, np.dtype(np.int64)),
 }
 _INT64 = np.dtype(np.int64)
+_ANY_SIZE = ctypes.c_char * 0
 _DLPACK_CPU = (1, 3)  # kDLCPU, kDLCUDAHost
 
 
@@ -55,9 +57,13 @@ def view(value: Any, what: str) -> Tuple[Optional[Array], bool]:
 
 
 def address(array: Array) -> int:
-    """Where the array's memory begins."""
-    pointer: int = array.__array_interface__["data"][0]
-    return pointer
+    """Where the memory of a contiguous array begins."""
+    buffer: Any = array
+    try:  # a fifth of the time that __array_interface__ takes
+        return ctypes.addressof(_ANY_SIZE.from_buffer(buffer))
+    except (TypeError, ValueError):  # read-only memory
+        pointer: int = array.__array_interface__["data"][0]
+        return pointer
 
 
 def as_keys(keys: Any, what: str = "keys") -> Array:

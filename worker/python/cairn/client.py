@@ -188,8 +188,8 @@ class Client:
     def pull(self, pulls: Sequence[Pull], timeout: Optional[float] = None) -> List[Array]:
         """One array for each part, in one round trip to each server. A part is a variable,
         (variable, rows) or (table, keys); a third element is memory for the result."""
-        items, _kept, results = prepare_pulls(pulls)
-        check(lib.cairn_pull(self.handle, ctypes.addressof(items), len(items), timeout or 0.0))
+        items, kept, results = prepare_pulls(pulls)
+        check(lib.cairn_pull(self.handle, items, len(kept), timeout or 0.0))
         return results
 
     def push(self, pushes: Sequence[Push], position: Union[bytes, str] = b"",
@@ -199,27 +199,27 @@ class Client:
 
         After UnavailableError, DeadlineExceededError or an interruption a worker cannot know
         which servers have the push: close the client, connect again and resume at `position`."""
-        items, _kept = prepare_pushes(pushes)
+        items, kept = prepare_pushes(pushes)
         stored = _encode(position)
-        check(lib.cairn_push(self.handle, ctypes.addressof(items), len(items), stored,
+        check(lib.cairn_push(self.handle, items, len(kept), stored,
                              len(stored), timeout or 0.0))
 
     def push_pull(self, pushes: Sequence[Push], pulls: Sequence[Pull],
                   position: Union[bytes, str] = b"",
                   timeout: Optional[float] = None) -> List[Array]:
         """A push, and a pull that sees it, in one round trip to each server."""
-        sources, _kept = prepare_pushes(pushes)
-        targets, _held, results = prepare_pulls(pulls)
+        sources, kept = prepare_pushes(pushes)
+        targets, held, results = prepare_pulls(pulls)
         stored = _encode(position)
-        check(lib.cairn_push_pull(self.handle, ctypes.addressof(sources), len(sources), stored,
-                                  len(stored), ctypes.addressof(targets), len(targets),
+        check(lib.cairn_push_pull(self.handle, sources, len(kept), stored,
+                                  len(stored), targets, len(held),
                                   timeout or 0.0))
         return results
 
     def assign(self, pushes: Sequence[Push], timeout: Optional[float] = None) -> None:
         """Overwrites values; parts as those of push, without repeated rows or keys."""
-        items, _kept = prepare_pushes(pushes)
-        check(lib.cairn_assign(self.handle, ctypes.addressof(items), len(items), timeout or 0.0))
+        items, kept = prepare_pushes(pushes)
+        check(lib.cairn_assign(self.handle, items, len(kept), timeout or 0.0))
 
     def step(self, pushes: Sequence[Push], pulls: Sequence[Pull], *,
              position: Union[bytes, str] = b"", rows: int = 1,
@@ -228,20 +228,20 @@ class Client:
         waits for other workers as far as the consistency asks, and pulls.
 
         rows: of input behind the gradients; with sync the mean is weighted by them."""
-        sources, _kept = prepare_pushes(pushes)
-        targets, _held, results = prepare_pulls(pulls)
+        sources, kept = prepare_pushes(pushes)
+        targets, held, results = prepare_pulls(pulls)
         stored = _encode(position)
-        check(lib.cairn_step(self.handle, ctypes.addressof(sources), len(sources), stored,
-                             len(stored), ctypes.addressof(targets), len(targets), rows,
+        check(lib.cairn_step(self.handle, sources, len(kept), stored,
+                             len(stored), targets, len(held), rows,
                              timeout or 0.0))
         return results
 
     def end_step(self, pushes: Sequence[Push], *, position: Union[bytes, str] = b"",
                  rows: int = 1, timeout: Optional[float] = None) -> None:
         """The push of the last step."""
-        items, _kept = prepare_pushes(pushes)
+        items, kept = prepare_pushes(pushes)
         stored = _encode(position)
-        check(lib.cairn_end_step(self.handle, ctypes.addressof(items), len(items), stored,
+        check(lib.cairn_end_step(self.handle, items, len(kept), stored,
                                  len(stored), rows, timeout or 0.0))
 
     def end_steps(self, timeout: Optional[float] = None) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from cairn import _arrays
 from cairn._arrays import Array
-from cairn._library import Item, check, lib
+from cairn._library import check, lib, pack_item
 from cairn.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 _WHOLE, _ROWS, _KEYS = 0, 1, 2
 FORMATS = {"plain": 0, "float16": 1, "bfloat16": 2, "int8": 3, "top_k": 4}
-# What an item points to and must outlive the call: ids, data and shape.
-Prepared = Tuple[Item, Any, Array, Any]
+# A packed item, and what it points to, which must outlive the call.
+Prepared = Tuple[bytes, Tuple[Any, ...]]
+_MOST_SHAPES = 64  # kept for later calls
 
 
 def _format(name: str) -> int:
@@ -35,6 +36,9 @@ class Stored:
         self._description = description
         self._name: str = description["name"]
         self._encoded = self._name.encode()
+        self._name_buffer = ctypes.create_string_buffer(self._encoded)
+        self._name_address = ctypes.addressof(self._name_buffer)
+        self._shapes: Dict[Tuple[int, ...], Any] = {}
         self._dtype: str = description.get("dtype", "float32")
         self._code, self._numpy = _arrays.DTYPES[self._dtype]
 
@@ -60,23 +64,19 @@ class Stored:
 
     def _item(self, part: int, ids: Optional[Array], data: Array, slot: Optional[str],
               wire: str) -> Prepared:
-        rank = data.ndim
-        shape = (ctypes.c_int64 * rank)(*data.shape)
-        item = Item()
-        item.variable = self._encoded
-        if slot is not None:
-            item.slot = slot.encode()
-        if ids is not None:
-            item.ids = _arrays.address(ids)
-            item.id_count = ids.size
-        item.data = _arrays.address(data)
-        item.shape = ctypes.addressof(shape)
-        item.rank = rank
-        item.dtype = self._code
-        item.part = part
-        if wire != "plain":
-            item.format = _format(wire)
-        return item, ids, data, shape
+        shape = self._shapes.get(data.shape)
+        if shape is None:
+            if len(self._shapes) >= _MOST_SHAPES:
+                self._shapes = {}
+            shape = (ctypes.c_int64 * data.ndim)(*data.shape)
+            self._shapes[data.shape] = shape
+        slot_buffer = None if slot is None else ctypes.create_string_buffer(slot.encode())
+        item = pack_item(
+            self._name_address, 0 if slot_buffer is None else ctypes.addressof(slot_buffer),
+            0 if ids is None else _arrays.address(ids), 0 if ids is None else ids.size,
+            _arrays.address(data), ctypes.addressof(shape), data.ndim, self._code, part,
+            0 if wire == "plain" else _format(wire), 0.0, 0, 0, 0, 0)
+        return item, (ids, data, shape, slot_buffer)
 
     def _prepare_pull(self, ids: Any, out: Any, slot: Optional[str],
                       wire: str) -> Tuple[Prepared, Array]:
@@ -88,7 +88,7 @@ class Stored:
     def _pull(self, ids: Any, out: Any, slot: Optional[str], wire: str,
               timeout: Optional[float]) -> Array:
         prepared, result = self._prepare_pull(ids, out, slot, wire)
-        check(lib.cairn_pull(self._client.handle, ctypes.addressof(prepared[0]), 1,
+        check(lib.cairn_pull(self._client.handle, prepared[0], 1,
                              timeout or 0.0))
         return result
 
@@ -96,13 +96,13 @@ class Stored:
               timeout: Optional[float]) -> None:
         prepared = self._prepare_push(ids, gradients, None, wire)
         stored = position.encode() if isinstance(position, str) else position
-        check(lib.cairn_push(self._client.handle, ctypes.addressof(prepared[0]), 1, stored,
+        check(lib.cairn_push(self._client.handle, prepared[0], 1, stored,
                              len(stored), timeout or 0.0))
 
     def _assign(self, ids: Any, values: Any, slot: Optional[str],
                 timeout: Optional[float]) -> None:
         prepared = self._prepare_push(ids, values, slot, "plain")
-        check(lib.cairn_assign(self._client.handle, ctypes.addressof(prepared[0]), 1,
+        check(lib.cairn_assign(self._client.handle, prepared[0], 1,
                                timeout or 0.0))
 
     def __reduce__(self) -> Any:
@@ -258,7 +258,7 @@ Pull = Union[Stored, Tuple[Any, ...]]
 Push = Tuple[Any, ...]
 
 
-def prepare_pulls(pulls: Sequence[Pull]) -> Tuple[Any, List[Prepared], List[Array]]:
+def prepare_pulls(pulls: Sequence[Pull]) -> Tuple[bytes, List[Prepared], List[Array]]:
     """An array of items, what they point to, and the results."""
     prepared: List[Prepared] = []
     results: List[Array] = []
@@ -276,10 +276,10 @@ def prepare_pulls(pulls: Sequence[Pull]) -> Tuple[Any, List[Prepared], List[Arra
         item, result = parts[0]._prepare_pull(ids, out, None, "plain")
         prepared.append(item)
         results.append(result)
-    return (Item * len(prepared))(*[p[0] for p in prepared]), prepared, results
+    return b"".join([p[0] for p in prepared]), prepared, results
 
 
-def prepare_pushes(pushes: Sequence[Push]) -> Tuple[Any, List[Prepared]]:
+def prepare_pushes(pushes: Sequence[Push]) -> Tuple[bytes, List[Prepared]]:
     """An array of items, and what they point to."""
     prepared: List[Prepared] = []
     for push in pushes:
@@ -292,7 +292,7 @@ def prepare_pushes(pushes: Sequence[Push]) -> Tuple[Any, List[Prepared]]:
         ids = push[1] if len(push) == 3 else None
 
         prepared.append(push[0]._prepare_push(ids, push[-1], None, "plain"))
-    return (Item * len(prepared))(*[p[0] for p in prepared]), prepared
+    return b"".join([p[0] for p in prepared]), prepared
 
 
 __all__ = ["Embedding", "Pull", "Push", "Stored", "Variable"]
