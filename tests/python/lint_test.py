@@ -22,7 +22,8 @@ class Lint(unittest.TestCase):
 
     def test_mypy_strict(self):
         with tempfile.TemporaryDirectory() as cache:
-            self.check("mypy", "--strict", "--cache-dir", cache, "cairn")
+            self.check("mypy", "--config-file", os.path.join(processes.TOP, "pyproject.toml"), "--strict",
+                       "--cache-dir", cache, "cairn")
 
     def test_ruff(self):
         self.check("ruff", "check", "--no-cache", ".")

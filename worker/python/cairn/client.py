@@ -47,6 +47,7 @@ class Client:
         self._handle: Optional[int] = None
         self._job = str(description["job"])
         self._worker: Any = description.get("worker")
+        self._consistency: str = description.get("strategy", {}).get("consistency", "async")
         self._pid = os.getpid()
         check(lib.cairn_connect(json.dumps(description).encode(), timeout or 0.0,
                                 ctypes.byref(handle)))
@@ -65,6 +66,16 @@ class Client:
     def job(self) -> str:
         """The name under which the servers keep the variables."""
         return self._job
+
+    @property
+    def worker(self) -> Any:
+        """The index of this training worker, "auto" for the cluster's task, None for no worker."""
+        return self._worker
+
+    @property
+    def consistency(self) -> str:
+        """async, ssp or sync."""
+        return self._consistency
 
     @property
     def closed(self) -> bool:
@@ -195,7 +206,8 @@ class Client:
     def push(self, pushes: Sequence[Push], position: Union[bytes, str] = b"",
              timeout: Optional[float] = None) -> None:
         """Applies gradients as one update. A part is (variable, gradient), (variable, rows,
-        gradients) or (table, keys, gradients). `position` is stored with it (at most 512 bytes).
+        gradients) or (table, keys, gradients). `position` is stored with it (at most 512 bytes; an
+        empty push stores none).
 
         After UnavailableError, DeadlineExceededError or an interruption a worker cannot know
         which servers have the push: close the client, connect again and resume at `position`."""
