@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "common/interruption.h"
+
 namespace cairn {
 namespace {
 
@@ -25,7 +27,9 @@ Deadline Deadline::In(absl::Duration timeout) {
 }
 
 absl::Duration Deadline::Remaining() const {
-  return absl::Nanoseconds(std::max<int64_t>(0, at_ns_ - MonotonicNanos()));
+  const int64_t now = MonotonicNanos();
+  if (Interruption::Check(now)) return absl::ZeroDuration();
+  return absl::Nanoseconds(std::max<int64_t>(0, at_ns_ - now));
 }
 
 }  // namespace cairn

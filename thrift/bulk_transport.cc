@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/blocking.h"
+#include "common/interruption.h"
 #include "thrift/errors.h"
 
 namespace cairn {
@@ -340,7 +341,8 @@ void BulkTransport::BeforeWait(Direction direction) {
                        direction == kSend ? "while sending, " : "while waiting for the answer, ",
                        ProgressText(direction)));
   }
-  SetSocketTimeout(direction, std::clamp<int64_t>(CeilToMs(left), 1, kSliceMs));
+  const absl::Duration slice = std::min(left, Interruption::LongestWait());
+  SetSocketTimeout(direction, std::clamp<int64_t>(CeilToMs(slice), 1, kSliceMs));
 }
 
 void BulkTransport::CheckRest() {

@@ -12,29 +12,8 @@ constexpr int64_t kMaxHashBuckets = int64_t{1} << 40;  // keys have 64 bits; mor
 constexpr int64_t kMaxNegatives = 1000;
 
 absl::Status ReadInit(const ConfigNode& value, const std::string& path, ModelConfig* model) {
-  InitializerConfig init;
-  if (value.kind == ConfigNode::Kind::kScalar) {
-    init.type = value.text;
-  } else if (value.kind == ConfigNode::Kind::kMap) {
-    for (const ConfigNode& member : value.children) {
-      const std::string member_path = absl::StrCat(path, ".", member.key);
-      if (member.key == "type") {
-        RETURN_IF_ERROR(ReadText(member, member_path, &init.type));
-      } else if (member.key == "seed") {
-        RETURN_IF_ERROR(Integer("seed", &init.seed, 0).read(member, member_path));
-      } else {
-        RETURN_IF_ERROR(ReadNumber(member, member_path, &init.arguments[member.key]));
-      }
-    }
-  } else {
-    return Unexpected(value, path, "an initializer, as in {type: normal, stddev: 0.05}");
-  }
-  const absl::Status valid = ValidateInitializer(init, /*is_embedding=*/false);
-  if (!valid.ok()) {
-    return Annotate(valid, absl::StrCat(WhereMentioned(value, valid.message()), ": ", path));
-  }
+  RETURN_IF_ERROR(ReadInitializer(value, path, /*is_embedding=*/false, &model->init));
   model->init_given = true;
-  model->init = std::move(init);
   return absl::OkStatus();
 }
 
@@ -66,6 +45,33 @@ std::string DefaultLoss(const ModelConfig& model) {
 }
 
 }  // namespace
+
+absl::Status ReadInitializer(const ConfigNode& value, const std::string& path, bool is_embedding,
+                             InitializerConfig* out) {
+  InitializerConfig init;
+  if (value.kind == ConfigNode::Kind::kScalar) {
+    init.type = value.text;
+  } else if (value.kind == ConfigNode::Kind::kMap) {
+    for (const ConfigNode& member : value.children) {
+      const std::string member_path = absl::StrCat(path, ".", member.key);
+      if (member.key == "type") {
+        RETURN_IF_ERROR(ReadText(member, member_path, &init.type));
+      } else if (member.key == "seed") {
+        RETURN_IF_ERROR(Integer("seed", &init.seed, 0).read(member, member_path));
+      } else {
+        RETURN_IF_ERROR(ReadNumber(member, member_path, &init.arguments[member.key]));
+      }
+    }
+  } else {
+    return Unexpected(value, path, "an initializer, as in {type: normal, stddev: 0.05}");
+  }
+  const absl::Status valid = ValidateInitializer(init, is_embedding);
+  if (!valid.ok()) {
+    return Annotate(valid, absl::StrCat(WhereMentioned(value, valid.message()), ": ", path));
+  }
+  *out = std::move(init);
+  return absl::OkStatus();
+}
 
 absl::Status ReadModel(const ConfigNode& section, const std::string& path, JobConfig* job) {
   ModelConfig& model = job->model;

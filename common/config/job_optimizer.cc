@@ -151,6 +151,23 @@ absl::Status ReadPerVariable(const ConfigNode& value, const std::string& path,
 
 }  // namespace
 
+absl::Status ReadOneOptimizer(const ConfigNode& value, const std::string& path,
+                              OptimizerConfig* optimizer) {
+  OptimizerConfig config;
+  if (value.kind == ConfigNode::Kind::kScalar) {
+    if (value.text != "none") {
+      RETURN_IF_ERROR(Choice("", &config.type, OptimizerTypes()).read(value, path));
+    } else {
+      config.type = value.text;
+    }
+  } else {
+    RETURN_IF_ERROR(ReadSection(value, path, OptimizerFields(&config)));
+  }
+  RETURN_IF_ERROR(CheckOptimizer(value, path, config));
+  *optimizer = std::move(config);
+  return absl::OkStatus();
+}
+
 absl::Status ReadOptimizer(const ConfigNode& section, const std::string& path, JobConfig* job) {
   std::vector<Field> fields = OptimizerFields(&job->optimizer);
   fields.push_back(Custom("per_variable", [&](const ConfigNode& value, const std::string& at) {

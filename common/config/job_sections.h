@@ -26,6 +26,14 @@ absl::Status ReadOutput(const ConfigNode& section, const std::string& path, JobC
 absl::Status ReadData(const ConfigNode& section, const std::string& path,
                       const std::string& job_folder, const JobOptions& options, DataConfig* data);
 
+// An optimizer by itself, with the keys of section `optimizer` that describe an optimizer, or its
+// type alone as a word. "none" is a type too: no push may move the variable.
+absl::Status ReadOneOptimizer(const ConfigNode& value, const std::string& path,
+                              OptimizerConfig* optimizer);
+// An initializer as in model.init: its type as a word, or {type: normal, stddev: 0.05}.
+absl::Status ReadInitializer(const ConfigNode& value, const std::string& path, bool is_embedding,
+                             InitializerConfig* out);
+
 // Checks and defaults that need several sections. `root` is the file, for positions in messages.
 absl::Status FinishModel(const ConfigNode& root, JobConfig* job);
 absl::Status FinishData(const ConfigNode& root, JobConfig* job);

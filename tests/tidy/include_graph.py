@@ -27,7 +27,7 @@ ROOMS = [
     "worker/cluster", "worker/strategy", "worker/coordinator",
     "worker/trainer/reports", "worker/trainer/files", "worker/trainer/checkpoints",
     "worker/trainer/steps", "worker/trainer/resume", "worker/trainer/joint",
-    "worker/trainer/devices", "worker/trainer/run", "worker/monitor", "worker/library", "worker",
+    "worker/trainer/devices", "worker/trainer/run", "worker/monitor", "worker/library", "worker/capi", "worker",
     "worker/ctl",
 ]
 LARGEST_CIRCLE = 3

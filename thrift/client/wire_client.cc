@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/descriptor.h"
 #include "common/host_lookup.h"
+#include "common/interruption.h"
 #include "common/printable_text.h"
 #include "common/status.h"
 #include "thrift/Authentication.h"
@@ -68,7 +69,8 @@ absl::Status AwaitConnected(int fd, Deadline deadline) {
       return absl::DeadlineExceededError("no connection within the deadline");
     }
     pollfd waiting = {fd, POLLOUT, 0};
-    const int64_t ms = absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1)));
+    const absl::Duration slice = std::min(left, Interruption::LongestWait());
+    const int64_t ms = absl::ToInt64Milliseconds(absl::Ceil(slice, absl::Milliseconds(1)));
     const int ready = ::poll(&waiting, 1, static_cast<int>(std::min<int64_t>(ms, 1 << 30)));
     if (ready < 0 && errno != EINTR) return Unreachable(errno);
     if (ready > 0) break;

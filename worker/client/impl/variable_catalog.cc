@@ -85,7 +85,7 @@ absl::Status VariableCatalog::Place(const VariableSpec* existing, VariableSpec* 
     for (size_t b = 0; b < buckets; ++b) spec->bucket_ps.push_back(servers[b % servers.size()]);
   }
   if (existing != nullptr) {
-    if (!Placed(*spec) && spec->kind == existing->kind) {
+    if (!Placed(*spec) && spec->kind == existing->kind && spec->shape == existing->shape) {
       spec->shards = existing->shards;
       spec->bucket_ps = existing->bucket_ps;
       spec->map_version = existing->map_version;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/config/client_config.h"
 #include "common/exit_status.h"
 #include "common/log.h"
 #include "common/status.h"
@@ -32,23 +33,6 @@
 
 namespace cairn {
 namespace {
-
-Consistency ConsistencyOf(const StrategyConfig& strategy) {
-  Consistency consistency;
-  if (strategy.consistency == "ssp") {
-    consistency.mode = ConsistencyMode::kSsp;
-    // A step's values are pulled pull_ahead_steps before it begins, which adds to their staleness.
-    consistency.staleness_bound_steps = strategy.staleness_bound_steps - strategy.pull_ahead_steps;
-  }
-  if (strategy.consistency == "sync") {
-    consistency.mode = ConsistencyMode::kSync;
-    consistency.replicas_to_aggregate = static_cast<int32_t>(strategy.replicas_to_aggregate);
-    consistency.sync_mean =
-        strategy.sync_mean == "contributors" ? SyncMean::kContributors : SyncMean::kRows;
-  }
-  if (strategy.on_worker_loss == "fail") consistency.on_worker_loss = WorkerLoss::kFail;
-  return consistency;
-}
 
 // A worker with its own server is the only one there, and so the first.
 int32_t WorkerOnServers(const TrainerOptions& options) {

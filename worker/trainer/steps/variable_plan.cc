@@ -7,21 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/config/partitioner.h"
+#include "common/config/variable_config.h"
 #include "common/status.h"
 #include "common/variables/spec_difference.h"
 
 namespace cairn {
 namespace {
-
-// Null: variables are not partitioned.
-absl::StatusOr<std::unique_ptr<Partitioner>> MakePartitioner(const PartitionerConfig& config,
-                                                             int32_t server_count) {
-  const int64_t max_shards = config.max_shards == 0 ? server_count : config.max_shards;
-  if (config.type == "min_size") return MinSizePartitioner(config.min_shard_bytes, max_shards);
-  if (config.type == "max_size") return MaxSizePartitioner(config.max_shard_bytes, max_shards);
-  if (config.type == "fixed_shards") return FixedShardsPartitioner(config.num_shards);
-  return nullptr;
-}
 
 absl::StatusOr<std::vector<DenseShard>> Cut(const VariableSpec& spec,
                                             const Partitioner* partitioner, Placement* placement) {

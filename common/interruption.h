@@ -1,0 +1,45 @@
+// Ends a thread's waits from outside: for bindings to languages whose signal handlers run only
+// after a call into the library has returned.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+
+namespace cairn {
+
+// While in scope, every deadline that this thread asks counts as expired once `requested` has
+// returned true, so that the thread's waits end with kDeadlineExceeded. An inner scope hides the
+// outer one. Thread safety: none; `requested` runs on the thread that made the scope.
+class Interruption {
+ public:
+  // How long a wait lasts before `requested` is called, and between two calls.
+  static constexpr absl::Duration kInterval = absl::Milliseconds(100);
+
+  using Requested = bool (*)(void* context);
+
+  // `requested` may be null: nothing interrupts.
+  Interruption(Requested requested, void* context);
+  ~Interruption();
+  Interruption(const Interruption&) = delete;
+  Interruption& operator=(const Interruption&) = delete;
+
+  // Whether `requested` has returned true in this scope.
+  bool interrupted() const { return interrupted_; }
+
+  // The longest time for which this thread may block without asking its deadline again.
+  static absl::Duration LongestWait();
+  // Whether this thread is interrupted; calls `requested` if kInterval has passed since the last
+  // call. `now_ns` is the monotonic clock.
+  static bool Check(int64_t now_ns);
+
+ private:
+  const Requested requested_;
+  void* const context_;
+  int64_t next_check_ns_ = 0;
+  bool interrupted_ = false;
+  bool checking_ = false;  // `requested` may itself wait
+  Interruption* const outer_;
+};
+
+}  // namespace cairn

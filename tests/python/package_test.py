@@ -1,0 +1,373 @@
+"""The package `cairn` against real servers: data round trips without copies, exactly-once pushes,
+synchronous steps, and every misuse as an exception that says what to do."""
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import processes  # noqa: E402
+import tap  # noqa: E402
+
+try:
+    import numpy as np
+    import cairn
+    MISSING = None
+except ImportError as error:  # python3-numpy belongs to /usr/bin/python3
+    MISSING = str(error)
+
+
+class OnServers(unittest.TestCase):
+    """Two real servers for all tests of a class; each test has a job of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.cluster = processes.Cluster(cls.folder.name, 2)
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.addClassCleanup(cls.cluster.__exit__)
+        cls.cluster.__enter__()
+
+    def connect(self, **arguments):
+        client = cairn.connect(self.cluster.addresses, job=self.id().rsplit(".", 1)[-1],
+                               **arguments)
+        self.addCleanup(client.close)
+        return client
+
+
+@unittest.skipIf(MISSING, f"numpy or the package: {MISSING}")
+class Data(OnServers):
+    def test_dense_rows_and_slots(self):
+        client = self.connect(worker=0)
+        w = client.variable("w", (4, 3), optimizer=cairn.optim.SGD(0.5, momentum=0.9),
+                            initializer=cairn.init.Constant(2))
+        w.push(np.ones((4, 3), np.float32))
+        np.testing.assert_allclose(w[...], 1.5)
+        np.testing.assert_allclose(w.pull(slot="momentum"), -0.5)
+        w.assign([[1, 2, 3]], rows=[2])
+        np.testing.assert_array_equal(w[[2, 2]], [[1, 2, 3]] * 2)
+        scalar = client.variable("s", (), optimizer="sgd")
+        scalar.push(np.float32(1.0))
+        self.assertAlmostEqual(float(scalar[...]), -0.01, places=6)
+
+    def test_every_dtype(self):
+        client = self.connect()
+        for name in ("float32", "float64", "float16", "int32", "int64"):
+            v = client.variable(name, (2, 2), name)
+            v.assign(np.arange(4, dtype=name).reshape(2, 2))
+            self.assertEqual(v[...].dtype, np.dtype(name))
+            np.testing.assert_array_equal(v[...], [[0, 1], [2, 3]])
+        b = client.variable("b", (2,), "bfloat16")
+        b.assign(np.array([0x3f80, 0x4000], np.uint16))  # 1, 2
+        np.testing.assert_array_equal(b[...], [0x3f80, 0x4000])
+
+    def test_tables(self):
+        client = self.connect(worker=0)
+        t = client.embedding("t", 2, optimizer=cairn.optim.SGD(1.0))
+        keys = np.array([[7, -3], [7, 2**62]], np.int64)
+        t.push(keys, np.ones((2, 2, 2), np.float32))
+        np.testing.assert_array_equal(t[keys], [[[-2, -2], [-1, -1]], [[-2, -2], [-1, -1]]])
+        found, values = t.scan()
+        order = np.argsort(found)
+        np.testing.assert_array_equal(found[order], [-3, 7, 2**62])
+        np.testing.assert_array_equal(values[order], [[-1, -1], [-2, -2], [-1, -1]])
+        self.assertEqual(t[[]].shape, (0, 2))
+        np.testing.assert_array_equal(t[np.array([7], np.uint8)], [[-2, -2]])
+        t.assign([1], [[5, 6]])
+        np.testing.assert_array_equal(t[[1]], [[5, 6]])
+
+    def test_row_rules(self):
+        client = self.connect()
+        t = client.embedding("t", 1, optimizer=cairn.optim.SGD(1.0), admit_after=3, max_rows=5000,
+                             expire_after=3600, storage={"values": "float16"})
+        for expected in (0, 0, -1):
+            t.push([9], np.ones((1, 1), np.float32))
+            self.assertEqual(t[[9]][0, 0], expected)
+        description = self.connect().variables()["t"].description
+        self.assertEqual(description["expire_after_seconds"], 3600)
+        self.assertEqual(description["row_storage"], {"values": "float16", "slots": "float32"})
+
+    def test_out_is_written_in_place(self):
+        client = self.connect()
+        t = client.embedding("t", 2, optimizer="sgd", initializer="ones")
+        memory = np.zeros((4, 2), np.float32)
+        result = t.pull([1, 2], out=memory[1:3])
+        self.assertIs(result.base, memory)
+        np.testing.assert_array_equal(memory, [[0, 0], [1, 1], [1, 1], [0, 0]])
+
+    def test_calls_over_several_variables(self):
+        client = self.connect(worker=0)
+        w = client.variable("w", (2,), optimizer=cairn.optim.SGD(1.0))
+        t = client.embedding("t", 2, optimizer=cairn.optim.SGD(1.0))
+        gradients = [(w, np.ones(2, np.float32)), (t, [5], np.ones((1, 2), np.float32))]
+        client.push(gradients, position="one")
+        values, rows = client.push_pull(gradients, [w, (t, [5, 6])], position=b"two")
+        np.testing.assert_array_equal(values, [-2, -2])
+        np.testing.assert_array_equal(rows, [[-2, -2], [0, 0]])
+        client.assign([(w, np.zeros(2, np.float32))])
+        (values,) = client.pull([(w, [1])])
+        np.testing.assert_array_equal(values, [0])
+        self.assertEqual(client.counters().retries, 0)
+        client.leave()
+        self.assertEqual(self.connect(worker=0).position, b"two")
+
+    def test_wire_formats_round(self):
+        client = self.connect()
+        w = client.variable("w", (1000,), optimizer=cairn.optim.SGD(1.0))
+        gradient = np.linspace(-1, 1, 1000, dtype=np.float32)
+        w.push(gradient, format="int8")
+        np.testing.assert_allclose(w[...], -gradient, atol=1 / 127)
+        np.testing.assert_allclose(w.pull(format="float16"), -gradient, atol=1 / 120)
+
+    def test_dlpack_without_a_copy(self):
+        class Foreign:  # an array of another library
+            def __init__(self, array):
+                self.array = array
+
+            def __dlpack__(self, stream=None):
+                return self.array.__dlpack__()
+
+            def __dlpack_device__(self):
+                return self.array.__dlpack_device__()
+
+        client = self.connect()
+        w = client.variable("w", (3,), optimizer=cairn.optim.SGD(1.0))
+        w.push(Foreign(np.ones(3, np.float32)))
+        memory = np.zeros(3, np.float32)
+        w.pull(Foreign(memory))
+        np.testing.assert_array_equal(memory, [-1, -1, -1])
+
+    def test_checkpoint_and_restore(self):
+        client = self.connect()
+        w = client.variable("w", (2,))
+        w.assign([1, 2])
+        folder = client.checkpoint(os.path.join(self.folder.name, "checkpoints"), step=3)
+        self.assertTrue(os.path.exists(os.path.join(folder, "MANIFEST.json")))
+        w.assign([3, 4])
+        client.restore(folder)
+        np.testing.assert_array_equal(self.connect().variables()["w"][...], [1, 2])
+        with self.assertRaises(cairn.NotFoundError):
+            client.restore(os.path.join(self.folder.name, "absent"))
+
+    def test_many_threads(self):
+        client = self.connect(worker=0)
+        t = client.embedding("t", 1, optimizer=cairn.optim.SGD(1.0))
+        threads = [threading.Thread(target=lambda: [
+            t.push([1, 2], -np.ones((2, 1), np.float32)) for _ in range(50)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        np.testing.assert_array_equal(t[[1, 2]], [[200], [200]])
+
+
+@unittest.skipIf(MISSING, f"numpy or the package: {MISSING}")
+class Steps(OnServers):
+    def test_sync_applies_the_weighted_mean_once(self):
+        workers = [self.connect(worker=i, workers=2, consistency="sync") for i in range(2)]
+        seen = {}
+
+        def train(index):
+            client = workers[index]
+            w = client.variable("w", (1,), optimizer=cairn.optim.SGD(1.0))
+            (value,) = client.step([], [w])
+            for _ in range(3):
+                gradient = np.full(1, 4.0 * index, np.float32)
+                (value,) = client.step([(w, gradient)], [w], rows=1 + 2 * index)
+            seen[index] = float(value[0])
+            client.end_steps()
+
+        threads = [threading.Thread(target=train, args=(i,)) for i in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        # The mean of 0 (1 row) and 4 (3 rows) is 3.
+        self.assertEqual(seen, {0: -9.0, 1: -9.0})
+
+    def test_a_wait_for_a_worker_names_it(self):
+        client = self.connect(worker=0, workers=2, consistency="sync")
+        w = client.variable("w", (1,), optimizer="sgd")
+        client.step([], [w])
+        with self.assertRaises(cairn.DeadlineExceededError) as caught:
+            client.step([(w, np.ones(1, np.float32))], [w], timeout=1)
+        self.assertIn("worker", str(caught.exception))
+
+
+@unittest.skipIf(MISSING, f"numpy or the package: {MISSING}")
+class Errors(OnServers):
+    def setUp(self):
+        self.client = self.connect(worker=0)
+        self.w = self.client.variable("w", (2, 2), optimizer="sgd")
+        self.t = self.client.embedding("t", 2, optimizer="sgd")
+
+    def refused(self, kind, text, function, *arguments, **named):
+        with self.assertRaises(kind) as caught:
+            function(*arguments, **named)
+        self.assertIn(text, str(caught.exception))
+
+    def test_wrong_dtype(self):
+        self.refused(cairn.DTypeError, "dtype is float64; the variable has float32", self.w.push,
+                     np.ones((2, 2)))
+        self.refused(TypeError, "dtype is int32", self.w.pull, np.ones((2, 2), np.int32))
+        self.refused(cairn.DTypeError, "out is a list", self.w.pull, [0.0])
+        self.refused(cairn.DTypeError, "dtype is float8", self.client.variable, "v", (1,), "float8")
+
+    def test_wrong_shape(self):
+        self.refused(cairn.InvalidArgumentError, "shape is [4]; expected [2, 2]", self.w.push,
+                     np.ones(4, np.float32))
+        self.refused(ValueError, "shape is [2, 3]; expected [2, 2]", self.t.pull, [1, 2],
+                     np.empty((2, 3), np.float32))
+        self.refused(cairn.InvalidArgumentError, "row 2", self.w.pull, rows=[2])
+
+    def test_out_that_cannot_be_written(self):
+        wide = np.zeros((2, 4), np.float32)
+        self.refused(cairn.InvalidArgumentError, "not contiguous", self.w.pull, wide[:, ::2])
+        frozen = np.zeros((2, 2), np.float32)
+        frozen.flags.writeable = False
+        self.refused(cairn.InvalidArgumentError, "read-only", self.w.pull, frozen)
+
+    def test_gradients_may_be_strided(self):
+        wide = np.arange(8, dtype=np.float32).reshape(2, 4)
+        self.w.push(-wide[:, ::2])
+        np.testing.assert_allclose(self.w[...], wide[:, ::2] * 0.01)
+
+    def test_keys_that_are_no_integers(self):
+        self.refused(cairn.DTypeError, "keys are float64", self.t.pull, np.array([-1.5]))
+        self.refused(cairn.DTypeError, "keys are float64", self.t.push, [-2.0],
+                     np.ones((1, 2), np.float32))
+        self.refused(cairn.DTypeError, "keys are bool", self.t.pull, [True])
+
+    def test_memory_of_a_gpu(self):
+        class OnGpu:
+            def __dlpack__(self, stream=None):
+                raise AssertionError("must not be asked for its memory")
+
+            def __dlpack_device__(self):
+                return 2, 0
+
+        self.refused(cairn.DTypeError, ".cpu()", self.w.push, OnGpu())
+        self.refused(cairn.DTypeError, ".cpu()", self.w.pull, OnGpu())
+        self.refused(cairn.DTypeError, ".cpu()", self.t.pull, OnGpu())
+
+    def test_closed_client(self):
+        self.client.close()
+        self.client.close()
+        self.assertTrue(self.client.closed)
+        self.refused(cairn.ClosedError, "is closed", self.w.pull)
+        self.refused(cairn.FailedPreconditionError, "is closed", self.client.flush)
+        self.assertIn("closed", repr(self.client))
+
+    def test_fork_after_connect(self):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                self.w.pull()
+            except cairn.FailedPreconditionError as error:
+                own = cairn.connect(self.cluster.addresses, job="child")
+                own.flush()
+                own.close()
+                status = 0 if "forked" in str(error) else 2
+            finally:
+                os._exit(status)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual(self.w.pull().shape, (2, 2))
+
+    def test_pickle(self):
+        self.refused(TypeError, "connect in each process", pickle.dumps, self.client)
+        self.refused(TypeError, "connect in each process", pickle.dumps, self.w)
+
+    def test_texts_of_the_engine(self):
+        self.refused(cairn.AlreadyExistsError, "[2, 2]", self.client.variable, "w", (3,))
+        self.refused(cairn.AlreadyExistsError, "adam", self.client.variable, "w", (2, 2),
+                     optimizer="adam")
+        self.refused(cairn.InvalidArgumentError, "did you mean 'adam'", self.client.variable, "v",
+                     (1,), optimizer="adma")
+        self.refused(cairn.InvalidArgumentError, "beta_3", self.client.variable, "v", (1,),
+                     optimizer={"type": "adam", "beta_3": 1})
+        self.refused(cairn.InvalidArgumentError, "expected a cluster file", cairn.connect)
+        self.refused(cairn.NotFoundError, "absent.yaml", cairn.connect, "/absent.yaml")
+        self.refused(cairn.InvalidArgumentError, "unknown key 'typo'", cairn.connect,
+                     self.cluster.addresses, typo=1)
+        self.refused(cairn.InvalidArgumentError, "must be finite", self.w.push,
+                     np.full((2, 2), np.nan, np.float32))
+        self.refused(cairn.InvalidArgumentError, "needs keys", self.client.pull, [self.t])
+        self.refused(cairn.InvalidArgumentError, "pushes: found", self.client.push, [self.t])
+        self.refused(cairn.InvalidArgumentError, "timeout is -1", self.client.flush, timeout=-1)
+
+
+@unittest.skipIf(MISSING, f"numpy or the package: {MISSING}")
+class Launch(unittest.TestCase):
+    def test_servers_that_come_back(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for in_process, expected in ((True, 0), (False, 1), (True, 2)):
+                with cairn.launch(servers=2, directory=folder, in_process=in_process) as cluster:
+                    with cluster.connect(job="kept", worker=0) as client:
+                        w = client.variable("w", (1,), optimizer=cairn.optim.SGD(1.0))
+                        self.assertEqual(w[...][0], expected)
+                        w.push(np.full(1, -1, np.float32))
+                    self.assertEqual(len(cluster.addresses), 2)
+                self.assertIn("stopped", repr(cluster))
+
+    def test_a_server_that_is_gone(self):
+        with cairn.launch() as cluster:
+            client = cluster.connect(job="gone", ps_wait_seconds=0.3)
+            cluster.processes[0].kill()
+            cluster.processes[0].wait()
+            with self.assertRaises(cairn.UnavailableError) as caught:
+                client.flush()
+            self.assertIn("ps:0", str(caught.exception))
+
+    def test_a_server_that_cannot_start(self):
+        with self.assertRaises(cairn.InternalError) as caught:
+            cairn.launch(flags=["--no_such_flag"])
+        self.assertIn("no_such_flag", str(caught.exception))
+
+    def test_ctrl_c_ends_a_wait(self):
+        program = """
+import linecache, os, signal, sys, threading
+import cairn, numpy as np
+with cairn.launch() as cluster:
+    client = cluster.connect(job="wait", worker=0)
+    w = client.variable("w", (1,), optimizer="sgd")
+    w.pull()
+    server = cluster.processes[0].pid
+    os.kill(server, signal.SIGSTOP)
+    os.waitpid(server, os.WUNTRACED)
+    def interrupt():  # when the main thread is in the call, which releases the GIL
+        main = threading.main_thread().ident
+        while "cairn_push" not in linecache.getline(*where(sys._current_frames()[main])):
+            threading.Event().wait(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+    def where(frame):
+        return frame.f_code.co_filename, frame.f_lineno
+    threading.Thread(target=interrupt).start()
+    try:
+        w.push(np.ones(1, np.float32))
+    except KeyboardInterrupt:
+        os.kill(server, signal.SIGCONT)
+        try:
+            w.push(np.ones(1, np.float32))
+        except cairn.FailedPreconditionError as error:
+            print("refused", error, flush=True)
+        client.close()
+        with cluster.connect(job="wait", worker=0) as again:
+            again.variable("w", (1,), optimizer="sgd").push(np.ones(1, np.float32))
+        print("interrupted", flush=True)
+"""
+        begin = time.monotonic()
+        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                               check=False, timeout=100)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertIn("refused", ended.stdout)
+        self.assertIn("interrupted", ended.stdout)
+        self.assertLess(time.monotonic() - begin, 60)
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,241 @@
+/* The C interface of Cairn's client: variables and embedding tables on parameter servers.
+ *
+ * Calls return CAIRN_OK or the code of an error; cairn_last_error_message() then says who failed,
+ * why, and what to do next. No call throws, and none ends the program because of its arguments.
+ *
+ * Handles are opaque numbers in the form of pointers and are never reused: a call with a handle
+ * that is null, closed, or from before a fork fails with an error.
+ *
+ * Thread safety: every function may be called from several threads at once, also for one client;
+ * at most one thread at a time calls cairn_step, cairn_end_step and cairn_end_steps of a client.
+ *
+ * Timeouts are in seconds and above 0; 0 means the client's own: ps_wait_seconds and two attempts
+ * of a call (by default 120 s). No call waits longer than its timeout.
+ *
+ * Descriptions are YAML or JSON texts with the keys of Cairn's cluster and job files. The library
+ * copies what it is given; it keeps no pointer after a call returns. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Status codes: those of absl::StatusCode and gRPC. */
+enum cairn_code {
+  CAIRN_OK = 0,
+  CAIRN_CANCELLED = 1, /* the interrupt check ended the wait */
+  CAIRN_UNKNOWN = 2,
+  CAIRN_INVALID_ARGUMENT = 3,
+  CAIRN_DEADLINE_EXCEEDED = 4,
+  CAIRN_NOT_FOUND = 5,
+  CAIRN_ALREADY_EXISTS = 6,
+  CAIRN_PERMISSION_DENIED = 7,
+  CAIRN_RESOURCE_EXHAUSTED = 8,
+  CAIRN_FAILED_PRECONDITION = 9, /* also: a closed handle, a handle from before a fork */
+  CAIRN_ABORTED = 10,
+  CAIRN_OUT_OF_RANGE = 11,
+  CAIRN_UNIMPLEMENTED = 12,
+  CAIRN_INTERNAL = 13,
+  CAIRN_UNAVAILABLE = 14, /* a server was gone for ps_wait_seconds or until the timeout */
+  CAIRN_DATA_LOSS = 15,
+  CAIRN_UNAUTHENTICATED = 16
+};
+
+/* Element types. */
+enum cairn_dtype {
+  CAIRN_FLOAT32 = 1,
+  CAIRN_FLOAT64 = 2,
+  CAIRN_FLOAT16 = 3,
+  CAIRN_BFLOAT16 = 4,
+  CAIRN_INT32 = 5,
+  CAIRN_INT64 = 6
+};
+
+/* Which part of a variable an item names. */
+enum cairn_part {
+  CAIRN_WHOLE = 0, /* every row of a dense variable; no ids */
+  CAIRN_ROWS = 1,  /* rows of a dense variable by number, any order, repeats allowed */
+  CAIRN_KEYS = 2   /* rows of an embedding table by key, any order, repeats allowed */
+};
+
+/* How float32 values travel. Formats other than plain round values to fewer bytes. */
+enum cairn_format {
+  CAIRN_PLAIN = 0,
+  CAIRN_AS_FLOAT16 = 1,
+  CAIRN_AS_BFLOAT16 = 2,
+  CAIRN_AS_INT8 = 3,
+  CAIRN_TOP_K = 4 /* pushes of whole variables only: the values of largest magnitude */
+};
+
+typedef struct cairn_client cairn_client;
+typedef struct cairn_scan cairn_scan;
+typedef struct cairn_servers cairn_servers;
+
+/* One variable's part of a pull (data is written), push or assign (data is read). Memory belongs to
+ * the caller, is contiguous and row-major, and is used only during the call. Set unused fields to
+ * 0. The shape is that of the variable for CAIRN_WHOLE, else [id_count, …] with the variable's
+ * extents after the first; it and the dtype must match the variable's. */
+typedef struct cairn_item {
+  const char* variable; /* NUL-terminated */
+  const char* slot;     /* pull, assign: an optimizer slot by Keras' name; null: the value */
+  const int64_t* ids;   /* CAIRN_ROWS, CAIRN_KEYS. Assign: no repeats */
+  uint64_t id_count;
+  void* data;
+  const int64_t* shape; /* [rank] */
+  int32_t rank;
+  int32_t dtype;        /* enum cairn_dtype */
+  int32_t part;         /* enum cairn_part */
+  int32_t format;       /* enum cairn_format */
+  double kept_fraction; /* CAIRN_TOP_K: the fraction of values that travel; 0: 0.01 */
+  float* residual;      /* push of a whole variable in a rounding format: what rounding left out,
+                         * one float a value, added to the next push; null: dropped */
+  uint64_t residual_count;
+  const void* reserved[2]; /* null */
+} cairn_item;
+
+typedef struct cairn_counters_t {
+  int64_t bytes_pushed, bytes_pulled; /* payload bytes */
+  int64_t retries;
+  int64_t pushes_dropped;                     /* for NaN or infinity, with not_finite: skip */
+  int64_t pushes_late;                        /* sync: their step had closed without them */
+  int64_t retained_bytes, retained_bytes_max; /* of pushes kept until servers have them durably */
+  int64_t replayed_pushes, replayed_bytes;    /* sent again to restarted servers */
+  double replay_seconds;
+} cairn_counters_t;
+
+/* By how many updates of other workers a shard had changed between this client's pull and push. */
+typedef struct cairn_staleness_t {
+  double mean;
+  int64_t p99, max;
+} cairn_staleness_t;
+
+enum cairn_log_level { CAIRN_LOG_INFO = 0, CAIRN_LOG_WARNING = 1, CAIRN_LOG_ERROR = 2 };
+typedef void (*cairn_log_function)(void* context, int level, const char* file, int line,
+                                   const char* message);
+/* Returns nonzero to end the wait of the thread that calls it. */
+typedef int (*cairn_interrupt_function)(void* context);
+
+/* --- the library --- */
+
+const char* cairn_version(void); /* "0.1.0" */
+int cairn_abi_version(void);     /* rises when functions are added; those that exist stay */
+int cairn_last_error_code(void); /* of this thread's last call that failed */
+const char* cairn_last_error_message(void); /* valid until this thread's next call that fails */
+const char* cairn_code_name(int code);      /* "Not found" */
+void cairn_free_text(char* text);           /* a text that a call returned; null is allowed */
+/* Sends messages of `lowest` (enum cairn_log_level) and above to `function`, on any thread, one at
+ * a time; null discards them. The function must not call the library. Returns when no call of the
+ * previous function runs. */
+void cairn_set_log(cairn_log_function function, void* context, int lowest);
+/* `function` is called by every thread that waits in a call, every 100 ms; with a nonzero
+ * `this_thread_only`, only by the thread that makes this call. When it returns nonzero,
+ * that call ends with CAIRN_CANCELLED; after an interrupted push the client must be closed and
+ * connected again. Null: calls wait until their timeouts. */
+void cairn_set_interrupt_check(cairn_interrupt_function function, void* context,
+                               int this_thread_only);
+
+/* --- connections --- */
+
+/* Says hello to every server and stores a handle in *client. The keys of `description`:
+ *   servers: [host:port, …], cluster_file: PATH, or cluster: {ps: […]}; else TF_CONFIG
+ *   job: NAME; worker: N, auto or none (default); workers: N
+ *   strategy: {consistency, staleness_bound_steps, replicas_to_aggregate, sync_mean,
+ *     on_worker_loss, ps_wait_seconds, partitioner}
+ *   not_finite, rpc_timeout_seconds, retained_bytes, local_transport
+ *   security: {tls_certificate, tls_key, tls_ca, token_file, allow_plaintext} */
+int cairn_connect(const char* description, double timeout, cairn_client** client);
+/* Closes the handle. Calls that run on other threads finish; the last one closes the connections.
+ */
+int cairn_close(cairn_client* client);
+/* Everything pushed so far is durable when CAIRN_OK is returned. */
+int cairn_flush(cairn_client* client, double timeout);
+/* Flushes and gives up this worker's lease; close the client afterwards. */
+int cairn_leave(cairn_client* client, double timeout);
+/* Deletes the job's variables on every server. No other call at the same time. */
+int cairn_drop_job(cairn_client* client, double timeout);
+int cairn_server_count(cairn_client* client, int32_t* count);
+/* The position stored with this worker's last push that every server had when the client connected:
+ * at most `capacity` bytes to `position`, its whole size to *size; 0: none. */
+int cairn_position(cairn_client* client, char* position, uint64_t capacity, uint64_t* size);
+
+/* --- variables --- */
+
+/* Creates the described variables, or checks that they exist as described (a later call of another
+ * client finds them). `description` is one description or a list of them:
+ *   {name, shape, dtype, optimizer, initializer, touched_rows, shards}   a dense variable
+ *   {name, dim, optimizer, initializer, admit_after_pushes, expire_after_seconds, max_rows,
+ *     row_storage}                                                       an embedding table
+ * CAIRN_ALREADY_EXISTS: exists with another description. */
+int cairn_create(cairn_client* client, const char* description, double timeout);
+/* Stores a JSON list of the job's variables, described as above; free it by cairn_free_text. All
+ * other calls name variables created or described through this client. */
+int cairn_describe(cairn_client* client, double timeout, char** json);
+
+/* --- data --- */
+
+/* Fills the items' data; unspecified unless CAIRN_OK is returned. */
+int cairn_pull(cairn_client* client, const cairn_item* targets, uint64_t target_count,
+               double timeout);
+/* Applies gradients: each server's optimizer sees every gradient once. Repeated ids are summed
+ * first. `position` (null, or position_size <= 512 bytes) is stored with a worker's push. */
+int cairn_push(cairn_client* client, const cairn_item* sources, uint64_t source_count,
+               const char* position, uint64_t position_size, double timeout);
+/* A push and a pull that sees it, in one round trip to each server. */
+int cairn_push_pull(cairn_client* client, const cairn_item* sources, uint64_t source_count,
+                    const char* position, uint64_t position_size, const cairn_item* targets,
+                    uint64_t target_count, double timeout);
+/* A worker's next training step: pushes the gradients of the step before (none at first), waits for
+ * the other workers as far as the consistency asks, and pulls. With sync the push is a contribution
+ * weighted by `rows` (> 0) of input, and the mean of all contributions is applied once. */
+int cairn_step(cairn_client* client, const cairn_item* sources, uint64_t source_count,
+               const char* position, uint64_t position_size, const cairn_item* targets,
+               uint64_t target_count, int64_t rows, double timeout);
+/* The last step's push. */
+int cairn_end_step(cairn_client* client, const cairn_item* sources, uint64_t source_count,
+                   const char* position, uint64_t position_size, int64_t rows, double timeout);
+/* This worker takes no more steps: the others do not wait for it. */
+int cairn_end_steps(cairn_client* client, double timeout);
+/* How many steps this worker was ahead of the slowest one at most. */
+int cairn_largest_step_gap(cairn_client* client, double timeout, int64_t* steps);
+/* Overwrites values or slots. */
+int cairn_assign(cairn_client* client, const cairn_item* sources, uint64_t source_count,
+                 double timeout);
+
+/* Reads all stored rows of an embedding table into memory that the scan owns. CAIRN_ABORTED: rows
+ * moved between servers meanwhile; repeat. */
+int cairn_scan_table(cairn_client* client, const char* variable, double timeout, cairn_scan** scan);
+/* The scan's rows: keys [*rows] and float32 values [*rows, *dim], valid until the scan is freed. */
+int cairn_scan_rows(cairn_scan* scan, uint64_t* rows, int64_t* dim, const int64_t** keys,
+                    const float** values);
+int cairn_scan_free(cairn_scan* scan);
+
+/* --- checkpoints and statistics --- */
+
+/* Makes a checkpoint of the job below `directory`, an absolute path that every server's host has,
+ * and deletes all but the newest `keep` (0: none). Stores its folder, a text for cairn_free_text.
+ * `step` goes into the name. cairn-worker and cairnctl read it too. */
+int cairn_checkpoint(cairn_client* client, const char* directory, int64_t step, int64_t keep,
+                     char** folder);
+/* Replaces the job by the checkpoint in `folder`; for a client that is no training worker. Workers
+ * connected before are fenced. */
+int cairn_restore(cairn_client* client, const char* folder);
+int cairn_counters(cairn_client* client, cairn_counters_t* counters);
+int cairn_staleness(cairn_client* client, cairn_staleness_t* staleness);
+
+/* --- servers in this process, for programs without a cluster --- */
+
+/* Loads libcairn_server.so.0, which lies beside this library or on the loader's path, and starts
+ * servers on free ports of 127.0.0.1. The keys of `description`: servers (a number, default 1),
+ * directory (required: of the servers' state), durability (off, snapshot, log, log_sync). */
+int cairn_launch(const char* description, cairn_servers** servers);
+/* Stores their addresses, "host:port,host:port", a text for cairn_free_text. */
+int cairn_launched_addresses(cairn_servers* servers, char** addresses);
+/* Writes the servers' state and stops them. */
+int cairn_stop_servers(cairn_servers* servers);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif

@@ -1,0 +1,144 @@
+#include "worker/capi/call.h"
+
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/catch_exceptions.h"
+#include "common/interruption.h"
+#include "common/status.h"
+#include "worker/capi/handle_table.h"
+
+namespace cairn::capi {
+namespace {
+
+constexpr double kLongestTimeoutSeconds = 1e9;
+
+struct InterruptCheck {
+  cairn_interrupt_function function;
+  void* context;
+  std::optional<std::thread::id> thread;  // empty: every thread calls it
+
+  bool Applies() const {
+    return function != nullptr && (!thread || *thread == std::this_thread::get_id());
+  }
+};
+
+// The checks that were set before stay allocated: threads may be calling them.
+std::atomic<const InterruptCheck*> interrupt_check = nullptr;
+
+struct LastError {
+  int code = CAIRN_OK;
+  std::string message;
+};
+
+LastError& OfThisThread() {
+  thread_local LastError error;
+  return error;
+}
+
+bool Requested(void* context) {
+  const auto* const check = static_cast<const InterruptCheck*>(context);
+  return check->function(check->context) != 0;
+}
+
+int Keep(const absl::Status& status) {
+  LastError& error = OfThisThread();
+  error.code = static_cast<int>(status.code());
+  error.message = std::string(status.message());
+  return error.code;
+}
+
+}  // namespace
+
+void Client::Learn(absl::Span<const VariableSpec> specs) {
+  absl::MutexLock lock(&mutex_);
+  for (const VariableSpec& spec : specs) {
+    variables_[spec.name] = {.kind = spec.kind, .dtype = spec.dtype, .shape = spec.shape};
+  }
+}
+
+absl::StatusOr<KnownVariable> Client::Find(absl::string_view variable) const {
+  absl::ReaderMutexLock lock(&mutex_);
+  const auto found = variables_.find(variable);
+  if (found != variables_.end()) return found->second;
+  return absl::NotFoundError(absl::StrCat("variable '", variable, "' of job '", job,
+                                          "': this client has neither created nor described it"));
+}
+
+absl::StatusOr<Deadline> Client::DeadlineIn(double timeout_seconds) const {
+  if (timeout_seconds == 0) return Deadline::In(timeout_);
+  if (timeout_seconds > 0 && timeout_seconds <= kLongestTimeoutSeconds) {
+    return Deadline::In(absl::Seconds(timeout_seconds));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("timeout is ", timeout_seconds,
+                   "; expected seconds above 0, at most 1e9, or 0 for the client's own"));
+}
+
+int Run(absl::string_view function, absl::FunctionRef<absl::Status()> body) {
+  const InterruptCheck* const check = interrupt_check;
+  const bool checks = check != nullptr && check->Applies();
+  const Interruption interruption(checks ? Requested : nullptr, const_cast<InterruptCheck*>(check));
+  absl::Status status;
+  const absl::Status thrown = CallCatching(function, [&] { status = body(); });
+  if (!thrown.ok()) status = thrown;
+  if (status.ok()) return CAIRN_OK;
+  if (interruption.interrupted()) {
+    status = absl::CancelledError(
+        absl::StrCat(function, ": interrupted while it waited (", status.message(),
+                     "); close a client whose push was interrupted and connect again"));
+  }
+  return Keep(status);
+}
+
+int RunWith(absl::string_view function, const cairn_client* handle, double timeout_seconds,
+            absl::FunctionRef<absl::Status(Client&, Deadline)> body) {
+  return Run(function, [&]() -> absl::Status {
+    absl::StatusOr<std::shared_ptr<void>> found = FindHandle(HandleKind::kClient, handle);
+    if (!found.ok()) return Annotate(found.status(), function);
+    Client& client = *static_cast<Client*>(found->get());
+    const absl::StatusOr<Deadline> deadline = client.DeadlineIn(timeout_seconds);
+    if (!deadline.ok()) return Annotate(deadline.status(), function);
+    return body(client, *deadline);
+  });
+}
+
+char* CopyText(absl::string_view text) {
+  char* const copy = static_cast<char*>(std::malloc(text.size() + 1));
+  if (copy == nullptr) throw std::bad_alloc();
+  std::memcpy(copy, text.data(), text.size());
+  copy[text.size()] = '\0';
+  return copy;
+}
+
+absl::Status CheckNotNull(const void* pointer, absl::string_view what) {
+  if (pointer != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, " is null"));
+}
+
+}  // namespace cairn::capi
+
+using cairn::capi::interrupt_check;
+using cairn::capi::OfThisThread;
+
+extern "C" {
+
+int cairn_last_error_code(void) { return OfThisThread().code; }
+
+const char* cairn_last_error_message(void) { return OfThisThread().message.c_str(); }
+
+void cairn_set_interrupt_check(cairn_interrupt_function function, void* context,
+                               int this_thread_only) {
+  auto* const check = new cairn::capi::InterruptCheck{function, context, {}};
+  if (this_thread_only != 0) check->thread = std::this_thread::get_id();
+  interrupt_check = check;
+}
+
+}  // extern "C"

@@ -1,0 +1,69 @@
+// What every function of the C interface does around its work: turns statuses and exceptions into
+// codes, keeps the last error, and lets the program interrupt waits.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/config/job_config.h"
+#include "common/deadline.h"
+#include "common/variables/variable_spec.h"
+#include "worker/capi/c.h"
+#include "worker/client/ps_client.h"
+
+namespace cairn::capi {
+
+// What checks of items need of a variable.
+struct KnownVariable {
+  VariableKind kind;
+  DType dtype;
+  Shape shape;  // embedding: [dim]
+};
+
+// Behind a cairn_client. Thread safety: every member function may be called from several threads at
+// once; `ps` is safe by itself.
+class Client {
+ public:
+  Client(std::unique_ptr<PsClient> ps, std::string job, int32_t worker, absl::Duration timeout)
+      : ps(std::move(ps)), job(std::move(job)), worker(worker), timeout_(timeout) {}
+
+  void Learn(absl::Span<const VariableSpec> specs);
+  // kNotFound: neither created nor described through this client.
+  absl::StatusOr<KnownVariable> Find(absl::string_view variable) const;
+  // kInvalidArgument: negative or not a number. 0: the client's own.
+  absl::StatusOr<Deadline> DeadlineIn(double timeout_seconds) const;
+
+  std::unique_ptr<PsClient> ps;  // set before the handle is given out
+  const std::string job;
+  const int32_t worker;
+  PartitionerConfig partitioner;
+
+ private:
+  const absl::Duration timeout_;
+  mutable absl::Mutex mutex_;
+  absl::flat_hash_map<std::string, KnownVariable> variables_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Runs `body`, and keeps its error as this thread's last one. `function` is the C function, for
+// messages. Exceptions become errors. kCancelled where the interrupt check ended a wait.
+int Run(absl::string_view function, absl::FunctionRef<absl::Status()> body);
+// The same with the client behind `handle` and the deadline of `timeout_seconds`.
+int RunWith(absl::string_view function, const cairn_client* handle, double timeout_seconds,
+            absl::FunctionRef<absl::Status(Client&, Deadline)> body);
+
+// A copy for cairn_free_text.
+char* CopyText(absl::string_view text);
+// kInvalidArgument: null; `what` names the argument.
+absl::Status CheckNotNull(const void* pointer, absl::string_view what);
+
+}  // namespace cairn::capi

@@ -1,0 +1,104 @@
+// The C interface: checkpoints and statistics of a job.
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/config/job_config.h"
+#include "common/status.h"
+#include "worker/capi/c.h"
+#include "worker/capi/call.h"
+#include "worker/trainer/checkpoints/checkpoint_folders.h"
+#include "worker/trainer/checkpoints/checkpointer.h"
+#include "worker/trainer/resume/job_restore.h"
+
+namespace cairn::capi {
+namespace {
+
+absl::Status MakeCheckpoint(Client& client, const char* directory, int64_t step, int64_t keep,
+                            char** folder) {
+  RETURN_IF_ERROR(CheckNotNull(directory, "directory"));
+  RETURN_IF_ERROR(CheckNotNull(folder, "folder"));
+  if (step < 0 || keep < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("checkpoint: step is ", step, " and keep is ", keep, "; expected 0 or more"));
+  }
+  JobConfig job;
+  job.name = client.job;
+  job.checkpoint.directory = directory;
+  job.checkpoint.keep = keep == 0 ? std::numeric_limits<int64_t>::max() : keep;
+  ASSIGN_OR_RETURN(const std::unique_ptr<Checkpointer> checkpointer,
+                   Checkpointer::Create(job, *client.ps));
+  RETURN_IF_ERROR(checkpointer->End(step));
+  ASSIGN_OR_RETURN(const CheckpointFolders folders, ListCheckpoints(directory, client.job));
+  if (folders.finished.empty()) {
+    return absl::NotFoundError(absl::StrCat("checkpoint: ", directory, " has none any more"));
+  }
+  *folder = CopyText(absl::StrCat(directory, "/", folders.finished.back().name));
+  return absl::OkStatus();
+}
+
+absl::Status Restore(Client& client, const char* folder) {
+  RETURN_IF_ERROR(CheckNotNull(folder, "folder"));
+  if (client.worker >= 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("restore: this client is worker ", client.worker,
+                     ", which a restore would fence; connect one with worker: none"));
+  }
+  JobConfig job;
+  job.name = client.job;
+  job.checkpoint.restore = folder;
+  return RestoreJob(*client.ps, job, /*fresh=*/true);
+}
+
+}  // namespace
+}  // namespace cairn::capi
+
+using cairn::Deadline;
+using cairn::capi::CheckNotNull;
+using cairn::capi::Client;
+using cairn::capi::RunWith;
+
+extern "C" {
+
+int cairn_checkpoint(cairn_client* client, const char* directory, int64_t step, int64_t keep,
+                     char** folder) {
+  return RunWith("cairn_checkpoint", client, 0, [&](Client& c, Deadline) {
+    return cairn::capi::MakeCheckpoint(c, directory, step, keep, folder);
+  });
+}
+
+int cairn_restore(cairn_client* client, const char* folder) {
+  return RunWith("cairn_restore", client, 0,
+                 [&](Client& c, Deadline) { return cairn::capi::Restore(c, folder); });
+}
+
+int cairn_counters(cairn_client* client, cairn_counters_t* counters) {
+  return RunWith("cairn_counters", client, 0, [&](Client& c, Deadline) -> absl::Status {
+    RETURN_IF_ERROR(CheckNotNull(counters, "counters"));
+    const cairn::ClientCounters now = c.ps->counters();
+    *counters = {.bytes_pushed = now.bytes_pushed,
+                 .bytes_pulled = now.bytes_pulled,
+                 .retries = now.retries,
+                 .pushes_dropped = now.pushes_dropped,
+                 .pushes_late = now.pushes_late,
+                 .retained_bytes = now.retained_bytes,
+                 .retained_bytes_max = now.retained_bytes_max,
+                 .replayed_pushes = now.replayed_pushes,
+                 .replayed_bytes = now.replayed_bytes,
+                 .replay_seconds = now.replay_seconds};
+    return absl::OkStatus();
+  });
+}
+
+int cairn_staleness(cairn_client* client, cairn_staleness_t* staleness) {
+  return RunWith("cairn_staleness", client, 0, [&](Client& c, Deadline) -> absl::Status {
+    RETURN_IF_ERROR(CheckNotNull(staleness, "staleness"));
+    const cairn::StalenessSummary now = c.ps->staleness();
+    *staleness = {.mean = now.mean, .p99 = now.p99, .max = now.max};
+    return absl::OkStatus();
+  });
+}
+
+}  // extern "C"

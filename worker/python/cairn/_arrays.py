@@ -1,0 +1,121 @@
+"""Views of callers' arrays: numpy arrays and anything with __dlpack__, without copies."""
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Dict, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cairn.errors import DTypeError, InvalidArgumentError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# enum cairn_dtype. bfloat16 has no numpy type: its bits are uint16.
+DTYPES: Dict[str, Tuple[int, np.dtype[Any]]] = {
+    "float32": (1, np.dtype(np.float32)),
+    "float64": (2, np.dtype(np.float64)),
+    "float16": (3, np.dtype(np.float16)),
+    "bfloat16": (4, np.dtype(np.uint16)),
+    "int32": (5, np.dtype(np.int32)),
+    "int64": (6, np.dtype(np.int64)),
+}
+_INT64 = np.dtype(np.int64)
+_ANY_SIZE = ctypes.c_char * 0
+_DLPACK_CPU = (1, 3)  # kDLCPU, kDLCUDAHost
+
+
+def dtype_name(dtype: Any) -> str:
+    """"float32" for np.float32, torch.float32 or "float32"."""
+    name = str(dtype)
+    if not isinstance(dtype, str):
+        try:
+            name = np.dtype(dtype).name
+        except TypeError:
+            name = name.rsplit(".", 1)[-1]
+    if name not in DTYPES:
+        raise DTypeError(f"dtype is {name}; expected one of {', '.join(DTYPES)}")
+    return name
+
+
+def view(value: Any, what: str) -> Tuple[Optional[Array], bool]:
+    """`value` as an array over the same memory, and whether it may be written; None: it is no
+    array (a number, a list). Raises DTypeError for memory of another device."""
+    if isinstance(value, np.ndarray):
+        return value, value.flags.writeable
+    if hasattr(value, "__dlpack__"):
+        device = int(value.__dlpack_device__()[0])
+        if device not in _DLPACK_CPU:
+            raise DTypeError(f"{what} is in the memory of another device (DLPack type {device}); "
+                             "move it to this host's first, as in tensor.cpu()")
+        if getattr(value, "requires_grad", False):
+            value = value.detach()
+        try:
+            return np.from_dlpack(value), True
+        except (BufferError, RuntimeError, TypeError) as error:
+            raise DTypeError(f"{what} cannot be viewed through DLPack: {error}") from error
+    return None, False
+
+
+def address(array: Array) -> int:
+    """Where the memory of a contiguous array begins."""
+    buffer: Any = array
+    try:  # a fifth of the time that __array_interface__ takes
+        return ctypes.addressof(_ANY_SIZE.from_buffer(buffer))
+    except (TypeError, ValueError):  # read-only memory
+        pointer: int = array.__array_interface__["data"][0]
+        return pointer
+
+
+def as_keys(keys: Any, what: str = "keys") -> Array:
+    """int64 keys, contiguous, in the shape of `keys`. Copies only integers of other types."""
+    array, _ = view(keys, what)
+    if array is None:
+        array = np.asarray(keys)
+        if array.size == 0:
+            array = array.astype(np.int64)
+    if array.dtype is not _INT64 and array.dtype != _INT64:
+        if array.dtype.kind not in "iu":
+            raise DTypeError(f"{what} are {array.dtype}; expected integers of at most 64 bits, "
+                             "as in keys.astype(numpy.int64)")
+        # Keys of 64 bits without a sign keep their bits.
+        array = array.astype(np.int64)
+    if not array.flags.c_contiguous:
+        array = np.ascontiguousarray(array)
+    return array
+
+
+def as_values(values: Any, dtype: str, shape: Sequence[int], what: str) -> Array:
+    """Values to read, contiguous, of exactly this dtype and shape. Numbers and lists are
+    converted; arrays of another dtype are refused rather than rounded."""
+    wanted = DTYPES[dtype][1]
+    array, _ = view(values, what)
+    if array is None:
+        try:
+            array = np.asarray(values, dtype=wanted)
+        except (TypeError, ValueError) as error:
+            raise DTypeError(f"{what} cannot be converted to {dtype}: {error}") from error
+    if array.dtype != wanted:
+        raise DTypeError(f"{what}: dtype is {array.dtype}; the variable has {dtype}, "
+                         f"as in {what}.astype(numpy.{wanted.name})")
+    if array.shape != tuple(shape):
+        raise InvalidArgumentError(
+            f"{what}: shape is {list(array.shape)}; expected {list(shape)}")
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def as_out(out: Any, dtype: str, shape: Sequence[int]) -> Array:
+    """Memory to write: contiguous, writable, of exactly this dtype and shape; never a copy."""
+    wanted = DTYPES[dtype][1]
+    array, writable = view(out, "out")
+    if array is None:
+        raise DTypeError(f"out is a {type(out).__name__}; expected an array of {dtype}")
+    if array.dtype != wanted:
+        raise DTypeError(f"out: dtype is {array.dtype}; the variable has {dtype}")
+    if array.shape != tuple(shape):
+        raise InvalidArgumentError(f"out: shape is {list(array.shape)}; expected {list(shape)}")
+    if not array.flags.c_contiguous:
+        raise InvalidArgumentError("out is not contiguous; expected a row-major array, "
+                                   "as from numpy.empty")
+    if not writable:
+        raise InvalidArgumentError("out is read-only; expected an array that may be written")
+    return array

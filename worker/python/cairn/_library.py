@@ -1,0 +1,212 @@
+"""The C library: its functions, errors, log and the delivery of Ctrl-C to waiting calls."""
+from __future__ import annotations
+
+import atexit
+import ctypes
+import logging
+import os
+import struct
+import sys
+import threading
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p
+from typing import Any, Callable, Dict, Generator, List, NoReturn, Optional
+
+from cairn.errors import BY_CODE, UnknownError
+
+ABI_VERSION = 1
+_FILE = "libcairn_client.so.0"
+_logger = logging.getLogger("cairn")
+
+
+# cairn_item of cairn/c.h: variable, slot, ids, id_count, data, shape, rank, dtype, part, format,
+# kept_fraction, residual, residual_count, reserved. Packing takes a fifth of the time that the
+# fields of a ctypes.Structure take.
+pack_item = struct.Struct("@PPPQPPiiiidPQPP").pack
+
+
+class RawCounters(ctypes.Structure):
+    """cairn_counters_t of cairn/c.h."""
+
+    _fields_ = [
+        ("bytes_pushed", c_int64), ("bytes_pulled", c_int64), ("retries", c_int64),
+        ("pushes_dropped", c_int64), ("pushes_late", c_int64), ("retained_bytes", c_int64),
+        ("retained_bytes_max", c_int64), ("replayed_pushes", c_int64),
+        ("replayed_bytes", c_int64), ("replay_seconds", c_double),
+    ]
+
+
+class RawStaleness(ctypes.Structure):
+    """cairn_staleness_t of cairn/c.h."""
+
+    _fields_ = [("mean", c_double), ("p99", c_int64), ("max", c_int64)]
+
+
+_LOG = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_int, c_char_p)
+_INTERRUPT = ctypes.CFUNCTYPE(c_int, c_void_p)
+_ITEMS = c_char_p  # items of pack_item, one after the other
+_SIGNATURES: Dict[str, List[Any]] = {
+    "cairn_free_text": [c_void_p],
+    "cairn_set_log": [_LOG, c_void_p, c_int],
+    "cairn_set_interrupt_check": [_INTERRUPT, c_void_p, c_int],
+    "cairn_connect": [c_char_p, c_double, POINTER(c_void_p)],
+    "cairn_close": [c_void_p],
+    "cairn_flush": [c_void_p, c_double],
+    "cairn_leave": [c_void_p, c_double],
+    "cairn_drop_job": [c_void_p, c_double],
+    "cairn_server_count": [c_void_p, POINTER(c_int32)],
+    "cairn_position": [c_void_p, c_char_p, c_uint64, POINTER(c_uint64)],
+    "cairn_create": [c_void_p, c_char_p, c_double],
+    "cairn_describe": [c_void_p, c_double, POINTER(c_void_p)],
+    "cairn_pull": [c_void_p, _ITEMS, c_uint64, c_double],
+    "cairn_push": [c_void_p, _ITEMS, c_uint64, c_char_p, c_uint64, c_double],
+    "cairn_push_pull": [c_void_p, _ITEMS, c_uint64, c_char_p, c_uint64, _ITEMS, c_uint64,
+                        c_double],
+    "cairn_step": [c_void_p, _ITEMS, c_uint64, c_char_p, c_uint64, _ITEMS, c_uint64, c_int64,
+                   c_double],
+    "cairn_end_step": [c_void_p, _ITEMS, c_uint64, c_char_p, c_uint64, c_int64, c_double],
+    "cairn_end_steps": [c_void_p, c_double],
+    "cairn_largest_step_gap": [c_void_p, c_double, POINTER(c_int64)],
+    "cairn_assign": [c_void_p, _ITEMS, c_uint64, c_double],
+    "cairn_scan_table": [c_void_p, c_char_p, c_double, POINTER(c_void_p)],
+    "cairn_scan_rows": [c_void_p, POINTER(c_uint64), POINTER(c_int64), POINTER(c_void_p),
+                        POINTER(c_void_p)],
+    "cairn_scan_free": [c_void_p],
+    "cairn_checkpoint": [c_void_p, c_char_p, c_int64, c_int64, POINTER(c_void_p)],
+    "cairn_restore": [c_void_p, c_char_p],
+    "cairn_counters": [c_void_p, POINTER(RawCounters)],
+    "cairn_staleness": [c_void_p, POINTER(RawStaleness)],
+    "cairn_launch": [c_char_p, POINTER(c_void_p)],
+    "cairn_launched_addresses": [c_void_p, POINTER(c_void_p)],
+    "cairn_stop_servers": [c_void_p],
+}
+_NO_CODE = {"cairn_free_text", "cairn_set_log", "cairn_set_interrupt_check"}
+
+
+def _candidates() -> List[str]:
+    """Where the library may be: $CAIRN_LIBRARY, this package, the loader's search path."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    named = os.environ.get("CAIRN_LIBRARY")
+    return [named] if named else [
+        path for path in (os.path.join(here, "lib", _FILE), os.path.join(here, _FILE))
+        if os.path.exists(path)] + [_FILE]
+
+
+def _load() -> ctypes.CDLL:
+    failures = []
+    for path in _candidates():
+        try:
+            library = ctypes.CDLL(path)
+        except OSError as error:
+            failures.append(f"{path}: {error}")
+            continue
+        library.cairn_version.restype = c_char_p
+        library.cairn_last_error_message.restype = c_char_p
+        library.cairn_code_name.restype = c_char_p
+        if library.cairn_abi_version() < ABI_VERSION:
+            failures.append(f"{path}: is older than this package")
+            continue
+        for name, arguments in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.argtypes = arguments
+            function.restype = None if name in _NO_CODE else c_int
+        return library
+    raise ImportError("cairn: " + "; ".join(failures) +
+                      " (set CAIRN_LIBRARY to the path of libcairn_client.so.0)")
+
+
+lib = _load()
+
+
+def fail(code: int) -> NoReturn:
+    """Raises the exception of this thread's last failed call."""
+    if code == 1 and _interrupt.exception is not None and _interrupt.is_mine():
+        exception, _interrupt.exception = _interrupt.exception, None
+        raise exception
+    message = lib.cairn_last_error_message().decode(errors="replace")
+    raise BY_CODE.get(code, UnknownError)(message)
+
+
+def check(code: int) -> None:
+    """Raises the exception that belongs to a code other than 0."""
+    if code:
+        fail(code)
+
+
+def take_text(pointer: Optional[int]) -> str:
+    """The text at `pointer`, which the library allocated; frees it."""
+    if not pointer:
+        return ""
+    text = ctypes.string_at(pointer).decode(errors="replace")
+    lib.cairn_free_text(pointer)
+    return text
+
+
+class _Interrupt:
+    """Runs signal handlers of the main thread while it waits in a call.
+
+    Python runs signal handlers on the main thread between bytecodes. A callback that is a function
+    would raise KeyboardInterrupt before its first statement, outside every `try`; a generator
+    resumes inside its `try`."""
+
+    def __init__(self) -> None:
+        self.exception: Optional[BaseException] = None
+        self._generator = self._run()
+        next(self._generator)
+        self._callback: Any = _INTERRUPT(self._generator.send)
+        self._is_set = False
+
+    def _run(self) -> Generator[int, Any, None]:
+        run_handlers: Callable[[], int] = ctypes.pythonapi.PyErr_CheckSignals
+        answer = 0
+        while True:
+            try:
+                yield answer
+                answer = 0
+                run_handlers()
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                self.exception = error
+                answer = 1
+
+    @staticmethod
+    def is_mine() -> bool:
+        return threading.current_thread() is threading.main_thread()
+
+    def set_once(self) -> None:
+        """Called before connections are made; only the main thread handles signals."""
+        if not self._is_set and self.is_mine():
+            self._is_set = True
+            lib.cairn_set_interrupt_check(self._callback, None, 1)
+
+    def clear(self) -> None:
+        lib.cairn_set_interrupt_check(_INTERRUPT(), None, 0)
+
+
+_interrupt = _Interrupt()
+deliver_signals = _interrupt.set_once
+_LEVELS = {0: logging.INFO, 1: logging.WARNING, 2: logging.ERROR}
+
+
+def _log(_context: Any, level: int, file: bytes, line: int, message: bytes) -> None:
+    try:
+        _logger.log(_LEVELS.get(level, logging.INFO), "%s", message.decode(errors="replace"),
+                    extra={"cairn_source": f"{file.decode(errors='replace')}:{line}"})
+    except Exception:
+        pass  # a handler that fails must not end a thread of the library
+
+
+def _at_exit() -> None:
+    lib.cairn_set_log(_LOG(), None, 0)
+    _interrupt.clear()
+
+
+_log_callback: Any = _LOG(_log)  # kept: the library calls it until the process ends
+lib.cairn_set_log(_log_callback, None, 0 if _logger.isEnabledFor(logging.INFO) else 1)
+atexit.register(_at_exit)
+# The library's threads hold no Python state; a forked child's handles are refused by the library.
+if sys.platform != "linux":
+    raise ImportError("cairn: runs on Linux only")
+
+__all__ = ["RawCounters", "RawStaleness", "c_float", "check", "deliver_signals", "lib",
+           "pack_item", "take_text"]

@@ -1,0 +1,375 @@
+"""The connection of a program to the parameter servers."""
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+from cairn import _arrays, init, optim
+from cairn._arrays import Array
+from cairn._library import RawCounters, RawStaleness, check, deliver_signals, lib, take_text
+from cairn.errors import ClosedError, InvalidArgumentError
+from cairn.variables import Embedding, Pull, Push, Stored, Variable, prepare_pulls, prepare_pushes
+
+
+class Counters(NamedTuple):
+    """What a client has sent and received since it connected."""
+
+    bytes_pushed: int
+    bytes_pulled: int
+    retries: int
+    pushes_dropped: int
+    pushes_late: int
+    retained_bytes: int
+    retained_bytes_max: int
+    replayed_pushes: int
+    replayed_bytes: int
+    replay_seconds: float
+
+
+class Staleness(NamedTuple):
+    """By how many updates of other workers shards had changed between a pull and the push."""
+
+    mean: float
+    p99: int
+    max: int
+
+
+class Client:
+    """A connection, made by cairn.connect or cairn.launch(...).connect. A context manager: leaves
+    and closes at the end. Thread safety: every method may be called from several threads at once;
+    one thread at a time calls step, end_step and end_steps."""
+
+    def __init__(self, description: Mapping[str, Any], timeout: Optional[float] = None) -> None:
+        deliver_signals()
+        handle = ctypes.c_void_p()
+        self._handle: Optional[int] = None
+        self._job = str(description["job"])
+        self._worker: Any = description.get("worker")
+        self._consistency: str = description.get("strategy", {}).get("consistency", "async")
+        self._pid = os.getpid()
+        check(lib.cairn_connect(json.dumps(description).encode(), timeout or 0.0,
+                                ctypes.byref(handle)))
+        self._handle = handle.value
+
+    # -- the connection --
+
+    @property
+    def handle(self) -> int:
+        """The handle for calls of the C library. ClosedError: the client is closed."""
+        if self._handle is None:
+            raise ClosedError(f"client of job '{self._job}' is closed: connect again")
+        return self._handle
+
+    @property
+    def job(self) -> str:
+        """The name under which the servers keep the variables."""
+        return self._job
+
+    @property
+    def worker(self) -> Any:
+        """The index of this training worker, "auto" for the cluster's task, None for no worker."""
+        return self._worker
+
+    @property
+    def consistency(self) -> str:
+        """async, ssp or sync."""
+        return self._consistency
+
+    @property
+    def closed(self) -> bool:
+        """Whether close was called."""
+        return self._handle is None
+
+    @property
+    def server_count(self) -> int:
+        """How many servers there are now."""
+        count = ctypes.c_int32()
+        check(lib.cairn_server_count(self.handle, ctypes.byref(count)))
+        return count.value
+
+    @property
+    def position(self) -> bytes:
+        """The position stored with this worker's last push that every server had when the client
+        connected; empty: none. Training resumes exactly after it."""
+        buffer = ctypes.create_string_buffer(1024)
+        size = ctypes.c_uint64()
+        check(lib.cairn_position(self.handle, buffer, len(buffer), ctypes.byref(size)))
+        return buffer.raw[:size.value]
+
+    def close(self) -> None:
+        """Closes the connection without waiting for durability. A second call does nothing."""
+        handle, self._handle = self._handle, None
+        if handle is not None and os.getpid() == self._pid:
+            check(lib.cairn_close(handle))
+
+    def leave(self, timeout: Optional[float] = None) -> None:
+        """Makes everything pushed so far durable, gives up this worker's lease and closes."""
+        check(lib.cairn_leave(self.handle, timeout or 0.0))
+        self.close()
+
+    def flush(self, timeout: Optional[float] = None) -> None:
+        """Returns when everything pushed so far is durable."""
+        check(lib.cairn_flush(self.handle, timeout or 0.0))
+
+    def drop_job(self, timeout: Optional[float] = None) -> None:
+        """Deletes the job's variables on every server. No other call at the same time."""
+        check(lib.cairn_drop_job(self.handle, timeout or 0.0))
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if self._handle is None:
+            return
+        try:
+            if kind is None:
+                self.leave()
+        finally:
+            self.close()
+
+    def __del__(self) -> None:
+        handle = getattr(self, "_handle", None)
+        if handle is not None and os.getpid() == self._pid:
+            lib.cairn_close(handle)
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"client of job '{self._job}' holds connections and cannot be pickled: "
+                        "connect in each process")
+
+    def __repr__(self) -> str:
+        state = "closed" if self._handle is None else "connected"
+        worker = "no worker" if self._worker is None else f"worker {self._worker}"
+        return f"<cairn.Client job '{self._job}', {worker}, {state}>"
+
+    # -- variables --
+
+    def variable(self, name: str, shape: Sequence[int], dtype: Any = "float32", *,
+                 optimizer: optim.OptimizerLike = "none",
+                 initializer: init.InitializerLike = "zeros",
+                 touched_rows: Optional[str] = None, shards: Optional[int] = None,
+                 timeout: Optional[float] = None) -> Variable:
+        """Creates a dense variable, or finds the one of this description.
+
+        shape: rows run along axis 0; () is a scalar. dtype: float32, float64, float16, bfloat16,
+        int32, int64. touched_rows: "all" (rows that are not pushed get a zero gradient) or
+        "pushed". shards: how many parts, placed on the servers in turn; None: by the client's
+        partitioner. AlreadyExistsError: exists with another description."""
+        description: Dict[str, Any] = {
+            "name": name, "shape": [int(extent) for extent in shape],
+            "dtype": _arrays.dtype_name(dtype), "optimizer": optim.describe(optimizer),
+            "initializer": init.describe(initializer)}
+        if touched_rows is not None:
+            description["touched_rows"] = touched_rows
+        if shards is not None:
+            description["shards"] = shards
+        check(lib.cairn_create(self.handle, json.dumps(description).encode(), timeout or 0.0))
+        return Variable(self, description)
+
+    def embedding(self, name: str, dim: int, *, optimizer: optim.OptimizerLike,
+                  initializer: init.InitializerLike = "zeros", admit_after: int = 1,
+                  expire_after: int = 0, max_rows: int = 0,
+                  storage: Optional[Mapping[str, str]] = None,
+                  timeout: Optional[float] = None) -> Embedding:
+        """Creates an embedding table, or finds the one of this description.
+
+        dim: float32 values of a row. admit_after: a key gets a row at this push of it (1 … 255).
+        expire_after: seconds without a push after which a row is deleted; 0: never. max_rows: of
+        the table; 0: no limit. storage: formats on the servers, as in {"values": "float16",
+        "slots": "bfloat16"}."""
+        description: Dict[str, Any] = {
+            "name": name, "dim": dim, "optimizer": optim.describe(optimizer),
+            "initializer": init.describe(initializer), "admit_after_pushes": admit_after,
+            "expire_after_seconds": expire_after, "max_rows": max_rows}
+        if storage is not None:
+            description["row_storage"] = dict(storage)
+        check(lib.cairn_create(self.handle, json.dumps(description).encode(), timeout or 0.0))
+        return Embedding(self, description)
+
+    def variables(self, timeout: Optional[float] = None) -> Dict[str, Union[Variable, Embedding]]:
+        """Every variable and table of the job by name, also those that others created."""
+        text = ctypes.c_void_p()
+        check(lib.cairn_describe(self.handle, timeout or 0.0, ctypes.byref(text)))
+        return {d["name"]: Embedding(self, d) if d["kind"] == "embedding" else Variable(self, d)
+                for d in json.loads(take_text(text.value))}
+
+    # -- data of several variables in one call --
+
+    def pull(self, pulls: Sequence[Pull], timeout: Optional[float] = None) -> List[Array]:
+        """One array for each part, in one round trip to each server. A part is a variable,
+        (variable, rows) or (table, keys); a third element is memory for the result."""
+        items, kept, results = prepare_pulls(pulls)
+        check(lib.cairn_pull(self.handle, items, len(kept), timeout or 0.0))
+        return results
+
+    def push(self, pushes: Sequence[Push], position: Union[bytes, str] = b"",
+             timeout: Optional[float] = None) -> None:
+        """Applies gradients as one update. A part is (variable, gradient), (variable, rows,
+        gradients) or (table, keys, gradients). `position` is stored with it (at most 512 bytes; an
+        empty push stores none).
+
+        After UnavailableError, DeadlineExceededError or an interruption a worker cannot know
+        which servers have the push: close the client, connect again and resume at `position`."""
+        items, kept = prepare_pushes(pushes)
+        stored = _encode(position)
+        check(lib.cairn_push(self.handle, items, len(kept), stored,
+                             len(stored), timeout or 0.0))
+
+    def push_pull(self, pushes: Sequence[Push], pulls: Sequence[Pull],
+                  position: Union[bytes, str] = b"",
+                  timeout: Optional[float] = None) -> List[Array]:
+        """A push, and a pull that sees it, in one round trip to each server."""
+        sources, kept = prepare_pushes(pushes)
+        targets, held, results = prepare_pulls(pulls)
+        stored = _encode(position)
+        check(lib.cairn_push_pull(self.handle, sources, len(kept), stored,
+                                  len(stored), targets, len(held),
+                                  timeout or 0.0))
+        return results
+
+    def assign(self, pushes: Sequence[Push], timeout: Optional[float] = None) -> None:
+        """Overwrites values; parts as those of push, without repeated rows or keys."""
+        items, kept = prepare_pushes(pushes)
+        check(lib.cairn_assign(self.handle, items, len(kept), timeout or 0.0))
+
+    def step(self, pushes: Sequence[Push], pulls: Sequence[Pull], *,
+             position: Union[bytes, str] = b"", rows: int = 1,
+             timeout: Optional[float] = None) -> List[Array]:
+        """A worker's next training step: pushes the gradients of the step before ([] at first),
+        waits for other workers as far as the consistency asks, and pulls.
+
+        rows: of input behind the gradients; with sync the mean is weighted by them."""
+        sources, kept = prepare_pushes(pushes)
+        targets, held, results = prepare_pulls(pulls)
+        stored = _encode(position)
+        check(lib.cairn_step(self.handle, sources, len(kept), stored,
+                             len(stored), targets, len(held), rows,
+                             timeout or 0.0))
+        return results
+
+    def end_step(self, pushes: Sequence[Push], *, position: Union[bytes, str] = b"",
+                 rows: int = 1, timeout: Optional[float] = None) -> None:
+        """The push of the last step."""
+        items, kept = prepare_pushes(pushes)
+        stored = _encode(position)
+        check(lib.cairn_end_step(self.handle, items, len(kept), stored,
+                                 len(stored), rows, timeout or 0.0))
+
+    def end_steps(self, timeout: Optional[float] = None) -> None:
+        """Takes no more steps: the other workers do not wait for this one."""
+        check(lib.cairn_end_steps(self.handle, timeout or 0.0))
+
+    def largest_step_gap(self, timeout: Optional[float] = None) -> int:
+        """How many steps this worker was ahead of the slowest one at most."""
+        steps = ctypes.c_int64()
+        check(lib.cairn_largest_step_gap(self.handle, timeout or 0.0, ctypes.byref(steps)))
+        return steps.value
+
+    # -- checkpoints and statistics --
+
+    def checkpoint(self, directory: Union[str, os.PathLike[str]], *, step: int = 0,
+                   keep: int = 0) -> str:
+        """Makes a checkpoint below `directory`, a path that every server's host has, and returns
+        its folder. keep: deletes all but the newest; 0: none. `cairnctl` and `cairn-worker` read
+        it too. At most 10 minutes."""
+        folder = ctypes.c_void_p()
+        path = os.path.abspath(os.fspath(directory))
+        check(lib.cairn_checkpoint(self.handle, path.encode(), step, keep, ctypes.byref(folder)))
+        return take_text(folder.value)
+
+    def restore(self, folder: Union[str, os.PathLike[str]]) -> None:
+        """Replaces the job by a checkpoint. For a client that is no training worker."""
+        check(lib.cairn_restore(self.handle, os.path.abspath(os.fspath(folder)).encode()))
+
+    def counters(self) -> Counters:
+        """Bytes, retries and replays since the client connected."""
+        raw = RawCounters()
+        check(lib.cairn_counters(self.handle, ctypes.byref(raw)))
+        return Counters(*[getattr(raw, name) for name in Counters._fields])
+
+    def staleness(self) -> Staleness:
+        """How stale this client's pushes were."""
+        raw = RawStaleness()
+        check(lib.cairn_staleness(self.handle, ctypes.byref(raw)))
+        return Staleness(raw.mean, raw.p99, raw.max)
+
+
+def _encode(position: Union[bytes, str]) -> bytes:
+    return position.encode() if isinstance(position, str) else position
+
+
+ClusterLike = Union[str, "os.PathLike[str]", Sequence[str], Mapping[str, Any], None]
+
+
+def _servers(cluster: ClusterLike) -> Dict[str, Any]:
+    if cluster is None:
+        if not os.environ.get("TF_CONFIG"):
+            raise InvalidArgumentError('connect: no cluster given and TF_CONFIG is not set; '
+                                       'expected a cluster file, a list of "host:port", or a '
+                                       'dictionary')
+        return {}
+    if isinstance(cluster, Mapping):
+        if "cluster" in cluster or "task" in cluster:
+            return {k: cluster[k] for k in ("cluster", "task") if k in cluster}
+        return {"cluster": dict(cluster)}
+    if isinstance(cluster, (str, os.PathLike)):
+        text = os.fspath(cluster)
+        if text.lstrip().startswith("{"):
+            return _servers(json.loads(text))
+        return {"cluster_file": os.path.abspath(text)}
+    return {"servers": list(cluster)}
+
+
+def connect(cluster: ClusterLike = None, *, job: str = "default", worker: Any = None,
+            workers: Optional[int] = None, consistency: str = "async",
+            staleness_bound_steps: Optional[int] = None,
+            replicas_to_aggregate: Optional[int] = None, sync_mean: Optional[str] = None,
+            on_worker_loss: Optional[str] = None, ps_wait_seconds: Optional[float] = None,
+            partitioner: Union[str, Mapping[str, Any], None] = None, not_finite: str = "reject",
+            tls: Optional[Tuple[str, str, str]] = None, token_file: Optional[str] = None,
+            allow_plaintext: bool = False, timeout: Optional[float] = None,
+            **other: Any) -> Client:
+    """Connects to the parameter servers of a cluster.
+
+    cluster: a cluster file ("cluster.yaml"), the text of a TF_CONFIG, a list of "host:port", a
+        dictionary {"ps": [...], "worker": [...]}; None: the environment's TF_CONFIG.
+    job: the name under which the servers keep the variables.
+    worker: None: not a training worker (its pushes are not numbered, so that after a lost
+        connection they may fail); a number: the index of this training worker, whose pushes count
+        exactly once; "auto": the task of the cluster file or TF_CONFIG.
+    workers: how many workers the job starts with; sync waits for all of them.
+    consistency: async; ssp (bounded by staleness_bound_steps); sync. See Client.step.
+    ps_wait_seconds: how long calls wait for a server that is gone (60).
+    partitioner: how dense variables are split, as in a job file's strategy.partitioner.
+    not_finite: "reject" a push with NaN or infinity, or "skip" it.
+    tls: files with the certificate, its key and the CA. token_file: the token's file.
+    other: further keys of cairn_connect (cairn/c.h): rpc_timeout_seconds, retained_bytes,
+        local_transport.
+    timeout: seconds for this call."""
+    strategy = {
+        "consistency": consistency, "staleness_bound_steps": staleness_bound_steps,
+        "replicas_to_aggregate": replicas_to_aggregate, "sync_mean": sync_mean,
+        "on_worker_loss": on_worker_loss, "ps_wait_seconds": ps_wait_seconds,
+        "partitioner": partitioner}
+    security: Dict[str, Any] = {}
+    if tls is not None:
+        security = dict(zip(("tls_certificate", "tls_key", "tls_ca"), tls))
+    if token_file is not None:
+        security["token_file"] = token_file
+    if allow_plaintext:
+        security["allow_plaintext"] = True
+    description: Dict[str, Any] = {
+        **_servers(cluster), "job": job,
+        "strategy": {k: v for k, v in strategy.items() if v is not None},
+        "not_finite": not_finite, **other}
+    if worker is not None:
+        description["worker"] = worker
+    if workers is not None:
+        description["workers"] = workers
+    if security:
+        description["security"] = security
+    return Client(description, timeout)
+
+
+__all__ = ["Client", "Counters", "Staleness", "Stored", "connect"]

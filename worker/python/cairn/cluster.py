@@ -1,0 +1,195 @@
+"""Servers that a program starts for itself."""
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+import time
+from typing import Any, List, Optional, Union
+
+from cairn._library import check, deliver_signals, lib, take_text
+from cairn.client import Client, connect
+from cairn.errors import InternalError, NotFoundError, UnavailableError
+
+_START_SECONDS = 60.0
+_STOP_SECONDS = 60.0
+
+
+def program(name: str) -> str:
+    """The path of cairn-ps, cairn-worker or cairnctl: in $CAIRN_BIN, else where pip installs
+    scripts, else on the PATH. NotFoundError: in none of them."""
+    places = [os.environ["CAIRN_BIN"]] if os.environ.get("CAIRN_BIN") else [
+        sysconfig.get_path("scripts"), os.path.join(sysconfig.get_config_var("userbase") or "",
+                                                    "bin")]
+    for place in places:
+        path = os.path.join(place, name)
+        if os.access(path, os.X_OK):
+            return path
+    found = shutil.which(name)
+    if found is None:
+        raise NotFoundError(f"{name} is neither in {', '.join(places)} nor on the PATH: install "
+                            "the package with its programs, or set CAIRN_BIN")
+    return found
+
+
+class Cluster:
+    """Parameter servers of this program on free ports of 127.0.0.1. A context manager: stops them
+    at the end. Made by cairn.launch."""
+
+    def __init__(self, servers: int, directory: Optional[str], durability: str,
+                 in_process: bool, flags: List[str]) -> None:
+        self._is_scratch = directory is None
+        self._directory = os.path.abspath(
+            tempfile.mkdtemp(prefix="cairn-") if directory is None else directory)
+        self._durability = durability
+        self._count = servers
+        self._flags = flags
+        self._processes: List[subprocess.Popen[bytes]] = []
+        self._handle: Optional[int] = None
+        self._addresses: List[str] = []
+        self._clients: List[Client] = []
+        self._pid = os.getpid()
+        try:
+            if in_process:
+                self._start_here()
+            else:
+                self._start_processes()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start_here(self) -> None:
+        deliver_signals()
+        handle, text = ctypes.c_void_p(), ctypes.c_void_p()
+        description = {"servers": self._count, "directory": self._directory,
+                       "durability": self._durability}
+        check(lib.cairn_launch(json.dumps(description).encode(), ctypes.byref(handle)))
+        self._handle = handle.value
+        check(lib.cairn_launched_addresses(handle, ctypes.byref(text)))
+        self._addresses = take_text(text.value).split(",")
+
+    def _start_processes(self) -> None:
+        path = program("cairn-ps")
+        os.makedirs(self._directory, exist_ok=True)
+        cluster_file = os.path.join(self._directory, "servers.yaml")
+        with open(cluster_file, "w", encoding="ascii") as file:
+            json.dump({"cluster": {"ps": ["127.0.0.1:0"] * self._count}}, file)
+        for index in range(self._count):
+            base = os.path.join(self._directory, f"ps-{index}")
+            if os.path.exists(base + ".port"):
+                os.unlink(base + ".port")
+            with open(base + ".log", "ab") as log:
+                self._processes.append(subprocess.Popen(
+                    [path, "--cluster", cluster_file, "--task_index", str(index), "--data_dir",
+                     base, "--durability", self._durability, "--port_file", base + ".port",
+                     *self._flags],
+                    # Of its own session: Ctrl-C is this program's, which stops the servers.
+                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True))
+        deadline = time.monotonic() + _START_SECONDS
+        for index in range(self._count):
+            self._addresses.append(self._await_port(index, deadline))
+
+    def _await_port(self, index: int, deadline: float) -> str:
+        base = os.path.join(self._directory, f"ps-{index}")
+        while True:
+            if self._processes[index].poll() is not None:
+                raise InternalError(f"cairn-ps {index} ended while it started:\n{self.log(index)}")
+            if os.path.exists(base + ".port"):
+                with open(base + ".port", encoding="ascii") as file:
+                    text = file.read().strip()
+                if text:
+                    return text if ":" in text else f"127.0.0.1:{text}"
+            if time.monotonic() > deadline:
+                raise UnavailableError(f"cairn-ps {index} did not listen within "
+                                       f"{_START_SECONDS:.0f} s:\n{self.log(index)}")
+            select.select([], [], [], 0.005)
+
+    @property
+    def addresses(self) -> List[str]:
+        """"host:port" of each server."""
+        return list(self._addresses)
+
+    @property
+    def directory(self) -> str:
+        """The folder of the servers' state and logs."""
+        return self._directory
+
+    @property
+    def processes(self) -> List[subprocess.Popen[bytes]]:
+        """The cairn-ps processes; empty with in_process."""
+        return list(self._processes)
+
+    def log(self, index: int) -> str:
+        """What server `index` has logged; empty with in_process."""
+        path = os.path.join(self._directory, f"ps-{index}.log")
+        if not os.path.exists(path):
+            return ""
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def connect(self, **arguments: Any) -> Client:
+        """cairn.connect to these servers; stop closes the client."""
+        client = connect(self._addresses, **arguments)
+        self._clients.append(client)
+        return client
+
+    def stop(self) -> None:
+        """Closes the clients that connect made, writes the servers' state and stops them. A second
+        call does nothing."""
+        if os.getpid() != self._pid:
+            return
+        clients, self._clients = self._clients, []
+        for client in clients:
+            client.close()
+        processes, self._processes = self._processes, []
+        for process in processes:
+            if process.poll() is None:
+                process.terminate()
+        deadline = time.monotonic() + _STOP_SECONDS
+        for process in processes:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        handle, self._handle = self._handle, None
+        try:
+            if handle is not None:
+                check(lib.cairn_stop_servers(handle))
+        finally:
+            if self._is_scratch:
+                shutil.rmtree(self._directory, ignore_errors=True)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.stop()
+
+    def __del__(self) -> None:
+        if getattr(self, "_clients", None) is not None:
+            self.stop()
+
+    def __repr__(self) -> str:
+        state = ", ".join(self._addresses) if self._processes or self._handle else "stopped"
+        return f"<cairn.Cluster of {self._count} servers: {state}>"
+
+
+def launch(servers: int = 1, *, directory: Union[str, os.PathLike[str], None] = None,
+           durability: str = "snapshot", in_process: bool = False,
+           flags: Optional[List[str]] = None) -> Cluster:
+    """Starts servers on this machine and returns when they accept connections.
+
+    directory: of their state, which a later launch continues from; None: a temporary one.
+    durability: off, snapshot, log or log_sync. in_process: in this process instead of cairn-ps
+    processes. flags: more flags for cairn-ps."""
+    folder = None if directory is None else os.fspath(directory)
+    return Cluster(servers, folder, durability, in_process, list(flags or []))
+
+
+__all__ = ["Cluster", "launch", "program"]

@@ -1,0 +1,131 @@
+"""Exceptions: one class for each status code of the engine, with the engine's text."""
+from __future__ import annotations
+
+from typing import Dict, Type
+
+__all__ = [
+    "AbortedError", "AlreadyExistsError", "CancelledError", "ClosedError", "DataLossError",
+    "DeadlineExceededError", "DTypeError", "Error", "FailedPreconditionError", "InternalError",
+    "InvalidArgumentError", "NotFoundError", "OutOfRangeError", "PermissionDeniedError",
+    "ResourceExhaustedError", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
+    "UnknownError",
+]
+
+
+class Error(Exception):
+    """The base of all exceptions of this package. `code` is the status code (that of gRPC)."""
+
+    code = 2
+
+
+class CancelledError(Error):
+    """A wait was interrupted. After an interrupted push, close the client and connect again."""
+
+    code = 1
+
+
+class UnknownError(Error):
+    """An error of another kind."""
+
+    code = 2
+
+
+class InvalidArgumentError(Error, ValueError):
+    """An argument is wrong: the text says which, what was found and what is allowed."""
+
+    code = 3
+
+
+class DTypeError(InvalidArgumentError, TypeError):
+    """An array has the wrong element type, or is not in this host's memory."""
+
+
+class DeadlineExceededError(Error, TimeoutError):
+    """The call did not end within its timeout: the text names who was waited for."""
+
+    code = 4
+
+
+class NotFoundError(Error, LookupError):
+    """There is no such variable, file or checkpoint."""
+
+    code = 5
+
+
+class AlreadyExistsError(Error):
+    """The variable exists with another description."""
+
+    code = 6
+
+
+class PermissionDeniedError(Error):
+    """The token's role does not allow the call."""
+
+    code = 7
+
+
+class ResourceExhaustedError(Error):
+    """Memory, a disk or a limit of the servers is used up."""
+
+    code = 8
+
+
+class FailedPreconditionError(Error):
+    """The client cannot do this now, for example because a newer start of the worker fenced it."""
+
+    code = 9
+
+
+class ClosedError(FailedPreconditionError):
+    """The client is closed."""
+
+
+class AbortedError(Error):
+    """The call must be repeated, or a worker was lost and the job must stop."""
+
+    code = 10
+
+
+class OutOfRangeError(Error, IndexError):
+    """A number is outside its range."""
+
+    code = 11
+
+
+class UnimplementedError(Error, NotImplementedError):
+    """This version does not have it."""
+
+    code = 12
+
+
+class InternalError(Error):
+    """A fault of Cairn."""
+
+    code = 13
+
+
+class UnavailableError(Error):
+    """A server was gone for longer than the client waits."""
+
+    code = 14
+
+
+class DataLossError(Error):
+    """A file is corrupt, or the servers do not hold one state of the job."""
+
+    code = 15
+
+
+class UnauthenticatedError(Error):
+    """The servers do not accept the certificate or the token."""
+
+    code = 16
+
+
+BY_CODE: Dict[int, Type[Error]] = {
+    cls.code: cls
+    for cls in (CancelledError, UnknownError, InvalidArgumentError, DeadlineExceededError,
+                NotFoundError, AlreadyExistsError, PermissionDeniedError, ResourceExhaustedError,
+                FailedPreconditionError, AbortedError, OutOfRangeError, UnimplementedError,
+                InternalError, UnavailableError, DataLossError, UnauthenticatedError)
+}

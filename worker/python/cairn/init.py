@@ -1,0 +1,77 @@
+"""Initializers: values that depend only on the seed, the variable's name and the position."""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Union
+
+Description = Dict[str, Any]
+
+
+class Initializer:
+    """The description of an initializer."""
+
+    def __init__(self, type_name: str, **arguments: float) -> None:
+        self._description: Description = {"type": type_name, **arguments}
+
+    def describe(self) -> Description:
+        """The keys of a job file's model.init."""
+        return dict(self._description)
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{k}={v!r}" for k, v in self._description.items() if k != "type")
+        return f"cairn.init.{type(self).__name__}({arguments})"
+
+
+class Zeros(Initializer):
+    """0 everywhere: the default."""
+
+    def __init__(self) -> None:
+        super().__init__("zeros")
+
+
+class Ones(Initializer):
+    """1 everywhere."""
+
+    def __init__(self) -> None:
+        super().__init__("ones")
+
+
+class Constant(Initializer):
+    """One value everywhere."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__("constant", value=value)
+
+
+class Uniform(Initializer):
+    """Uniform in [minval, maxval)."""
+
+    def __init__(self, minval: float = -0.05, maxval: float = 0.05, seed: int = 0) -> None:
+        super().__init__("uniform", minval=minval, maxval=maxval, seed=seed)
+
+
+class Normal(Initializer):
+    """A normal distribution."""
+
+    def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: int = 0) -> None:
+        super().__init__("normal", mean=mean, stddev=stddev, seed=seed)
+
+
+class GlorotUniform(Initializer):
+    """Uniform up to sqrt(6 / (fan_in + fan_out)); of a row of width d: sqrt(6 / (1 + d))."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__("glorot_uniform", seed=seed)
+
+
+InitializerLike = Union[Initializer, Mapping[str, Any], str]
+
+
+def describe(initializer: InitializerLike) -> Union[str, Description]:
+    """What the description of a variable says of its initializer."""
+    if isinstance(initializer, Initializer):
+        return initializer.describe()
+    return initializer if isinstance(initializer, str) else dict(initializer)
+
+
+__all__: List[str] = ["Constant", "GlorotUniform", "Initializer", "Normal", "Ones", "Uniform",
+                      "Zeros"]

@@ -1,0 +1,227 @@
+"""Optimizers with Keras' formulas, arguments and defaults; they run on the servers.
+
+Each class describes an optimizer: `cairn.optim.Adam(1e-3, beta_2=0.99)`. `learning_rate` is a
+number or a schedule of this module. Every optimizer takes at most one of clipvalue and clipnorm.
+A dictionary with the keys of a job file's `optimizer` section is accepted wherever an optimizer
+is."""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+
+Description = Dict[str, Any]
+
+
+class Schedule:
+    """A learning rate that depends on the number of updates of a variable."""
+
+    def __init__(self, type_name: str, **arguments: Any) -> None:
+        self._description: Description = {"type": type_name}
+        self._description.update((k, v) for k, v in arguments.items() if v is not None)
+
+    def describe(self) -> Description:
+        """The keys of a job file's learning_rate."""
+        return dict(self._description)
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{k}={v!r}" for k, v in self._description.items() if k != "type")
+        return f"cairn.optim.{type(self).__name__}({arguments})"
+
+
+class ExponentialDecay(Schedule):
+    """initial_learning_rate * decay_rate^(step / decay_steps)."""
+
+    def __init__(self, initial_learning_rate: float, decay_steps: float, decay_rate: float,
+                 staircase: bool = False) -> None:
+        super().__init__("exponential_decay", initial_learning_rate=initial_learning_rate,
+                         decay_steps=decay_steps, decay_rate=decay_rate, staircase=staircase)
+
+
+class InverseTimeDecay(Schedule):
+    """initial_learning_rate / (1 + decay_rate * step / decay_steps)."""
+
+    def __init__(self, initial_learning_rate: float, decay_steps: float, decay_rate: float,
+                 staircase: bool = False) -> None:
+        super().__init__("inverse_time_decay", initial_learning_rate=initial_learning_rate,
+                         decay_steps=decay_steps, decay_rate=decay_rate, staircase=staircase)
+
+
+class PolynomialDecay(Schedule):
+    """From initial_learning_rate to end_learning_rate in decay_steps, by a power."""
+
+    def __init__(self, initial_learning_rate: float, decay_steps: float,
+                 end_learning_rate: float = 0.0001, power: float = 1.0,
+                 cycle: bool = False) -> None:
+        super().__init__("polynomial_decay", initial_learning_rate=initial_learning_rate,
+                         decay_steps=decay_steps, end_learning_rate=end_learning_rate,
+                         power=power, cycle=cycle)
+
+
+class PiecewiseConstantDecay(Schedule):
+    """values[i] up to and with update boundaries[i]; the last value after all boundaries."""
+
+    def __init__(self, boundaries: Sequence[float], values: Sequence[float]) -> None:
+        super().__init__("piecewise_constant_decay", boundaries=list(boundaries),
+                         values=list(values))
+
+
+class CosineDecay(Schedule):
+    """A half cosine down to alpha * the initial rate, after an optional warm-up."""
+
+    def __init__(self, initial_learning_rate: float, decay_steps: float, alpha: float = 0.0,
+                 warmup_target: Optional[float] = None, warmup_steps: int = 0) -> None:
+        super().__init__("cosine_decay", initial_learning_rate=initial_learning_rate,
+                         decay_steps=decay_steps, alpha=alpha, warmup_target=warmup_target,
+                         warmup_steps=warmup_steps)
+
+
+class CosineDecayRestarts(Schedule):
+    """Cosine decays in periods that grow by t_mul, each beginning at m_mul times the last."""
+
+    def __init__(self, initial_learning_rate: float, first_decay_steps: float, t_mul: float = 2.0,
+                 m_mul: float = 1.0, alpha: float = 0.0) -> None:
+        super().__init__("cosine_decay_restarts", initial_learning_rate=initial_learning_rate,
+                         first_decay_steps=first_decay_steps, t_mul=t_mul, m_mul=m_mul,
+                         alpha=alpha)
+
+
+Rate = Union[float, Schedule]
+
+
+class Optimizer:
+    """The description of an optimizer."""
+
+    def __init__(self, type_name: str, learning_rate: Rate, clipvalue: Optional[float] = None,
+                 clipnorm: Optional[float] = None, **arguments: Any) -> None:
+        rate = learning_rate.describe() if isinstance(learning_rate, Schedule) else learning_rate
+        self._description: Description = {"type": type_name, "learning_rate": rate}
+        arguments.update(clipvalue=clipvalue, clipnorm=clipnorm)
+        self._description.update((k, v) for k, v in arguments.items() if v is not None)
+
+    def describe(self) -> Description:
+        """The keys of a job file's `optimizer` section."""
+        return dict(self._description)
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{k}={v!r}" for k, v in self._description.items() if k != "type")
+        return f"cairn.optim.{type(self).__name__}({arguments})"
+
+
+class SGD(Optimizer):
+    """Gradient descent, with momentum where it is above 0."""
+
+    def __init__(self, learning_rate: Rate = 0.01, momentum: float = 0.0, nesterov: bool = False,
+                 weight_decay: Optional[float] = None, **clip: float) -> None:
+        super().__init__("sgd", learning_rate, momentum=momentum, nesterov=nesterov,
+                         weight_decay=weight_decay, **clip)
+
+
+class Adagrad(Optimizer):
+    """Rates that shrink with the sum of squared gradients of each value."""
+
+    def __init__(self, learning_rate: Rate = 0.001, initial_accumulator_value: float = 0.1,
+                 epsilon: float = 1e-7, weight_decay: Optional[float] = None,
+                 **clip: float) -> None:
+        super().__init__("adagrad", learning_rate, epsilon=epsilon, weight_decay=weight_decay,
+                         initial_accumulator_value=initial_accumulator_value, **clip)
+
+
+class Adadelta(Optimizer):
+    """Rates from moving averages of squared gradients and squared updates."""
+
+    def __init__(self, learning_rate: Rate = 0.001, rho: float = 0.95, epsilon: float = 1e-7,
+                 weight_decay: Optional[float] = None, **clip: float) -> None:
+        super().__init__("adadelta", learning_rate, rho=rho, epsilon=epsilon,
+                         weight_decay=weight_decay, **clip)
+
+
+class RMSprop(Optimizer):
+    """Rates from a moving average of squared gradients."""
+
+    def __init__(self, learning_rate: Rate = 0.001, rho: float = 0.9, momentum: float = 0.0,
+                 epsilon: float = 1e-7, centered: bool = False,
+                 weight_decay: Optional[float] = None, **clip: float) -> None:
+        super().__init__("rmsprop", learning_rate, rho=rho, momentum=momentum, epsilon=epsilon,
+                         centered=centered, weight_decay=weight_decay, **clip)
+
+
+class Adam(Optimizer):
+    """Moments of the gradient. For embedding tables see LazyAdam too."""
+
+    _type = "adam"
+
+    def __init__(self, learning_rate: Rate = 0.001, beta_1: float = 0.9, beta_2: float = 0.999,
+                 epsilon: float = 1e-7, amsgrad: Optional[bool] = None,
+                 weight_decay: Optional[float] = None, **clip: float) -> None:
+        super().__init__(self._type, learning_rate, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon,
+                         amsgrad=amsgrad, weight_decay=weight_decay, **clip)
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay."""
+
+    _type = "adamw"
+
+    def __init__(self, learning_rate: Rate = 0.001, weight_decay: float = 0.004,
+                 **arguments: Any) -> None:
+        super().__init__(learning_rate, weight_decay=weight_decay, **arguments)
+
+
+class Adamax(Adam):
+    """Adam with the infinity norm."""
+
+    _type = "adamax"
+
+
+class Nadam(Adam):
+    """Adam with Nesterov momentum."""
+
+    _type = "nadam"
+
+
+class LazyAdam(Adam):
+    """Adam that leaves rows alone to which nothing was pushed."""
+
+    _type = "lazy_adam"
+
+
+class Ftrl(Optimizer):
+    """Follow the regularized leader: sparse linear models."""
+
+    def __init__(self, learning_rate: Rate = 0.001, learning_rate_power: float = -0.5,
+                 initial_accumulator_value: float = 0.1, l1_regularization_strength: float = 0.0,
+                 l2_regularization_strength: float = 0.0,
+                 l2_shrinkage_regularization_strength: float = 0.0, beta: float = 0.0,
+                 weight_decay: Optional[float] = None, **clip: float) -> None:
+        super().__init__(
+            "ftrl", learning_rate, learning_rate_power=learning_rate_power, beta=beta,
+            initial_accumulator_value=initial_accumulator_value,
+            l1_regularization_strength=l1_regularization_strength,
+            l2_regularization_strength=l2_regularization_strength,
+            l2_shrinkage_regularization_strength=l2_shrinkage_regularization_strength,
+            weight_decay=weight_decay, **clip)
+
+
+class Lion(Optimizer):
+    """The sign of an interpolated momentum."""
+
+    def __init__(self, learning_rate: Rate = 0.001, beta_1: float = 0.9, beta_2: float = 0.99,
+                 weight_decay: Optional[float] = None, **clip: float) -> None:
+        super().__init__("lion", learning_rate, beta_1=beta_1, beta_2=beta_2,
+                         weight_decay=weight_decay, **clip)
+
+
+OptimizerLike = Union[Optimizer, Mapping[str, Any], str]
+
+
+def describe(optimizer: OptimizerLike) -> Union[str, Description]:
+    """What the description of a variable says of its optimizer."""
+    if isinstance(optimizer, Optimizer):
+        return optimizer.describe()
+    return optimizer if isinstance(optimizer, str) else dict(optimizer)
+
+
+__all__: List[str] = [
+    "Adadelta", "Adagrad", "Adam", "Adamax", "AdamW", "CosineDecay", "CosineDecayRestarts",
+    "ExponentialDecay", "Ftrl", "InverseTimeDecay", "LazyAdam", "Lion", "Nadam", "Optimizer",
+    "PiecewiseConstantDecay", "PolynomialDecay", "RMSprop", "Schedule", "SGD",
+]

@@ -1,0 +1,298 @@
+"""Variables and embedding tables on the servers."""
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from cairn import _arrays
+from cairn._arrays import Array
+from cairn._library import check, lib, pack_item
+from cairn.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from cairn.client import Client
+
+_WHOLE, _ROWS, _KEYS = 0, 1, 2
+FORMATS = {"plain": 0, "float16": 1, "bfloat16": 2, "int8": 3, "top_k": 4}
+# A packed item, and what it points to, which must outlive the call.
+Prepared = Tuple[bytes, Tuple[Any, ...]]
+_MOST_SHAPES = 64  # kept for later calls
+
+
+def _format(name: str) -> int:
+    if name not in FORMATS:
+        raise InvalidArgumentError(f"format is {name!r}; expected one of {', '.join(FORMATS)}")
+    return FORMATS[name]
+
+
+class Stored:
+    """What variables and tables have in common. Made by Client.variable, Client.embedding and
+    Client.variables. Thread safety: every method may be called from several threads at once."""
+
+    def __init__(self, client: Client, description: Dict[str, Any]) -> None:
+        self._client = client
+        self._description = description
+        self._name: str = description["name"]
+        self._encoded = self._name.encode()
+        self._name_buffer = ctypes.create_string_buffer(self._encoded)
+        self._name_address = ctypes.addressof(self._name_buffer)
+        self._shapes: Dict[Tuple[int, ...], Any] = {}
+        self._dtype: str = description.get("dtype", "float32")
+        self._code, self._numpy = _arrays.DTYPES[self._dtype]
+
+    @property
+    def name(self) -> str:
+        """The variable's name within the job."""
+        return self._name
+
+    @property
+    def client(self) -> Client:
+        """The client through which it was created or described."""
+        return self._client
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The element type; bfloat16 is its bits, uint16."""
+        return self._numpy
+
+    @property
+    def description(self) -> Dict[str, Any]:
+        """A copy of the description, with the keys of Cairn's job file."""
+        return dict(self._description)
+
+    def _item(self, part: int, ids: Optional[Array], data: Array, slot: Optional[str],
+              wire: str) -> Prepared:
+        shape = self._shapes.get(data.shape)
+        if shape is None:
+            if len(self._shapes) >= _MOST_SHAPES:
+                self._shapes = {}
+            shape = (ctypes.c_int64 * data.ndim)(*data.shape)
+            self._shapes[data.shape] = shape
+        slot_buffer = None if slot is None else ctypes.create_string_buffer(slot.encode())
+        item = pack_item(
+            self._name_address, 0 if slot_buffer is None else ctypes.addressof(slot_buffer),
+            0 if ids is None else _arrays.address(ids), 0 if ids is None else ids.size,
+            _arrays.address(data), ctypes.addressof(shape), data.ndim, self._code, part,
+            0 if wire == "plain" else _format(wire), 0.0, 0, 0, 0, 0)
+        return item, (ids, data, shape, slot_buffer)
+
+    def _prepare_pull(self, ids: Any, out: Any, slot: Optional[str],
+                      wire: str) -> Tuple[Prepared, Array]:
+        raise NotImplementedError
+
+    def _prepare_push(self, ids: Any, values: Any, slot: Optional[str], wire: str) -> Prepared:
+        raise NotImplementedError
+
+    def _pull(self, ids: Any, out: Any, slot: Optional[str], wire: str,
+              timeout: Optional[float]) -> Array:
+        prepared, result = self._prepare_pull(ids, out, slot, wire)
+        check(lib.cairn_pull(self._client.handle, prepared[0], 1,
+                             timeout or 0.0))
+        return result
+
+    def _push(self, ids: Any, gradients: Any, position: Union[bytes, str], wire: str,
+              timeout: Optional[float]) -> None:
+        prepared = self._prepare_push(ids, gradients, None, wire)
+        stored = position.encode() if isinstance(position, str) else position
+        check(lib.cairn_push(self._client.handle, prepared[0], 1, stored,
+                             len(stored), timeout or 0.0))
+
+    def _assign(self, ids: Any, values: Any, slot: Optional[str],
+                timeout: Optional[float]) -> None:
+        prepared = self._prepare_push(ids, values, slot, "plain")
+        check(lib.cairn_assign(self._client.handle, prepared[0], 1,
+                               timeout or 0.0))
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"{type(self).__name__} '{self._name}' belongs to a connection and cannot "
+                        "be pickled: connect in each process and create it there again")
+
+
+class Variable(Stored):
+    """A dense variable. Rows run along axis 0."""
+
+    def __init__(self, client: Client, description: Dict[str, Any]) -> None:
+        super().__init__(client, description)
+        self._shape: Tuple[int, ...] = tuple(description["shape"])
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """The shape of the whole variable."""
+        return self._shape
+
+    def _prepare_pull(self, ids: Any, out: Any, slot: Optional[str],
+                      wire: str) -> Tuple[Prepared, Array]:
+        if ids is None:
+            data = (np.empty(self._shape, self._numpy) if out is None else
+                    _arrays.as_out(out, self._dtype, self._shape))
+            return self._item(_WHOLE, None, data, slot, wire), data
+        rows = _arrays.as_keys(ids, "rows")
+        shape = rows.shape + self._shape[1:]
+        data = (np.empty(shape, self._numpy) if out is None else
+                _arrays.as_out(out, self._dtype, shape))
+        flat = data.reshape((rows.size, *self._shape[1:]))
+        return self._item(_ROWS, rows, flat, slot, wire), data
+
+    def _prepare_push(self, ids: Any, values: Any, slot: Optional[str], wire: str) -> Prepared:
+        if ids is None:
+            data = _arrays.as_values(values, self._dtype, self._shape, "values")
+            return self._item(_WHOLE, None, data, slot, wire)
+        rows = _arrays.as_keys(ids, "rows")
+        data = _arrays.as_values(values, self._dtype, rows.shape + self._shape[1:], "values")
+        return self._item(_ROWS, rows, data.reshape((rows.size, *self._shape[1:])), slot, wire)
+
+    def pull(self, out: Any = None, *, rows: Any = None, slot: Optional[str] = None,
+             format: str = "plain",
+             timeout: Optional[float] = None) -> Array:
+        """The values now: shape `shape`, or rows.shape + shape[1:].
+
+        out: memory for them, contiguous and writable, of the variable's dtype.
+        rows: row numbers, any shape, repeats allowed; None: every row.
+        slot: an optimizer slot by Keras' name ("momentum"); None: the value.
+        format: how values travel: plain, or rounded as float16, bfloat16, int8.
+        timeout: seconds; None: the client's own."""
+        return self._pull(rows, out, slot, format, timeout)
+
+    def push(self, gradients: Any, *, rows: Any = None, position: Union[bytes, str] = b"",
+             format: str = "plain",
+             timeout: Optional[float] = None) -> None:
+        """Applies a gradient: shape `shape`, or rows.shape + shape[1:]; repeated rows are summed.
+
+        position: at most 512 bytes, stored with a worker's push (Client.position)."""
+        self._push(rows, gradients, position, format, timeout)
+
+    def assign(self, values: Any, *, rows: Any = None, slot: Optional[str] = None,
+               timeout: Optional[float] = None) -> None:
+        """Overwrites the value or a slot; `rows` without repeats."""
+        self._assign(rows, values, slot, timeout)
+
+    def __getitem__(self, rows: Any) -> Array:
+        """variable[...] is every row, variable[rows] those rows."""
+        return self.pull(rows=None if rows is Ellipsis else rows)
+
+    def __repr__(self) -> str:
+        return f"<cairn.Variable '{self._name}' {list(self._shape)} {self._dtype}>"
+
+
+class Embedding(Stored):
+    """An embedding table: rows of `dim` float32 values by 64-bit key, made when they are first
+    pushed."""
+
+    def __init__(self, client: Client, description: Dict[str, Any]) -> None:
+        super().__init__(client, description)
+        self._dim: int = description["dim"]
+
+    @property
+    def dim(self) -> int:
+        """Values of a row."""
+        return self._dim
+
+    def _prepare_pull(self, ids: Any, out: Any, slot: Optional[str],
+                      wire: str) -> Tuple[Prepared, Array]:
+        keys = _arrays.as_keys(ids)
+        shape = (*keys.shape, self._dim)
+        data = (np.empty(shape, self._numpy) if out is None else
+                _arrays.as_out(out, self._dtype, shape))
+        flat = data if data.ndim == 2 else data.reshape(keys.size, self._dim)
+        return self._item(_KEYS, keys, flat, slot, wire), data
+
+    def _prepare_push(self, ids: Any, values: Any, slot: Optional[str], wire: str) -> Prepared:
+        keys = _arrays.as_keys(ids)
+        data = _arrays.as_values(values, self._dtype, (*keys.shape, self._dim), "values")
+        flat = data if data.ndim == 2 else data.reshape(keys.size, self._dim)
+        return self._item(_KEYS, keys, flat, slot, wire)
+
+    def pull(self, keys: Any, out: Any = None, *, slot: Optional[str] = None,
+             format: str = "plain",
+             timeout: Optional[float] = None) -> Array:
+        """The rows of `keys` (integers, any shape, repeats allowed): keys.shape + (dim,). A key
+        without a row gives the initial value and stores nothing. Arguments as Variable.pull."""
+        return self._pull(keys, out, slot, format, timeout)
+
+    def push(self, keys: Any, gradients: Any, *, position: Union[bytes, str] = b"",
+             format: str = "plain",
+             timeout: Optional[float] = None) -> None:
+        """Applies gradients, keys.shape + (dim,); those of repeated keys are summed."""
+        self._push(keys, gradients, position, format, timeout)
+
+    def assign(self, keys: Any, values: Any, *, slot: Optional[str] = None,
+               timeout: Optional[float] = None) -> None:
+        """Overwrites rows or a slot of them; `keys` without repeats."""
+        self._assign(keys, values, slot, timeout)
+
+    def scan(self, timeout: Optional[float] = None) -> Tuple[Array, Array]:
+        """All stored rows: keys [n] int64 and values [n, dim] float32, in no order.
+
+        AbortedError: rows moved between servers meanwhile; repeat."""
+        scan = ctypes.c_void_p()
+        check(lib.cairn_scan_table(self._client.handle, self._encoded, timeout or 0.0,
+                                   ctypes.byref(scan)))
+        try:
+            rows, dim = ctypes.c_uint64(), ctypes.c_int64()
+            keys, values = ctypes.c_void_p(), ctypes.c_void_p()
+            check(lib.cairn_scan_rows(scan, ctypes.byref(rows), ctypes.byref(dim),
+                                      ctypes.byref(keys), ctypes.byref(values)))
+            count = rows.value
+            found = np.empty(count, np.int64)
+            read = np.empty((count, self._dim), np.float32)
+            if count:
+                ctypes.memmove(_arrays.address(found), keys.value or 0, found.nbytes)
+                ctypes.memmove(_arrays.address(read), values.value or 0, read.nbytes)
+            return found, read
+        finally:
+            lib.cairn_scan_free(scan)
+
+    def __getitem__(self, keys: Any) -> Array:
+        """The rows of `keys`."""
+        return self.pull(keys)
+
+    def __repr__(self) -> str:
+        return f"<cairn.Embedding '{self._name}' dim {self._dim}>"
+
+
+# One part of a call over several variables: the variable alone (all of it), (variable, rows) or
+# (table, keys) for pulls; (variable, gradient) or (variable or table, rows or keys, gradients).
+Pull = Union[Stored, Tuple[Any, ...]]
+Push = Tuple[Any, ...]
+
+
+def prepare_pulls(pulls: Sequence[Pull]) -> Tuple[bytes, List[Prepared], List[Array]]:
+    """An array of items, what they point to, and the results."""
+    prepared: List[Prepared] = []
+    results: List[Array] = []
+    for pull in pulls:
+        parts = pull if isinstance(pull, tuple) else (pull,)
+        if not 1 <= len(parts) <= 3 or not isinstance(parts[0], Stored):
+            raise InvalidArgumentError(
+                f"pulls: found {pull!r}; expected a variable, (variable, rows), (table, keys), or "
+                "either with memory for the result as a third part")
+        ids = parts[1] if len(parts) > 1 else None
+        if ids is None and isinstance(parts[0], Embedding):
+            raise InvalidArgumentError(f"pulls: {parts[0]!r} needs keys: (table, keys)")
+        out = parts[2] if len(parts) > 2 else None
+
+        item, result = parts[0]._prepare_pull(ids, out, None, "plain")
+        prepared.append(item)
+        results.append(result)
+    return b"".join([p[0] for p in prepared]), prepared, results
+
+
+def prepare_pushes(pushes: Sequence[Push]) -> Tuple[bytes, List[Prepared]]:
+    """An array of items, and what they point to."""
+    prepared: List[Prepared] = []
+    for push in pushes:
+        valid = (isinstance(push, tuple) and len(push) in (2, 3) and isinstance(push[0], Stored) and
+                 (len(push) == 3 or isinstance(push[0], Variable)))
+        if not valid:
+            raise InvalidArgumentError(
+                f"pushes: found {push!r}; expected (variable, gradient), (variable, rows, "
+                "gradients) or (table, keys, gradients)")
+        ids = push[1] if len(push) == 3 else None
+
+        prepared.append(push[0]._prepare_push(ids, push[-1], None, "plain"))
+    return b"".join([p[0] for p in prepared]), prepared
+
+
+__all__ = ["Embedding", "Pull", "Push", "Stored", "Variable"]
