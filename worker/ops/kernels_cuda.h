@@ -6,6 +6,7 @@
 // Formulas are those of the functions of the same names (interaction.h, loss.h, ...).
 #pragma once
 
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 
@@ -21,7 +22,7 @@ CAIRN_ANYWHERE inline void AtomicAdd(float* to, float value) {
 #ifdef __CUDA_ARCH__
   atomicAdd(to, value);
 #else
-  *to += value;
+  std::atomic_ref(*to).fetch_add(value, std::memory_order_relaxed);
 #endif
 }
 
