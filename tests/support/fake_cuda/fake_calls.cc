@@ -29,7 +29,7 @@ std::array<Counter, kMaxNames> counters;
 
 std::atomic<bool> tracing{false};
 std::mutex trace_mutex;
-std::vector<std::string> trace;
+std::vector<TracedCall> trace;
 
 }  // namespace
 
@@ -48,7 +48,7 @@ int DeviceCount() {
   return count;
 }
 
-void CountCall(const char* name) {
+void CountCall(const char* name, cudaStream_t stream, uint64_t size) {
   for (Counter& counter : counters) {
     const char* found = counter.name.load(std::memory_order_relaxed);
     if (found == nullptr && counter.name.compare_exchange_strong(found, name)) found = name;
@@ -58,7 +58,7 @@ void CountCall(const char* name) {
   }
   if (!tracing.load(std::memory_order_relaxed)) return;
   const std::lock_guard lock(trace_mutex);
-  trace.emplace_back(name);
+  trace.push_back({name, stream, size});
 }
 
 int64_t Calls(const std::string& name) {
@@ -77,7 +77,7 @@ void BeginTrace() {
   tracing = true;
 }
 
-std::vector<std::string> EndTrace() {
+std::vector<TracedCall> EndTrace() {
   const std::lock_guard lock(trace_mutex);
   tracing = false;
   return std::move(trace);

@@ -34,7 +34,7 @@ cublasStatus_t cublasSgemm_v2_64(cublasHandle_t handle, cublasOperation_t a_op,
                                  const float* alpha, const float* a, int64_t a_stride,
                                  const float* b, int64_t b_stride, const float* beta, float* c,
                                  int64_t c_stride) {
-  if (cairn::test::fake::Call("cublasSgemm_v2_64") != cudaSuccess) {
+  if (cairn::test::fake::Call("cublasSgemm_v2_64", handle->stream) != cudaSuccess) {
     return CUBLAS_STATUS_EXECUTION_FAILED;
   }
   if (m < 0 || n < 0 || k < 0) return CUBLAS_STATUS_INVALID_VALUE;

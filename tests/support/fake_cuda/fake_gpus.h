@@ -40,9 +40,14 @@ bool HasContext(int device);
 // Number of calls of the function `name` ("cudaMalloc", "kernel", "cublasSgemm_v2_64") so far; an
 // empty name: of all but queries of streams and errors.
 int64_t Calls(const std::string& name = "");
-// Names of all such calls from BeginTrace to EndTrace, of all threads, in order.
+// All such calls from BeginTrace to EndTrace, of all threads, in order.
+struct TracedCall {
+  std::string name;
+  cudaStream_t stream = nullptr;  // null: the call is of none
+  uint64_t size = 0;              // bytes of a copy; elements of a kernel, of all its threads
+};
 void BeginTrace();
-std::vector<std::string> EndTrace();
+std::vector<TracedCall> EndTrace();
 // Copies between devices that went through the host, for lack of peer access.
 int64_t StagedPeerCopies();
 // NCCL's kernels and the bytes of the calls' buffers so far, of all ranks of this process.
@@ -59,11 +64,12 @@ bool IsDeviceMemory(const void* memory, int device);
 // Queues `work` on `stream` as the runtime queues its own. Any thread.
 void Enqueue(cudaStream_t stream, std::function<void()> work);
 int DeviceOf(cudaStream_t stream);
-// A launch of `kernel`, which is called once for each of settings().threads, with its number and
-// their count. Counts as "kernel".
-cudaError_t Launch(cudaStream_t stream, std::function<void(int thread, int threads)> kernel);
+// A launch of `kernel` over `elements`, which is called once for each of settings().threads, with
+// its number and their count. Counts as "kernel".
+cudaError_t Launch(cudaStream_t stream, uint64_t elements,
+                   std::function<void(int thread, int threads)> kernel);
 // Notes a call; an error if settings().fail_at says so.
-cudaError_t Call(const char* name);
+cudaError_t Call(const char* name, cudaStream_t stream = nullptr, uint64_t size = 0);
 
 // The calling thread may read and write device memory during the object's lifetime.
 class DeviceAccess {

@@ -113,7 +113,7 @@ ncclResult_t Flush() {
 template <typename Make>
 ncclResult_t Collective(const char* name, ncclComm_t comm, cudaStream_t stream,
                         std::vector<const void*> memory, size_t bytes, Make make) {
-  if (fake::Call(name) != cudaSuccess) return ncclUnhandledCudaError;
+  if (fake::Call(name, stream, bytes) != cudaSuccess) return ncclUnhandledCudaError;
   if (comm == nullptr || comm->rank->state() != ncclSuccess) return ncclInvalidArgument;
   const NcclRank& rank = *comm->rank;
   if (stream == nullptr || fake::DeviceOf(stream) != rank.device()) return ncclInvalidArgument;

@@ -40,7 +40,7 @@ class FakeQueue final : public QueueOfLoops<FakeQueue, CudaDeviceQueue> {
       }
     };
     // The runtime tells of a failed launch by the thread's last error.
-    test::fake::Launch(compute(), kernel);
+    test::fake::Launch(compute(), count, kernel);
     Note(cudaGetLastError(), "launch");
   }
 

@@ -61,8 +61,8 @@ cudaError_t NeedContext() {
   return error;
 }
 
-cudaError_t Begin(const char* name) {
-  const cudaError_t error = Call(name);
+cudaError_t Begin(const char* name, cudaStream_t stream = nullptr, uint64_t size = 0) {
+  const cudaError_t error = Call(name, stream, size);
   return error == cudaSuccess ? NeedContext() : error;
 }
 
@@ -87,8 +87,8 @@ bool IsPeer(int device, int of) {
 
 }  // namespace
 
-cudaError_t Call(const char* name) {
-  CountCall(name);
+cudaError_t Call(const char* name, cudaStream_t stream, uint64_t size) {
+  CountCall(name, stream, size);
   return MustFail() ? Result(cudaErrorInvalidValue) : cudaSuccess;
 }
 
@@ -111,8 +111,9 @@ void SetCurrentContext(int device) {
   if (has_current_context) current_device = device;
 }
 
-cudaError_t Launch(cudaStream_t stream, std::function<void(int thread, int threads)> kernel) {
-  const cudaError_t error = Begin("kernel");
+cudaError_t Launch(cudaStream_t stream, uint64_t elements,
+                   std::function<void(int thread, int threads)> kernel) {
+  const cudaError_t error = Begin("kernel", stream, elements);
   if (error != cudaSuccess) return error;
   if (stream->device() != current_device) return Result(cudaErrorInvalidResourceHandle);
   return Queue(stream, [kernel = std::move(kernel)] {
@@ -257,13 +258,15 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  if (cudaError_t error = Begin("cudaMemcpyAsync"); error != cudaSuccess) return error;
+  if (cudaError_t error = Begin("cudaMemcpyAsync", stream, bytes); error != cudaSuccess)
+    return error;
   return Queue(stream, [=] { std::memcpy(to, from, bytes); });
 }
 
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
                                 size_t bytes, cudaStream_t stream) {
-  if (cudaError_t error = Begin("cudaMemcpyPeerAsync"); error != cudaSuccess) return error;
+  if (cudaError_t error = Begin("cudaMemcpyPeerAsync", stream, bytes); error != cudaSuccess)
+    return error;
   if (DeviceOfMemory(to) != to_device || DeviceOfMemory(from) != from_device) {
     return Result(cudaErrorInvalidValue);
   }
@@ -272,7 +275,8 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
 }
 
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
-  if (cudaError_t error = Begin("cudaMemsetAsync"); error != cudaSuccess) return error;
+  if (cudaError_t error = Begin("cudaMemsetAsync", stream, bytes); error != cudaSuccess)
+    return error;
   return Queue(stream, [=] { std::memset(memory, value, bytes); });
 }
 
@@ -299,7 +303,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  if (cudaError_t error = Begin("cudaStreamWaitEvent"); error != cudaSuccess) return error;
+  if (cudaError_t error = Begin("cudaStreamWaitEvent", stream); error != cudaSuccess) return error;
   return Queue(stream, [recording = event->recording, number = event->recorded] {
     while (recording->done.load(std::memory_order_relaxed) < number) Pause(5);
     recording->done.load(std::memory_order_acquire);
@@ -318,7 +322,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  if (cudaError_t error = Begin("cudaEventRecord"); error != cudaSuccess) return error;
+  if (cudaError_t error = Begin("cudaEventRecord", stream); error != cudaSuccess) return error;
   return Queue(stream, [recording = event->recording, number = ++event->recorded] {
     recording->done.store(number, std::memory_order_release);
   });
