@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "common/status.h"
 #include "worker/ops/cublas_library.h"
+#include "worker/ops/cuda_gpus.h"
 
 namespace cairn {
 namespace {
@@ -30,9 +31,11 @@ CudaDeviceQueue::~CudaDeviceQueue() {
   Cublas::Get().destroy(blas_);
 }
 
-// The first error is kept (Update): those after it follow from it.
+// The runtime keeps a thread's last error until it is read: unread, it would become that of a
+// later, healthy call of a library that asks for it.
 void CudaDeviceQueue::Note(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return;
+  cudaGetLastError();
   error_.Update(absl::InternalError(
       absl::StrCat(device_.text(), ": ", what, ": ", cudaGetErrorString(error))));
 }
@@ -41,9 +44,10 @@ absl::Status CudaDeviceQueue::Open() {
   Select();
   Note(in_.Create(), "stream");
   Note(compute_.Create(), "stream");
+  Note(sums_.Create(), "stream");
   Note(out_.Create(), "stream");
   int processors = 1;
-  Note(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device_.index),
+  Note(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, gpu_),
        "number of multiprocessors");
   constexpr unsigned kBlocksPerProcessor = 2048 / kThreadsPerBlock;
   blocks_ = static_cast<unsigned>(processors) * kBlocksPerProcessor;
@@ -59,12 +63,14 @@ absl::Status CudaDeviceQueue::Open() {
 
 template <typename Get>
 absl::StatusOr<void*> CudaDeviceQueue::Allocate(absl::string_view what, size_t bytes, Get get) {
+  // Allocating would wait for the step that never ends.
+  if (stuck_) return StuckError();
   Select();
   RETURN_IF_ERROR(error_);
   void* memory = nullptr;
   const cudaError_t error = get(&memory, bytes);
   if (error == cudaSuccess) return memory;
-  cudaGetLastError();  // or the next launch would report it
+  cudaGetLastError();
   return absl::ResourceExhaustedError(
       absl::StrCat(device_.text(), ": ", bytes, " bytes of ", what, ": ", cudaGetErrorString(error),
                    "; take smaller batches, or fewer replicas on this GPU"));
@@ -87,7 +93,9 @@ void CudaDeviceQueue::FreeDevice(void* memory) {
 }
 
 void CudaDeviceQueue::FreeHost(void* memory) {
-  if (memory != nullptr && !stuck_) Note(cudaFreeHost(memory), "free");
+  if (memory == nullptr || stuck_) return;
+  Select();
+  Note(cudaFreeHost(memory), "free");
 }
 
 int CudaDeviceQueue::CopyIn(const void* host, void* device, size_t bytes) {
@@ -113,24 +121,28 @@ void CudaDeviceQueue::CopyOut(const void* device, void* host, size_t bytes) {
   Note(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, out_.get()), "copy out");
 }
 
-// Directly where the GPUs reach each other, else through the host, as the driver has it.
+// Directly if the GPUs can access each other's memory, otherwise through the host.
 void CudaDeviceQueue::CopyFrom(Device other, const void* from, void* to, size_t bytes) {
   if (!error_.ok()) return;
+  const int other_gpu = PhysicalGpu(other);
+  EnablePeerAccess(gpu_, other_gpu);
   Select();
-  Note(cudaMemcpyPeerAsync(to, device_.index, from, other.index, bytes, compute_.get()),
-       "copy between GPUs");
+  Note(cudaMemcpyPeerAsync(to, gpu_, from, other_gpu, bytes, compute_.get()), "copy between GPUs");
 }
 
 void CudaDeviceQueue::Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) {
   if (stuck_) return rank.Abandon(StuckError());
   Select();
-  int number = 0;
-  cudaError_t error = events_.Record(compute_.get(), &number);
-  if (error == cudaSuccess) error = events_.Await(out_.get(), number);
+  int ops = 0, sum = 0;
+  cudaError_t error = events_.Record(compute_.get(), &ops);
+  if (error == cudaSuccess) error = events_.Await(sums_.get(), ops);
   Note(error, "sum over devices");
   if (error != cudaSuccess) return rank.Fail(error_);
   rank_ = &rank;
-  error_.Update(rank.Reduce(sums, out_.get()));
+  error_.Update(rank.Reduce(sums, sums_.get()));
+  error = events_.Record(sums_.get(), &sum);
+  if (error == cudaSuccess) error = events_.Await(out_.get(), sum);
+  Note(error, "wait for a sum");
 }
 
 void CudaDeviceQueue::Fail(const absl::Status& why) { error_.Update(why); }
@@ -139,7 +151,7 @@ void CudaDeviceQueue::Fail(const absl::Status& why) { error_.Update(why); }
 // they are given up, which lets the stream come to its end.
 bool CudaDeviceQueue::GiveUp(const CudaStream& stream, Deadline* deadline) {
   if (!deadline->Expired()) return false;
-  const bool sums = &stream == &out_ && rank_ != nullptr;
+  const bool sums = &stream == &sums_ && rank_ != nullptr;
   const absl::Status why = absl::DeadlineExceededError(
       absl::StrCat(device_.text(), ": a step was not done in ", absl::FormatDuration(kStepTimeout),
                    sums ? ": its own ops are, the sums with the other GPUs are not"
@@ -159,18 +171,19 @@ bool CudaDeviceQueue::GiveUp(const CudaStream& stream, Deadline* deadline) {
 
 // A small step is done in some 50 us, so the first looks are without a pause.
 cudaError_t CudaDeviceQueue::Await(const CudaStream& stream) {
-  const bool sums = &stream == &out_ && rank_ != nullptr;
+  const bool sums = &stream == &sums_ && rank_ != nullptr;
   Deadline deadline = Deadline::In(sums ? kStepTimeout + kSumExtra : kStepTimeout);
   for (int looks = 0;; ++looks) {
-    const cudaError_t error = cudaStreamQuery(stream.get());
-    if (error != cudaErrorNotReady) return error;
-    if (looks < kLooksWithoutPause) continue;
+    // First, because a query may wait for a lock that another rank's call holds until the sums end.
     const absl::Status sums_status = rank_ == nullptr ? absl::OkStatus() : rank_->Check();
     if (!sums_status.ok()) {
       Fail(sums_status);
       rank_ = nullptr;
-      if (&stream == &out_) deadline = Deadline::Earlier(deadline, Deadline::In(kSumExtra));
+      if (&stream == &sums_) deadline = Deadline::Earlier(deadline, Deadline::In(kSumExtra));
     }
+    const cudaError_t error = cudaStreamQuery(stream.get());
+    if (error != cudaErrorNotReady) return error;
+    if (looks < kLooksWithoutPause) continue;
     if (GiveUp(stream, &deadline)) return error;
     absl::SleepFor(kLookPause);
   }
@@ -184,7 +197,7 @@ absl::Status CudaDeviceQueue::StuckError() const {
 absl::Status CudaDeviceQueue::Finish() {
   if (stuck_) Fail(StuckError());
   Select();
-  for (const CudaStream* stream : {&in_, &compute_, &out_}) {
+  for (const CudaStream* stream : {&in_, &compute_, &sums_, &out_}) {
     if (!stuck_) Note(Await(*stream), "computing a step");
   }
   rank_ = nullptr;

@@ -23,7 +23,8 @@ namespace cairn {
 // Memory, copies, sums, products and errors. A derived class launches the kernels on compute().
 class CudaDeviceQueue : public DeviceQueue {
  public:
-  explicit CudaDeviceQueue(Device device) : device_(device) {}
+  // `device` is on GPU `gpu` of CUDA.
+  CudaDeviceQueue(Device device, int gpu) : device_(device), gpu_(gpu) {}
   ~CudaDeviceQueue() override;
   // Call once, before everything else. kInternal, kFailedPrecondition: an error of CUDA or cuBLAS.
   absl::Status Open();
@@ -60,7 +61,7 @@ class CudaDeviceQueue : public DeviceQueue {
 
  private:
   // The calling thread works on this device from here on.
-  void Select() { Note(cudaSetDevice(device_.index), "select"); }
+  void Select() { Note(cudaSetDevice(gpu_), "select"); }
   template <typename Get>
   absl::StatusOr<void*> Allocate(absl::string_view what, size_t bytes, Get get);
   absl::Status StuckError() const;
@@ -68,10 +69,13 @@ class CudaDeviceQueue : public DeviceQueue {
   bool GiveUp(const CudaStream& stream, Deadline* deadline);
 
   const Device device_;
+  const int gpu_;
   // A step never ended: what it may still use is left to the end of the process, since freeing it
   // would wait for it.
   bool stuck_ = false;
-  CudaStream in_, compute_, out_;
+  // Sums have a stream of their own: one rank's copy of a sum must not delay the next sum, for
+  // which all ranks wait.
+  CudaStream in_, compute_, sums_, out_;
   CudaEvents events_;
   cublasHandle_t blas_ = nullptr;
   unsigned blocks_ = 1;  // that the device runs at once, several a multiprocessor
@@ -80,6 +84,6 @@ class CudaDeviceQueue : public DeviceQueue {
 };
 
 // A queue with its kernels, not yet open.
-std::unique_ptr<CudaDeviceQueue> MakeCudaQueue(Device device);
+std::unique_ptr<CudaDeviceQueue> MakeCudaQueue(Device device, int gpu);
 
 }  // namespace cairn

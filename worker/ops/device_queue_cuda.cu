@@ -23,26 +23,34 @@ __global__ void __launch_bounds__(kMaxThreadsPerBlock) ForEachKernel(Index count
 
 class CudaQueue final : public QueueOfLoops<CudaQueue, CudaDeviceQueue> {
  public:
-  explicit CudaQueue(Device device) : QueueOfLoops(device) {}
+  CudaQueue(Device device, int gpu) : QueueOfLoops(device, gpu) {}
 
   template <typename Body>
   void ForEach(uint64_t count, const Body& body) {
     const Grid grid = GridOf(count);
     if (grid.blocks == 0) return;
     if (grid.narrow) {
-      ForEachKernel<uint32_t>
-          <<<grid.blocks, grid.threads, 0, compute()>>>(static_cast<uint32_t>(count), body);
+      Launch(grid, ForEachKernel<uint32_t, Body>, static_cast<uint32_t>(count), body);
     } else {
-      ForEachKernel<uint64_t><<<grid.blocks, grid.threads, 0, compute()>>>(count, body);
+      Launch(grid, ForEachKernel<uint64_t, Body>, count, body);
     }
-    Note(cudaGetLastError(), "launch");
+  }
+
+ private:
+  // By a function that returns its own error: <<<>>> leaves it among those of the whole thread.
+  template <typename Index, typename Body>
+  void Launch(const Grid& grid, void (*kernel)(Index, Body), Index count, Body body) {
+    void* arguments[] = {&count, &body};
+    Note(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(grid.blocks),
+                          dim3(grid.threads), arguments, 0, compute()),
+         "launch");
   }
 };
 
 }  // namespace
 
-std::unique_ptr<CudaDeviceQueue> MakeCudaQueue(Device device) {
-  return std::make_unique<CudaQueue>(device);
+std::unique_ptr<CudaDeviceQueue> MakeCudaQueue(Device device, int gpu) {
+  return std::make_unique<CudaQueue>(device, gpu);
 }
 
 }  // namespace cairn

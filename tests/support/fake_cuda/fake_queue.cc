@@ -23,7 +23,7 @@ void RunGrid(uint64_t grid_threads, Index count, const Body& body, int thread, i
 
 class FakeQueue final : public QueueOfLoops<FakeQueue, CudaDeviceQueue> {
  public:
-  explicit FakeQueue(Device device) : QueueOfLoops(device) {}
+  FakeQueue(Device device, int gpu) : QueueOfLoops(device, gpu) {}
 
   template <typename Body>
   void ForEach(uint64_t count, const Body& body) {
@@ -39,9 +39,7 @@ class FakeQueue final : public QueueOfLoops<FakeQueue, CudaDeviceQueue> {
         RunGrid(grid_threads, count, body, thread, threads);
       }
     };
-    // The runtime tells of a failed launch by the thread's last error.
-    test::fake::Launch(compute(), count, kernel);
-    Note(cudaGetLastError(), "launch");
+    Note(test::fake::Launch(compute(), count, kernel), "launch");
   }
 
  private:
@@ -50,8 +48,8 @@ class FakeQueue final : public QueueOfLoops<FakeQueue, CudaDeviceQueue> {
 
 }  // namespace
 
-std::unique_ptr<CudaDeviceQueue> MakeCudaQueue(Device device) {
-  return std::make_unique<FakeQueue>(device);
+std::unique_ptr<CudaDeviceQueue> MakeCudaQueue(Device device, int gpu) {
+  return std::make_unique<FakeQueue>(device, gpu);
 }
 
 }  // namespace cairn

@@ -141,6 +141,13 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return *count > 0 ? cudaSuccess : Result(cudaErrorNoDevice);
 }
 
+// 0: no driver is installed.
+cudaError_t cudaDriverGetVersion(int* version) {
+  const char* const given = std::getenv("CAIRN_FAKE_DRIVER");
+  *version = given == nullptr ? CUDART_VERSION : std::atoi(given);
+  return cudaSuccess;
+}
+
 cudaError_t cudaGetDevice(int* device) {
   *device = current_device;
   return cudaSuccess;

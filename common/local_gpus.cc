@@ -1,4 +1,4 @@
-#include "worker/cluster/local_gpus.h"
+#include "common/local_gpus.h"
 
 #include <algorithm>
 #include <cstdlib>
