@@ -53,13 +53,17 @@ absl::Status StepMemory::Reserve(size_t bytes) {
 class StepDevice::Step final : public StepView {
  public:
   Step(StepDevice& device, const Batch& batch, StepState* state, Layout layout)
-      : StepView(batch, *state), device_(device), own_(*state), layout_(std::move(layout)) {}
+      : StepView(batch, *state),
+        device_(device),
+        own_(*state),
+        layout_(std::move(layout)),
+        sent_(state->uses.size()) {}
   // Work that is queued uses the memory that the next step, or nobody, will have.
   ~Step() override {
     if (!ended_) device_.queue_->Finish().IgnoreError();
   }
 
-  void CopyIn();
+  void SendInput();
 
   Ops& ops() override { return device_.queue_->ops(); }
   bool on_host() const override { return false; }
@@ -88,7 +92,7 @@ class StepDevice::Step final : public StepView {
   Input input_;
   int input_copy_ = -1;
   bool input_there_ = false;
-  std::vector<int> copies_;   // by variable; -1 once waited for
+  std::vector<bool> sent_;    // by variable: its values
   std::vector<size_t> done_;  // variables whose gradients are on their way
   // Not queued yet; `summed_` are their variables.
   std::vector<RankSum> sums_;
@@ -108,7 +112,7 @@ int StepDevice::Step::Send(const std::vector<T>& values, size_t offset) {
   return device_.queue_->CopyIn(from, At<std::byte>(offset), BytesOf(values));
 }
 
-void StepDevice::Step::CopyIn() {
+void StepDevice::Step::SendInput() {
   const auto send = [this](const auto& values, size_t offset) {
     input_copy_ = std::max(input_copy_, Send(values, offset));
   };
@@ -124,9 +128,6 @@ void StepDevice::Step::CopyIn() {
             .columns = At<int32_t>(layout_.columns),
             .values = At<float>(layout_.values),
             .positions = At<int32_t>(layout_.positions)};
-  for (size_t v = 0; v < own_.uses.size(); ++v) {
-    copies_.push_back(Send(own_.uses[v].values, layout_.variables[v]));
-  }
 }
 
 const StepView::Input& StepDevice::Step::input() {
@@ -136,7 +137,13 @@ const StepView::Input& StepDevice::Step::input() {
 }
 
 const float* StepDevice::Step::values(size_t v) {
-  if (copies_[v] >= 0) device_.queue_->AwaitCopy(std::exchange(copies_[v], -1));
+  if (!sent_[v]) {
+    // Copying through the host's memory takes longer than the device's copy: the ops that were
+    // called before run meanwhile.
+    const int copy = Send(own_.uses[v].values, layout_.variables[v]);
+    if (copy >= 0) device_.queue_->AwaitCopy(copy);
+    sent_[v] = true;
+  }
   return At<float>(layout_.variables[v]);
 }
 
@@ -258,7 +265,7 @@ absl::StatusOr<std::unique_ptr<StepView>> StepDevice::Begin(const Batch& batch, 
   Layout layout = LayOut(batch, *state);
   RETURN_IF_ERROR(Reserve(layout.bytes));
   auto step = std::make_unique<Step>(*this, batch, state, std::move(layout));
-  step->CopyIn();
+  step->SendInput();
   return step;
 }
 

@@ -50,9 +50,9 @@ struct StepSums {
 };
 
 // What a StepState needs to be computed on a device: a queue and memory of its own.
-// Values go to the device one variable after the other, and ops wait for those that they use;
-// gradients come back as they are done, beside the rest of the step: each for itself, or added up
-// with other devices' first, in groups of kSumFloats or more.
+// A variable's values go to the device when the first op that uses them is called, beside the ops
+// before it; gradients come back as they are done, beside the rest of the step: each for itself, or
+// added up with other devices' first, in groups of kSumFloats or more.
 class StepDevice {
  public:
   explicit StepDevice(std::unique_ptr<DeviceQueue> queue);

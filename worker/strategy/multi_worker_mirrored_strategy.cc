@@ -189,7 +189,7 @@ absl::Status MultiWorkerMirroredStrategy::JoinGpus(const MultiWorkerMirroredOpti
     const KeepCurrentGpu keep;
     const auto& connect = options.connect_nccl != nullptr ? options.connect_nccl : ConnectNccl;
     absl::StatusOr<std::unique_ptr<CollectiveGroup>> joined =
-        connect(*group_, {.device = worker_devices()[0].index, .stream = nullptr},
+        connect(*group_, {.device = PhysicalGpu(worker_devices()[0]), .stream = nullptr},
                 Deadline::In(options.connect_timeout));
     own = joined.status();
     ASSIGN_OR_RETURN(able, CountWorkers(own.ok()));
