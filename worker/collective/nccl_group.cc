@@ -162,7 +162,7 @@ absl::Status NcclGroup::AllOk(const absl::Status& own, absl::string_view what, D
 template <typename Poll>
 absl::Status NcclGroup::Await(Poll poll, Deadline deadline, absl::string_view what) {
   const absl::Duration left = deadline.Remaining();
-  const Deadline last = Deadline::In(left - std::min(kRequestTimeout, left / 4));
+  const Deadline last = Deadline::In(left - std::min(2 * kRequestTimeout, left / 4));
   Deadline request = Deadline::In(kFirstRequest);
   for (int polls = 0;; ++polls) {
     bool done = false;
@@ -171,7 +171,8 @@ absl::Status NcclGroup::Await(Poll poll, Deadline deadline, absl::string_view wh
     if (polls < kPollsWithoutPause) continue;
     RETURN_IF_ERROR(bootstrap_.usable());
     if (last.Expired()) {
-      RETURN_IF_ERROR(bootstrap_.FindFault(/*silence_is_fault=*/true, deadline));
+      RETURN_IF_ERROR(bootstrap_.FindFault(
+          /*silence_is_fault=*/true, Deadline::In(deadline.Remaining() / 2)));
       return absl::DeadlineExceededError(absl::StrCat(
           "NCCL: ", what, " was not done in time: all ranks answer; is a GPU busy or hung?"));
     }
@@ -224,6 +225,8 @@ absl::Status NcclGroup::Compare(const CollectiveCall& call, Deadline deadline) {
 
 absl::Status NcclGroup::Break(const absl::Status& status) {
   broken_ = status;
+  // The others wait for this rank. Where they know already, this has no effect.
+  bootstrap_.Abort(status);
   Nccl::Get().abort(comm_);
   comm_ = nullptr;
   return status;

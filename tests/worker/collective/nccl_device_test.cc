@@ -25,6 +25,8 @@ class OnDevice {
     EXPECT_EQ(cudaMalloc(&data_, count_ * sizeof(float)), cudaSuccess);
     EXPECT_EQ(cudaMemcpy(data_, values.data(), count_ * sizeof(float), cudaMemcpyHostToDevice),
               cudaSuccess);
+    // The copy may have returned when its source was staged; other streams do not wait for it.
+    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
   }
   ~OnDevice() { cudaFree(data_); }
   OnDevice(const OnDevice&) = delete;
@@ -110,12 +112,13 @@ class OfDevice {
   // Waits until the stream's work is done or `rank` has an error.
   absl::Status Await(DeviceRank& rank) const {
     const Deadline deadline = Soon();
-    while (cudaStreamQuery(stream_) == cudaErrorNotReady) {
+    for (;;) {
+      // First: a query may wait for what another rank's failure has left running.
       const absl::Status status = rank.Check();
       if (!status.ok()) return status;
+      if (cudaStreamQuery(stream_) != cudaErrorNotReady) return rank.Check();
       if (deadline.Expired()) return absl::DeadlineExceededError("the stream's work");
     }
-    return rank.Check();
   }
 
  private:

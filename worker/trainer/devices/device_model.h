@@ -1,7 +1,6 @@
 // Models on the devices that a job names.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,10 +13,9 @@
 #include "common/device.h"
 #include "worker/models/model.h"
 #include "worker/ops/device_queue.h"
+#include "worker/trainer/devices/step_devices.h"
 
 namespace cairn {
-
-using OpenQueue = std::function<absl::StatusOr<std::unique_ptr<DeviceQueue>>(Device)>;
 
 // What `config` names, one entry a replica; a GPU may be there several times. Where it names none:
 // every usable GPU (the first one, for types that compute on one device), else cpu:0.
@@ -26,10 +24,6 @@ absl::StatusOr<std::vector<Device>> DevicesOf(const StrategyConfig& config);
 
 // "gpu:0, gpu:1".
 std::string DevicesText(absl::Span<const Device> devices);
-
-// Has `state` computed on `device` from its next step on. Errors as `open`, which is called for a
-// GPU the first time.
-absl::Status PlaceStep(Device device, const OpenQueue& open, StepState* state);
 
 // A model over another one that plans on the CPU and predicts on `device`; how it trains is left to
 // its kinds.
@@ -45,16 +39,16 @@ class PlacedModel : public Model {
 
  protected:
   PlacedModel(std::unique_ptr<Model> model, Device device, OpenQueue open)
-      : model_(std::move(model)), device_(device), open_(std::move(open)) {}
+      : model_(std::move(model)), device_(device), step_devices_(std::move(open)) {}
 
   const Model& model() const { return *model_; }
   Device device() const { return device_; }
-  const OpenQueue& open() const { return open_; }
+  StepDevices& step_devices() const { return step_devices_; }
 
  private:
   const std::unique_ptr<Model> model_;
   const Device device_;
-  const OpenQueue open_;
+  mutable StepDevices step_devices_;
 };
 
 // A model with all of its steps computed on one device.
