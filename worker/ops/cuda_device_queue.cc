@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "common/status.h"
 #include "worker/ops/cublas_library.h"
 #include "worker/ops/cuda_gpus.h"
@@ -15,8 +14,6 @@ namespace {
 
 constexpr unsigned kThreadsPerBlock = 256;
 
-// A step takes milliseconds; other programs on the GPU may hold it up.
-constexpr absl::Duration kStepTimeout = absl::Seconds(120);
 // A step whose own ops are done waits so much longer for sums with others, so that a device that
 // hangs is named before those that wait for it; and so long for sums that were given up to end.
 constexpr absl::Duration kSumExtra = absl::Seconds(10);
@@ -153,7 +150,7 @@ bool CudaDeviceQueue::GiveUp(const CudaStream& stream, Deadline* deadline) {
   if (!deadline->Expired()) return false;
   const bool sums = &stream == &sums_ && rank_ != nullptr;
   const absl::Status why = absl::DeadlineExceededError(
-      absl::StrCat(device_.text(), ": a step was not done in ", absl::FormatDuration(kStepTimeout),
+      absl::StrCat(device_.text(), ": a step was not done in ", absl::FormatDuration(step_timeout_),
                    sums ? ": its own ops are, the sums with the other GPUs are not"
                         : ": the GPU hangs, or others use it"));
   Fail(why);
@@ -172,7 +169,7 @@ bool CudaDeviceQueue::GiveUp(const CudaStream& stream, Deadline* deadline) {
 // A small step is done in some 50 us, so the first looks are without a pause.
 cudaError_t CudaDeviceQueue::Await(const CudaStream& stream) {
   const bool sums = &stream == &sums_ && rank_ != nullptr;
-  Deadline deadline = Deadline::In(sums ? kStepTimeout + kSumExtra : kStepTimeout);
+  Deadline deadline = Deadline::In(sums ? step_timeout_ + kSumExtra : step_timeout_);
   for (int looks = 0;; ++looks) {
     // First, because a query may wait for a lock that another rank's call holds until the sums end.
     const absl::Status sums_status = rank_ == nullptr ? absl::OkStatus() : rank_->Check();

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/deadline.h"
 #include "worker/ops/cuda_streams.h"
@@ -28,6 +29,8 @@ class CudaDeviceQueue : public DeviceQueue {
   ~CudaDeviceQueue() override;
   // Call once, before everything else. kInternal, kFailedPrecondition: an error of CUDA or cuBLAS.
   absl::Status Open();
+  // For tests: how long a step may take, two minutes by default.
+  void set_step_timeout(absl::Duration timeout) { step_timeout_ = timeout; }
 
   absl::StatusOr<void*> AllocateDevice(size_t bytes) final;
   void FreeDevice(void* memory) final;
@@ -70,6 +73,8 @@ class CudaDeviceQueue : public DeviceQueue {
 
   const Device device_;
   const int gpu_;
+  // A step takes milliseconds; other programs on the GPU may hold it up.
+  absl::Duration step_timeout_ = absl::Seconds(120);
   // A step never ended: what it may still use is left to the end of the process, since freeing it
   // would wait for it.
   bool stuck_ = false;

@@ -29,16 +29,10 @@ struct Gpus {
   cudaError_t error = cudaSuccess;
 };
 
-// By default CUDA loads a kernel when it is first launched, and waits for the GPU then: where GPUs
-// add up, for a sum that waits for this very process. The variable is read once, by the first call.
-void LoadKernelsEarly() {
-  if (LocalGpuCount() > 1) ::setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
-}
-
 const Gpus& Found() {
   static const Gpus* const found = [] {
     auto* const gpus = new Gpus;
-    LoadKernelsEarly();
+    LoadKernelsEarly(LocalGpuCount());
     gpus->error = cudaGetDeviceCount(&gpus->count);
     if (gpus->error != cudaSuccess) {
       gpus->count = 0;
@@ -98,6 +92,10 @@ void EnablePeerAccess(int a, int b) {
   if (!enabled->insert(std::minmax(a, b)).second) return;
   Enable(a, b);
   Enable(b, a);
+}
+
+void LoadKernelsEarly(int gpus) {
+  if (gpus > 1) ::setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
 }
 
 int UsableGpuCount() {

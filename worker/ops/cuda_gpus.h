@@ -8,4 +8,10 @@ namespace cairn {
 // does anything. Thread safety: any thread.
 void EnablePeerAccess(int a, int b);
 
+// Has CUDA load kernels when it starts, unless the user has chosen, if several of `gpus` GPUs may
+// compute. By default CUDA loads a kernel when it is first launched, and waits for the GPU then:
+// for a sum over GPUs, perhaps, that waits for this very process. CUDA reads the choice once, in
+// its first call.
+void LoadKernelsEarly(int gpus);
+
 }  // namespace cairn
