@@ -39,9 +39,11 @@ class ChildProcess {
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   // `command[0]` is the program's path; `orphan_signal` is what the process gets when its owner is
-  // gone, however that ended. Only where none runs and its output has been read.
-  // kNotFound, kPermissionDenied, …: it cannot be started; names it.
-  absl::Status Start(const std::vector<std::string>& command, int orphan_signal);
+  // gone, however that ended. `environment` ("NAME=value") is added to the launcher's; a name of
+  // both has the new value. Only where none runs and its output has been read. kNotFound,
+  // kPermissionDenied, …: it cannot be started; names it.
+  absl::Status Start(const std::vector<std::string>& command, int orphan_signal,
+                     const std::vector<std::string>& environment = {});
 
   bool running() const { return pid_ > 0; }
   pid_t pid() const { return pid_; }

@@ -40,8 +40,9 @@ struct PlannedTask {
   std::string task;  // "ps:0"
   bool server = false;
   std::vector<std::string> command;
-  std::string port_file;  // of a server: there once it accepts calls
-  std::string log_file;   // gets what the task writes; empty: none
+  std::vector<std::string> environment;  // "NAME=value", added to the launcher's
+  std::string port_file;                 // of a server: there once it accepts calls
+  std::string log_file;                  // gets what the task writes; empty: none
 };
 
 // Thread safety: a value.

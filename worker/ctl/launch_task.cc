@@ -53,7 +53,8 @@ absl::Status LaunchTask::Start() {
   begin_ = MonotonicNow();
   // Without its launcher a server writes everything and ends. A worker would wait for its servers,
   // to make durable what they make durable by themselves.
-  const absl::Status status = process_.Start(command, server() ? SIGTERM : SIGKILL);
+  const absl::Status status =
+      process_.Start(command, server() ? SIGTERM : SIGKILL, plan_.environment);
   return status.ok() ? status : Annotate(status, plan_.task);
 }
 

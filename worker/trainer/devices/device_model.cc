@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/exit_status.h"
+#include "common/local_gpus.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "worker/models/device_step.h"
@@ -33,8 +34,9 @@ absl::StatusOr<std::vector<Device>> DevicesOf(const StrategyConfig& config) {
   const bool one = config.type == "one_device" || config.type == "default";
   const absl::Status usable = GpuStatus();
   LOG_IF(WARNING, !usable.ok()) << "computes on CPUs: " << usable.message();
-  const int gpus = one ? std::min(UsableGpuCount(), 1) : UsableGpuCount();
-  for (int32_t i = 0; i < gpus; ++i) devices.push_back(Gpu(i));
+  for (const int32_t gpu : OwnGpus(UsableGpuCount())) {
+    if (!one || devices.empty()) devices.push_back(Gpu(gpu));
+  }
   if (devices.empty()) devices.push_back(Cpu(0));
   return devices;
 }

@@ -18,7 +18,8 @@
 namespace cairn {
 
 // What `config` names, one entry a replica; a GPU may be there several times. Where it names none:
-// every usable GPU (the first one, for types that compute on one device), else cpu:0.
+// this process' share of the usable GPUs (common/local_gpus.h; the first one of them, for types
+// that compute on one device), else cpu:0. Logs why GPUs that are there cannot be used.
 // kInvalidArgument: a GPU that this process cannot use; says which there are.
 absl::StatusOr<std::vector<Device>> DevicesOf(const StrategyConfig& config);
 
