@@ -123,9 +123,11 @@ absl::Status NcclRank::Reduce(absl::Span<const RankSum> sums, CUstream_st* strea
   absl::Status status = Named(nccl.group_start(), "reduce");
   for (const RankSum& sum : sums) {
     if (!status.ok()) break;
-    status =
-        Named(nccl.reduce(sum.x, sum.x, sum.count, ncclFloat32, ncclSum, sum.root, comm_, stream),
-              "reduce");
+    const ncclResult_t queued =
+        sum.root == RankSum::kAllRanks
+            ? nccl.all_reduce(sum.x, sum.x, sum.count, ncclFloat32, ncclSum, comm_, stream)
+            : nccl.reduce(sum.x, sum.x, sum.count, ncclFloat32, ncclSum, sum.root, comm_, stream);
+    status = Named(queued, "reduce");
   }
   const absl::Status ended = Named(nccl.group_end(), "reduce");
   if (status.ok()) status = ended;
