@@ -22,10 +22,19 @@ constexpr absl::Duration kLookPause = absl::Microseconds(20);
 
 }  // namespace
 
+void CudaDeviceQueue::Select() {
+  if (SelectingQueue() == this) return;
+  const cudaError_t error = cudaSetDevice(gpu_);
+  SelectingQueue() = error == cudaSuccess ? this : nullptr;
+  Note(error, "select");
+}
+
 CudaDeviceQueue::~CudaDeviceQueue() {
-  if (blas_ == nullptr || stuck_) return;
-  Select();
-  Cublas::Get().destroy(blas_);
+  if (blas_ != nullptr && !stuck_) {
+    Select();
+    Cublas::Get().destroy(blas_);
+  }
+  SelectingQueue() = nullptr;
 }
 
 // The runtime keeps a thread's last error until it is read: unread, it would become that of a
@@ -193,12 +202,12 @@ absl::Status CudaDeviceQueue::StuckError() const {
 
 absl::Status CudaDeviceQueue::Finish() {
   if (stuck_) Fail(StuckError());
-  Select();
   for (const CudaStream* stream : {&in_, &compute_, &sums_, &out_}) {
     if (!stuck_) Note(Await(*stream), "computing a step");
   }
   rank_ = nullptr;
   events_.Reset();
+  SelectingQueue() = nullptr;
   return std::exchange(error_, absl::OkStatus());
 }
 

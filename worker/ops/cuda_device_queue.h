@@ -63,8 +63,9 @@ class CudaDeviceQueue : public DeviceQueue {
   void Note(cudaError_t error, absl::string_view what);
 
  private:
-  // The calling thread works on this device from here on.
-  void Select() { Note(cudaSetDevice(gpu_), "select"); }
+  // The calling thread works on this device from here on, until this queue's Finish or another
+  // queue's call.
+  void Select();
   template <typename Get>
   absl::StatusOr<void*> Allocate(absl::string_view what, size_t bytes, Get get);
   absl::Status StuckError() const;

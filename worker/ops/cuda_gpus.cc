@@ -90,8 +90,14 @@ void EnablePeerAccess(int a, int b) {
   if (a == b) return;
   absl::MutexLock lock(&peers_mutex);
   if (!enabled->insert(std::minmax(a, b)).second) return;
+  SelectingQueue() = nullptr;
   Enable(a, b);
   Enable(b, a);
+}
+
+const void*& SelectingQueue() {
+  thread_local const void* queue = nullptr;
+  return queue;
 }
 
 void LoadKernelsEarly(int gpus) {
@@ -134,10 +140,12 @@ int PhysicalGpu(Device gpu) {
 }
 
 KeepCurrentGpu::KeepCurrentGpu() {
+  SelectingQueue() = nullptr;
   if (UsableGpuCount() == 0 || !Driver::Get().library.status().ok()) return;
   kept_ = Driver::Get().current(&context_) == 0;
 }
 KeepCurrentGpu::~KeepCurrentGpu() {
+  SelectingQueue() = nullptr;
   if (kept_) Driver::Get().set_current(context_);
 }
 
