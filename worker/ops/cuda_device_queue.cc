@@ -114,16 +114,21 @@ int CudaDeviceQueue::CopyIn(const void* host, void* device, size_t bytes) {
 }
 
 void CudaDeviceQueue::AwaitCopy(int copy) {
-  if (error_.ok()) Note(events_.Await(compute_.get(), copy), "wait for a copy");
+  if (!error_.ok()) return;
+  Note(events_.Await(compute_.get(), copy), "wait for a copy");
+  out_lags_ = true;
 }
 
 void CudaDeviceQueue::CopyOut(const void* device, void* host, size_t bytes) {
   if (!error_.ok()) return;
   Select();
-  int number = 0;
-  Note(events_.Record(compute_.get(), &number), "event");
-  if (error_.ok()) Note(events_.Await(out_.get(), number), "wait for ops");
-  if (!error_.ok()) return;
+  if (out_lags_) {
+    int number = 0;
+    Note(events_.Record(compute_.get(), &number), "event");
+    if (error_.ok()) Note(events_.Await(out_.get(), number), "wait for ops");
+    if (!error_.ok()) return;
+    out_lags_ = false;
+  }
   Note(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, out_.get()), "copy out");
 }
 
@@ -132,6 +137,7 @@ void CudaDeviceQueue::CopyFrom(Device other, const void* from, void* to, size_t 
   if (!error_.ok()) return;
   const int other_gpu = PhysicalGpu(other);
   EnablePeerAccess(gpu_, other_gpu);
+  out_lags_ = true;
   Select();
   Note(cudaMemcpyPeerAsync(to, gpu_, from, other_gpu, bytes, compute_.get()), "copy between GPUs");
 }
@@ -149,6 +155,7 @@ void CudaDeviceQueue::Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) {
   error = events_.Record(sums_.get(), &sum);
   if (error == cudaSuccess) error = events_.Await(out_.get(), sum);
   Note(error, "wait for a sum");
+  out_lags_ = error != cudaSuccess;
 }
 
 void CudaDeviceQueue::Fail(const absl::Status& why) { error_.Update(why); }
@@ -208,12 +215,14 @@ absl::Status CudaDeviceQueue::Finish() {
   rank_ = nullptr;
   events_.Reset();
   SelectingQueue() = nullptr;
+  out_lags_ = true;
   return std::exchange(error_, absl::OkStatus());
 }
 
 CudaDeviceQueue::Grid CudaDeviceQueue::GridOf(uint64_t count) {
   if (!error_.ok()) return {};
   Select();
+  out_lags_ = true;
   const uint64_t needed = (count + kThreadsPerBlock - 1) / kThreadsPerBlock;
   return {.blocks = needed < blocks_ ? static_cast<unsigned>(needed) : blocks_,
           .threads = kThreadsPerBlock,
@@ -224,6 +233,7 @@ CudaDeviceQueue::Grid CudaDeviceQueue::GridOf(uint64_t count) {
 void CudaDeviceQueue::Zero(float* x, size_t count) {
   if (!error_.ok()) return;
   Select();
+  out_lags_ = true;
   Note(cudaMemsetAsync(x, 0, count * sizeof(float), compute_.get()), "zero");
 }
 
@@ -231,6 +241,7 @@ void CudaDeviceQueue::Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, C
                                float* c, int64_t c_stride) {
   if (!error_.ok()) return;
   Select();
+  out_lags_ = true;
   const auto op = [](const ColumnMajor& x) { return x.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
   const float one = 1, zero = 0;
   const cublasStatus_t status = Cublas::Get().sgemm(blas_, op(a), op(b), m, n, k, &one, a.data,

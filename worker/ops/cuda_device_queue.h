@@ -86,6 +86,7 @@ class CudaDeviceQueue : public DeviceQueue {
   cublasHandle_t blas_ = nullptr;
   unsigned blocks_ = 1;  // that the device runs at once, several a multiprocessor
   absl::Status error_;
+  bool out_lags_ = true;        // ops were queued that out_ does not wait for
   DeviceRank* rank_ = nullptr;  // of sums that are on their way
 };
 

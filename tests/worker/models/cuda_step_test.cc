@@ -1,5 +1,6 @@
 // Steps on fake GPUs: the host code of CUDA under failures, and what a step asks of the runtime.
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -81,9 +82,10 @@ TEST_P(CudaStep, IsRightAfterAStepInWhichAnyOneCallFailed) {
 INSTANTIATE_TEST_SUITE_P(Models, CudaStep, ::testing::ValuesIn(EveryModel()),
                          [](const auto& info) { return info.param.name; });
 
+// Weights of which the second layer's are too many to go with the input.
 ModelCase LayersCase() {
   ModelCase c{.name = "mlp", .config = SmallConfig("mlp"), .schema = {.dense_columns = 8}};
-  c.config.hidden = {32, 16};
+  c.config.hidden = {256, 128};
   c.config.loss = "sigmoid_cross_entropy";
   return c;
 }
@@ -107,6 +109,44 @@ TEST(CudaStepOrder, ComputingBeginsBeforeAllWeightsAreCopied) {
   EXPECT_TRUE(std::any_of(product, calls.end(), [in](const fake::TracedCall& call) {
     return call.stream == in;
   })) << "no copy in follows the first product";
+}
+
+ModelCase DlrmCase() {
+  ModelCase c{.name = "dlrm", .config = SmallConfig("dlrm")};
+  c.schema = {.dense_columns = 13, .key_columns = 26};
+  c.config.bottom_hidden = ModelConfig().bottom_hidden;
+  c.config.top_hidden = ModelConfig().top_hidden;
+  c.config.embedding.dim = 16;
+  return c;
+}
+
+ModelCase ThreeLayersCase() {
+  ModelCase c = LayersCase();
+  c.config.hidden = {32, 16};
+  return c;
+}
+
+// Each call costs the host microseconds, whatever the batch.
+TEST(CudaStepCounts, AStepMakesFewCallsOfTheRuntime) {
+  const std::pair<ModelCase, int64_t> cases[] = {{DlrmCase(), 60}, {ThreeLayersCase(), 30}};
+  for (const auto& [c, most] : cases) {
+    SCOPED_TRACE(c.name);
+    Scene scene(c, 64);
+    ASSERT_OK(scene.Train());
+    ASSERT_TRUE(scene.IsRight());
+    fake::BeginTrace();
+    ASSERT_OK(scene.Train());
+    std::map<std::string, int> counts;
+    for (const fake::TracedCall& call : fake::EndTrace()) ++counts[call.name];
+    int64_t calls = 0;
+    std::string text;
+    for (const auto& [name, count] : counts) {
+      calls += count;
+      absl::StrAppend(&text, name, " ", count, ", ");
+    }
+    RecordProperty(c.name, text);
+    EXPECT_LE(calls, most) << text;
+  }
 }
 
 // A step that computes nothing more keeps no memory.
