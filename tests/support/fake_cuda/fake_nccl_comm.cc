@@ -78,8 +78,10 @@ ncclResult_t NcclRank::Join() {
 
 void NcclRank::Queue(std::vector<NcclOp> ops, cudaStream_t stream) {
   Start([this, ops = std::move(ops), stream] {
+    std::shared_ptr<NcclRank> self = weak_from_this().lock();
+    if (self == nullptr) return ncclSuccess;  // aborted meanwhile
     CountNcclKernel();
-    auto work = [self = shared_from_this(), ops = ops]() mutable { self->Run(ops); };
+    auto work = [self = std::move(self), ops = ops]() mutable { self->Run(ops); };
     Enqueue(stream, std::move(work));
     return ncclSuccess;
   });

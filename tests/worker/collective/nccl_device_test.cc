@@ -194,6 +194,7 @@ TEST_F(NcclDevices, ARankThatGivesUpEndsTheOthersQueuedWork) {
   if (ranks_ < 2) GTEST_SKIP() << "needs two GPUs";
   const auto ranks = JoinByNccl(Gpus(ranks_));
   ASSERT_OK(ranks);
+  InProcessGroups host = InProcessGroups::Create(CpuDevices(ranks_)).value();
   OnRanks(ranks_, [&](int r) {
     DeviceRank& rank = *(*ranks)[static_cast<size_t>(r)];
     const OfDevice stream(r);
@@ -201,6 +202,8 @@ TEST_F(NcclDevices, ARankThatGivesUpEndsTheOthersQueuedWork) {
     const RankSum sum = {static_cast<float*>(x.buffer().data), 1000, 0};
     ASSERT_OK(rank.Reduce({&sum, 1}, stream.get()));
     ASSERT_OK(stream.Await(rank));
+    // A rank that only sends is done before the others.
+    ASSERT_OK(host.rank(r).Barrier(Soon()));
     if (r == 1) return rank.Fail(absl::InternalError("no more"));
     absl::Status status = rank.Reduce({&sum, 1}, stream.get());
     if (status.ok()) status = stream.Await(rank);
