@@ -207,7 +207,10 @@ TEST_F(NcclDevices, ARankThatGivesUpEndsTheOthersQueuedWork) {
     if (r == 1) return rank.Fail(absl::InternalError("no more"));
     absl::Status status = rank.Reduce({&sum, 1}, stream.get());
     if (status.ok()) status = stream.Await(rank);
-    EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted, HasSubstr("no more")));
+    // The root waits for every rank. One that only sends may be done.
+    if (r == 0 || !status.ok()) {
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted, HasSubstr("no more")));
+    }
   });
 }
 
