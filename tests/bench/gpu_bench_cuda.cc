@@ -59,6 +59,9 @@ class Floats {
   void Set(const void* from) {
     Check(cudaMemcpy(data_, from, count_ * sizeof(float), cudaMemcpyHostToDevice) == cudaSuccess,
           "copy in");
+    // The copy may have returned when its source was staged; the queues' streams do not wait for
+    // it.
+    Check(cudaStreamSynchronize(nullptr) == cudaSuccess, "copy in");
   }
   std::vector<float> Get() const {
     std::vector<float> values(count_);

@@ -28,6 +28,15 @@ class LoopDevices {
   LoopDevices& operator=(const LoopDevices&) = delete;
 };
 
+// GPUs 0 to 7 are this machine's, in turn, so that one serves tests of several replicas.
+inline void ShareGpus() {
+  const int count = UsableGpuCount();
+  std::vector<int> physical;
+  for (int i = 0; count > 0 && i < 8; ++i) physical.push_back(i % count);
+  const absl::Status status = SetLogicalGpus(physical);
+  if (!status.ok()) throw std::runtime_error(status.ToString());
+}
+
 // The device of replica `replica` in tests of strategies, which run on several kinds of devices:
 // cpu:N, or gpu:N if CAIRN_TEST_DEVICES is "loops" (LoopDevices) or "gpu" (the GPUs of this
 // machine).
@@ -36,6 +45,7 @@ inline Device ReplicaDevice(int32_t replica) {
     const char* const given = std::getenv("CAIRN_TEST_DEVICES");
     const std::string kind = given == nullptr ? "cpu" : given;
     if (kind == "loops") new LoopDevices;  // until the process ends
+    if (kind == "gpu") ShareGpus();
     if (kind == "cpu" || kind == "loops" || kind == "gpu") return kind == "cpu";
     throw std::runtime_error("CAIRN_TEST_DEVICES is '" + kind + "'; it may be cpu, loops or gpu");
   }();

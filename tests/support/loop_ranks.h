@@ -84,8 +84,11 @@ class LoopRendezvous {
           total[n] += std::exchange(sums[i].x[n], std::numeric_limits<float>::quiet_NaN());
         }
       }
-      const RankSum& of_root = calls_[static_cast<size_t>(calls_[0][i].root)][i];
-      std::copy(total.begin(), total.end(), of_root.x);
+      for (size_t r = 0; r < calls_.size(); ++r) {
+        const int root = calls_[0][i].root;
+        if (root != RankSum::kAllRanks && static_cast<size_t>(root) != r) continue;
+        std::copy(total.begin(), total.end(), calls_[r][i].x);
+      }
     }
   }
 

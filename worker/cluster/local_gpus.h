@@ -1,18 +1,4 @@
-// Counts the GPUs that this process may use, without a GPU library.
+// Counts the GPUs that this process may use (common/local_gpus.h).
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-
-namespace cairn {
-
-// Number of this machine's NVIDIA device files that CUDA_VISIBLE_DEVICES leaves visible.
-int32_t LocalGpuCount();
-
-// The same for device files nvidia0, nvidia1, … in `device_folder` and a given value of
-// CUDA_VISIBLE_DEVICES (std::nullopt: not set). As in CUDA, the first invalid entry ends the list;
-// a valid entry is a number below the count of files, or begins with GPU- or MIG-.
-int32_t CountGpus(const std::string& device_folder, const std::optional<std::string>& visible);
-
-}  // namespace cairn
+#include "common/local_gpus.h"

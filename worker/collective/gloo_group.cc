@@ -68,6 +68,7 @@ class GlooGroup final : public CollectiveGroup {
   absl::Status Barrier(Deadline deadline) override;
   void Abort(const absl::Status& why) override;
   absl::Status usable() const override;
+  absl::Status FindFault(bool silence_is_fault, Deadline deadline) override;
 
  private:
   // The greetings of even or odd calls. Gloo's buffers refer to the memory and are destroyed first.
@@ -87,6 +88,9 @@ class GlooGroup final : public CollectiveGroup {
   absl::Status Begin(uint64_t number);
   // Finds the rank at fault, notifies the others, and closes the connections.
   void Break(const GlooFailure& failure, Deadline deadline);
+  // The second half of that, from the ranks' statuses. `what`: the transport's error.
+  void Conclude(std::vector<absl::StatusOr<GroupStatus>> statuses, int waited_for,
+                absl::string_view what, absl::Duration time_to_tell);
   absl::Status Broken(CollectiveKind kind, uint64_t number) const;
   // Handles another rank's status and request for this rank's status.
   std::string ExchangeStatus(const std::string& told);
@@ -259,10 +263,31 @@ absl::Status GlooGroup::Run(CollectiveCall call, ConstBuffer in, MutableBuffer* 
 }
 
 void GlooGroup::Break(const GlooFailure& failure, Deadline deadline) {
-  GroupStatus own = OwnStatus();
+  const GroupStatus own = OwnStatus();
   if (!own.failure.ok()) return;  // Abort has reported it
   const absl::Duration left = std::max(deadline.Remaining(), absl::Milliseconds(50));
-  auto statuses = ExchangeStatuses(status_addresses_, own, Deadline::In(left * 0.7));
+  Conclude(ExchangeStatuses(status_addresses_, own, Deadline::In(left * 0.7)), failure.rank(),
+           failure.what(), left * 0.2);
+  link_->Close();
+}
+
+absl::Status GlooGroup::FindFault(bool silence_is_fault, Deadline deadline) {
+  RETURN_IF_ERROR(usable());
+  auto statuses = ExchangeStatuses(status_addresses_, OwnStatus(), deadline);
+  int at_fault = -1;
+  for (size_t r = 0; r < statuses.size() && at_fault < 0; ++r) {
+    const bool silent = !statuses[r].ok() && !absl::IsUnavailable(statuses[r].status());
+    const bool fault = statuses[r].ok() ? !statuses[r]->failure.ok() : !silent || silence_is_fault;
+    if (static_cast<int>(r) != rank() && fault) at_fault = static_cast<int>(r);
+  }
+  if (at_fault < 0) return usable();
+  Conclude(std::move(statuses), at_fault, "", kTimeToTellOfAbort);
+  link_->Close();
+  return usable();
+}
+
+void GlooGroup::Conclude(std::vector<absl::StatusOr<GroupStatus>> statuses, int waited_for,
+                         absl::string_view what, absl::Duration time_to_tell) {
   std::vector<std::string> answering = status_addresses_;
   for (size_t r = 0; r < statuses.size(); ++r) {
     if (!statuses[r].ok()) answering[r].clear();
@@ -273,7 +298,8 @@ void GlooGroup::Break(const GlooFailure& failure, Deadline deadline) {
     for (const GroupStatus& told : told_) statuses[static_cast<size_t>(told.rank)] = told;
   }
   const GroupVerdict verdict =
-      FindFault(statuses, options_.addresses, rank(), number_, failure.rank(), failure.what());
+      cairn::FindFault(statuses, options_.addresses, rank(), number_, waited_for, what);
+  GroupStatus own;
   {
     absl::MutexLock lock(&mutex_);
     if (status_.failure.ok()) {
@@ -283,8 +309,7 @@ void GlooGroup::Break(const GlooFailure& failure, Deadline deadline) {
     own = status_;
   }
   // Before the other ranks' transfers fail, and before this process may end.
-  ExchangeStatuses(answering, own, Deadline::In(left * 0.2));
-  link_->Close();
+  ExchangeStatuses(answering, own, Deadline::In(time_to_tell));
 }
 
 absl::Status GlooGroup::Broken(CollectiveKind kind, uint64_t number) const {
@@ -326,6 +351,13 @@ std::string GlooGroup::ExchangeStatus(const std::string& told) {
   // At most one from each rank, because a rank's first failure breaks the group.
   if (is_known && !other->failure.ok() && told_.size() < options_.addresses.size()) {
     told_.push_back(*other);
+    // A running call finds the fault itself. A rank that waits for other work looks at usable().
+    if (!status_.in_call && status_.failure.ok()) {
+      status_.failure =
+          absl::Status(other->failure.code(), absl::StrCat(RankText(other->rank, peer(other->rank)),
+                                                           " reports: ", other->failure.message()));
+      status_.at_fault = other->at_fault;
+    }
   }
   return status_.Encode();
 }

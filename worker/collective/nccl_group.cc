@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "common/status.h"
 #include "worker/collective/collective_call.h"
 #include "worker/collective/nccl_library.h"
+#include "worker/ops/device_queue.h"
 
 namespace cairn {
 namespace {
@@ -17,9 +19,17 @@ namespace {
 constexpr absl::Duration kPollPause = absl::Microseconds(20);
 // Checks without a pause before that: a small collective takes about 20 us.
 constexpr int kPollsWithoutPause = 200;
+// NCCL reports nothing when a peer on the same machine dies. A rank that has waited for so long
+// asks the others whether they still run, so often and with this limit.
+constexpr absl::Duration kFirstRequest = absl::Seconds(1);
+constexpr absl::Duration kRequestPause = absl::Milliseconds(500);
+constexpr absl::Duration kRequestTimeout = absl::Milliseconds(200);
+// Limit of telling the others, when the group ends, that this rank has sent all.
+constexpr absl::Duration kFinalizeTimeout = absl::Seconds(5);
 
 absl::Status Check(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
+  cudaGetLastError();
   return absl::InternalError(absl::StrCat("CUDA: ", what, ": ", cudaGetErrorString(error)));
 }
 
@@ -41,22 +51,6 @@ ncclDataType_t TypeOf(DType dtype) {
 }
 
 ncclRedOp_t OpOf(ReduceOp op) { return op == ReduceOp::kMean ? ncclAvg : ncclSum; }
-
-// Calls poll(&done) until `done` is set, poll fails, or the deadline expires.
-template <typename Poll>
-absl::Status Await(Poll poll, Deadline deadline, absl::string_view what) {
-  for (int polls = 0;; ++polls) {
-    bool done = false;
-    RETURN_IF_ERROR(poll(&done));
-    if (done) return absl::OkStatus();
-    if (polls < kPollsWithoutPause) continue;
-    if (deadline.Expired()) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          "NCCL: ", what, " was not done in time: a rank is gone, or its GPU is busy"));
-    }
-    absl::SleepFor(kPollPause);
-  }
-}
 
 class NcclGroup final : public CollectiveGroup {
  public:
@@ -94,9 +88,14 @@ class NcclGroup final : public CollectiveGroup {
   // `own`, or an error if another rank has one.
   absl::Status AllOk(const absl::Status& own, absl::string_view what, Deadline deadline);
   absl::Status Compare(const CollectiveCall& call, Deadline deadline);
+  // Calls poll(&done) until `done` is set, poll fails, a rank is at fault, or the deadline expires.
+  template <typename Poll>
+  absl::Status Await(Poll poll, Deadline deadline, absl::string_view what);
   absl::Status AwaitReady(Deadline deadline, absl::string_view what);
   absl::Status AwaitStream(Deadline deadline, absl::string_view what);
   absl::Status Break(const absl::Status& status);
+  // Whether all that this rank has sent has left it.
+  bool Finalize();
 
   CollectiveGroup& bootstrap_;
   const int device_;
@@ -108,13 +107,28 @@ class NcclGroup final : public CollectiveGroup {
   absl::Status broken_;
 };
 
+// The work on the stream is done, or the communicator has been aborted. NCCL may still be sending
+// to ranks of other machines, which an abort would cut off.
 NcclGroup::~NcclGroup() {
-  // The work on the stream is done, or the communicator has been aborted.
-  if (comm_ != nullptr) Nccl::Get().abort(comm_);
+  const KeepCurrentGpu keep;
+  if (comm_ != nullptr) {
+    if (usable().ok() && Finalize()) {
+      Nccl::Get().destroy(comm_);
+    } else {
+      Nccl::Get().abort(comm_);
+    }
+  }
   if (owns_stream_) cudaStreamDestroy(stream_);
 }
 
+bool NcclGroup::Finalize() {
+  const Deadline deadline = Deadline::In(kFinalizeTimeout);
+  return Check(Nccl::Get().finalize(comm_), "finalize").ok() &&
+         AwaitReady(deadline, "finalizing").ok();
+}
+
 absl::Status NcclGroup::Connect(Deadline deadline) {
+  const KeepCurrentGpu keep;
   ncclUniqueId id = {};
   absl::Status own = Nccl::Get().library.status();
   if (own.ok()) own = Check(cudaSetDevice(device_), absl::StrCat("gpu:", device_));
@@ -143,6 +157,32 @@ absl::Status NcclGroup::AllOk(const absl::Status& own, absl::string_view what, D
   if (!own.ok() || failed == 0) return own;
   return absl::UnavailableError(absl::StrCat("NCCL: ", failed, " of ", size(), " ranks ", what,
                                              "; their own errors say why"));
+}
+
+template <typename Poll>
+absl::Status NcclGroup::Await(Poll poll, Deadline deadline, absl::string_view what) {
+  const absl::Duration left = deadline.Remaining();
+  const Deadline last = Deadline::In(left - std::min(2 * kRequestTimeout, left / 4));
+  Deadline request = Deadline::In(kFirstRequest);
+  for (int polls = 0;; ++polls) {
+    bool done = false;
+    RETURN_IF_ERROR(poll(&done));
+    if (done) return absl::OkStatus();
+    if (polls < kPollsWithoutPause) continue;
+    RETURN_IF_ERROR(bootstrap_.usable());
+    if (last.Expired()) {
+      RETURN_IF_ERROR(bootstrap_.FindFault(
+          /*silence_is_fault=*/true, Deadline::In(deadline.Remaining() / 2)));
+      return absl::DeadlineExceededError(absl::StrCat(
+          "NCCL: ", what, " was not done in time: all ranks answer; is a GPU busy or hung?"));
+    }
+    if (request.Expired()) {
+      RETURN_IF_ERROR(bootstrap_.FindFault(
+          /*silence_is_fault=*/false, Deadline::Earlier(last, Deadline::In(kRequestTimeout))));
+      request = Deadline::In(kRequestPause);
+    }
+    absl::SleepFor(kPollPause);
+  }
 }
 
 absl::Status NcclGroup::AwaitReady(Deadline deadline, absl::string_view what) {
@@ -185,6 +225,8 @@ absl::Status NcclGroup::Compare(const CollectiveCall& call, Deadline deadline) {
 
 absl::Status NcclGroup::Break(const absl::Status& status) {
   broken_ = status;
+  // The others wait for this rank. Where they know already, this has no effect.
+  bootstrap_.Abort(status);
   Nccl::Get().abort(comm_);
   comm_ = nullptr;
   return status;
@@ -203,6 +245,7 @@ absl::Status NcclGroup::Run(CollectiveCall call, ConstBuffer in, MutableBuffer* 
   if (!arguments.ok()) status = arguments;
   if (status.ok()) status = prepare();
   if (status.ok()) {
+    const KeepCurrentGpu keep;
     status = Check(cudaSetDevice(device_), "device");
     if (status.ok()) status = launch();
     if (status.ok()) status = AwaitStream(deadline, CollectiveKindName(call.kind));

@@ -20,6 +20,8 @@ struct Nccl {
   DynamicFunction<decltype(ncclGroupStart)> group_start{library, "ncclGroupStart"};
   DynamicFunction<decltype(ncclGroupEnd)> group_end{library, "ncclGroupEnd"};
   DynamicFunction<decltype(ncclCommInitRankConfig)> init_rank{library, "ncclCommInitRankConfig"};
+  DynamicFunction<decltype(ncclCommFinalize)> finalize{library, "ncclCommFinalize"};
+  DynamicFunction<decltype(ncclCommDestroy)> destroy{library, "ncclCommDestroy"};
   DynamicFunction<decltype(ncclCommAbort)> abort{library, "ncclCommAbort"};
   DynamicFunction<decltype(ncclCommGetAsyncError)> async_error{library, "ncclCommGetAsyncError"};
   DynamicFunction<decltype(ncclGetUniqueId)> unique_id{library, "ncclGetUniqueId"};

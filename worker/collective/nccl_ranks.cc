@@ -13,6 +13,7 @@
 #include "common/deadline.h"
 #include "common/status.h"
 #include "worker/collective/nccl_library.h"
+#include "worker/ops/device_queue.h"
 
 namespace cairn {
 namespace {
@@ -52,7 +53,7 @@ class NcclRank final : public DeviceRank {
   ~NcclRank() override { End(); }
 
   // Makes the calling thread work on this device.
-  absl::Status Select() const { return Named(cudaSetDevice(device_.index), "select"); }
+  absl::Status Select() const { return Named(cudaSetDevice(PhysicalGpu(device_)), "select"); }
   // Starts to connect; Ready waits for it. Called for all ranks between NCCL's group calls.
   absl::Status Begin(const ncclUniqueId& id, int rank, int ranks);
   absl::Status Ready(absl::string_view what, Deadline deadline);
@@ -80,6 +81,7 @@ class NcclRank final : public DeviceRank {
 
 absl::Status NcclRank::Named(cudaError_t error, absl::string_view what) const {
   if (error == cudaSuccess) return absl::OkStatus();
+  cudaGetLastError();
   return absl::InternalError(
       absl::StrCat(device_.text(), ": CUDA: ", what, ": ", cudaGetErrorString(error)));
 }
@@ -121,9 +123,11 @@ absl::Status NcclRank::Reduce(absl::Span<const RankSum> sums, CUstream_st* strea
   absl::Status status = Named(nccl.group_start(), "reduce");
   for (const RankSum& sum : sums) {
     if (!status.ok()) break;
-    status =
-        Named(nccl.reduce(sum.x, sum.x, sum.count, ncclFloat32, ncclSum, sum.root, comm_, stream),
-              "reduce");
+    const ncclResult_t queued =
+        sum.root == RankSum::kAllRanks
+            ? nccl.all_reduce(sum.x, sum.x, sum.count, ncclFloat32, ncclSum, comm_, stream)
+            : nccl.reduce(sum.x, sum.x, sum.count, ncclFloat32, ncclSum, sum.root, comm_, stream);
+    status = Named(queued, "reduce");
   }
   const absl::Status ended = Named(nccl.group_end(), "reduce");
   if (status.ok()) status = ended;
@@ -169,20 +173,30 @@ absl::Status Connect(absl::Span<const std::unique_ptr<NcclRank>> ranks) {
   return status;
 }
 
+// NCCL refuses two ranks on one GPU.
+absl::Status CheckDistinct(absl::Span<const Device> devices) {
+  for (size_t i = 0; i < devices.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (PhysicalGpu(devices[i]) != PhysicalGpu(devices[j])) continue;
+      return absl::FailedPreconditionError(absl::StrCat("NCCL: ", devices[j].text(), " and ",
+                                                        devices[i].text(), " are the same GPU"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> JoinByNccl(
     absl::Span<const Device> devices) {
   RETURN_IF_ERROR(Nccl::Get().library.status());
+  RETURN_IF_ERROR(CheckDistinct(devices));
   const auto failure = std::make_shared<Failure>();
   std::vector<std::unique_ptr<NcclRank>> ranks;
   ranks.reserve(devices.size());
   for (const Device device : devices) ranks.push_back(std::make_unique<NcclRank>(device, failure));
-  int current = 0;
-  const bool selected = cudaGetDevice(&current) == cudaSuccess;
-  const absl::Status status = Connect(ranks);
-  if (selected) cudaSetDevice(current);
-  RETURN_IF_ERROR(status);
+  const KeepCurrentGpu keep;
+  RETURN_IF_ERROR(Connect(ranks));
   return std::vector<std::unique_ptr<DeviceRank>>(std::make_move_iterator(ranks.begin()),
                                                   std::make_move_iterator(ranks.end()));
 }

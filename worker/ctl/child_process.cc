@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -44,8 +45,9 @@ struct ChildSetup {
   int orphan_signal;
 };
 
-// Runs between fork and exec, so it may only make system calls.
-[[noreturn]] void Become(char* const* arguments, const ChildSetup& setup) {
+// Between fork and exec: system calls alone.
+[[noreturn]] void Become(char* const* arguments, char* const* environment,
+                         const ChildSetup& setup) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, setup.orphan_signal);
   if (getppid() != setup.parent) _exit(1);  // the parent ended before the child could watch it
@@ -57,10 +59,34 @@ struct ChildSetup {
   if (null >= 0) dup2(null, STDIN_FILENO);
   dup2(setup.out, STDOUT_FILENO);
   dup2(setup.err, STDERR_FILENO);
-  execv(arguments[0], arguments);
+  execve(arguments[0], arguments, environment);
   const int error = errno;
   [[maybe_unused]] const ssize_t told = write(setup.failure, &error, sizeof error);
   _exit(127);
+}
+
+// Pointers to the strings and a null, as exec takes them; exec does not write.
+std::vector<char*> Pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// This process' environment with the variables of `own`.
+std::vector<std::string> WithOwnEnvironment(const std::vector<std::string>& own) {
+  const auto name = [](absl::string_view variable) {
+    return variable.substr(0, variable.find('='));
+  };
+  std::vector<std::string> all = own;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const bool replaced = std::any_of(own.begin(), own.end(), [&](const std::string& variable) {
+      return name(variable) == name(*entry);
+    });
+    if (!replaced) all.emplace_back(*entry);
+  }
+  return all;
 }
 
 }  // namespace
@@ -87,23 +113,19 @@ void ChildProcess::CloseFiles() {
   }
 }
 
-absl::Status ChildProcess::Start(const std::vector<std::string>& command, int orphan_signal) {
+absl::Status ChildProcess::Start(const std::vector<std::string>& command, int orphan_signal,
+                                 const std::vector<std::string>& environment) {
   CloseFiles();
   Pipe out;
   Pipe err;
   Pipe failure;
   for (Pipe* pipe : {&out, &err, &failure}) RETURN_IF_ERROR(pipe->Open());
-  std::vector<char*> arguments;
-  arguments.reserve(command.size() + 1);
-  for (const std::string& argument : command) {
-    arguments.push_back(const_cast<char*>(argument.c_str()));  // exec's signature; exec does not
-                                                               // write to it
-  }
-  arguments.push_back(nullptr);
+  const std::vector<std::string> variables = WithOwnEnvironment(environment);
+  const std::vector<char*> arguments = Pointers(command), pointers = Pointers(variables);
   const ChildSetup setup{out.write, err.write, failure.write, getpid(), orphan_signal};
   const pid_t pid = fork();
   if (pid < 0) return absl::ErrnoToStatus(errno, absl::StrCat("starting ", command[0]));
-  if (pid == 0) Become(arguments.data(), setup);
+  if (pid == 0) Become(arguments.data(), pointers.data(), setup);
   failure.CloseWrite();
   int error = 0;
   ssize_t got = 0;

@@ -38,10 +38,12 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  // `command[0]` is the program's path. The process gets `orphan_signal` when its owner ends,
-  // however the owner ended. Requires that no process runs and that its output has been read.
-  // kNotFound, kPermissionDenied, …: the program cannot be started; names it.
-  absl::Status Start(const std::vector<std::string>& command, int orphan_signal);
+  // `command[0]` is the program's path; `orphan_signal` is what the process gets when its owner is
+  // gone, however that ended. `environment` ("NAME=value") is added to the launcher's; a name of
+  // both has the new value. Only where none runs and its output has been read. kNotFound,
+  // kPermissionDenied, …: it cannot be started; names it.
+  absl::Status Start(const std::vector<std::string>& command, int orphan_signal,
+                     const std::vector<std::string>& environment = {});
 
   bool running() const { return pid_ > 0; }
   pid_t pid() const { return pid_; }

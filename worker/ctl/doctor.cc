@@ -32,6 +32,7 @@
 #include "worker/ctl/human_text.h"
 #include "worker/ctl/local_ports.h"
 #include "worker/ctl/server_view.h"
+#include "worker/ops/device_queue.h"
 
 namespace cairn {
 namespace {
@@ -129,13 +130,15 @@ Finding Disk(const std::string& directory) {
           "name a writable directory by --data_dir, or check its disk"};
 }
 
+// Of CUDA and cuBLAS. Opening a queue is what a worker does first.
+absl::Status CudaStatus() {
+  RETURN_IF_ERROR(GpuStatus());
+  return OpenGpuQueue(Gpu(0)).status();
+}
+
 Finding Gpus() {
-  const int32_t count = LocalGpuCount();
-  if (count == 0) return {Level::kFine, "GPUs", "none; workers compute on CPUs", ""};
-  const absl::Status nccl = NcclStatus();
-  if (nccl.ok()) return {Level::kFine, "GPUs", absl::StrCat(count, ", and NCCL is there"), ""};
-  return {Level::kWarning, "GPUs", absl::StrCat(count, ", but no NCCL"),
-          std::string(nccl.message())};
+  const int32_t files = LocalGpuCount();
+  return JudgeGpus(files, files == 0 ? absl::OkStatus() : CudaStatus(), NcclStatus());
 }
 
 // Checks a ps task's address: a server answers, the port is free on this machine, or neither.
@@ -225,6 +228,17 @@ Finding JudgeDisk(const std::string& directory, double bytes_per_second, double 
                     ? "slow to sync: avoid --durability log_sync here, or choose a local disk"
                     : "slow to write: lengthen --snapshot_interval_seconds, or choose a local disk";
   return finding;
+}
+
+Finding JudgeGpus(int32_t files, const absl::Status& cuda, const absl::Status& nccl) {
+  if (files == 0) return {Level::kFine, "GPUs", "none; workers compute on CPUs", ""};
+  if (!cuda.ok()) {
+    return {Level::kWarning, "GPUs", absl::StrCat(files, ", but workers compute on CPUs"),
+            std::string(cuda.message())};
+  }
+  if (nccl.ok()) return {Level::kFine, "GPUs", absl::StrCat(files, ", and NCCL is there"), ""};
+  return {Level::kWarning, "GPUs", absl::StrCat(files, ", but no NCCL"),
+          std::string(nccl.message())};
 }
 
 Answer DoctorAnswer(const std::vector<Finding>& findings) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/config/security_options.h"
 #include "worker/ctl/answer.h"
@@ -35,6 +36,9 @@ absl::StatusOr<Answer> RunDoctor(const DoctorOptions& options);
 // Single checks, for tests.
 Finding JudgeOpenFiles(uint64_t limit);
 Finding JudgeDisk(const std::string& directory, double bytes_per_second, double sync_seconds);
+// GPUs by their device files; whether CUDA can use them (GpuStatus, and a queue on the first);
+// NCCL.
+Finding JudgeGpus(int32_t files, const absl::Status& cuda, const absl::Status& nccl);
 Answer DoctorAnswer(const std::vector<Finding>& findings);
 
 }  // namespace cairn

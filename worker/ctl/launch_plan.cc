@@ -199,6 +199,18 @@ absl::Status CheckNumbers(const LaunchOptions& options) {
   return absl::OkStatus();
 }
 
+// The workers divide the machine's GPUs among themselves (common/local_gpus.h).
+void ShareGpus(std::vector<PlannedTask>* tasks) {
+  const auto workers = std::count_if(tasks->begin(), tasks->end(),
+                                     [](const PlannedTask& task) { return !task.server; });
+  int rank = 0;
+  for (PlannedTask& task : *tasks) {
+    if (task.server) continue;
+    task.environment = {absl::StrCat("LOCAL_RANK=", rank++),
+                        absl::StrCat("LOCAL_WORLD_SIZE=", workers)};
+  }
+}
+
 absl::StatusOr<LaunchPlan> Plan(const LaunchOptions& options, const std::string& folder) {
   RETURN_IF_ERROR(CheckNumbers(options));
   LaunchPlan plan;
@@ -239,6 +251,7 @@ absl::StatusOr<LaunchPlan> Plan(const LaunchOptions& options, const std::string&
       plan.tasks.push_back(WorkerTask(options, cairn_worker, plan.cluster_file, type, i));
     }
   }
+  ShareGpus(&plan.tasks);
   for (PlannedTask& task : plan.tasks) task.log_file = TaskLogPath(plan.log_directory, task.task);
   return plan;
 }

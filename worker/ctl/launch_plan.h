@@ -41,8 +41,9 @@ struct PlannedTask {
   std::string task;  // "ps:0"
   bool server = false;
   std::vector<std::string> command;
-  std::string port_file;  // of a server, which writes it once it accepts calls
-  std::string log_file;   // the task's output is appended to it; empty: none
+  std::vector<std::string> environment;  // "NAME=value", added to the launcher's
+  std::string port_file;                 // of a server: there once it accepts calls
+  std::string log_file;                  // gets what the task writes; empty: none
 };
 
 // Thread safety: a value.

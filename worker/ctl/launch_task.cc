@@ -51,9 +51,10 @@ absl::Status LaunchTask::Start() {
   if (started_) std::erase(command, "--continue");
   started_ = true;
   begin_ = MonotonicNow();
-  // A server without its launcher writes everything and ends. A worker is killed: after SIGTERM it
-  // would wait for the servers to make its pushes durable, which they do anyway.
-  const absl::Status status = process_.Start(command, server() ? SIGTERM : SIGKILL);
+  // Without its launcher a server writes everything and ends. A worker would wait for its servers,
+  // to make durable what they make durable by themselves.
+  const absl::Status status =
+      process_.Start(command, server() ? SIGTERM : SIGKILL, plan_.environment);
   return status.ok() ? status : Annotate(status, plan_.task);
 }
 

@@ -53,13 +53,17 @@ absl::Status StepMemory::Reserve(size_t bytes) {
 class StepDevice::Step final : public StepView {
  public:
   Step(StepDevice& device, const Batch& batch, StepState* state, Layout layout)
-      : StepView(batch, *state), device_(device), own_(*state), layout_(std::move(layout)) {}
-  // Waits for the queued work, which uses memory that the next step reuses or the owner frees.
+      : StepView(batch, *state),
+        device_(device),
+        own_(*state),
+        layout_(std::move(layout)),
+        sent_(state->uses.size()) {}
+  // Work that is queued uses the memory that the next step, or nobody, will have.
   ~Step() override {
     if (!ended_) device_.queue_->Finish().IgnoreError();
   }
 
-  void CopyIn();
+  void SendInput();
 
   Ops& ops() override { return device_.queue_->ops(); }
   bool on_host() const override { return false; }
@@ -76,21 +80,31 @@ class StepDevice::Step final : public StepView {
   T* At(size_t offset) {
     return reinterpret_cast<T*>(device_.device_.data() + offset);
   }
+  // Into host memory of which copies run beside the host's work: the StepState's vectors are not.
   template <typename T>
-  int Send(const std::vector<T>& values, size_t offset);
+  void Stage(const std::vector<T>& values, size_t offset);
+  void AwaitEarly();
   void Reserve(size_t bytes, StepMemory* memory);
   void CopyOut(size_t v);
+  void FlushOut();
   void QueueSums();
 
   StepDevice& device_;
   StepState& own_;
   const Layout layout_;
   Input input_;
-  int input_copy_ = -1;
-  bool input_there_ = false;
-  std::vector<int> copies_;   // by variable; -1 after it was waited for
-  std::vector<size_t> done_;  // variables whose gradients are being copied
-  // Sums that are not queued yet, and their variables in `summed_`.
+  int early_copy_ = -1;        // of the input and small values; -1: waited for
+  std::vector<bool> sent_;     // by variable: its values
+  std::vector<size_t> done_;   // variables whose gradients are on their way
+  std::vector<size_t> ready_;  // those of them that are not yet queued
+  size_t ready_bytes_ = 0;
+  struct Fetched {
+    const float* from;
+    std::byte* to;
+    size_t bytes;
+  };
+  std::vector<Fetched> fetches_;
+  // Not queued yet; `summed_` are their variables.
   std::vector<RankSum> sums_;
   std::vector<size_t> summed_;
   size_t sum_floats_ = 0;
@@ -99,26 +113,19 @@ class StepDevice::Step final : public StepView {
   bool ended_ = false;
 };
 
-// Copies through pinned memory, so that the copy runs in parallel with the host's work; the
-// StepState's vectors are not pinned.
 template <typename T>
-int StepDevice::Step::Send(const std::vector<T>& values, size_t offset) {
-  if (values.empty()) return -1;
-  std::byte* const from = device_.host_.data() + offset;
-  std::memcpy(from, values.data(), BytesOf(values));
-  return device_.queue_->CopyIn(from, At<std::byte>(offset), BytesOf(values));
+void StepDevice::Step::Stage(const std::vector<T>& values, size_t offset) {
+  if (values.empty()) return;
+  std::memcpy(device_.host_.data() + offset, values.data(), BytesOf(values));
 }
 
-void StepDevice::Step::CopyIn() {
-  const auto send = [this](const auto& values, size_t offset) {
-    input_copy_ = std::max(input_copy_, Send(values, offset));
-  };
-  send(batch_.labels, layout_.labels);
-  send(batch_.dense, layout_.dense);
-  send(batch_.row_offsets, layout_.row_offsets);
-  send(batch_.columns, layout_.columns);
-  send(batch_.values, layout_.values);
-  send(own_.positions, layout_.positions);
+void StepDevice::Step::SendInput() {
+  Stage(batch_.labels, layout_.labels);
+  Stage(batch_.dense, layout_.dense);
+  Stage(batch_.row_offsets, layout_.row_offsets);
+  Stage(batch_.columns, layout_.columns);
+  Stage(batch_.values, layout_.values);
+  Stage(own_.positions, layout_.positions);
   input_ = {.labels = At<float>(layout_.labels),
             .dense = At<float>(layout_.dense),
             .row_offsets = At<int64_t>(layout_.row_offsets),
@@ -126,19 +133,36 @@ void StepDevice::Step::CopyIn() {
             .values = At<float>(layout_.values),
             .positions = At<int32_t>(layout_.positions)};
   for (size_t v = 0; v < own_.uses.size(); ++v) {
-    copies_.push_back(Send(own_.uses[v].values, layout_.variables[v]));
+    if (layout_.variables[v] >= layout_.early_bytes) continue;
+    Stage(own_.uses[v].values, layout_.variables[v]);
+    sent_[v] = true;
   }
+  if (layout_.early_bytes == 0) return;
+  early_copy_ =
+      device_.queue_->CopyIn(device_.host_.data(), device_.device_.data(), layout_.early_bytes);
+}
+
+void StepDevice::Step::AwaitEarly() {
+  if (early_copy_ >= 0) device_.queue_->AwaitCopy(std::exchange(early_copy_, -1));
 }
 
 const StepView::Input& StepDevice::Step::input() {
-  if (!input_there_ && input_copy_ >= 0) device_.queue_->AwaitCopy(input_copy_);
-  input_there_ = true;
+  AwaitEarly();
   return input_;
 }
 
 const float* StepDevice::Step::values(size_t v) {
-  if (copies_[v] >= 0) device_.queue_->AwaitCopy(std::exchange(copies_[v], -1));
-  return At<float>(layout_.variables[v]);
+  AwaitEarly();
+  const size_t offset = layout_.variables[v];
+  const std::vector<float>& values = own_.uses[v].values;
+  if (!sent_[v] && !values.empty()) {
+    sent_[v] = true;
+    // Staging takes longer than the device's copy: the ops that were called before run meanwhile.
+    Stage(values, offset);
+    device_.queue_->AwaitCopy(device_.queue_->CopyIn(device_.host_.data() + offset,
+                                                     At<std::byte>(offset), BytesOf(values)));
+  }
+  return At<float>(offset);
 }
 
 float* StepDevice::Step::Buffer(size_t buffer, size_t floats) {
@@ -164,10 +188,26 @@ void StepDevice::Step::Reserve(size_t bytes, StepMemory* memory) {
 }
 
 void StepDevice::Step::CopyOut(size_t v) {
-  const size_t offset = layout_.gradients[v];
-  device_.queue_->CopyOut(At<std::byte>(offset), device_.host_.data() + offset,
-                          BytesOf(own_.uses[v].gradient));
   done_.push_back(v);
+  ready_.push_back(v);
+  ready_bytes_ += BytesOf(own_.uses[v].gradient);
+  if (ready_bytes_ >= kOutBytes) FlushOut();
+}
+
+// Gradients that follow each other in memory go in one copy.
+void StepDevice::Step::FlushOut() {
+  std::sort(ready_.begin(), ready_.end(),
+            [this](size_t a, size_t b) { return layout_.gradients[a] < layout_.gradients[b]; });
+  for (size_t i = 0; i < ready_.size();) {
+    const size_t begin = layout_.gradients[ready_[i]];
+    size_t end = begin;
+    for (; i < ready_.size() && layout_.gradients[ready_[i]] == Aligned(end); ++i) {
+      end = layout_.gradients[ready_[i]] + BytesOf(own_.uses[ready_[i]].gradient);
+    }
+    device_.queue_->CopyOut(At<std::byte>(begin), device_.host_.data() + begin, end - begin);
+  }
+  ready_.clear();
+  ready_bytes_ = 0;
 }
 
 void StepDevice::Step::GradientDone(size_t v) {
@@ -186,10 +226,12 @@ void StepDevice::Step::GradientDone(size_t v) {
 void StepDevice::Step::QueueSums() {
   if (sums_.empty()) return;
   const StepSums& sums = device_.sums_;
+  FlushOut();  // or they would wait for the sums
   device_.queue_->Reduce(*sums.rank, sums_);
   for (const size_t v : summed_) {
     if (sums.roots[v] == sums.number) CopyOut(v);
   }
+  FlushOut();
   sums_.clear();
   summed_.clear();
   sum_floats_ = 0;
@@ -202,13 +244,15 @@ const float* StepDevice::Step::Fetch(const float* x, size_t count) {
   }
   StepMemory& memory = fetched[fetched_++];
   Reserve(count * sizeof(float), &memory);
-  device_.queue_->CopyOut(x, memory.data(), count * sizeof(float));
+  fetches_.push_back({x, memory.data(), count * sizeof(float)});
   return reinterpret_cast<const float*>(memory.data());
 }
 
 absl::Status StepDevice::Step::End() {
   ended_ = true;
+  FlushOut();
   QueueSums();
+  for (const Fetched& fetch : fetches_) device_.queue_->CopyOut(fetch.from, fetch.to, fetch.bytes);
   RETURN_IF_ERROR(device_.queue_->Finish());
   if (trains_) device_.trained_rows_ = std::max(device_.trained_rows_, rows());
   for (const size_t v : done_) {
@@ -234,7 +278,14 @@ StepDevice::Layout StepDevice::LayOut(const Batch& batch, const StepState& state
   layout.columns = place(BytesOf(batch.columns));
   layout.values = place(BytesOf(batch.values));
   layout.positions = place(BytesOf(state.positions));
-  for (const VariableUse& use : state.uses) layout.variables.push_back(place(BytesOf(use.values)));
+  layout.variables.resize(state.uses.size());
+  for (const bool small : {true, false}) {
+    for (size_t v = 0; v < state.uses.size(); ++v) {
+      const size_t bytes = BytesOf(state.uses[v].values);
+      if ((bytes <= kSmallBytes) == small) layout.variables[v] = place(bytes);
+    }
+    if (small) layout.early_bytes = layout.bytes;
+  }
   for (const VariableUse& use : state.uses) {
     layout.gradients.push_back(place(BytesOf(use.gradient)));
   }
@@ -259,7 +310,7 @@ absl::StatusOr<std::unique_ptr<StepView>> StepDevice::Begin(const Batch& batch, 
   Layout layout = LayOut(batch, *state);
   RETURN_IF_ERROR(Reserve(layout.bytes));
   auto step = std::make_unique<Step>(*this, batch, state, std::move(layout));
-  step->CopyIn();
+  step->SendInput();
   return step;
 }
 

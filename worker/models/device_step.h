@@ -49,10 +49,11 @@ struct StepSums {
   absl::Span<const int> roots;  // by variable: the rank that receives the sum; -1: not summed
 };
 
-// A queue and memory with which a StepState is computed on a device. Values are copied to the
-// device one variable after the other, and ops wait only for those that they use. Gradients are
-// copied back as they are done, in parallel with the rest of the step: each by itself, or summed
-// with other devices' first, in groups of kSumFloats or more.
+// What a StepState needs to be computed on a device: a queue and memory of its own.
+// The input and small values go to the device in one copy. A larger variable's values go when the
+// first op that uses them is called, beside the ops before it. Gradients come back as they are
+// done, beside the rest of the step, small ones together: or added up with other devices' first, in
+// groups of kSumFloats or more.
 class StepDevice {
  public:
   explicit StepDevice(std::unique_ptr<DeviceQueue> queue);
@@ -81,12 +82,17 @@ class StepDevice {
     size_t labels = 0, dense = 0, row_offsets = 0, columns = 0, values = 0, positions = 0;
     std::vector<size_t> variables;
     std::vector<size_t> gradients;
+    size_t early_bytes = 0;  // of the input and small values, which are at the beginning
     size_t bytes = 0;
   };
   static Layout LayOut(const Batch& batch, const StepState& state);
   absl::Status Reserve(size_t bytes);
 
-  // The number of floats whose copy takes as long as the overhead of a call for sums (tens of us).
+  // A copy of so much takes about as long as starting another one.
+  static constexpr size_t kSmallBytes = size_t{64} << 10;
+  // So much that has come together is copied out.
+  static constexpr size_t kOutBytes = size_t{256} << 10;
+  // What a call for sums costs (tens of us) is that of copying so much.
   static constexpr size_t kSumFloats = size_t{1} << 18;
 
   const std::unique_ptr<DeviceQueue> queue_;

@@ -1,7 +1,5 @@
 #include "worker/models/key_tables.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "common/hash.h"
 
@@ -55,48 +53,45 @@ void KeyTables::TakeIds(const KeyTables& planned, StepState* state) const {
   }
 }
 
-// On the CPU works in blocks of rows, so that a block of `out` stays in the cache while its columns
-// are filled. A GPU takes all rows at once, since each call costs microseconds.
-void KeyTables::Gather(StepView& step, float* out, int64_t stride) const {
-  const int64_t rows = step.rows();
-  const int64_t block_rows = step.on_host() ? 64 : rows;
-  for (int64_t begin = 0; begin < rows; begin += block_rows) {
-    const size_t count = static_cast<size_t>(std::min(block_rows, rows - begin));
-    for (int64_t c = 0; c < columns_; ++c) {
-      step.ops().GatherRows(step.values(first_ + static_cast<size_t>(c)), static_cast<size_t>(dim_),
-                            step.input().positions + c * rows + begin, count,
-                            out + begin * stride + c * dim_, static_cast<size_t>(stride));
-    }
+std::vector<const float*> KeyTables::Values(StepView& step) const {
+  std::vector<const float*> values;
+  for (int64_t c = 0; c < columns_; ++c) {
+    values.push_back(step.values(first_ + static_cast<size_t>(c)));
   }
+  return values;
+}
+
+void KeyTables::Gather(StepView& step, float* out, int64_t stride) const {
+  const auto rows = static_cast<size_t>(step.rows());
+  step.ops().GatherTables(Values(step), static_cast<size_t>(dim_), step.input().positions, rows,
+                          rows, out, static_cast<size_t>(stride));
 }
 
 void KeyTables::Scatter(StepView& step, const float* d_out, int64_t stride) const {
-  for (int64_t c = 0; c < columns_; ++c) {
-    const size_t table = first_ + static_cast<size_t>(c);
-    step.ops().SumRowsByPosition(
-        d_out + c * dim_, static_cast<size_t>(stride), static_cast<size_t>(dim_),
-        step.input().positions + c * step.rows(), static_cast<size_t>(step.rows()),
-        step.id_count(table), step.gradient(table));
-    step.GradientDone(table);
-  }
+  ScatterColumns(step, d_out, stride, static_cast<size_t>(dim_));
 }
 
 void KeyTables::AddSums(StepView& step, float* sums) const {
-  for (int64_t c = 0; c < columns_; ++c) {
-    step.ops().AddByPosition(step.values(first_ + static_cast<size_t>(c)),
-                             step.input().positions + c * step.rows(),
-                             static_cast<size_t>(step.rows()), sums);
-  }
+  const auto rows = static_cast<size_t>(step.rows());
+  step.ops().AddTablesByPosition(Values(step), step.input().positions, rows, rows, sums);
 }
 
+// Every table has the same gradient: of the sum.
 void KeyTables::ScatterSums(StepView& step, const float* d_sums) const {
+  ScatterColumns(step, d_sums, 1, 0);
+}
+
+void KeyTables::ScatterColumns(StepView& step, const float* d_out, int64_t stride,
+                               size_t column_stride) const {
+  const auto rows = static_cast<size_t>(step.rows());
+  std::vector<TableSums> tables;
   for (int64_t c = 0; c < columns_; ++c) {
     const size_t table = first_ + static_cast<size_t>(c);
-    step.ops().SumRowsByPosition(d_sums, 1, 1, step.input().positions + c * step.rows(),
-                                 static_cast<size_t>(step.rows()), step.id_count(table),
-                                 step.gradient(table));
-    step.GradientDone(table);
+    tables.push_back({step.gradient(table), step.id_count(table)});
   }
+  step.ops().SumRowsOfTables(d_out, static_cast<size_t>(stride), column_stride,
+                             static_cast<size_t>(dim_), step.input().positions, rows, rows, tables);
+  for (size_t c = 0; c < tables.size(); ++c) step.GradientDone(first_ + c);
 }
 
 }  // namespace cairn

@@ -39,6 +39,11 @@ class KeyTables {
   void ScatterSums(StepView& step, const float* d_sums) const;
 
  private:
+  std::vector<const float*> Values(StepView& step) const;
+  // Scatter of tables whose columns of `d_out` are `column_stride` apart.
+  void ScatterColumns(StepView& step, const float* d_out, int64_t stride,
+                      size_t column_stride) const;
+
   size_t first_ = 0;
   int64_t columns_ = 0;
   int64_t dim_ = 0;

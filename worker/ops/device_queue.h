@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,6 +15,8 @@
 #include "worker/ops/device_rank.h"
 #include "worker/ops/ops.h"
 #include "worker/ops/tensor_ops.h"
+
+struct CUctx_st;  // CUcontext is a pointer to this
 
 namespace cairn {
 
@@ -78,9 +81,20 @@ class DeviceQueue {
 // How many GPUs this process can compute on: 0 where there are none, no driver, or where this
 // program was built without CUDA. Asks the driver once.
 int UsableGpuCount();
+// Why the GPUs that the driver knows cannot be used (an old driver, for instance). OK: they can, or
+// there are none.
+absl::Status GpuStatus();
 
-// While it lives, queues may make other GPUs the calling thread's current one; then that is again
-// the one that it was: for calls in threads of users, who may work with CUDA themselves.
+// From here on gpu:N is the physical[N]-th of the driver's GPUs, so that several logical devices
+// share one. Call before any GPU is used. kInvalidArgument: there is no such GPU. DLPack's
+// consumers see logical numbers.
+absl::Status SetLogicalGpus(std::vector<int> physical);
+// The driver's number of a GPU.
+int PhysicalGpu(Device gpu);
+
+// While it lives, queues may make other GPUs the calling thread's current one; then the thread has
+// its own context again, or none: for calls in threads of users, who may work with CUDA themselves.
+// A thread that had no context chooses its GPU (cudaSetDevice) before it calls CUDA itself.
 class KeepCurrentGpu {
  public:
   KeepCurrentGpu();
@@ -89,7 +103,8 @@ class KeepCurrentGpu {
   KeepCurrentGpu& operator=(const KeepCurrentGpu&) = delete;
 
  private:
-  int current_ = -1;  // -1: there are no GPUs
+  CUctx_st* context_ = nullptr;
+  bool kept_ = false;
 };
 
 // A queue on gpu:N. kUnimplemented: built without CUDA. kFailedPrecondition: no such GPU, or CUDA

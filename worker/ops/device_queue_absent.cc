@@ -5,6 +5,12 @@
 namespace cairn {
 
 int UsableGpuCount() { return 0; }
+absl::Status GpuStatus() { return absl::OkStatus(); }
+absl::Status SetLogicalGpus(std::vector<int> physical) {
+  if (physical.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("logical GPUs: this program was built without CUDA");
+}
+int PhysicalGpu(Device gpu) { return gpu.index; }
 
 KeepCurrentGpu::KeepCurrentGpu() = default;
 KeepCurrentGpu::~KeepCurrentGpu() = default;

@@ -10,9 +10,10 @@ struct CUstream_st;  // cudaStream_t is a pointer to it
 
 namespace cairn {
 
-// The sum over all ranks of `count` float32 at `x`, in the memory of each rank's device. Afterwards
-// rank `root` has the sum at `x`; the other ranks' contents are unspecified.
+// The sum over all ranks of `count` float32 at `x`, each rank's in memory of its own device. Rank
+// `root` has it there afterwards; what the others have is unspecified then. kAllRanks: all have it.
 struct RankSum {
+  static constexpr int kAllRanks = -1;
   float* x = nullptr;
   size_t count = 0;
   int root = 0;

@@ -61,13 +61,19 @@ class HostOps final : public TensorOps {
     });
   }
 
-  void CombineRows(ElementOp op, DType dtype, const int64_t* rows, size_t row_count,
-                   bool /*distinct*/, size_t width, const void* from, void* to) override {
+  void CombineRows(ElementOp op, DType dtype, const RowSegments& segments, size_t width,
+                   const void* from, void* to) override {
     WithNumericType(dtype, [&](auto zero) {
       using T = decltype(zero);
-      const auto* values = static_cast<const T*>(from);
-      for (size_t n = 0; n < row_count; ++n, values += width) {
-        CombineSpan(op, values, width, static_cast<T*>(to) + static_cast<size_t>(rows[n]) * width);
+      for (size_t s = 0; s < segments.count; ++s) {
+        T* const row = static_cast<T*>(to) + static_cast<size_t>(segments.rows[s]) * width;
+        const bool grouped = segments.starts != nullptr;
+        const auto first = grouped ? segments.starts[s] : static_cast<int64_t>(s);
+        const auto end = grouped ? segments.starts[s + 1] : first + 1;
+        for (int64_t n = first; n < end; ++n) {
+          const auto at = static_cast<size_t>(grouped ? segments.order[n] : n);
+          CombineSpan(op, static_cast<const T*>(from) + at * width, width, row);
+        }
       }
     });
   }
@@ -81,15 +87,16 @@ class HostOps final : public TensorOps {
   }
 
   void SumMiddle(DType dtype, const void* from, size_t outer, size_t extent, size_t inner,
-                 void* to) override {
+                 size_t chunk, void* to) override {
+    const size_t chunks = ChunksOf(extent, chunk);
     WithNumericType(dtype, [&](auto zero) {
       using T = decltype(zero);
       const auto* terms = static_cast<const T*>(from);
       auto* sums = static_cast<T*>(to);
-      std::fill_n(sums, outer * inner, T{0});
-      for (size_t o = 0; o < outer; ++o, sums += inner) {
+      std::fill_n(sums, outer * chunks * inner, T{0});
+      for (size_t o = 0; o < outer; ++o, sums += chunks * inner) {
         for (size_t k = 0; k < extent; ++k, terms += inner) {
-          CombineSpan(ElementOp::kAdd, terms, inner, sums);
+          CombineSpan(ElementOp::kAdd, terms, inner, sums + k / chunk * inner);
         }
       }
     });

@@ -6,7 +6,9 @@
 // are those of the functions of the same names (interaction.h, loss.h, ...).
 #pragma once
 
+#include <atomic>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #ifdef __CUDACC__
@@ -21,7 +23,7 @@ CAIRN_ANYWHERE inline void AtomicAdd(float* to, float value) {
 #ifdef __CUDA_ARCH__
   atomicAdd(to, value);
 #else
-  *to += value;
+  std::atomic_ref(*to).fetch_add(value, std::memory_order_relaxed);
 #endif
 }
 
@@ -166,6 +168,68 @@ struct GatherRowsBody {
     const Index row = i / packs, pack = i % packs;
     reinterpret_cast<P*>(out + row * out_stride)[pack] =
         reinterpret_cast<const P*>(table)[static_cast<uint64_t>(positions[row]) * packs + pack];
+  }
+};
+
+// Tables of one launch. Kernels take them by value.
+inline constexpr size_t kTablesAtOnce = 32;
+template <typename T>
+struct TablePointers {
+  T* at[kTablesAtOnce];
+};
+
+// i: row x table x pack.
+template <int kFloats>
+struct GatherTablesBody {
+  TablePointers<const float> tables;
+  uint32_t table_count;
+  const int32_t* positions;
+  uint64_t position_stride;
+  uint32_t packs;  // a row
+  float* out;
+  uint64_t out_stride;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    using P = Pack<kFloats>;
+    const Index pack = i % packs, table = i / packs % table_count, row = i / packs / table_count;
+    const auto from = static_cast<uint64_t>(positions[table * position_stride + row]);
+    reinterpret_cast<P*>(out + row * out_stride)[table * packs + pack] =
+        reinterpret_cast<const P*>(tables.at[table])[from * packs + pack];
+  }
+};
+
+// i: row.
+struct AddTablesByPositionBody {
+  TablePointers<const float> tables;
+  uint32_t table_count;
+  const int32_t* positions;
+  uint64_t position_stride;
+  float* sums;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    float sum = sums[i];
+    for (uint32_t t = 0; t < table_count; ++t) {
+      sum += tables.at[t][positions[t * position_stride + i]];
+    }
+    sums[i] = sum;
+  }
+};
+
+// i: row x table x column.
+struct SumRowsOfTablesBody {
+  const float* d_out;
+  uint64_t d_out_stride, column_stride;
+  uint32_t width;
+  const int32_t* positions;
+  uint64_t position_stride;
+  TablePointers<float> sums;
+  uint32_t table_count;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const Index column = i % width, table = i / width % table_count, row = i / width / table_count;
+    const auto to = static_cast<uint64_t>(positions[table * position_stride + row]);
+    AtomicAdd(sums.at[table] + to * width + column,
+              d_out[row * d_out_stride + table * column_stride + column]);
   }
 };
 

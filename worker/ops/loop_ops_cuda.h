@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "worker/ops/kernels_cuda.h"
 #include "worker/ops/ops.h"
 
@@ -128,6 +129,54 @@ class LoopOps final : public Ops {
     Run(count, kernels::AddByPositionBody{table, positions, sums});
   }
 
+  void GatherTables(absl::Span<const float* const> tables, size_t width, const int32_t* positions,
+                    size_t position_stride, size_t count, float* out, size_t out_stride) override {
+    for (size_t first = 0; first < tables.size(); first += kernels::kTablesAtOnce) {
+      const auto part = tables.subspan(first, kernels::kTablesAtOnce);
+      float* const to = out + first * width;
+      const int32_t* const at = positions + first * position_stride;
+      bool in_packs = true;
+      for (const float* const table : part) {
+        in_packs = in_packs && InPacks(width, table, width, to, out_stride);
+      }
+      const uint64_t elements = count * part.size() * width;
+      if (in_packs) {
+        Run(elements / kPack, kernels::GatherTablesBody<kPack>{
+                                  PointersOf<const float>(part), Extent(part.size()), at,
+                                  position_stride, Extent(width / kPack), to, out_stride});
+      } else {
+        Run(elements,
+            kernels::GatherTablesBody<1>{PointersOf<const float>(part), Extent(part.size()), at,
+                                         position_stride, Extent(width), to, out_stride});
+      }
+    }
+  }
+
+  void AddTablesByPosition(absl::Span<const float* const> tables, const int32_t* positions,
+                           size_t position_stride, size_t count, float* sums) override {
+    for (size_t first = 0; first < tables.size(); first += kernels::kTablesAtOnce) {
+      const auto part = tables.subspan(first, kernels::kTablesAtOnce);
+      Run(count, kernels::AddTablesByPositionBody{
+                     PointersOf<const float>(part), Extent(part.size()),
+                     positions + first * position_stride, position_stride, sums});
+    }
+  }
+
+  void SumRowsOfTables(const float* d_out, size_t d_out_stride, size_t column_stride, size_t width,
+                       const int32_t* positions, size_t position_stride, size_t count,
+                       absl::Span<const TableSums> tables) override {
+    ZeroTables(tables, width);
+    for (size_t first = 0; first < tables.size(); first += kernels::kTablesAtOnce) {
+      const auto part = tables.subspan(first, kernels::kTablesAtOnce);
+      kernels::TablePointers<float> sums{};
+      for (size_t t = 0; t < part.size(); ++t) sums.at[t] = part[t].sums;
+      Run(count * part.size() * width,
+          kernels::SumRowsOfTablesBody{d_out + first * column_stride, d_out_stride, column_stride,
+                                       Extent(width), positions + first * position_stride,
+                                       position_stride, sums, Extent(part.size())});
+    }
+  }
+
   void SumRowsByPosition(const float* d_out, size_t d_out_stride, size_t width,
                          const int32_t* positions, size_t count, size_t distinct,
                          float* sums) override {
@@ -221,7 +270,32 @@ class LoopOps final : public Ops {
   static size_t Size(int64_t extent) { return static_cast<size_t>(extent); }
   static kernels::Rows RowsOf(const CsrView& x) { return {x.row_offsets, x.columns, x.values}; }
 
-  // Whether the rows of both can be moved in packs.
+  template <typename T>
+  static kernels::TablePointers<T> PointersOf(absl::Span<T* const> tables) {
+    kernels::TablePointers<T> pointers{};
+    for (size_t t = 0; t < tables.size(); ++t) pointers.at[t] = tables[t];
+    return pointers;
+  }
+
+  // Tables that follow each other, as a step lays them out, are zeroed together with the gaps
+  // between them, which nobody uses.
+  void ZeroTables(absl::Span<const TableSums> tables, size_t width) {
+    constexpr size_t kLargestGapFloats = 64;
+    float* begin = nullptr;
+    float* end = nullptr;
+    for (const TableSums& table : tables) {
+      const bool follows = begin != nullptr && table.sums >= end &&
+                           static_cast<size_t>(table.sums - end) < kLargestGapFloats;
+      if (!follows) {
+        if (begin != nullptr) Zero(begin, static_cast<size_t>(end - begin));
+        begin = table.sums;
+      }
+      end = table.sums + table.distinct * width;
+    }
+    if (begin != nullptr) Zero(begin, static_cast<size_t>(end - begin));
+  }
+
+  // Whether rows of both can be moved in packs.
   static bool InPacks(size_t width, const float* from, uint64_t from_stride, const float* to,
                       uint64_t to_stride) {
     constexpr uintptr_t kBytes = kPack * sizeof(float);

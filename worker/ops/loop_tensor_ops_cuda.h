@@ -42,17 +42,19 @@ class LoopTensorOps final : public TensorOps {
     });
   }
 
-  void CombineRows(ElementOp op, DType dtype, const int64_t* rows, size_t row_count, bool distinct,
-                   size_t width, const void* from, void* to) override {
+  void CombineRows(ElementOp op, DType dtype, const RowSegments& segments, size_t width,
+                   const void* from, void* to) override {
     WithNumericType(dtype, [&](auto zero) {
       using T = decltype(zero);
       const auto* const values = static_cast<const T*>(from);
-      if (distinct) {
-        Run(row_count * width,
-            kernels::CombineDistinctRowsBody<T>{op, rows, width, values, static_cast<T*>(to)});
+      const uint64_t count = segments.count * width;
+      if (segments.starts == nullptr) {
+        Run(count, kernels::CombineDistinctRowsBody<T>{op, segments.rows, width, values,
+                                                       static_cast<T*>(to)});
       } else {
-        Run(width,
-            kernels::CombineRowsBody<T>{op, rows, row_count, width, values, static_cast<T*>(to)});
+        Run(count,
+            kernels::CombineSegmentsBody<T>{op, segments.rows, segments.starts, segments.order,
+                                            width, values, static_cast<T*>(to)});
       }
     });
   }
@@ -65,11 +67,13 @@ class LoopTensorOps final : public TensorOps {
   }
 
   void SumMiddle(DType dtype, const void* from, size_t outer, size_t extent, size_t inner,
-                 void* to) override {
+                 size_t chunk, void* to) override {
+    const size_t chunks = ChunksOf(extent, chunk);
     WithNumericType(dtype, [&](auto zero) {
       using T = decltype(zero);
-      Run(outer * inner, kernels::SumMiddleBody<T>{static_cast<const T*>(from), extent, inner,
-                                                   static_cast<T*>(to)});
+      Run(outer * chunks * inner,
+          kernels::SumMiddleBody<T>{static_cast<const T*>(from), extent, inner, chunk, chunks,
+                                    static_cast<T*>(to)});
     });
   }
 

@@ -72,6 +72,32 @@ class OnCpu final : public Ops {
                      float* sums) override {
     for (size_t i = 0; i < count; ++i) sums[i] += table[positions[i]];
   }
+  void GatherTables(absl::Span<const float* const> tables, size_t width, const int32_t* positions,
+                    size_t position_stride, size_t count, float* out, size_t out_stride) override {
+    // In blocks of rows, so that a block of `out` is in the cache while its columns are filled.
+    constexpr size_t kBlockRows = 64;
+    for (size_t begin = 0; begin < count; begin += kBlockRows) {
+      for (size_t t = 0; t < tables.size(); ++t) {
+        GatherRows(tables[t], width, positions + t * position_stride + begin,
+                   std::min(kBlockRows, count - begin), out + begin * out_stride + t * width,
+                   out_stride);
+      }
+    }
+  }
+  void AddTablesByPosition(absl::Span<const float* const> tables, const int32_t* positions,
+                           size_t position_stride, size_t count, float* sums) override {
+    for (size_t t = 0; t < tables.size(); ++t) {
+      AddByPosition(tables[t], positions + t * position_stride, count, sums);
+    }
+  }
+  void SumRowsOfTables(const float* d_out, size_t d_out_stride, size_t column_stride, size_t width,
+                       const int32_t* positions, size_t position_stride, size_t count,
+                       absl::Span<const TableSums> tables) override {
+    for (size_t t = 0; t < tables.size(); ++t) {
+      SumRowsByPosition(d_out + t * column_stride, d_out_stride, width,
+                        positions + t * position_stride, count, tables[t].distinct, tables[t].sums);
+    }
+  }
   void SumRowsByPosition(const float* d_out, size_t d_out_stride, size_t width,
                          const int32_t* positions, size_t count, size_t /*distinct*/,
                          float* sums) override {

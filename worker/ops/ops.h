@@ -4,17 +4,23 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "worker/ops/dense.h"
 #include "worker/ops/sparse.h"
 
 namespace cairn {
 
-// Pointers are into the device's memory. The function of the same name documents shapes, order and
-// permitted overlaps (dense.h, elementwise.h, concat.h, gather.h, interaction.h, loss.h, sparse.h);
-// ops without such a function are documented here. A device executes its ops in the order of the
-// calls. A call may return before its op is done; errors are reported where the caller waits for
-// the device. Thread safety: the CPU's ops may be called from several threads at once, a GPU's from
-// one.
+// Where the gradient of a table goes: [distinct, width].
+struct TableSums {
+  float* sums = nullptr;
+  size_t distinct = 0;
+};
+
+// Pointers are into the device's memory. Shapes, order and what may overlap are as the function of
+// the same name says (dense.h, elementwise.h, concat.h, gather.h, interaction.h, loss.h, sparse.h);
+// what has no such function is explained here. A device does its ops in the order of the calls and
+// may return before they are done; its errors turn up where it is waited for.
+// Thread safety: the CPU's ops may be called from several threads at once, a GPU's from one.
 class Ops {
  public:
   virtual ~Ops() = default;
@@ -51,7 +57,20 @@ class Ops {
   // sums[i] += table[positions[i]], a table of single numbers.
   virtual void AddByPosition(const float* table, const int32_t* positions, size_t count,
                              float* sums) = 0;
-  // `distinct`: the number of different positions, which is the number of rows of `sums`.
+  // GatherRows and AddByPosition of several tables, for few launches on a GPU: table t by the
+  // positions at `positions` + t * position_stride. GatherTables writes it from column t * width of
+  // `out` on.
+  virtual void GatherTables(absl::Span<const float* const> tables, size_t width,
+                            const int32_t* positions, size_t position_stride, size_t count,
+                            float* out, size_t out_stride) = 0;
+  virtual void AddTablesByPosition(absl::Span<const float* const> tables, const int32_t* positions,
+                                   size_t position_stride, size_t count, float* sums) = 0;
+  // SumRowsByPosition of several tables. Table t's rows of `d_out` begin at column
+  // t * column_stride.
+  virtual void SumRowsOfTables(const float* d_out, size_t d_out_stride, size_t column_stride,
+                               size_t width, const int32_t* positions, size_t position_stride,
+                               size_t count, absl::Span<const TableSums> tables) = 0;
+  // `distinct`: how many positions there are, so rows of `sums`.
   virtual void SumRowsByPosition(const float* d_out, size_t d_out_stride, size_t width,
                                  const int32_t* positions, size_t count, size_t distinct,
                                  float* sums) = 0;

@@ -14,9 +14,9 @@
 
 namespace cairn {
 
-// The base class of `Engine`, which has the methods that loop_ops_cuda.h lists.
-template <typename Engine>
-class QueueOfLoops : public DeviceQueue {
+// The base of `Engine`, which is as loop_ops_cuda.h asks. `Base` has the rest of the queue.
+template <typename Engine, typename Base = DeviceQueue>
+class QueueOfLoops : public Base {
  public:
   Ops& ops() final { return ops_; }
   TensorOps& tensor_ops() final { return tensor_ops_; }
@@ -33,7 +33,9 @@ class QueueOfLoops : public DeviceQueue {
   }
 
  protected:
-  QueueOfLoops() : ops_(engine()), tensor_ops_(engine()) {}
+  template <typename... Arguments>
+  explicit QueueOfLoops(const Arguments&... of_base)
+      : Base(of_base...), ops_(engine()), tensor_ops_(engine()) {}
 
  private:
   Engine& engine() { return static_cast<Engine&>(*this); }

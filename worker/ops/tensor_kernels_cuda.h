@@ -98,20 +98,25 @@ struct CombineDistinctRowsBody {
   }
 };
 
-// i: column. One thread handles all rows, since their order matters if a row is listed twice.
+// i: segment x column. One thread does all rows of its segment, because their order matters.
 template <typename T>
-struct CombineRowsBody {
+struct CombineSegmentsBody {
   ElementOp op;
   const int64_t* rows;
-  uint64_t row_count, width;
+  const int64_t* starts;
+  const int64_t* order;
+  uint64_t width;
   const T* from;
   T* to;
   template <typename Index>
   CAIRN_ANYWHERE void operator()(Index i) const {
-    for (uint64_t n = 0; n < row_count; ++n) {
-      T& element = to[static_cast<uint64_t>(rows[n]) * width + i];
-      element = Combined(op, element, from[n * width + i]);
+    const Index segment = i / width, column = i % width;
+    T& element = to[static_cast<uint64_t>(rows[segment]) * width + column];
+    T combined = element;
+    for (int64_t n = starts[segment]; n < starts[segment + 1]; ++n) {
+      combined = Combined(op, combined, from[static_cast<uint64_t>(order[n]) * width + column]);
     }
+    element = combined;
   }
 };
 
@@ -125,17 +130,19 @@ struct DivideBody {
   }
 };
 
-// i: outer x inner.
+// i: outer x chunk of the middle x inner.
 template <typename T>
 struct SumMiddleBody {
   const T* from;
-  uint64_t extent, inner;
+  uint64_t extent, inner, chunk, chunks;
   T* to;
   template <typename Index>
   CAIRN_ANYWHERE void operator()(Index i) const {
-    const T* term = from + i / inner * extent * inner + i % inner;
+    const uint64_t first = i / inner % chunks * chunk;
+    const uint64_t end = extent - first < chunk ? extent : first + chunk;
+    const T* term = from + i / inner / chunks * extent * inner + i % inner;
     T sum = 0;
-    for (uint64_t k = 0; k < extent; ++k) sum += term[k * inner];
+    for (uint64_t k = first; k < end; ++k) sum += term[k * inner];
     to[i] = sum;
   }
 };

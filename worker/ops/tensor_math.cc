@@ -1,7 +1,9 @@
 #include "worker/ops/tensor_math.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -69,7 +71,29 @@ bool AllDistinct(absl::Span<const int64_t> rows) {
   return absl::flat_hash_set<int64_t>(rows.begin(), rows.end()).size() == rows.size();
 }
 
-// kInvalidArgument if an integer divisor is zero.
+// The distinct rows, where each one's places in the order begin and end, and the order: places in
+// `rows`, those of one row together and ascending. Sets the number of distinct rows.
+Tensor GroupRows(absl::Span<const int64_t> rows, RowSegments* segments) {
+  std::vector<int64_t> order(rows.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::stable_sort(order.begin(), order.end(), [&rows](int64_t a, int64_t b) {
+    return rows[static_cast<size_t>(a)] < rows[static_cast<size_t>(b)];
+  });
+  std::vector<int64_t> all, starts;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const int64_t row = rows[static_cast<size_t>(order[i])];
+    if (!all.empty() && all.back() == row) continue;
+    all.push_back(row);
+    starts.push_back(static_cast<int64_t>(i));
+  }
+  segments->count = all.size();
+  starts.push_back(static_cast<int64_t>(order.size()));
+  all.insert(all.end(), starts.begin(), starts.end());
+  all.insert(all.end(), order.begin(), order.end());
+  return Tensor::Vector<int64_t>(all);
+}
+
+// Integers cannot be divided by zero.
 absl::Status CheckDivisors(const Tensor& values) {
   if (IsFloating(values.dtype())) return absl::OkStatus();
   ASSIGN_OR_RETURN(const Tensor host, HostTensor(values));
@@ -95,18 +119,31 @@ Split SplitAt(const Shape& shape, int64_t axis) {
   return split;
 }
 
+// How many elements of an axis one thread of `device` adds up. A GPU needs many threads: of few
+// long sums each is divided, which only changes the order of additions.
+int64_t SumChunk(Device device, const Split& split) {
+  constexpr int64_t kThreads = 1 << 15, kShortest = 256;
+  if (device.is_cpu() || split.outer * split.inner >= kThreads) return split.extent;
+  const auto root = static_cast<int64_t>(std::sqrt(static_cast<double>(split.extent)));
+  return split.extent <= kShortest ? split.extent : std::max(kShortest, root);
+}
+
 // The sum over one axis.
 absl::StatusOr<Tensor> SumAxis(const Tensor& tensor, int64_t axis) {
   const Split split = SplitAt(tensor.shape(), axis);
+  const auto outer = static_cast<size_t>(split.outer), inner = static_cast<size_t>(split.inner);
+  const auto extent = static_cast<size_t>(split.extent);
+  const auto chunk = static_cast<size_t>(std::max(SumChunk(tensor.device(), split), int64_t{1}));
+  const size_t chunks = ChunksOf(extent, chunk);
   Shape shape = tensor.shape();
-  shape.erase(shape.begin() + axis);
-  ASSIGN_OR_RETURN(Tensor sum, NewTensor(tensor.dtype(), std::move(shape), tensor.device()));
+  shape[static_cast<size_t>(axis)] = static_cast<int64_t>(chunks);
+  ASSIGN_OR_RETURN(Tensor sums, NewTensor(tensor.dtype(), shape, tensor.device()));
   RETURN_IF_ERROR(ComputeOn(tensor.device(), [&](TensorOps& ops) {
-    ops.SumMiddle(tensor.dtype(), tensor.data(), static_cast<size_t>(split.outer),
-                  static_cast<size_t>(split.extent), static_cast<size_t>(split.inner),
-                  sum.mutable_data());
+    ops.SumMiddle(tensor.dtype(), tensor.data(), outer, extent, inner, chunk, sums.mutable_data());
   }));
-  return sum;
+  if (chunks > 1) return SumAxis(sums, axis);
+  shape.erase(shape.begin() + axis);
+  return sums.Reshaped(std::move(shape));
 }
 
 }  // namespace
@@ -331,12 +368,19 @@ absl::Status ApplyRows(ElementOp op, const Tensor& indices, const Tensor& values
   }
   const Device device = to->device();
   ASSIGN_OR_RETURN(const Tensor terms, TensorOn(device, values));
-  ASSIGN_OR_RETURN(const Tensor named, TensorOn(device, wide));
-  const bool distinct = !device.is_cpu() && AllDistinct(known.values<int64_t>());
+  const bool grouped = !device.is_cpu() && !AllDistinct(known.values<int64_t>());
+  RowSegments segments{.count = Count(wide)};
+  ASSIGN_OR_RETURN(
+      const Tensor named,
+      TensorOn(device, grouped ? GroupRows(known.values<int64_t>(), &segments) : wide));
+  segments.rows = static_cast<const int64_t*>(named.data());
+  if (grouped) {
+    segments.starts = segments.rows + segments.count;
+    segments.order = segments.starts + segments.count + 1;
+  }
   return ComputeOn(device, [&](TensorOps& ops) {
-    ops.CombineRows(op, to->dtype(), static_cast<const int64_t*>(named.data()), Count(named),
-                    distinct, static_cast<size_t>(RowWidth(to->shape())), terms.data(),
-                    to->mutable_data());
+    ops.CombineRows(op, to->dtype(), segments, static_cast<size_t>(RowWidth(to->shape())),
+                    terms.data(), to->mutable_data());
   });
 }
 

@@ -189,7 +189,7 @@ absl::Status MultiWorkerMirroredStrategy::JoinGpus(const MultiWorkerMirroredOpti
     const KeepCurrentGpu keep;
     const auto& connect = options.connect_nccl != nullptr ? options.connect_nccl : ConnectNccl;
     absl::StatusOr<std::unique_ptr<CollectiveGroup>> joined =
-        connect(*group_, {.device = worker_devices()[0].index, .stream = nullptr},
+        connect(*group_, {.device = PhysicalGpu(worker_devices()[0]), .stream = nullptr},
                 Deadline::In(options.connect_timeout));
     own = joined.status();
     ASSIGN_OR_RETURN(able, CountWorkers(own.ok()));
@@ -280,9 +280,8 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
 absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::ReduceAll(
     ReduceOp op, absl::Span<const Value::Sequence> locals, const CommunicationOptions& options) {
   RETURN_IF_ERROR(CheckCall(options));
-  ASSIGN_OR_RETURN(
-      std::vector<Value> sums,
-      SumOverWorkers(MirroredStrategy::ReduceAll(ReduceOp::kSum, locals, options), options));
+  ASSIGN_OR_RETURN(std::vector<Value> sums,
+                   SumOverWorkers(Strategy::ReduceAll(ReduceOp::kSum, locals, options), options));
   if (op == ReduceOp::kSum) return sums;
   for (size_t i = 0; i < sums.size(); ++i) {
     ASSIGN_OR_RETURN(sums[i], MeanOf(sums[i], static_cast<int64_t>(locals[i].size()) * workers()));

@@ -77,8 +77,28 @@ absl::StatusOr<Value> MeanOf(const Value& sum, int64_t count) {
   return Value(IndexedSlices{sum.slices().indices, std::move(mean)});
 }
 
+absl::StatusOr<std::vector<Value>> SpreadMirrored(absl::Span<const Value> components,
+                                                  absl::Span<const Device> devices) {
+  std::vector<Value> spread;
+  std::vector<bool> given(components.size());
+  for (const Device device : devices) {
+    size_t at = 0;
+    while (at < components.size() && (given[at] || components[at].tensor().device() != device))
+      ++at;
+    if (at < components.size()) {
+      given[at] = true;
+      spread.push_back(components[at]);
+      continue;
+    }
+    ASSIGN_OR_RETURN(Tensor copy, CopyTensor(components[0].tensor(), device));
+    spread.emplace_back(std::move(copy));
+  }
+  return spread;
+}
+
 absl::StatusOr<std::vector<Value>> SpreadOver(const Value& value,
                                               absl::Span<const Device> devices) {
+  if (value.kind() == Value::Kind::kMirrored) return SpreadMirrored(value.items(), devices);
   const Tensor& memory = IsSlices(value) ? value.slices().values : value.tensor();
   std::vector<Value> spread;
   bool given = false;

@@ -17,8 +17,9 @@ namespace cairn {
 absl::StatusOr<Value> SumValues(absl::Span<const Value> values);
 // The mean of `count` contributions, given their sum. Float64 for integers; NaN if count is 0.
 absl::StatusOr<Value> MeanOf(const Value& sum, int64_t count);
-// One tensor (or slices) on each device. The first entry on the device of `value` is `value`
-// itself, so the caller must hold the only reference; the other entries are copies.
+// One tensor (or slices) on each device. The first entry on the device of `value`, or of each
+// component of a Mirrored one, is that itself, so the caller must hold the only reference; the
+// other entries are copies.
 absl::StatusOr<std::vector<Value>> SpreadOver(const Value& value, absl::Span<const Device> devices);
 
 }  // namespace cairn

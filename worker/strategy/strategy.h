@@ -223,8 +223,9 @@ class Strategy {
   virtual absl::StatusOr<Tensor> FirstValue(const Tensor& initial) { return initial; }
   // Sums or averages several values at once over all replicas of all workers: `locals[v]` holds the
   // tensor (or slices) of value v for each local replica. Returns one result for each value, with
-  // the same bits in every process. Called in cross-replica context. The default works within one
-  // process.
+  // the same bits in every process: a tensor or slices, or Mirrored tensors if the result already
+  // is on several devices (SpreadOver takes both). Called in cross-replica context. The default
+  // works within one process.
   virtual absl::StatusOr<std::vector<Value>> ReduceAll(ReduceOp op,
                                                        absl::Span<const Value::Sequence> locals,
                                                        const CommunicationOptions& options);

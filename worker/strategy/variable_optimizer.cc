@@ -323,7 +323,12 @@ absl::Status VariableOptimizer::ApplyMerged(Strategy& strategy, bool in_replicas
     ASSIGN_OR_RETURN(const std::vector<Value> reduced,
                      strategy.ReduceAll(ReduceOp::kSum, sums.locals, {}));
     for (size_t i = 0; i < reduced.size(); ++i) {
-      sums.updates[sums.places[i]].of_copies.push_back(TensorGradientOf(reduced[i]));
+      std::vector<TensorGradient>& of_copies = sums.updates[sums.places[i]].of_copies;
+      if (reduced[i].kind() != Value::Kind::kMirrored) {
+        of_copies.push_back(TensorGradientOf(reduced[i]));
+        continue;
+      }
+      for (const Value& copy : reduced[i].items()) of_copies.push_back(TensorGradientOf(copy));
     }
   }
   RETURN_IF_ERROR(Clip(absl::MakeSpan(sums.updates)));

@@ -119,6 +119,23 @@ TEST(LocalGpus, OnlyVisibleDeviceFilesAreCounted) {
   EXPECT_EQ(CountGpus(folder.path() + "/none", std::nullopt), 0);
 }
 
+// Every process of a machine has GPUs, and no GPU is left over.
+TEST(LocalGpus, AreDividedAmongTheProcessesOfAMachine) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(ShareOfGpus(8, 0, 2), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(ShareOfGpus(8, 1, 3), ElementsAre(3, 4, 5));
+  EXPECT_THAT(ShareOfGpus(8, 2, 3), ElementsAre(6, 7));
+  EXPECT_THAT(ShareOfGpus(2, 2, 3), ElementsAre(0));
+  EXPECT_THAT(ShareOfGpus(0, 1, 3), ElementsAre());
+  EXPECT_THAT(ShareOfGpus(2, 3, 3), ElementsAre(0, 1)) << "no rank of three";
+  ::setenv("LOCAL_RANK", "1", 1);
+  ::setenv("LOCAL_WORLD_SIZE", "2", 1);
+  EXPECT_THAT(OwnGpus(4), ElementsAre(2, 3));
+  ::unsetenv("LOCAL_RANK");
+  EXPECT_THAT(OwnGpus(2), ElementsAre(0, 1));
+  ::unsetenv("LOCAL_WORLD_SIZE");
+}
+
 TEST(UnionResolver, TheFirstResolverDeterminesTheTask) {
   const auto first = std::make_shared<SimpleClusterResolver>(
       TwoWorkers(), ResolverOverrides{.task_type = "worker", .task_id = 1, .environment = "here"},

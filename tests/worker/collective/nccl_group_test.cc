@@ -18,7 +18,9 @@ TEST(NcclGroup, WithoutNcclOrGpuEveryRankFailsAndTheBootstrapStaysUsable) {
   OnRanks(2, [&](int r) {
     CollectiveGroup& group = bootstrap.rank(r);
     const absl::Status status = ConnectNccl(group, {.device = 9998 + r}, Soon()).status();
-    if (HasNccl()) {
+    if (HasNccl() && !NcclStatus().ok()) {
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("NCCL")));
+    } else if (HasNccl()) {
       EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, HasSubstr("CUDA: gpu:999")));
     } else {
       EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("-Dcuda=enabled")));
@@ -29,7 +31,9 @@ TEST(NcclGroup, WithoutNcclOrGpuEveryRankFailsAndTheBootstrapStaysUsable) {
 
 TEST(NcclRanks, WithoutNcclOrGpuNoRankConnects) {
   const absl::Status status = JoinByNccl({Gpu(9998), Gpu(9999)}).status();
-  if (HasNccl()) {
+  if (HasNccl() && !NcclStatus().ok()) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("NCCL")));
+  } else if (HasNccl()) {
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, HasSubstr("gpu:9998: CUDA: ")));
   } else {
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("-Dcuda=enabled")));

@@ -51,6 +51,21 @@ TEST(ChildProcess, BothStreamsAndTheStatusArrive) {
   EXPECT_EQ(ending.Text(), "ended with status 3");
 }
 
+TEST(ChildProcess, HasItsOwnVariablesBesideTheLaunchers) {
+  setenv("CAIRN_TEST_GIVEN", "launcher", 1);
+  setenv("CAIRN_TEST_KEPT", "kept", 1);
+  ChildProcess process;
+  ASSERT_TRUE(process
+                  .Start({"/bin/sh", "-c", "echo $CAIRN_TEST_GIVEN $CAIRN_TEST_KEPT"}, SIGKILL,
+                         {"CAIRN_TEST_GIVEN=own"})
+                  .ok());
+  std::string out;
+  std::string err;
+  ReadAll(process, &out, &err);
+  Await(process);
+  EXPECT_EQ(out, "own kept\n");
+}
+
 TEST(ChildProcess, ASignalIsToldAsAShellTellsIt) {
   ChildProcess process;
   ASSERT_TRUE(process.Start({"/bin/sleep", "1000"}, SIGKILL).ok());

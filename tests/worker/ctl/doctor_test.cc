@@ -25,6 +25,17 @@ TEST(Doctor, ASlowDiskIsAWarningThatNamesTheFlag) {
   EXPECT_TRUE(absl::StrContains(JudgeDisk("d", 10e6, 0.001).fix, "--snapshot_interval_seconds"));
 }
 
+TEST(Doctor, GpusThatCudaCannotUseAreAWarningWithTheReason) {
+  const absl::Status ok, old = absl::FailedPreconditionError("the driver is for CUDA 12.4");
+  EXPECT_EQ(JudgeGpus(0, ok, old).level, Level::kFine);
+  EXPECT_EQ(JudgeGpus(8, ok, ok).level, Level::kFine);
+  EXPECT_EQ(JudgeGpus(8, ok, old).level, Level::kWarning);
+  const Finding unusable = JudgeGpus(8, old, ok);
+  EXPECT_EQ(unusable.level, Level::kWarning);
+  EXPECT_TRUE(absl::StrContains(unusable.found, "compute on CPUs")) << unusable.found;
+  EXPECT_TRUE(absl::StrContains(unusable.fix, "CUDA 12.4")) << unusable.fix;
+}
+
 TEST(Doctor, WarningsAreNoFailureAndBadFindingsAre) {
   EXPECT_TRUE(DoctorAnswer({{Level::kWarning, "a", "b", "c"}}).finding.ok());
   const Answer bad = DoctorAnswer({{Level::kFine, "a", "b", ""}, {Level::kBad, "d", "e", "f"}});

@@ -63,6 +63,8 @@ TEST_F(LaunchPlanTest, ServersComeFirstAndEveryTaskHasItsFlags) {
   EXPECT_TRUE(absl::StrContains(worker, "--task_type worker --task_index 1")) << worker;
   EXPECT_TRUE(absl::EndsWith(worker, "--http_port 0 --set data.epochs=2 --fresh")) << worker;
   EXPECT_EQ(plan->tasks[3].log_file, temp_.Join("logs/worker-1.log"));
+  EXPECT_TRUE(plan->tasks[1].environment.empty());
+  EXPECT_EQ(absl::StrJoin(plan->tasks[3].environment, " "), "LOCAL_RANK=1 LOCAL_WORLD_SIZE=2");
 }
 
 TEST_F(LaunchPlanTest, AServersStatusPageIsWhereItIsAskedFor) {

@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/exit_status.h"
+#include "common/local_gpus.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "worker/models/device_step.h"
 
@@ -30,8 +32,11 @@ absl::StatusOr<std::vector<Device>> DevicesOf(const StrategyConfig& config) {
   }
   if (!devices.empty()) return devices;
   const bool one = config.type == "one_device" || config.type == "default";
-  const int gpus = one ? std::min(UsableGpuCount(), 1) : UsableGpuCount();
-  for (int32_t i = 0; i < gpus; ++i) devices.push_back(Gpu(i));
+  const absl::Status usable = GpuStatus();
+  LOG_IF(WARNING, !usable.ok()) << "computes on CPUs: " << usable.message();
+  for (const int32_t gpu : OwnGpus(UsableGpuCount())) {
+    if (!one || devices.empty()) devices.push_back(Gpu(gpu));
+  }
   if (devices.empty()) devices.push_back(Cpu(0));
   return devices;
 }
@@ -42,21 +47,14 @@ std::string DevicesText(absl::Span<const Device> devices) {
   });
 }
 
-absl::Status PlaceStep(Device device, const OpenQueue& open, StepState* state) {
-  if (device.is_cpu() || state->device != nullptr) return absl::OkStatus();
-  ASSIGN_OR_RETURN(std::unique_ptr<DeviceQueue> queue, open(device));
-  state->device = std::make_shared<StepDevice>(std::move(queue));
-  return absl::OkStatus();
-}
-
 absl::Status PlacedModel::Predict(const Batch& batch, StepState* state,
                                   std::vector<float>* scores) const {
-  RETURN_IF_ERROR(PlaceStep(device_, open_, state));
+  ASSIGN_OR_RETURN(const StepDevices::Placement placement, step_devices_.Place(device_, state));
   return model_->Predict(batch, state, scores);
 }
 
 absl::StatusOr<double> DeviceModel::Train(const Batch& batch, StepState* state) const {
-  RETURN_IF_ERROR(PlaceStep(device(), open(), state));
+  ASSIGN_OR_RETURN(const StepDevices::Placement placement, step_devices().Place(device(), state));
   return model().Train(batch, state);
 }
 

@@ -1,7 +1,6 @@
 // Places models on the devices that a job names.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,24 +13,21 @@
 #include "common/device.h"
 #include "worker/models/model.h"
 #include "worker/ops/device_queue.h"
+#include "worker/trainer/devices/step_devices.h"
 
 namespace cairn {
 
-using OpenQueue = std::function<absl::StatusOr<std::unique_ptr<DeviceQueue>>(Device)>;
-
-// The devices that `config` names, one entry for each replica; a GPU may occur several times. If it
-// names none: every usable GPU (the first one, for types that compute on one device), else cpu:0.
-// kInvalidArgument: a GPU that this process cannot use; lists the usable ones.
+// What `config` names, one entry a replica; a GPU may be there several times. Where it names none:
+// this process' share of the usable GPUs (common/local_gpus.h; the first one of them, for types
+// that compute on one device), else cpu:0. Logs why GPUs that are there cannot be used.
+// kInvalidArgument: a GPU that this process cannot use; says which there are.
 absl::StatusOr<std::vector<Device>> DevicesOf(const StrategyConfig& config);
 
 // "gpu:0, gpu:1".
 std::string DevicesText(absl::Span<const Device> devices);
 
-// Makes `state` compute on `device` from its next step on. The first time for a GPU it calls
-// `open`, and returns its errors.
-absl::Status PlaceStep(Device device, const OpenQueue& open, StepState* state);
-
-// Wraps a model: plans on the CPU and predicts on `device`. Subclasses decide how to train.
+// A model over another one that plans on the CPU and predicts on `device`; how it trains is left to
+// its kinds.
 class PlacedModel : public Model {
  public:
   absl::Span<const VariableSpec> variables() const override { return model_->variables(); }
@@ -44,16 +40,16 @@ class PlacedModel : public Model {
 
  protected:
   PlacedModel(std::unique_ptr<Model> model, Device device, OpenQueue open)
-      : model_(std::move(model)), device_(device), open_(std::move(open)) {}
+      : model_(std::move(model)), device_(device), step_devices_(std::move(open)) {}
 
   const Model& model() const { return *model_; }
   Device device() const { return device_; }
-  const OpenQueue& open() const { return open_; }
+  StepDevices& step_devices() const { return step_devices_; }
 
  private:
   const std::unique_ptr<Model> model_;
   const Device device_;
-  const OpenQueue open_;
+  mutable StepDevices step_devices_;
 };
 
 // A model that computes all of its steps on one device.

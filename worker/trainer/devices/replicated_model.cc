@@ -72,7 +72,8 @@ class ReplicatedModel::StepOfReplicas {
                  ReplicaRanks* ranks)
       : model_(model.model()),
         devices_(model.devices_),
-        open_(model.open()),
+        step_devices_(model.step_devices()),
+        placements_(model.devices_.size()),
         replicas_(model.devices_.size()),
         batch_(batch),
         state_(*state),
@@ -108,7 +109,7 @@ class ReplicatedModel::StepOfReplicas {
              &share.batch);
     RETURN_IF_ERROR(model_.Plan(share.batch, &share.state));
     for (size_t v = 0; v < state_.uses.size(); ++v) CopyValues(v, &share.state.uses[v]);
-    RETURN_IF_ERROR(PlaceStep(devices_[replica], open_, &share.state));
+    ASSIGN_OR_RETURN(placements_[replica], step_devices_.Place(devices_[replica], &share.state));
     if (!may_add_up()) return absl::OkStatus();
     for (VariableUse& use : share.state.uses) use.gradient.resize(use.values.size());
     return share.state.device->Reserve(share.batch, share.state);
@@ -260,7 +261,8 @@ class ReplicatedModel::StepOfReplicas {
 
   const Model& model_;
   const std::vector<Device>& devices_;
-  const OpenQueue& open_;
+  StepDevices& step_devices_;
+  std::vector<StepDevices::Placement> placements_;  // by replica
   const size_t replicas_;
   const Batch& batch_;
   StepState& state_;

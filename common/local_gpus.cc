@@ -1,4 +1,4 @@
-#include "worker/cluster/local_gpus.h"
+#include "common/local_gpus.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -53,6 +53,30 @@ int32_t LocalGpuCount() {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   return CountGpus("/dev",
                    visible == nullptr ? std::nullopt : std::make_optional<std::string>(visible));
+}
+
+std::vector<int32_t> ShareOfGpus(int32_t gpus, int32_t rank, int32_t size) {
+  int32_t first = 0, end = gpus;
+  if (rank >= 0 && rank < size && gpus >= size) {
+    // The first gpus mod size processes have one more.
+    first = rank * (gpus / size) + std::min(rank, gpus % size);
+    end = first + gpus / size + (rank < gpus % size ? 1 : 0);
+  } else if (rank >= 0 && rank < size && gpus > 0) {
+    first = rank % gpus;
+    end = first + 1;
+  }
+  std::vector<int32_t> share;
+  for (int32_t gpu = first; gpu < end; ++gpu) share.push_back(gpu);
+  return share;
+}
+
+std::vector<int32_t> OwnGpus(int32_t gpus) {
+  const char* const rank = std::getenv("LOCAL_RANK");
+  const char* const size = std::getenv("LOCAL_WORLD_SIZE");
+  int32_t own = 0, all = 0;
+  const bool given = rank != nullptr && size != nullptr && absl::SimpleAtoi(rank, &own) &&
+                     absl::SimpleAtoi(size, &all);
+  return given ? ShareOfGpus(gpus, own, all) : ShareOfGpus(gpus, 0, 1);
 }
 
 }  // namespace cairn

@@ -1,0 +1,165 @@
+// Steps on fake GPUs: the host code of CUDA under failures, and what a step asks of the runtime.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/fake_cuda/fake_gpus.h"
+#include "tests/support/status_matchers.h"
+#include "tests/worker/models/every_model.h"
+#include "tests/worker/models/random_batch.h"
+#include "worker/models/device_step.h"
+#include "worker/ops/device_queue.h"
+
+namespace cairn::test {
+namespace {
+
+// A model with a step on a fake GPU and the same step on the CPU.
+class Scene {
+ public:
+  Scene(const ModelCase& c, int64_t rows)
+      : model_(Model::Create(c.config, {}, c.schema).value()),
+        batch_(RandomBatch(c.schema, rows, model_->outputs(), 3)) {
+    got_.device = std::make_shared<StepDevice>(OpenGpuQueue(Gpu(0)).value());
+    for (StepState* state : {&got_, &want_}) {
+      EXPECT_OK(model_->Plan(batch_, state));
+      RandomValues(state, 0.4f, 5);
+    }
+    EXPECT_OK(model_->Train(batch_, &want_));
+  }
+
+  absl::Status Train() { return model_->Train(batch_, &got_).status(); }
+
+  // Whether the last step's gradients are the CPU's.
+  bool IsRight() const {
+    for (size_t v = 0; v < want_.uses.size(); ++v) {
+      const std::vector<float>& got = got_.uses[v].gradient;
+      const std::vector<float>& want = want_.uses[v].gradient;
+      const auto near = [](float a, float b) {
+        return std::abs(a - b) <= 1e-4F * (1 + std::abs(b));
+      };
+      if (!std::equal(got.begin(), got.end(), want.begin(), want.end(), near)) return false;
+    }
+    return true;
+  }
+
+ private:
+  const std::unique_ptr<Model> model_;
+  const Batch batch_;
+  StepState got_, want_;
+};
+
+class CudaStep : public ::testing::TestWithParam<ModelCase> {
+ protected:
+  ~CudaStep() override { fake::settings().fail_at = 0; }
+};
+
+// Every call of a step fails once. The step says so, and the one after it is right: a thread's last
+// error must not reach it.
+TEST_P(CudaStep, IsRightAfterAStepInWhichAnyOneCallFailed) {
+  Scene scene(GetParam(), 33);
+  ASSERT_OK(scene.Train());
+  ASSERT_TRUE(scene.IsRight());
+  const int64_t before = fake::Calls();
+  ASSERT_OK(scene.Train());
+  const int64_t calls = fake::Calls() - before;
+  ASSERT_GT(calls, 10);
+  for (int64_t n = 1; n <= calls; ++n) {
+    SCOPED_TRACE(absl::StrCat("call ", n, " of ", calls));
+    fake::settings().fail_at = static_cast<int>(n);
+    const absl::Status failed = scene.Train();
+    ASSERT_EQ(fake::settings().fail_at, 0);
+    EXPECT_FALSE(failed.ok());
+    ASSERT_OK(scene.Train());
+    ASSERT_TRUE(scene.IsRight());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, CudaStep, ::testing::ValuesIn(EveryModel()),
+                         [](const auto& info) { return info.param.name; });
+
+// Weights of which the second layer's are too many to go with the input.
+ModelCase LayersCase() {
+  ModelCase c{.name = "mlp", .config = SmallConfig("mlp"), .schema = {.dense_columns = 8}};
+  c.config.hidden = {256, 128};
+  c.config.loss = "sigmoid_cross_entropy";
+  return c;
+}
+
+// The first layer's kernels are queued before the last layer's weights are copied, so that copying
+// weights runs beside computing.
+TEST(CudaStepOrder, ComputingBeginsBeforeAllWeightsAreCopied) {
+  Scene scene(LayersCase(), 64);
+  ASSERT_OK(scene.Train());
+  fake::BeginTrace();
+  ASSERT_OK(scene.Train());
+  const std::vector<fake::TracedCall> calls = fake::EndTrace();
+  const auto product = std::find_if(calls.begin(), calls.end(), [](const fake::TracedCall& call) {
+    return call.name == "cublasSgemm_v2_64";
+  });
+  const auto copy = std::find_if(calls.begin(), calls.end(), [](const fake::TracedCall& call) {
+    return call.name == "cudaMemcpyAsync";
+  });
+  ASSERT_NE(product, calls.end());
+  const cudaStream_t in = copy->stream;
+  EXPECT_TRUE(std::any_of(product, calls.end(), [in](const fake::TracedCall& call) {
+    return call.stream == in;
+  })) << "no copy in follows the first product";
+}
+
+ModelCase DlrmCase() {
+  ModelCase c{.name = "dlrm", .config = SmallConfig("dlrm")};
+  c.schema = {.dense_columns = 13, .key_columns = 26};
+  c.config.bottom_hidden = ModelConfig().bottom_hidden;
+  c.config.top_hidden = ModelConfig().top_hidden;
+  c.config.embedding.dim = 16;
+  return c;
+}
+
+ModelCase ThreeLayersCase() {
+  ModelCase c = LayersCase();
+  c.config.hidden = {32, 16};
+  return c;
+}
+
+// Each call costs the host microseconds, whatever the batch.
+TEST(CudaStepCounts, AStepMakesFewCallsOfTheRuntime) {
+  const std::pair<ModelCase, int64_t> cases[] = {{DlrmCase(), 60}, {ThreeLayersCase(), 30}};
+  for (const auto& [c, most] : cases) {
+    SCOPED_TRACE(c.name);
+    Scene scene(c, 64);
+    ASSERT_OK(scene.Train());
+    ASSERT_TRUE(scene.IsRight());
+    fake::BeginTrace();
+    ASSERT_OK(scene.Train());
+    std::map<std::string, int> counts;
+    for (const fake::TracedCall& call : fake::EndTrace()) ++counts[call.name];
+    int64_t calls = 0;
+    std::string text;
+    for (const auto& [name, count] : counts) {
+      calls += count;
+      absl::StrAppend(&text, name, " ", count, ", ");
+    }
+    RecordProperty(c.name, text);
+    EXPECT_LE(calls, most) << text;
+  }
+}
+
+// A step that computes nothing more keeps no memory.
+TEST(CudaStepMemory, IsFreedWithTheStep) {
+  const size_t device = fake::DeviceBytes(), host = fake::HostBytes();
+  {
+    Scene scene(LayersCase(), 64);
+    ASSERT_OK(scene.Train());
+    EXPECT_GT(fake::DeviceBytes(), device);
+  }
+  EXPECT_EQ(fake::DeviceBytes(), device);
+  EXPECT_EQ(fake::HostBytes(), host);
+}
+
+}  // namespace
+}  // namespace cairn::test

@@ -1,0 +1,24 @@
+// cuBLAS' functions.
+#pragma once
+
+#include <cublas_v2.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/dynamic_library.h"
+
+namespace cairn {
+
+// Thread safety: immutable.
+struct Cublas {
+  DynamicLibrary library{"cuBLAS", absl::StrCat("libcublas.so.", CUBLAS_VER_MAJOR)};
+  DynamicFunction<decltype(cublasCreate_v2)> create{library, "cublasCreate_v2"};
+  DynamicFunction<decltype(cublasDestroy_v2)> destroy{library, "cublasDestroy_v2"};
+  DynamicFunction<decltype(cublasSetStream_v2)> set_stream{library, "cublasSetStream_v2"};
+  DynamicFunction<decltype(cublasSgemm_v2_64)> sgemm{library, "cublasSgemm_v2_64"};
+  DynamicFunction<decltype(cublasGetStatusString)> text{library, "cublasGetStatusString"};
+
+  // Loads the library on first use. If library.status() is not OK, no function may be called.
+  static const Cublas& Get();
+};
+
+}  // namespace cairn

@@ -1,0 +1,254 @@
+#include "worker/ops/cuda_device_queue.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/status.h"
+#include "worker/ops/cublas_library.h"
+#include "worker/ops/cuda_gpus.h"
+
+namespace cairn {
+namespace {
+
+constexpr unsigned kThreadsPerBlock = 256;
+
+// A step whose own ops are done waits so much longer for sums with others, so that a device that
+// hangs is named before those that wait for it; and so long for sums that were given up to end.
+constexpr absl::Duration kSumExtra = absl::Seconds(10);
+constexpr int kLooksWithoutPause = 200;
+constexpr absl::Duration kLookPause = absl::Microseconds(20);
+
+}  // namespace
+
+void CudaDeviceQueue::Select() {
+  if (SelectingQueue() == this) return;
+  const cudaError_t error = cudaSetDevice(gpu_);
+  SelectingQueue() = error == cudaSuccess ? this : nullptr;
+  Note(error, "select");
+}
+
+CudaDeviceQueue::~CudaDeviceQueue() {
+  if (blas_ != nullptr && !stuck_) {
+    Select();
+    Cublas::Get().destroy(blas_);
+  }
+  SelectingQueue() = nullptr;
+}
+
+// The runtime keeps a thread's last error until it is read: unread, it would become that of a
+// later, healthy call of a library that asks for it.
+void CudaDeviceQueue::Note(cudaError_t error, absl::string_view what) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();
+  error_.Update(absl::InternalError(
+      absl::StrCat(device_.text(), ": ", what, ": ", cudaGetErrorString(error))));
+}
+
+absl::Status CudaDeviceQueue::Open() {
+  Select();
+  Note(in_.Create(), "stream");
+  Note(compute_.Create(), "stream");
+  Note(sums_.Create(), "stream");
+  Note(out_.Create(), "stream");
+  int processors = 1;
+  Note(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, gpu_),
+       "number of multiprocessors");
+  constexpr unsigned kBlocksPerProcessor = 2048 / kThreadsPerBlock;
+  blocks_ = static_cast<unsigned>(processors) * kBlocksPerProcessor;
+  RETURN_IF_ERROR(error_);
+  const Cublas& cublas = Cublas::Get();
+  RETURN_IF_ERROR(Annotate(cublas.library.status(), device_.text()));
+  cublasStatus_t status = cublas.create(&blas_);
+  if (status == CUBLAS_STATUS_SUCCESS) status = cublas.set_stream(blas_, compute_.get());
+  if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(device_.text(), ": cuBLAS: ", cublas.text(status)));
+}
+
+template <typename Get>
+absl::StatusOr<void*> CudaDeviceQueue::Allocate(absl::string_view what, size_t bytes, Get get) {
+  // Allocating would wait for the step that never ends.
+  if (stuck_) return StuckError();
+  Select();
+  RETURN_IF_ERROR(error_);
+  void* memory = nullptr;
+  const cudaError_t error = get(&memory, bytes);
+  if (error == cudaSuccess) return memory;
+  cudaGetLastError();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(device_.text(), ": ", bytes, " bytes of ", what, ": ", cudaGetErrorString(error),
+                   "; take smaller batches, or fewer replicas on this GPU"));
+}
+
+absl::StatusOr<void*> CudaDeviceQueue::AllocateDevice(size_t bytes) {
+  return Allocate("its memory", bytes,
+                  [](void** memory, size_t size) { return cudaMalloc(memory, size); });
+}
+
+absl::StatusOr<void*> CudaDeviceQueue::AllocateHost(size_t bytes) {
+  return Allocate("page-locked host memory", bytes,
+                  [](void** memory, size_t size) { return cudaMallocHost(memory, size); });
+}
+
+void CudaDeviceQueue::FreeDevice(void* memory) {
+  if (memory == nullptr || stuck_) return;
+  Select();
+  Note(cudaFree(memory), "free");
+}
+
+void CudaDeviceQueue::FreeHost(void* memory) {
+  if (memory == nullptr || stuck_) return;
+  Select();
+  Note(cudaFreeHost(memory), "free");
+}
+
+int CudaDeviceQueue::CopyIn(const void* host, void* device, size_t bytes) {
+  int number = 0;
+  if (!error_.ok()) return number;
+  Select();
+  Note(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, in_.get()), "copy in");
+  Note(events_.Record(in_.get(), &number), "event");
+  return number;
+}
+
+void CudaDeviceQueue::AwaitCopy(int copy) {
+  if (!error_.ok()) return;
+  Note(events_.Await(compute_.get(), copy), "wait for a copy");
+  out_lags_ = true;
+}
+
+void CudaDeviceQueue::CopyOut(const void* device, void* host, size_t bytes) {
+  if (!error_.ok()) return;
+  Select();
+  if (out_lags_) {
+    int number = 0;
+    Note(events_.Record(compute_.get(), &number), "event");
+    if (error_.ok()) Note(events_.Await(out_.get(), number), "wait for ops");
+    if (!error_.ok()) return;
+    out_lags_ = false;
+  }
+  Note(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, out_.get()), "copy out");
+}
+
+// Directly if the GPUs can access each other's memory, otherwise through the host.
+void CudaDeviceQueue::CopyFrom(Device other, const void* from, void* to, size_t bytes) {
+  if (!error_.ok()) return;
+  const int other_gpu = PhysicalGpu(other);
+  EnablePeerAccess(gpu_, other_gpu);
+  out_lags_ = true;
+  Select();
+  Note(cudaMemcpyPeerAsync(to, gpu_, from, other_gpu, bytes, compute_.get()), "copy between GPUs");
+}
+
+void CudaDeviceQueue::Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) {
+  if (stuck_) return rank.Abandon(StuckError());
+  Select();
+  int ops = 0, sum = 0;
+  cudaError_t error = events_.Record(compute_.get(), &ops);
+  if (error == cudaSuccess) error = events_.Await(sums_.get(), ops);
+  Note(error, "sum over devices");
+  if (error != cudaSuccess) return rank.Fail(error_);
+  rank_ = &rank;
+  error_.Update(rank.Reduce(sums, sums_.get()));
+  error = events_.Record(sums_.get(), &sum);
+  if (error == cudaSuccess) error = events_.Await(out_.get(), sum);
+  Note(error, "wait for a sum");
+  out_lags_ = error != cudaSuccess;
+}
+
+void CudaDeviceQueue::Fail(const absl::Status& why) { error_.Update(why); }
+
+// Whether nothing more is waited for, `deadline` having passed. Where only the sums are missing
+// they are given up, which lets the stream come to its end.
+bool CudaDeviceQueue::GiveUp(const CudaStream& stream, Deadline* deadline) {
+  if (!deadline->Expired()) return false;
+  const bool sums = &stream == &sums_ && rank_ != nullptr;
+  const absl::Status why = absl::DeadlineExceededError(
+      absl::StrCat(device_.text(), ": a step was not done in ", absl::FormatDuration(step_timeout_),
+                   sums ? ": its own ops are, the sums with the other GPUs are not"
+                        : ": the GPU hangs, or others use it"));
+  Fail(why);
+  if (sums) {
+    rank_->Fail(why);
+    rank_->Check().IgnoreError();
+    rank_ = nullptr;
+    *deadline = Deadline::In(kSumExtra);
+    return false;
+  }
+  if (rank_ != nullptr) rank_->Abandon(why);
+  stuck_ = true;
+  return true;
+}
+
+// A small step is done in some 50 us, so the first looks are without a pause.
+cudaError_t CudaDeviceQueue::Await(const CudaStream& stream) {
+  const bool sums = &stream == &sums_ && rank_ != nullptr;
+  Deadline deadline = Deadline::In(sums ? step_timeout_ + kSumExtra : step_timeout_);
+  for (int looks = 0;; ++looks) {
+    // First, because a query may wait for a lock that another rank's call holds until the sums end.
+    const absl::Status sums_status = rank_ == nullptr ? absl::OkStatus() : rank_->Check();
+    if (!sums_status.ok()) {
+      Fail(sums_status);
+      rank_ = nullptr;
+      if (&stream == &sums_) deadline = Deadline::Earlier(deadline, Deadline::In(kSumExtra));
+    }
+    const cudaError_t error = cudaStreamQuery(stream.get());
+    if (error != cudaErrorNotReady) return error;
+    if (looks < kLooksWithoutPause) continue;
+    if (GiveUp(stream, &deadline)) return error;
+    absl::SleepFor(kLookPause);
+  }
+}
+
+absl::Status CudaDeviceQueue::StuckError() const {
+  return absl::FailedPreconditionError(absl::StrCat(
+      device_.text(), ": a step before this one never ended; start the process again"));
+}
+
+absl::Status CudaDeviceQueue::Finish() {
+  if (stuck_) Fail(StuckError());
+  for (const CudaStream* stream : {&in_, &compute_, &sums_, &out_}) {
+    if (!stuck_) Note(Await(*stream), "computing a step");
+  }
+  rank_ = nullptr;
+  events_.Reset();
+  SelectingQueue() = nullptr;
+  out_lags_ = true;
+  return std::exchange(error_, absl::OkStatus());
+}
+
+CudaDeviceQueue::Grid CudaDeviceQueue::GridOf(uint64_t count) {
+  if (!error_.ok()) return {};
+  Select();
+  out_lags_ = true;
+  const uint64_t needed = (count + kThreadsPerBlock - 1) / kThreadsPerBlock;
+  return {.blocks = needed < blocks_ ? static_cast<unsigned>(needed) : blocks_,
+          .threads = kThreadsPerBlock,
+          // Half of what 32 bits count: a stride is added before the comparison.
+          .narrow = count <= std::numeric_limits<uint32_t>::max() / 2};
+}
+
+void CudaDeviceQueue::Zero(float* x, size_t count) {
+  if (!error_.ok()) return;
+  Select();
+  out_lags_ = true;
+  Note(cudaMemsetAsync(x, 0, count * sizeof(float), compute_.get()), "zero");
+}
+
+void CudaDeviceQueue::Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnMajor b,
+                               float* c, int64_t c_stride) {
+  if (!error_.ok()) return;
+  Select();
+  out_lags_ = true;
+  const auto op = [](const ColumnMajor& x) { return x.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  const float one = 1, zero = 0;
+  const cublasStatus_t status = Cublas::Get().sgemm(blas_, op(a), op(b), m, n, k, &one, a.data,
+                                                    a.stride, b.data, b.stride, &zero, c, c_stride);
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  Fail(absl::InternalError(absl::StrCat(device_.text(), ": cuBLAS: product of ", m, " x ", k,
+                                        " and ", k, " x ", n, ": ", Cublas::Get().text(status))));
+}
+
+}  // namespace cairn

@@ -1,0 +1,96 @@
+// A DeviceQueue over CUDA's runtime and cuBLAS, without its kernels.
+#pragma once
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/deadline.h"
+#include "worker/ops/cuda_streams.h"
+#include "worker/ops/device_queue.h"
+#include "worker/ops/device_rank.h"
+#include "worker/ops/loop_ops_cuda.h"
+
+namespace cairn {
+
+// Memory, copies, sums, products and errors. A derived class launches the kernels on compute().
+class CudaDeviceQueue : public DeviceQueue {
+ public:
+  // `device` is on GPU `gpu` of CUDA.
+  CudaDeviceQueue(Device device, int gpu) : device_(device), gpu_(gpu) {}
+  ~CudaDeviceQueue() override;
+  // Call once, before everything else. kInternal, kFailedPrecondition: an error of CUDA or cuBLAS.
+  absl::Status Open();
+  // For tests: how long a step may take, two minutes by default.
+  void set_step_timeout(absl::Duration timeout) { step_timeout_ = timeout; }
+
+  absl::StatusOr<void*> AllocateDevice(size_t bytes) final;
+  void FreeDevice(void* memory) final;
+  absl::StatusOr<void*> AllocateHost(size_t bytes) final;
+  void FreeHost(void* memory) final;
+  int CopyIn(const void* host, void* device, size_t bytes) final;
+  void AwaitCopy(int copy) final;
+  void CopyOut(const void* device, void* host, size_t bytes) final;
+  void CopyFrom(Device other, const void* from, void* to, size_t bytes) final;
+  void Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) final;
+  void Fail(const absl::Status& why) final;
+  absl::Status Finish() final;
+
+  // Two of the three functions that loop_ops_cuda.h needs of an engine.
+  void Zero(float* x, size_t count);
+  void Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnMajor b, float* c,
+                int64_t c_stride);
+
+ protected:
+  // Of a kernel over `count` elements. blocks = 0: an earlier call has failed, launch nothing.
+  struct Grid {
+    unsigned blocks = 0;
+    unsigned threads = 0;
+    bool narrow = true;  // 32 bits index the elements
+  };
+  // Selects the device.
+  Grid GridOf(uint64_t count);
+  cudaStream_t compute() const { return compute_.get(); }
+  // Keeps the first error: later ones follow from it.
+  void Note(cudaError_t error, absl::string_view what);
+
+ private:
+  // The calling thread works on this device from here on, until this queue's Finish or another
+  // queue's call.
+  void Select();
+  template <typename Get>
+  absl::StatusOr<void*> Allocate(absl::string_view what, size_t bytes, Get get);
+  absl::Status StuckError() const;
+  cudaError_t Await(const CudaStream& stream);
+  bool GiveUp(const CudaStream& stream, Deadline* deadline);
+
+  const Device device_;
+  const int gpu_;
+  // A step takes milliseconds; other programs on the GPU may hold it up.
+  absl::Duration step_timeout_ = absl::Seconds(120);
+  // A step never ended: what it may still use is left to the end of the process, since freeing it
+  // would wait for it.
+  bool stuck_ = false;
+  // Sums have a stream of their own: one rank's copy of a sum must not delay the next sum, for
+  // which all ranks wait.
+  CudaStream in_, compute_, sums_, out_;
+  CudaEvents events_;
+  cublasHandle_t blas_ = nullptr;
+  unsigned blocks_ = 1;  // that the device runs at once, several a multiprocessor
+  absl::Status error_;
+  bool out_lags_ = true;        // ops were queued that out_ does not wait for
+  DeviceRank* rank_ = nullptr;  // of sums that are on their way
+};
+
+// A queue with its kernels, not yet open.
+std::unique_ptr<CudaDeviceQueue> MakeCudaQueue(Device device, int gpu);
+
+}  // namespace cairn

@@ -1,0 +1,141 @@
+#include "worker/strategy/gpu_all_reduce.h"
+
+#include <thread>
+#include <utility>
+
+#include "common/status.h"
+#include "worker/collective/packing.h"
+#include "worker/ops/device_tensors.h"
+#include "worker/ops/tensor_math.h"
+
+namespace cairn {
+namespace {
+
+// Of each tensor in its pack: what the widest loads want.
+constexpr int64_t kAlignmentFloats = 64;
+
+}  // namespace
+
+// Values that are added up together: their places in one tensor of each device.
+struct GpuAllReduce::Pack {
+  std::vector<size_t> values;
+  std::vector<int64_t> offsets;  // in floats
+  int64_t floats = 0;
+  std::vector<std::shared_ptr<Tensor>> memory;  // by device
+
+  float* data(size_t device) const { return static_cast<float*>(memory[device]->mutable_data()); }
+};
+
+GpuAllReduce::GpuAllReduce(std::vector<Device> devices, int64_t bytes_per_pack, JoinGpus join)
+    : devices_(std::move(devices)), bytes_per_pack_(bytes_per_pack), join_(std::move(join)) {}
+
+GpuAllReduce::~GpuAllReduce() = default;
+
+bool GpuAllReduce::CanReduce(absl::Span<const Value> of_devices) const {
+  if (of_devices.size() != devices_.size()) return false;
+  for (size_t d = 0; d < devices_.size(); ++d) {
+    if (of_devices[d].kind() != Value::Kind::kTensor) return false;
+    const Tensor& tensor = of_devices[d].tensor();
+    if (tensor.is_text() || tensor.dtype() != DType::kFloat32 || tensor.device() != devices_[d] ||
+        tensor.shape() != of_devices[0].tensor().shape()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+absl::StatusOr<std::vector<GpuAllReduce::Pack>> GpuAllReduce::MakePacks(
+    absl::Span<const Value::Sequence> locals) const {
+  // The backward pass computes the last gradients first.
+  std::vector<PackItem> items;
+  for (size_t v = locals.size(); v-- > 0;) items.push_back({locals[v][0].tensor().elements()});
+  ASSIGN_OR_RETURN(const std::vector<std::vector<size_t>> groups,
+                   GroupBySize(items, bytes_per_pack_));
+  std::vector<Pack> packs;
+  for (const std::vector<size_t>& group : groups) {
+    Pack& pack = packs.emplace_back();
+    for (const size_t reversed : group) {
+      const size_t v = locals.size() - 1 - reversed;
+      const int64_t count = locals[v][0].tensor().elements();
+      pack.values.push_back(v);
+      pack.offsets.push_back(pack.floats);
+      pack.floats += (count + kAlignmentFloats - 1) / kAlignmentFloats * kAlignmentFloats;
+    }
+    for (const Device device : devices_) {
+      ASSIGN_OR_RETURN(Tensor memory, NewTensor(DType::kFloat32, {pack.floats}, device));
+      pack.memory.push_back(std::make_shared<Tensor>(std::move(memory)));
+    }
+  }
+  return packs;
+}
+
+absl::Status GpuAllReduce::RunDevice(size_t device, ReduceOp op,
+                                     absl::Span<const Value::Sequence> locals,
+                                     absl::Span<Pack> packs) {
+  DeviceRank& rank = *ranks_[device];
+  const auto queue_all = [&](DeviceQueue& queue) {
+    std::vector<RankSum> sums;
+    for (const Pack& pack : packs) {
+      float* const to = pack.data(device);
+      for (size_t i = 0; i < pack.values.size(); ++i) {
+        const Tensor& from = locals[pack.values[i]][device].tensor();
+        if (from.bytes() == 0) continue;
+        queue.tensor_ops().CopyBlocks(from.data(), from.bytes(), 1, from.bytes(),
+                                      to + pack.offsets[i], from.bytes());
+      }
+      const auto floats = static_cast<size_t>(pack.floats);
+      if (floats == 0) continue;
+      if (op == ReduceOp::kMean) {
+        queue.ops().Scale(1.0F / static_cast<float>(devices_.size()), to, floats);
+      }
+      sums.push_back({to, floats, RankSum::kAllRanks});
+    }
+    if (!sums.empty()) queue.Reduce(rank, sums);
+  };
+  const absl::StatusOr<std::shared_ptr<DeviceTensors>> gpu = DeviceTensors::Of(devices_[device]);
+  const absl::Status status = gpu.ok() ? (*gpu)->Compute(queue_all) : gpu.status();
+  if (!status.ok()) rank.Fail(status);
+  return status;
+}
+
+absl::StatusOr<std::vector<Value>> GpuAllReduce::Reduce(ReduceOp op,
+                                                        absl::Span<const Value::Sequence> locals) {
+  absl::MutexLock lock(&mutex_);
+  if (ranks_.empty()) {
+    ASSIGN_OR_RETURN(ranks_, join_(devices_));
+  }
+  // Before anything is queued: an allocation may wait for sums.
+  ASSIGN_OR_RETURN(std::vector<Pack> packs, MakePacks(locals));
+  std::vector<absl::Status> statuses(devices_.size());
+  const auto run = [&](size_t device) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    statuses[device] = RunDevice(device, op, locals, absl::MakeSpan(packs));
+  };
+  // A thread each: NCCL's calls wait for the other ranks' calls.
+  std::vector<std::thread> threads;
+  for (size_t d = 1; d < devices_.size(); ++d) threads.emplace_back(run, d);
+  run(0);
+  for (std::thread& thread : threads) thread.join();
+  absl::Status failure;
+  for (const absl::Status& status : statuses) {
+    if (failure.ok() || (absl::IsAborted(failure) && !status.ok())) failure = status;
+  }
+  if (!failure.ok()) {
+    ranks_.clear();
+    return Annotate(failure, "sums over GPUs by NCCL");
+  }
+  std::vector<Value> results(locals.size());
+  for (const Pack& pack : packs) {
+    for (size_t i = 0; i < pack.values.size(); ++i) {
+      const Shape& shape = locals[pack.values[i]][0].tensor().shape();
+      Value::Sequence copies;
+      for (size_t d = 0; d < devices_.size(); ++d) {
+        copies.emplace_back(Tensor::Wrap(DType::kFloat32, shape, devices_[d], pack.memory[d],
+                                         pack.data(d) + pack.offsets[i]));
+      }
+      results[pack.values[i]] = Value::Mirrored(std::move(copies));
+    }
+  }
+  return results;
+}
+
+}  // namespace cairn
