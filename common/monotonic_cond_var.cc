@@ -15,7 +15,8 @@ constexpr absl::Duration kLongestWait = absl::Hours(1);
 }  // namespace
 
 void MonotonicCondVar::WaitUntil(absl::Mutex* mutex, Deadline deadline) {
-  const absl::Duration timeout = std::min({deadline.Remaining(), kLongestWait, Interruption::LongestWait()});
+  const absl::Duration timeout =
+      std::min({deadline.Remaining(), kLongestWait, Interruption::LongestWait()});
   {
     const Blocking blocking;
     // Acquired before `mutex` is released, so that a signal after the release finds this thread
