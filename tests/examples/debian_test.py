@@ -50,7 +50,8 @@ class DebianTest(unittest.TestCase):
                         for path in glob.glob(os.path.join(cls.folder, "packages", "*.deb"))}
 
     def test_lintian_finds_nothing_unexplained(self):
-        self.assertEqual(sorted(self.packages), ["cairn", "libcairn-dev", "libcairn-worker0.1"])
+        self.assertEqual(sorted(self.packages), ["cairn", "libcairn-client0", "libcairn-dev",
+                                                 "libcairn-worker0.1"])
         # A tree with CUDA names the toolkit's directory, where the static library finds the
         # runtime; package builds leave CUDA out (debian/rules).
         with open(os.path.join(BUILD, "worker", "library", "cairn-static.pc"),

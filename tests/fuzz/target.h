@@ -12,7 +12,7 @@
 #include "ps_server/engine/engine.h"
 #include "ps_server/net/listener.h"
 #include "tests/support/temp_dir.h"
-#include "thrift/cairn_types.h"
+#include "thrift/ParameterServer.h"
 
 namespace cairn::fuzz {
 

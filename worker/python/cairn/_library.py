@@ -180,7 +180,7 @@ class _Interrupt:
             lib.cairn_set_interrupt_check(self._callback, None, 1)
 
     def clear(self) -> None:
-        lib.cairn_set_interrupt_check(_INTERRUPT(), None, 0)
+        lib.cairn_set_interrupt_check(_INTERRUPT(0), None, 0)
 
 
 _interrupt = _Interrupt()
@@ -197,7 +197,7 @@ def _log(_context: Any, level: int, file: bytes, line: int, message: bytes) -> N
 
 
 def _at_exit() -> None:
-    lib.cairn_set_log(_LOG(), None, 0)
+    lib.cairn_set_log(_LOG(0), None, 0)
     _interrupt.clear()
 
 

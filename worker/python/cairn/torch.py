@@ -170,8 +170,8 @@ class EmbeddingBag(_Table):
 def _named(params: Any) -> List[Tuple[str, Any]]:
     if isinstance(params, torch.nn.Module):
         return list(params.named_parameters())
-    listed = list(params)
-    return [p if isinstance(p, tuple) else (str(i), p) for i, p in enumerate(listed)]
+    return [(str(p[0]), p[1]) if isinstance(p, tuple) else (str(i), p)
+            for i, p in enumerate(params)]
 
 
 class ServerOptimizer:
