@@ -11,12 +11,12 @@
 namespace cairn {
 namespace {
 
-struct Wanted {
+struct CrashPlan {
   std::string name;  // empty: none
   int64_t passage = 1;
 };
 
-Wanted ReadWanted() {
+CrashPlan ReadCrashPlan() {
   const char* const text = std::getenv("CAIRN_CRASH_AT");
   if (text == nullptr) return {};
   const std::string wanted = text;
@@ -28,7 +28,7 @@ Wanted ReadWanted() {
 }  // namespace
 
 void AtCrashPoint(const char* name) {
-  static const Wanted wanted = ReadWanted();
+  static const CrashPlan wanted = ReadCrashPlan();
   static std::atomic<int64_t> passages{0};
   if (wanted.name != name || ++passages != wanted.passage) return;
   const std::string line = "killed at crash point " + wanted.name + "\n";

@@ -25,6 +25,17 @@ def names(text):
     return found
 
 
+def sources_of(group, build):
+    """Sources of a target, also those that Meson has joined."""
+    for path in group.get("sources", []) + group.get("generated_sources", []):
+        if "-unity" not in path:
+            yield path
+        elif os.path.isfile(path):
+            with open(path, encoding="utf-8") as f:
+                for joined in re.findall(r'#include\s*"([^"]+)"', f.read()):
+                    yield os.path.join(build, joined)
+
+
 def clashes(top, build):
     """"LIBRARY: NAME in a.cc, b.cc" for every clash. `build` is a Meson build directory."""
     with open(os.path.join(build, "meson-info", "intro-targets.json"), encoding="utf-8") as f:
@@ -33,7 +44,7 @@ def clashes(top, build):
     for target in targets:
         where = collections.defaultdict(set)
         for group in target["target_sources"]:
-            for path in group.get("sources", []):
+            for path in sources_of(group, build):
                 path = os.path.relpath(path, top)
                 if path.endswith(".cc") and os.path.isfile(os.path.join(top, path)):
                     with open(os.path.join(top, path), encoding="utf-8") as f:
