@@ -32,7 +32,7 @@ def sources_of(group, build):
             yield path
         elif os.path.isfile(path):
             with open(path, encoding="utf-8") as f:
-                for joined in re.findall(r'#include\s*"([^"]+)"', f.read()):
+                for joined in re.findall(r'#include\s*[<"]([^>"]+)', f.read()):
                     yield os.path.join(build, joined)
 
 
