@@ -1,4 +1,4 @@
-// In place of device_queue_cuda.cu where there is no CUDA toolkit.
+// In place of cuda_queue.cu where there is no CUDA toolkit.
 #include "absl/strings/str_cat.h"
 #include "worker/ops/device_queue.h"
 

@@ -1,6 +1,6 @@
 // The ops of models as bodies of loops, one for each element or row, that a GPU runs all at once.
 //
-// The bodies are ordinary C++ too: device_queue_cuda.cu runs them on a GPU, the tests run the very
+// The bodies are ordinary C++ too: cuda_queue.cu runs them on a GPU, the tests run the very
 // same ones over a loop on the CPU. So nothing here needs shared memory or an order of threads;
 // sums over rows are added up atomically, in any order, and sums that one thread can hold are not.
 // Formulas are those of the functions of the same names (interaction.h, loss.h, ...).
