@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kMaxDim = int64_t{1} << 20;
 constexpr int64_t kMaxExtent = int64_t{1} << 40;
-constexpr int64_t kMaxShards = 65536;
+constexpr int64_t kMaxVariableShards = 65536;
 
 struct Description {
   VariableSpec spec;
@@ -45,7 +45,7 @@ std::vector<Field> DenseFields(Description* out) {
   fields.push_back(Integers("shape", &out->shape, 0, kMaxExtent));
   fields.push_back(Text("dtype", &out->dtype));
   fields.push_back(Choice("touched_rows", &out->touched_rows, {"all", "pushed"}));
-  fields.push_back(Integer("shards", &out->shards, 1, kMaxShards));
+  fields.push_back(Integer("shards", &out->shards, 1, kMaxVariableShards));
   return fields;
 }
 

@@ -161,7 +161,8 @@ absl::Status Assign(const RowAccess& rows, UpdateOrder& order, StepCloser& steps
                     const Admitted& admitted, const wire::AssignRequest& request,
                     wire::PushReply& reply) {
   const int64_t ids = IdCount(request.items);
-  RETURN_IF_ERROR(rows.budget.Acquire(ids * kAssignScratchBytesPerId, "sorting the ids of an assign"));
+  RETURN_IF_ERROR(
+      rows.budget.Acquire(ids * kAssignScratchBytesPerId, "sorting the ids of an assign"));
   const MemoryHold hold(rows.budget, ids * kAssignScratchBytesPerId);
   const absl::Status status = request.late ? ApplyLate(rows, order, admitted, request, reply)
                                            : ApplyNow(rows, order, steps, admitted, request, reply);
