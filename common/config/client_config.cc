@@ -141,7 +141,7 @@ absl::Status FindWorker(const ConfigNode& root, const Given& given, ClientConfig
   return absl::OkStatus();
 }
 
-absl::StatusOr<ClientConfig> ParseClientConfig(absl::string_view text, absl::string_view source) {
+absl::StatusOr<ClientConfig> ReadClientText(absl::string_view text, absl::string_view source) {
   ASSIGN_OR_RETURN(const ConfigNode root, ParseTree(text, source));
   ClientConfig config;
   Given given;
@@ -163,7 +163,7 @@ absl::StatusOr<ClientConfig> ParseClientConfig(absl::string_view text, absl::str
 }  // namespace
 
 absl::StatusOr<ClientConfig> ParseClientConfig(absl::string_view text, absl::string_view source) {
-  absl::StatusOr<ClientConfig> config = ParseClientConfig(text, source);
+  absl::StatusOr<ClientConfig> config = ReadClientText(text, source);
   if (!config.ok()) return PrintableStatus(config.status());  // the message quotes the text
   return config;
 }

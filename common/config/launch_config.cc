@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kMaxServers = 256;  // each has threads and files of its own
 
-absl::StatusOr<LaunchConfig> ParseLaunchConfig(absl::string_view text, absl::string_view source) {
+absl::StatusOr<LaunchConfig> ReadLaunchText(absl::string_view text, absl::string_view source) {
   ASSIGN_OR_RETURN(const ConfigNode root, ParseTree(text, source));
   LaunchConfig config;
   int64_t servers = config.servers;
@@ -26,7 +26,7 @@ absl::StatusOr<LaunchConfig> ParseLaunchConfig(absl::string_view text, absl::str
 }  // namespace
 
 absl::StatusOr<LaunchConfig> ParseLaunchConfig(absl::string_view text, absl::string_view source) {
-  absl::StatusOr<LaunchConfig> config = ParseLaunchConfig(text, source);
+  absl::StatusOr<LaunchConfig> config = ReadLaunchText(text, source);
   if (!config.ok()) return PrintableStatus(config.status());
   return config;
 }
