@@ -31,6 +31,8 @@ from cairn.errors import (
     UnimplementedError,
     UnknownError,
 )
+from cairn.loading import load
+from cairn.training import Report, train
 from cairn.variables import Embedding, Variable
 
 __version__: str = _lib.cairn_version().decode()
@@ -39,7 +41,7 @@ __all__ = [
     "AbortedError", "AlreadyExistsError", "CancelledError", "Client", "ClosedError", "Cluster",
     "Counters", "DTypeError", "DataLossError", "DeadlineExceededError", "Embedding", "Error",
     "FailedPreconditionError", "InternalError", "InvalidArgumentError", "NotFoundError",
-    "OutOfRangeError", "PermissionDeniedError", "ResourceExhaustedError", "Staleness",
+    "OutOfRangeError", "PermissionDeniedError", "Report", "ResourceExhaustedError", "Staleness",
     "UnauthenticatedError", "UnavailableError", "UnimplementedError", "UnknownError", "Variable",
-    "connect", "errors", "init", "launch", "optim", "program",
+    "connect", "errors", "init", "launch", "load", "optim", "program", "train",
 ]
