@@ -6,7 +6,7 @@
         rows = table[[3, 5, 3]]              # [3, 16] float32
         table.push([3, 5, 3], 0.1 * rows)    # gradients; those of key 3 are summed
 """
-from cairn import errors, init, optim
+from cairn import data, errors, init, optim
 from cairn._library import lib as _lib
 from cairn.client import Client, Counters, Staleness, connect
 from cairn.cluster import Cluster, launch, program
@@ -43,5 +43,5 @@ __all__ = [
     "FailedPreconditionError", "InternalError", "InvalidArgumentError", "NotFoundError",
     "OutOfRangeError", "PermissionDeniedError", "Report", "ResourceExhaustedError", "Staleness",
     "UnauthenticatedError", "UnavailableError", "UnimplementedError", "UnknownError", "Variable",
-    "connect", "errors", "init", "launch", "load", "optim", "program", "train",
+    "connect", "data", "errors", "init", "launch", "load", "optim", "program", "train",
 ]
