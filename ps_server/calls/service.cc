@@ -149,10 +149,12 @@ void Service::leave(wire::ServerState& state, const wire::Caller& caller) {
 
 void Service::create_variables(wire::ServerState& state, const wire::Caller& caller,
                                const std::vector<wire::VariableSpec>& specs) {
-  Run("create_variables", caller, &state, [&](const Admitted&) {
-    RETURN_IF_ERROR(CheckRequest(specs));
-    return CreateVariables(core_, caller, specs);
-  });
+  const auto check = [&] {
+    RETURN_IF_ERROR(CheckRequest(caller));
+    return CheckRequest(specs);
+  };
+  Serve("create_variables", caller, &state, check,
+        [&](const Admitted&) { return CreateVariables(core_, caller, specs); });
 }
 
 void Service::push(wire::PushReply& reply, const wire::PushRequest& request) {

@@ -169,6 +169,12 @@ TEST_F(Capi, RefusesNullsAndBadTexts) {
   EXPECT_EQ(cairn_launch("{servers: 1}", nullptr), CAIRN_INVALID_ARGUMENT);
   EXPECT_EQ(cairn_restore(client_, nullptr), CAIRN_INVALID_ARGUMENT);
   cairn_free_text(nullptr);
+  cairn_reader* reader = nullptr;
+  EXPECT_EQ(cairn_open_reader(nullptr, nullptr, 0, 0, 1, 0, 0, &reader), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_open_reader("{}", nullptr, 0, 0, 1, 0, 0, nullptr), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_open_reader("{}", nullptr, 0, 1, 1, 0, 0, &reader), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_read_batch(reader, nullptr), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_close_reader(reader), CAIRN_INVALID_ARGUMENT);
 }
 
 TEST_F(Capi, RefusesClosedAndForeignHandles) {

@@ -166,6 +166,25 @@ class Data(OnServers):
 
 
 @unittest.skipIf(MISSING, f"numpy or the package: {MISSING}")
+class Kills(unittest.TestCase):
+    def test_pushes_count_once_when_servers_are_killed(self):
+        with tempfile.TemporaryDirectory() as folder, processes.Cluster(folder, 2) as cluster:
+            client = cairn.connect(cluster.addresses, job="kills", worker=0)
+            t = client.embedding("t", 1, optimizer=cairn.optim.SGD(1.0))
+            keys = np.arange(50)
+            for step in range(1, 401):
+                t.push(keys, -np.ones((50, 1), np.float32), position=str(step))
+                if step % 50 == 0:
+                    victim = step // 50 % 2
+                    cluster.processes[victim].kill()
+                    cluster.processes[victim].wait()
+                    cluster.spawn(victim, cluster.addresses[victim])
+            np.testing.assert_array_equal(t[keys][:, 0], 400)
+            self.assertGreater(client.counters().retries, 0)
+            client.leave()
+
+
+@unittest.skipIf(MISSING, f"numpy or the package: {MISSING}")
 class Steps(OnServers):
     def test_sync_applies_the_weighted_mean_once(self):
         workers = [self.connect(worker=i, workers=2, consistency="sync") for i in range(2)]

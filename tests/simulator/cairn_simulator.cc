@@ -31,6 +31,7 @@ ABSL_FLAG(int64_t, call_us, 20, "Of a server's core, for each call.");
 ABSL_FLAG(int32_t, cores, 2, "Of a server.");
 ABSL_FLAG(int64_t, snapshot_ms, 5000, "Between epochs.");
 ABSL_FLAG(int64_t, lease_seconds, 10, "Of a worker.");
+ABSL_FLAG(int64_t, heartbeat_ms, 400, "Between heartbeats.");
 ABSL_FLAG(double, disk_write_ms, 0.05, "Of a stripe, into a server's log.");
 ABSL_FLAG(double, disk_sync_ms, 2, "Of a server's log.");
 ABSL_FLAG(bool, show, false, "Prints every call but heartbeats as it is served, and what ends.");
@@ -67,6 +68,7 @@ Options FromFlags() {
   options.cores = absl::GetFlag(FLAGS_cores);
   options.snapshot_interval = absl::GetFlag(FLAGS_snapshot_ms) * kMillisecond;
   options.lease = absl::GetFlag(FLAGS_lease_seconds) * kSecond;
+  options.heartbeat = absl::GetFlag(FLAGS_heartbeat_ms) * kMillisecond;
   options.disk.write = static_cast<Nanos>(absl::GetFlag(FLAGS_disk_write_ms) * kMillisecond);
   options.disk.sync = static_cast<Nanos>(absl::GetFlag(FLAGS_disk_sync_ms) * kMillisecond);
   options.show = absl::GetFlag(FLAGS_show);

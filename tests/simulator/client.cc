@@ -92,8 +92,8 @@ absl::Status Client::Connect() {
     return ReachedServer{absl::StrCat("ps:", server),
                          SimulatedLink(&network, process, index, servers.size(), server)};
   };
-  ASSIGN_OR_RETURN(
-      client_, PsClientImpl::Start(client, static_cast<int32_t>(servers.size()), reach, Soon()));
+  ASSIGN_OR_RETURN(client_, PsClientImpl::Start(client, static_cast<int32_t>(servers.size()), reach,
+                                                Soon(), absl::Nanoseconds(options.heartbeat)));
   MutateStart();
   item_ = PsClientPeer(*client_).next() - 1;
   if (options.sync() && !absl::SimpleAtoi(client_->position(), &item_)) item_ = 0;

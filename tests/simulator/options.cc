@@ -102,9 +102,10 @@ std::string Options::CommandLine() const {
       sync() ? absl::StrCat(" --replicas_to_aggregate=", consistency.replicas_to_aggregate) : "",
       " --faults=", fault_level, " --moves=", move_level, " --members=", member_level,
       " --mutation=", MutationName(mutation), " --compute_ms=", compute / kMillisecond,
-      " --lease_seconds=", lease / kSecond, " --snapshot_ms=", snapshot_interval / kMillisecond,
-      " --latency_us=", latency / kMicrosecond, " --call_us=", call_cost / kMicrosecond,
-      " --cores=", cores, " --disk_write_ms=", static_cast<double>(disk.write) / kMillisecond,
+      " --lease_seconds=", lease / kSecond, " --heartbeat_ms=", heartbeat / kMillisecond,
+      " --snapshot_ms=", snapshot_interval / kMillisecond, " --latency_us=", latency / kMicrosecond,
+      " --call_us=", call_cost / kMicrosecond, " --cores=", cores,
+      " --disk_write_ms=", static_cast<double>(disk.write) / kMillisecond,
       " --disk_sync_ms=", static_cast<double>(disk.sync) / kMillisecond,
       " --verify_one_in=", verify_one_in);
 }

@@ -95,6 +95,7 @@ struct Options {
   int32_t cores = 2;                    // of a server
   Nanos snapshot_interval = 5 * kSecond;
   Nanos lease = 10 * kSecond;
+  Nanos heartbeat = 400 * kMillisecond;
   DiskCosts disk;
 
   // Prints what happens, to standard error.

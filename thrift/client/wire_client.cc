@@ -37,12 +37,12 @@ using apache::thrift::protocol::TProtocolException;
 using apache::thrift::transport::TSocket;
 using apache::thrift::transport::TTransportException;
 
-struct HostPort {
+struct ServerAddress {
   std::string host;
   std::string port;
 };
 
-absl::StatusOr<HostPort> Split(const std::string& address) {
+absl::StatusOr<ServerAddress> Split(const std::string& address) {
   const size_t colon = address.rfind(':');
   int32_t port = 0;
   const bool is_valid = colon != std::string::npos && colon > 0 &&
@@ -56,7 +56,7 @@ absl::StatusOr<HostPort> Split(const std::string& address) {
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   }
-  return HostPort{std::move(host), address.substr(colon + 1)};
+  return ServerAddress{std::move(host), address.substr(colon + 1)};
 }
 
 absl::Status Unreachable(int error) { return absl::UnavailableError(std::strerror(error)); }
@@ -95,7 +95,7 @@ absl::StatusOr<int> ConnectTo(const addrinfo& address, Deadline deadline) {
 }
 
 // Tries every address of the name, one after the other.
-absl::StatusOr<int> ConnectTo(const HostPort& target, Deadline deadline) {
+absl::StatusOr<int> ConnectTo(const ServerAddress& target, Deadline deadline) {
   ASSIGN_OR_RETURN(const HostAddresses addresses, LookUpHost(target.host, target.port, deadline));
   absl::Status last = absl::UnavailableError("the host has no address");
   for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
@@ -195,7 +195,7 @@ absl::StatusOr<std::unique_ptr<WireClient>> WireClient::FindLocal(const WireClie
 absl::StatusOr<std::unique_ptr<WireClient>> WireClient::ConnectTcp(const std::string& address,
                                                                    const WireClientOptions& options,
                                                                    Deadline deadline) {
-  ASSIGN_OR_RETURN(const HostPort target, Split(address));
+  ASSIGN_OR_RETURN(const ServerAddress target, Split(address));
   std::string peer = options.peer.empty() ? address : options.peer;
   absl::StatusOr<int> fd = ConnectTo(target, deadline);
   if (!fd.ok()) return Annotate(fd.status(), absl::StrCat("connect to ", peer));

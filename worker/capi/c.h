@@ -73,6 +73,7 @@ enum cairn_format {
 typedef struct cairn_client cairn_client;
 typedef struct cairn_scan cairn_scan;
 typedef struct cairn_servers cairn_servers;
+typedef struct cairn_reader cairn_reader;
 
 /* One variable's part of a pull (data is written), push or assign (data is read). Memory belongs to
  * the caller, is contiguous and row-major, and is used only during the call. Set unused fields to
@@ -111,6 +112,21 @@ typedef struct cairn_staleness_t {
   double mean;
   int64_t p99, max;
 } cairn_staleness_t;
+
+/* Rows of input. Pointers are valid until the reader's next call; parts that the format does not
+ * have are null. */
+typedef struct cairn_batch_t {
+  int64_t rows;        /* 0: the end */
+  const float* labels; /* [rows] */
+  /* Sparse rows: row r has entries row_offsets[r] to row_offsets[r + 1] - 1. */
+  const int64_t* row_offsets; /* [rows + 1] */
+  const int32_t* columns;     /* [entries] */
+  const float* values;        /* [entries] */
+  const float* dense;         /* [rows, dense_columns] */
+  const int64_t* keys;        /* [rows, key_columns] */
+  int64_t sparse_columns, dense_columns, key_columns;
+  int64_t epoch, next_row; /* where a reader continues after this batch */
+} cairn_batch_t;
 
 enum cairn_log_level { CAIRN_LOG_INFO = 0, CAIRN_LOG_WARNING = 1, CAIRN_LOG_ERROR = 2 };
 typedef void (*cairn_log_function)(void* context, int level, const char* file, int line,
@@ -224,6 +240,18 @@ int cairn_checkpoint(cairn_client* client, const char* directory, int64_t step, 
 int cairn_restore(cairn_client* client, const char* folder);
 int cairn_counters(cairn_client* client, cairn_counters_t* counters);
 int cairn_staleness(cairn_client* client, cairn_staleness_t* staleness);
+
+/* --- input files --- */
+
+/* Opens the files of `job`, a text with the sections model and data of a job file: data.train, or
+ * with a nonzero `evaluate` data.eval in order. Relative paths start at `data_root`. Of `workers`
+ * readers this is number `worker`; it begins at row `row` of its rows in epoch `epoch`. */
+int cairn_open_reader(const char* job, const char* data_root, int evaluate, int32_t worker,
+                      int32_t workers, int64_t epoch, int64_t row, cairn_reader** reader);
+/* Reads the next batch; one thread at a time. CAIRN_INVALID_ARGUMENT names file, line and column.
+ */
+int cairn_read_batch(cairn_reader* reader, cairn_batch_t* batch);
+int cairn_close_reader(cairn_reader* reader);
 
 /* --- servers in this process, for programs without a cluster --- */
 

@@ -55,6 +55,7 @@ absl::string_view KindName(HandleKind kind) {
     case HandleKind::kClient: return "client";
     case HandleKind::kScan: return "scan";
     case HandleKind::kServers: return "servers";
+    case HandleKind::kReader: return "reader";
   }
   return "handle";
 }

@@ -1,4 +1,4 @@
-// Replaces device_queue_cuda.cu if there is no CUDA toolkit.
+// Replaces cuda_queue.cu if there is no CUDA toolkit.
 #include "absl/strings/str_cat.h"
 #include "worker/ops/device_queue.h"
 

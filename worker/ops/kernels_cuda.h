@@ -1,9 +1,9 @@
 // The ops of models as loop bodies, one for each element or row, which a GPU runs in parallel.
 //
-// The bodies are also ordinary C++: device_queue_cuda.cu runs them on a GPU, and the tests run the
-// same bodies in a loop on the CPU. So the bodies need no shared memory and no order of threads.
-// Sums over rows are added atomically, in any order, unless one thread can hold the sum. Formulas
-// are those of the functions of the same names (interaction.h, loss.h, ...).
+// The bodies are ordinary C++ too: cuda_queue.cu runs them on a GPU, the tests run the very
+// same ones over a loop on the CPU. So nothing here needs shared memory or an order of threads;
+// sums over rows are added up atomically, in any order, and sums that one thread can hold are not.
+// Formulas are those of the functions of the same names (interaction.h, loss.h, ...).
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// In place of device_queue_cuda.cu: kernels as loops on the fake devices' streams.
+// In place of cuda_queue.cu: kernels as loops on the fake devices' streams.
 #include <memory>
 
 #include "tests/support/fake_cuda/fake_gpus.h"

@@ -119,9 +119,11 @@ void FanOut::StopWaiting(Exchange& exchange) {
   }
 }
 
-absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, bool finish_all, Deadline deadline,
+absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, Deadline deadline,
                          absl::FunctionRef<absl::Status(Exchange&)> answered) {
+  bool finish_all = false;
   for (Exchange* exchange : exchanges) {
+    finish_all = finish_all || Updates(*exchange);
     exchange->sent = exchange->done = false;
     exchange->expired_wait = absl::OkStatus();
     exchange->outcome = {Progress::kNotSent, absl::OkStatus()};

@@ -73,11 +73,11 @@ class FanOut {
   // tried again until ps_wait or `deadline`. One exchange a server.
   //   answered   called once for each exchange that the server answered with OK, as soon as the
   //              reply is there. kAborted: the answer is void, try again. Another error ends it.
-  //   finish_all a lasting error of one server does not end the attempts on others. But waits for
-  //              other workers end: a pull fails with what it waited for (WAIT_EXPIRED), a step
-  //              goes on as a push.
+  // A lasting error of one server ends the attempts on others, unless some of the exchanges update.
+  // Then only waits for other workers end: a pull fails with what it waited for (WAIT_EXPIRED), a
+  // step goes on as a push.
   // The error: that of the server that failed, or of all of them in one line.
-  absl::Status Run(absl::Span<Exchange* const> exchanges, bool finish_all, Deadline deadline,
+  absl::Status Run(absl::Span<Exchange* const> exchanges, Deadline deadline,
                    absl::FunctionRef<absl::Status(Exchange&)> answered);
 
   // One other call on one server, in the same manner. `body` gets the caller to send.

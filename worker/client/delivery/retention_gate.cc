@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/monotonic_cond_var.h"
+#include "common/scoped_unlock.h"
 #include "common/status.h"
 #include "common/time_text.h"
 #include "worker/client/delivery/retained_call.h"
@@ -15,6 +16,8 @@ namespace {
 
 constexpr absl::string_view kForRoom =
     "room among the pushes that are not durable yet (retained_bytes)";
+// An early epoch that takes longer goes on without being waited for.
+constexpr absl::Duration kEpochTimeout = absl::Seconds(5);
 
 }  // namespace
 
@@ -71,6 +74,48 @@ absl::Status RetentionGate::WaitForEpochs(int64_t needed, Deadline deadline) {
   }
   order_.WaitsFor("its servers");
   return absl::OkStatus();
+}
+
+void RetentionGate::AskForEpochs() {
+  if (retention_.bytes() <= retention_.limit_bytes() / 2) return;
+  absl::MutexLock lock(&mutex_);
+  if (stopping_) return;
+  asked_ = true;
+  changed_.SignalAll();
+  if (thread_ == nullptr) thread_ = StartClientThread([this] { Loop(); });
+}
+
+void RetentionGate::Stop() {
+  ClientThread thread;  // waits for its end without the lock
+  absl::MutexLock lock(&mutex_);
+  stopping_ = true;
+  changed_.SignalAll();
+  thread.swap(thread_);
+}
+
+void RetentionGate::Loop() {
+  absl::MutexLock lock(&mutex_);
+  for (;;) {
+    while (!asked_ && !stopping_) changed_.WaitUntil(&mutex_, Deadline::In(absl::Hours(1)));
+    if (stopping_) return;
+    {
+      const ScopedUnlock unlock(&mutex_);
+      Flush();
+    }
+    asked_ = false;  // who asked meanwhile was part of it, or asks again with its next push
+  }
+}
+
+void RetentionGate::Flush() {
+  // Whoever needs the room waits for it, and tells where it does not come.
+  calls_
+      .ForEach(sessions_.Live(),
+               [&](int32_t server) {
+                 const ServerSession& session = sessions_[static_cast<size_t>(server)];
+                 if (session.retained_bytes() == 0) return absl::OkStatus();
+                 return calls_.Flush(server, kEpochTimeout, Deadline::In(kEpochTimeout));
+               })
+      .IgnoreError();
 }
 
 }  // namespace cairn

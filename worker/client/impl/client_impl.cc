@@ -102,20 +102,22 @@ absl::StatusOr<std::unique_ptr<PsClient>> PsClient::ConnectInProcess(
 absl::StatusOr<std::unique_ptr<PsClientImpl>> PsClientImpl::Start(const ClientOptions& options,
                                                                   int32_t server_count,
                                                                   ReachServer reach,
-                                                                  Deadline deadline) {
+                                                                  Deadline deadline,
+                                                                  absl::Duration longest_pause) {
   std::vector<ReachedServer> reached;
   for (int32_t server = 0; server < server_count; ++server) {
     ASSIGN_OR_RETURN(reached.emplace_back(), reach(server, ""));
   }
   std::unique_ptr<PsClientImpl> client(
-      new PsClientImpl(options, std::move(reached), std::move(reach)));
+      new PsClientImpl(options, std::move(reached), std::move(reach), longest_pause));
   RETURN_IF_ERROR(client->lifecycle_.Start(deadline));
   return client;
 }
 
 PsClientImpl::PsClientImpl(const ClientOptions& options, std::vector<ReachedServer> servers,
-                           ReachServer reach)
-    : options_(options),
+                           ReachServer reach, absl::Duration longest_pause)
+    : longest_pause_(longest_pause),
+      options_(options),
       identity_(IdentityOf(options, static_cast<int32_t>(servers.size()), flags_, &retention_,
                            &clock_, &step_book_)),
       sessions_([&] {

@@ -2,48 +2,27 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "thrift/limits.h"
-#include "worker/client/delivery/client_gate.h"
-#include "worker/client/delivery/fan_out.h"
-#include "worker/client/delivery/push_order.h"
-#include "worker/client/delivery/retention.h"
-#include "worker/client/delivery/retention_gate.h"
-#include "worker/client/delivery/server_calls.h"
-#include "worker/client/delivery/server_session.h"
-#include "worker/client/delivery/server_table.h"
-#include "worker/client/delivery/staleness.h"
-#include "worker/client/delivery/step_book.h"
-#include "worker/client/delivery/step_clock.h"
 #include "worker/client/impl/data_calls.h"
 #include "worker/client/impl/heartbeats.h"
 #include "worker/client/impl/job_checkpoints.h"
 #include "worker/client/impl/lifecycle.h"
 #include "worker/client/impl/training_steps.h"
 #include "worker/client/impl/variable_catalog.h"
-#include "worker/client/links/server_link.h"
-#include "worker/client/moves/deliverer.h"
-#include "worker/client/moves/map_follower.h"
-#include "worker/client/moves/membership.h"
-#include "worker/client/plan/call_planner.h"
-#include "worker/client/plan/data_plan.h"
-#include "worker/client/plan/plan_pool.h"
-#include "worker/client/ps_client.h"
-#include "worker/client/routing/client_variable.h"
 
 namespace cairn {
 
 class PsClientImpl final : public PsClient {
  public:
-  // Of servers 0 … server_count - 1, and those that join them. Says hello.
-  static absl::StatusOr<std::unique_ptr<PsClientImpl>> Start(const ClientOptions& options,
-                                                             int32_t server_count,
-                                                             ReachServer reach, Deadline deadline);
+  // Of servers 0 … server_count - 1, and those that join them. Says hello. `longest_pause`: between
+  // two heartbeats.
+  static absl::StatusOr<std::unique_ptr<PsClientImpl>> Start(
+      const ClientOptions& options, int32_t server_count, ReachServer reach, Deadline deadline,
+      absl::Duration longest_pause = absl::Seconds(kHeartbeatSeconds));
 
   std::vector<int32_t> servers() const override { return sessions_.Live(); }
   const std::string& position() const override { return lifecycle_.position(); }
@@ -106,9 +85,11 @@ class PsClientImpl final : public PsClient {
  private:
   friend class PsClientPeer;  // of the simulator
 
-  PsClientImpl(const ClientOptions& options, std::vector<ReachedServer> servers, ReachServer reach);
+  PsClientImpl(const ClientOptions& options, std::vector<ReachedServer> servers, ReachServer reach,
+               absl::Duration longest_pause);
 
   // What the parts share; each part names what it uses.
+  const absl::Duration longest_pause_;
   const ClientOptions options_;
   Retention retention_{options_.retained_bytes};
   StepClock clock_;
@@ -131,19 +112,20 @@ class PsClientImpl final : public PsClient {
   CallPlanner planner_{options_, variables_};
   Membership membership_;
   MapFollower maps_{identity_, sessions_, variables_, membership_, gate_};
-  Deliverer deliverer_{identity_, sessions_, order_,          fan_out_,  variables_,
-                       maps_,     gate_,     retention_gate_, staleness_};
-  DataCalls data_{options_, gate_, clock_, planner_, plans_, deliverer_, membership_};
-  TrainingSteps training_{identity_, sessions_,  gate_, order_,      fan_out_,   calls_, planner_,
-                          plans_,    deliverer_, maps_, membership_, staleness_, data_};
-  VariableCatalog catalog_{options_,   sessions_, gate_, calls_,     plan_limits_,
-                           variables_, planner_,  maps_, membership_};
-  JobCheckpoints checkpoints_{identity_, sessions_, gate_, calls_, membership_};
-  Heartbeats heartbeats_{options_,    sessions_, fan_out_,   calls_,
-                         membership_, flags_,    retention_, staleness_};
-  Lifecycle lifecycle_{identity_,    sessions_,  gate_,       order_,          calls_,
-                       plan_limits_, variables_, membership_, retention_gate_, deliverer_,
-                       training_,    catalog_,   heartbeats_};
+  UpdateReplanner replanner_{sessions_, order_, variables_};
+  Deliverer deliverer_{{identity_, sessions_, order_, fan_out_, maps_, replanner_, gate_,
+                        retention_gate_, staleness_}};
+  DataCalls data_{{options_, gate_, clock_, planner_, plans_, deliverer_, membership_}};
+  TrainingSteps training_{{identity_, sessions_, gate_, order_, fan_out_, calls_, planner_, plans_,
+                           deliverer_, maps_, membership_, staleness_, data_}};
+  VariableCatalog catalog_{
+      {options_, sessions_, gate_, calls_, plan_limits_, variables_, planner_, maps_, membership_}};
+  JobCheckpoints checkpoints_{{identity_, sessions_, gate_, calls_, membership_}};
+  Heartbeats heartbeats_{{options_, sessions_, fan_out_, calls_, membership_, flags_, retention_,
+                          staleness_, longest_pause_}};
+  Lifecycle lifecycle_{{identity_, sessions_, gate_, order_, calls_, plan_limits_, variables_,
+                        membership_, retention_gate_, deliverer_, training_, catalog_,
+                        heartbeats_}};
 };
 
 }  // namespace cairn

@@ -9,29 +9,27 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/deadline.h"
-#include "worker/client/delivery/client_gate.h"
-#include "worker/client/delivery/step_clock.h"
 #include "worker/client/moves/deliverer.h"
 #include "worker/client/moves/membership.h"
 #include "worker/client/plan/call_planner.h"
 #include "worker/client/plan/plan_pool.h"
-#include "worker/client/ps_client.h"
 
 namespace cairn {
 
 // Thread safety: every method may be called from several threads at once.
 class DataCalls {
  public:
-  // All outlive this.
-  DataCalls(const ClientOptions& options, ClientGate& gate, StepClock& clock, CallPlanner& planner,
-            PlanPool& plans, Deliverer& deliverer, Membership& membership)
-      : options_(options),
-        gate_(gate),
-        clock_(clock),
-        planner_(planner),
-        plans_(plans),
-        deliverer_(deliverer),
-        membership_(membership) {}
+  // What it uses; all outlive this.
+  struct Uses {
+    const ClientOptions& options;
+    ClientGate& gate;
+    StepClock& clock;
+    CallPlanner& planner;
+    PlanPool& plans;
+    Deliverer& deliverer;
+    Membership& membership;
+  };
+  explicit DataCalls(const Uses& uses) : uses_(uses) {}
 
   absl::Status Pull(absl::Span<const PullTarget> targets, Deadline deadline);
   // PsClient::PushPull, and where `begins_step` PsClient::Step.
@@ -51,13 +49,7 @@ class DataCalls {
   absl::Status PullAll(absl::Span<const PullTarget> targets, int64_t step, Deadline deadline);
   void BeginStep(int64_t step, DataPlan& plan) const;
 
-  const ClientOptions& options_;
-  ClientGate& gate_;
-  StepClock& clock_;
-  CallPlanner& planner_;
-  PlanPool& plans_;
-  Deliverer& deliverer_;
-  Membership& membership_;
+  const Uses uses_;
   std::atomic<int64_t> bytes_pushed_{0};
   std::atomic<int64_t> bytes_pulled_{0};
 };

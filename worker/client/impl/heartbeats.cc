@@ -25,8 +25,8 @@ void Heartbeats::Start(absl::Duration lease) {
 
 size_t Heartbeats::StartThreads() {
   absl::MutexLock lock(&threads_mutex_);
-  for (; !stopped_ && started_ < sessions_.size(); ++started_) {
-    ServerSession& session = sessions_[started_];
+  for (; !stopped_ && started_ < uses_.sessions.size(); ++started_) {
+    ServerSession& session = uses_.sessions[started_];
     if (session.left()) continue;
     threads_.push_back(StartClientThread([this, &session] { Loop(session); }));
   }
@@ -35,7 +35,7 @@ size_t Heartbeats::StartThreads() {
 
 void Heartbeats::Stop() {
   stop_.Stop();
-  sessions_.EndWaits();
+  uses_.sessions.EndWaits();
   std::vector<ClientThread> threads;  // waits for their ends without the lock
   absl::MutexLock lock(&threads_mutex_);
   stopped_ = true;
@@ -44,7 +44,7 @@ void Heartbeats::Stop() {
 
 void Heartbeats::Loop(ServerSession& session) {
   const absl::Duration timeout = std::clamp(interval_, kShortestTimeout, kLongestTimeout);
-  const absl::Duration pause = std::min(interval_, absl::Seconds(kHeartbeatSeconds));
+  const absl::Duration pause = std::min(interval_, uses_.longest_pause);
   // Until it has something of this worker durably there is no position that it has, too.
   bool has_position = !session.joined();
   do {  // at once: one that stops soon after its hello is to be missed too
@@ -53,14 +53,14 @@ void Heartbeats::Loop(ServerSession& session) {
     if (session.left()) return;
     if (!has_position && status.ok() && session.last_part() > 0) {
       int64_t durable = 0;
-      calls_.Flush(session.index(), timeout, Deadline::In(timeout), &durable).IgnoreError();
+      uses_.calls.Flush(session.index(), timeout, Deadline::In(timeout), &durable).IgnoreError();
       has_position = durable > 0;
     }
     // A server that is gone is in the log, and no reason to end; calls wait for it. One that has
     // fenced this process tells every call so.
     if (ReasonOf(status) != wire::ErrorReason::FENCED) continue;
     LOG(ERROR) << status.message();
-    flags_.fenced.store(true);
+    uses_.flags.fenced.store(true);
     return;
   } while (!Pause(session, pause));
 }
@@ -70,27 +70,27 @@ bool Heartbeats::Pause(const ServerSession& session, absl::Duration pause) {
   if (session.index() != 0) return stop_.WaitFor(pause);
   const Deadline end = Deadline::In(pause);
   for (size_t known = StartThreads(); !stop_.stopped() && !end.Expired(); known = StartThreads()) {
-    sessions_.WaitForMore(known, end);
+    uses_.sessions.WaitForMore(known, end);
   }
   return stop_.stopped();
 }
 
 wire::WorkerVitals Heartbeats::Vitals() const {
   wire::WorkerVitals vitals;
-  vitals.__set_task(options_.task.substr(0, kMaxTaskTypeBytes));
-  const StalenessSummary staleness = staleness_.Summary();
+  vitals.__set_task(uses_.options.task.substr(0, kMaxTaskTypeBytes));
+  const StalenessSummary staleness = uses_.staleness.Summary();
   if (!staleness.histogram.empty()) {
     vitals.__set_staleness_mean(staleness.mean);
     vitals.__set_staleness_max(staleness.max);
   }
-  vitals.__set_retained_bytes(retention_.bytes());
+  vitals.__set_retained_bytes(uses_.retention.bytes());
   vitals.__isset.servers_gone = true;
-  sessions_.ForEachLive([&](const ServerSession& session) {
+  uses_.sessions.ForEachLive([&](const ServerSession& session) {
     if (!session.gone() || vitals.servers_gone.size() >= kMaxGoneServers) return;
     vitals.servers_gone.push_back(session.index());
   });
-  if (options_.vitals == nullptr) return vitals;
-  const TrainingVitals training = options_.vitals();
+  if (uses_.options.vitals == nullptr) return vitals;
+  const TrainingVitals training = uses_.options.vitals();
   vitals.__set_steps(training.steps);
   vitals.__set_examples(training.examples);
   if (training.loss.has_value()) vitals.__set_loss(*training.loss);
@@ -102,15 +102,15 @@ wire::WorkerVitals Heartbeats::Vitals() const {
 absl::Status Heartbeats::Beat(ServerSession& session, absl::Duration timeout) {
   wire::ServerState state;
   absl::Status status =
-      fan_out_.Call(session, "heartbeat", timeout, absl::ZeroDuration(), Deadline::In(timeout),
-                    [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
-                      wire::Caller beating = caller;
-                      beating.__set_vitals(Vitals());
-                      service.heartbeat(state, beating);
-                    });
+      uses_.fan_out.Call(session, "heartbeat", timeout, absl::ZeroDuration(), Deadline::In(timeout),
+                         [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
+                           wire::Caller beating = caller;
+                           beating.__set_vitals(Vitals());
+                           service.heartbeat(state, beating);
+                         });
   if (!status.ok()) return status;
   session.Learn(state);
-  membership_.Heard(state);
+  uses_.membership.Heard(state);
   return status;
 }
 

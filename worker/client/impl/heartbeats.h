@@ -11,11 +11,6 @@
 #include "common/monotonic_cond_var.h"
 #include "thrift/cairn_types.h"
 #include "worker/client/delivery/client_thread.h"
-#include "worker/client/delivery/fan_out.h"
-#include "worker/client/delivery/retention.h"
-#include "worker/client/delivery/server_calls.h"
-#include "worker/client/delivery/server_session.h"
-#include "worker/client/delivery/server_table.h"
 #include "worker/client/delivery/staleness.h"
 #include "worker/client/moves/membership.h"
 #include "worker/client/ps_client.h"
@@ -25,18 +20,19 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once.
 class Heartbeats {
  public:
-  // All outlive this.
-  Heartbeats(const ClientOptions& options, ServerTable& sessions, FanOut& fan_out,
-             ServerCalls& calls, Membership& membership, Membership::Flags& flags,
-             const Retention& retention, const StalenessCounter& staleness)
-      : options_(options),
-        sessions_(sessions),
-        fan_out_(fan_out),
-        calls_(calls),
-        membership_(membership),
-        flags_(flags),
-        retention_(retention),
-        staleness_(staleness) {}
+  // What it uses; all outlive this.
+  struct Uses {
+    const ClientOptions& options;
+    ServerTable& sessions;
+    FanOut& fan_out;
+    ServerCalls& calls;
+    Membership& membership;
+    Membership::Flags& flags;
+    const Retention& retention;
+    const StalenessCounter& staleness;
+    absl::Duration longest_pause;  // between two heartbeats
+  };
+  explicit Heartbeats(const Uses& uses) : uses_(uses) {}
   ~Heartbeats() { Stop(); }
 
   // Once: a thread a server, those that join later included; one that is gone holds up no other's.
@@ -55,14 +51,7 @@ class Heartbeats {
   absl::Status Beat(ServerSession& session, absl::Duration timeout);
   wire::WorkerVitals Vitals() const;
 
-  const ClientOptions& options_;
-  ServerTable& sessions_;
-  FanOut& fan_out_;
-  ServerCalls& calls_;
-  Membership& membership_;
-  Membership::Flags& flags_;
-  const Retention& retention_;
-  const StalenessCounter& staleness_;
+  const Uses uses_;
 
   absl::Duration interval_;  // at most
   absl::Mutex mutex_;        // shared by heartbeats

@@ -160,32 +160,32 @@ absl::StatusOr<std::vector<ServerCheckpoint>> JobCheckpoints::Checkpoint(
   for (int tries = 1;; ++tries) {
     absl::StatusOr<std::vector<ServerCheckpoint>> parts = TryCheckpoint(directory, name, deadline);
     if (ReasonOf(parts.status()) != wire::ErrorReason::MOVED || tries == kMostTries) return parts;
-    RETURN_IF_ERROR(membership_.Refresh(deadline));
+    RETURN_IF_ERROR(uses_.membership.Refresh(deadline));
     RETURN_IF_ERROR(DropCheckpoint(directory, name, deadline));
   }
 }
 
 absl::StatusOr<std::vector<ServerCheckpoint>> JobCheckpoints::TryCheckpoint(
     absl::string_view directory, absl::string_view name, Deadline deadline) {
-  RETURN_IF_ERROR(gate_.Check("checkpoint", deadline));
-  const std::vector<int32_t> servers = sessions_.Live();
-  ASSIGN_OR_RETURN(const JobHoldings holdings, calls_.Describe(servers, deadline));
+  RETURN_IF_ERROR(uses_.gate.Check("checkpoint", deadline));
+  const std::vector<int32_t> servers = uses_.sessions.Live();
+  ASSIGN_OR_RETURN(const JobHoldings holdings, uses_.calls.Describe(servers, deadline));
   RETURN_IF_ERROR(CheckAgreement(holdings));
-  std::vector<wire::CheckpointReply> replies(sessions_.size());
-  RETURN_IF_ERROR(
-      calls_.All(servers, "checkpoint", deadline.Remaining(), deadline,
-                 [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t server) {
-                   replies[server] = {};
-                   service.checkpoint(replies[server], RequestOf(caller, directory, name));
-                 }));
+  std::vector<wire::CheckpointReply> replies(uses_.sessions.size());
+  RETURN_IF_ERROR(uses_.calls.All(
+      servers, "checkpoint", deadline.Remaining(), deadline,
+      [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t server) {
+        replies[server] = {};
+        service.checkpoint(replies[server], RequestOf(caller, directory, name));
+      }));
   std::vector<ServerCheckpoint> parts;
   for (size_t s = 0; s < replies.size(); ++s) {
     const auto server = static_cast<int32_t>(s);
-    const bool left = sessions_[s].left();  // before this, or meanwhile
+    const bool left = uses_.sessions[s].left();  // before this, or meanwhile
     absl::StatusOr<ServerCheckpoint> part =
         left ? PartOfLeft(server, deadline) : FromReply(replies[s], server);
     if (!part.ok()) {
-      return Annotate(part.status(), absl::StrCat("checkpoint of ", sessions_[s].name()));
+      return Annotate(part.status(), absl::StrCat("checkpoint of ", uses_.sessions[s].name()));
     }
     parts.push_back(*std::move(part));
   }
@@ -204,17 +204,17 @@ absl::StatusOr<std::vector<ServerCheckpoint>> JobCheckpoints::TryCheckpoint(
 absl::StatusOr<ServerCheckpoint> JobCheckpoints::PartOfLeft(int32_t server, Deadline deadline) {
   wire::ChangeMembersReply reply;
   RETURN_IF_ERROR(
-      calls_.One(0, "change_members", calls_.rpc_timeout(), deadline,
-                 [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
-                   wire::ChangeMembersRequest request;
-                   request.caller = caller;
-                   request.action = wire::MembersAction::REMOVE;  // it is: says so
-                   request.index = server;
-                   service.change_members(reply, request);
-                 }));
+      uses_.calls.One(0, "change_members", uses_.calls.rpc_timeout(), deadline,
+                      [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                        wire::ChangeMembersRequest request;
+                        request.caller = caller;
+                        request.action = wire::MembersAction::REMOVE;  // it is: says so
+                        request.index = server;
+                        service.change_members(reply, request);
+                      }));
   ServerCheckpoint part{.server = server};
   for (const wire::LastWord& word : reply.last_words) {
-    if (word.job == identity_.job) {
+    if (word.job == uses_.identity.job) {
       part.workers.push_back({.worker = word.worker, .sequence = word.applied});
     }
   }
@@ -223,41 +223,42 @@ absl::StatusOr<ServerCheckpoint> JobCheckpoints::PartOfLeft(int32_t server, Dead
 
 absl::Status JobCheckpoints::DropCheckpoint(absl::string_view directory, absl::string_view name,
                                             Deadline deadline) {
-  RETURN_IF_ERROR(gate_.Check("drop_checkpoint", deadline));
-  return calls_.All(sessions_.Live(), "drop_checkpoint", deadline.Remaining(), deadline,
-                    [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
-                      wire::ServerState state;
-                      service.drop_checkpoint(state, RequestOf(caller, directory, name));
-                    });
+  RETURN_IF_ERROR(uses_.gate.Check("drop_checkpoint", deadline));
+  return uses_.calls.All(
+      uses_.sessions.Live(), "drop_checkpoint", deadline.Remaining(), deadline,
+      [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+        wire::ServerState state;
+        service.drop_checkpoint(state, RequestOf(caller, directory, name));
+      });
 }
 
 absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadline) {
-  RETURN_IF_ERROR(gate_.Check("restore", deadline));
-  if (membership_.version() > 0) {
+  RETURN_IF_ERROR(uses_.gate.Check("restore", deadline));
+  if (uses_.membership.version() > 0) {
     return absl::FailedPreconditionError(absl::StrCat(
         "restore: servers have come or gone since the cluster file was written, and rows are dealt "
         "to those of one file: start the servers anew, with empty directories"));
   }
   wire::RestoreRequest request = RequestOf(source);
   request.timeline =
-      WithServers(TimelineOfManifest(source.timeline), static_cast<int32_t>(sessions_.size()));
-  request.workers = WorkersAt(source, request.timeline, sessions_.size());
-  std::vector<char> restored(sessions_.size());
+      WithServers(TimelineOfManifest(source.timeline), static_cast<int32_t>(uses_.sessions.size()));
+  request.workers = WorkersAt(source, request.timeline, uses_.sessions.size());
+  std::vector<char> restored(uses_.sessions.size());
   const auto restore = [&](int32_t server) {
     const absl::Status status =
-        calls_.One(server, "restore", deadline.Remaining(), deadline,
-                   [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
-                     wire::RestoreRequest mine = request;
-                     mine.caller = caller;
-                     wire::RestoreReply reply;
-                     service.restore(reply, mine);
-                   });
+        uses_.calls.One(server, "restore", deadline.Remaining(), deadline,
+                        [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                          wire::RestoreRequest mine = request;
+                          mine.caller = caller;
+                          wire::RestoreReply reply;
+                          service.restore(reply, mine);
+                        });
     restored[static_cast<size_t>(server)] = status.ok();
     return status;
   };
   // ps:0 last: the job is there when ps:0 holds it.
-  const std::vector<int32_t> servers = sessions_.Live();
-  absl::Status status = calls_.ForEach(absl::MakeConstSpan(servers).subspan(1), restore);
+  const std::vector<int32_t> servers = uses_.sessions.Live();
+  absl::Status status = uses_.calls.ForEach(absl::MakeConstSpan(servers).subspan(1), restore);
   CAIRN_CRASH_POINT("restore: all but ps:0 have it");
   if (status.ok()) status = restore(0);
   if (!status.ok()) TakeBack(restored);
@@ -266,13 +267,14 @@ absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadl
 
 // What is not taken back shows as a life that no worker has begun (JobHoldings::left_by_restore).
 void JobCheckpoints::TakeBack(absl::Span<const char> restored) {
-  const absl::Status dropped = calls_.ForEach(sessions_.Live(), [&](int32_t server) {
+  const absl::Status dropped = uses_.calls.ForEach(uses_.sessions.Live(), [&](int32_t server) {
     if (restored[static_cast<size_t>(server)] == 0) return absl::OkStatus();
-    return calls_.One(server, "drop_job", calls_.rpc_timeout(), Deadline::In(kTakeBackTimeout),
-                      [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
-                        wire::ServerState state;
-                        service.drop_job(state, caller);
-                      });
+    return uses_.calls.One(
+        server, "drop_job", uses_.calls.rpc_timeout(), Deadline::In(kTakeBackTimeout),
+        [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+          wire::ServerState state;
+          service.drop_job(state, caller);
+        });
   });
   if (!dropped.ok()) {
     LOG(WARNING) << "a restore failed, and what it made is not dropped everywhere: "

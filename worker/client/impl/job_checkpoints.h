@@ -10,9 +10,6 @@
 #include "common/deadline.h"
 #include "worker/client/checkpoint_part.h"
 #include "worker/client/delivery/client_gate.h"
-#include "worker/client/delivery/server_calls.h"
-#include "worker/client/delivery/server_session.h"
-#include "worker/client/delivery/server_table.h"
 #include "worker/client/moves/membership.h"
 
 namespace cairn {
@@ -20,14 +17,15 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once.
 class JobCheckpoints {
  public:
-  // All outlive this.
-  JobCheckpoints(const ClientIdentity& identity, const ServerTable& sessions, ClientGate& gate,
-                 ServerCalls& calls, Membership& membership)
-      : identity_(identity),
-        sessions_(sessions),
-        gate_(gate),
-        calls_(calls),
-        membership_(membership) {}
+  // What it uses; all outlive this.
+  struct Uses {
+    const ClientIdentity& identity;
+    const ServerTable& sessions;
+    ClientGate& gate;
+    ServerCalls& calls;
+    Membership& membership;
+  };
+  explicit JobCheckpoints(const Uses& uses) : uses_(uses) {}
 
   // PsClient's.
   absl::StatusOr<std::vector<ServerCheckpoint>> Checkpoint(absl::string_view directory,
@@ -46,11 +44,7 @@ class JobCheckpoints {
   // Drops the job from the servers that a failed restore has made it on. `restored`: by server.
   void TakeBack(absl::Span<const char> restored);
 
-  const ClientIdentity& identity_;
-  const ServerTable& sessions_;
-  ClientGate& gate_;
-  ServerCalls& calls_;
-  Membership& membership_;
+  const Uses uses_;
 };
 
 }  // namespace cairn

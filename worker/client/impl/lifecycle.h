@@ -7,19 +7,9 @@
 
 #include "absl/status/status.h"
 #include "common/deadline.h"
-#include "worker/client/delivery/client_gate.h"
-#include "worker/client/delivery/push_order.h"
-#include "worker/client/delivery/retention_gate.h"
-#include "worker/client/delivery/server_calls.h"
-#include "worker/client/delivery/server_session.h"
-#include "worker/client/delivery/server_table.h"
 #include "worker/client/impl/heartbeats.h"
 #include "worker/client/impl/training_steps.h"
 #include "worker/client/impl/variable_catalog.h"
-#include "worker/client/moves/deliverer.h"
-#include "worker/client/moves/membership.h"
-#include "worker/client/plan/data_plan.h"
-#include "worker/client/routing/client_variable.h"
 
 namespace cairn {
 
@@ -27,25 +17,23 @@ namespace cairn {
 // is made.
 class Lifecycle {
  public:
-  // All outlive this.
-  Lifecycle(const ClientIdentity& identity, ServerTable& sessions, ClientGate& gate,
-            PushOrder& order, ServerCalls& calls, PlanLimits& plan_limits,
-            ClientVariableMap& variables, Membership& membership, RetentionGate& retention_gate,
-            Deliverer& deliverer, TrainingSteps& steps, VariableCatalog& catalog,
-            Heartbeats& heartbeats)
-      : identity_(identity),
-        sessions_(sessions),
-        gate_(gate),
-        order_(order),
-        calls_(calls),
-        plan_limits_(plan_limits),
-        variables_(variables),
-        membership_(membership),
-        retention_gate_(retention_gate),
-        deliverer_(deliverer),
-        steps_(steps),
-        catalog_(catalog),
-        heartbeats_(heartbeats) {}
+  // What it uses; all outlive this.
+  struct Uses {
+    const ClientIdentity& identity;
+    ServerTable& sessions;
+    ClientGate& gate;
+    PushOrder& order;
+    ServerCalls& calls;
+    PlanLimits& plan_limits;
+    ClientVariableMap& variables;
+    Membership& membership;
+    RetentionGate& retention_gate;
+    Deliverer& deliverer;
+    TrainingSteps& steps;
+    VariableCatalog& catalog;
+    Heartbeats& heartbeats;
+  };
+  explicit Lifecycle(const Uses& uses) : uses_(uses) {}
 
   // Says hello to every server, resumes where earlier starts of the worker have come to, and sends
   // heartbeats from then on.
@@ -66,19 +54,7 @@ class Lifecycle {
   // Goes on where the replies say that the earlier start has come to.
   void Resume(std::vector<wire::HelloReply>& replies);
 
-  const ClientIdentity& identity_;
-  ServerTable& sessions_;
-  ClientGate& gate_;
-  PushOrder& order_;
-  ServerCalls& calls_;
-  PlanLimits& plan_limits_;
-  ClientVariableMap& variables_;
-  Membership& membership_;
-  RetentionGate& retention_gate_;
-  Deliverer& deliverer_;
-  TrainingSteps& steps_;
-  VariableCatalog& catalog_;
-  Heartbeats& heartbeats_;
+  const Uses uses_;
   std::string position_;
 };
 

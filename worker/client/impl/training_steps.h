@@ -10,21 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/deadline.h"
-#include "worker/client/delivery/client_gate.h"
-#include "worker/client/delivery/fan_out.h"
-#include "worker/client/delivery/position.h"
-#include "worker/client/delivery/push_order.h"
-#include "worker/client/delivery/server_calls.h"
-#include "worker/client/delivery/server_session.h"
-#include "worker/client/delivery/server_table.h"
-#include "worker/client/delivery/staleness.h"
 #include "worker/client/impl/data_calls.h"
-#include "worker/client/moves/deliverer.h"
-#include "worker/client/moves/map_follower.h"
-#include "worker/client/moves/membership.h"
-#include "worker/client/plan/call_planner.h"
-#include "worker/client/plan/plan_pool.h"
-#include "worker/client/ps_client.h"
 
 namespace cairn {
 
@@ -32,24 +18,23 @@ namespace cairn {
 // PsClient.
 class TrainingSteps {
  public:
-  // All outlive this; `steps`: identity.steps, which is null but under sync.
-  TrainingSteps(const ClientIdentity& identity, const ServerTable& sessions, ClientGate& gate,
-                PushOrder& order, FanOut& fan_out, ServerCalls& calls, CallPlanner& planner,
-                PlanPool& plans, Deliverer& deliverer, MapFollower& maps, Membership& membership,
-                StalenessCounter& staleness, DataCalls& data)
-      : identity_(identity),
-        sessions_(sessions),
-        gate_(gate),
-        order_(order),
-        fan_out_(fan_out),
-        calls_(calls),
-        planner_(planner),
-        plans_(plans),
-        deliverer_(deliverer),
-        maps_(maps),
-        membership_(membership),
-        staleness_(staleness),
-        data_(data) {}
+  // What it uses; all outlive this.
+  struct Uses {
+    const ClientIdentity& identity;
+    const ServerTable& sessions;
+    ClientGate& gate;
+    PushOrder& order;
+    FanOut& fan_out;
+    ServerCalls& calls;
+    CallPlanner& planner;
+    PlanPool& plans;
+    Deliverer& deliverer;
+    MapFollower& maps;
+    Membership& membership;
+    StalenessCounter& staleness;
+    DataCalls& data;
+  };
+  explicit TrainingSteps(const Uses& uses) : uses_(uses) {}
 
   // Under sync, a new start: what its pushes after `point` are. `replies`: by server.
   void Resume(const ResumePoint& point, absl::Span<const wire::HelloReply> replies);
@@ -84,19 +69,7 @@ class TrainingSteps {
                             Deadline deadline, bool* moved);
   absl::Status StepPulled(DataPlan& plan, Exchange& exchange);
 
-  const ClientIdentity& identity_;
-  const ServerTable& sessions_;
-  ClientGate& gate_;
-  PushOrder& order_;
-  FanOut& fan_out_;
-  ServerCalls& calls_;
-  CallPlanner& planner_;
-  PlanPool& plans_;
-  Deliverer& deliverer_;
-  MapFollower& maps_;
-  Membership& membership_;
-  StalenessCounter& staleness_;
-  DataCalls& data_;
+  const Uses uses_;
   // Under sync. True until this start has pushed again what there is up to recompute_through_.
   std::atomic<bool> recomputes_{false};
   int64_t recompute_through_ = 0;

@@ -13,16 +13,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/deadline.h"
-#include "worker/client/delivery/client_gate.h"
-#include "worker/client/delivery/server_calls.h"
-#include "worker/client/delivery/server_table.h"
-#include "worker/client/job_holdings.h"
 #include "worker/client/moves/map_follower.h"
-#include "worker/client/moves/membership.h"
 #include "worker/client/plan/call_planner.h"
-#include "worker/client/plan/data_plan.h"
-#include "worker/client/ps_client.h"
-#include "worker/client/routing/client_variable.h"
 
 namespace cairn {
 
@@ -31,20 +23,19 @@ class VariableCatalog {
  public:
   using Row = std::function<void(int64_t key, absl::Span<const std::byte> values)>;
 
-  // All outlive this.
-  VariableCatalog(const ClientOptions& options, const ServerTable& sessions, ClientGate& gate,
-                  ServerCalls& calls, const PlanLimits& limits, ClientVariableMap& variables,
-                  const CallPlanner& planner, MapFollower& maps, Membership& membership)
-      : options_(options),
-        sessions_(sessions),
-        gate_(gate),
-        calls_(calls),
-        limits_(limits),
-        variables_(variables),
-        planner_(planner),
-        maps_(maps),
-        membership_(membership),
-        placement_(options.placement) {}
+  // What it uses; all outlive this.
+  struct Uses {
+    const ClientOptions& options;
+    const ServerTable& sessions;
+    ClientGate& gate;
+    ServerCalls& calls;
+    const PlanLimits& limits;
+    ClientVariableMap& variables;
+    const CallPlanner& planner;
+    MapFollower& maps;
+    Membership& membership;
+  };
+  explicit VariableCatalog(const Uses& uses) : uses_(uses), placement_(uses.options.placement) {}
 
   // PsClient's.
   absl::Status Create(absl::Span<const VariableSpec> specs, Deadline deadline);
@@ -60,15 +51,7 @@ class VariableCatalog {
   absl::Status ScanGroup(const ClientVariable& variable, int32_t server, const Row& row,
                          Deadline deadline);
 
-  const ClientOptions& options_;
-  const ServerTable& sessions_;
-  ClientGate& gate_;
-  ServerCalls& calls_;
-  const PlanLimits& limits_;
-  ClientVariableMap& variables_;
-  const CallPlanner& planner_;
-  MapFollower& maps_;
-  Membership& membership_;
+  const Uses uses_;
 
   absl::Mutex mutex_;
   std::shared_ptr<Placement> placement_ ABSL_GUARDED_BY(mutex_);

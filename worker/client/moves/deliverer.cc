@@ -25,7 +25,7 @@ absl::Status Deliverer::Deliver(DataPlan& plan, bool updates, const absl::string
                                 Deadline deadline, bool* moved) {
   const size_t waves = plan.WaveCount();
   if (waves == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(updates && identity_.sequenced()
+  RETURN_IF_ERROR(updates && uses_.identity.sequenced()
                       ? DeliverNumbered(plan, position, deadline, moved)
                       : DeliverUnnumbered(plan, updates, deadline, moved));
   for (size_t wave = 1; wave < waves && !*moved; ++wave) {
@@ -37,25 +37,25 @@ absl::Status Deliverer::Deliver(DataPlan& plan, bool updates, const absl::string
 absl::Status Deliverer::Pull(DataPlan& plan, size_t wave, Deadline deadline, bool* moved) {
   const absl::Status status = Attempt(plan, plan.Wave(wave), /*numbered=*/false, deadline);
   // What else is wrong with a pull shows again.
-  *moved = !status.ok() && maps_.Learn(plan.Wave(wave), deadline);
+  *moved = !status.ok() && uses_.maps.Learn(plan.Wave(wave), deadline);
   return *moved ? absl::OkStatus() : status;
 }
 
 absl::Status Deliverer::DeliverNumbered(DataPlan& plan, const absl::string_view* position,
                                         Deadline deadline, bool* moved) {
-  RETURN_IF_ERROR(order_.TakeTurn(deadline));
-  absl::Status status = retention_gate_.MakeRoom(plan.Wave(0), deadline);
+  RETURN_IF_ERROR(uses_.order.TakeTurn(deadline));
+  absl::Status status = uses_.retention_gate.MakeRoom(plan.Wave(0), deadline);
   CAIRN_CRASH_POINT("worker: before a push is numbered");
-  if (status.ok()) status = order_.Number(plan.Wave(0), position);
+  if (status.ok()) status = uses_.order.Number(plan.Wave(0), position);
   if (status.ok()) {
-    const bool known = !identity_.synchronous() && order_.next() <= known_through_;
-    status =
-        known ? SendKnown(plan, deadline, moved) : SendParts(plan, plan.Wave(0), deadline, moved);
-    order_.Settle(plan.Wave(0), status);
+    const bool known = !uses_.identity.synchronous() && uses_.order.next() <= known_through_;
+    status = known ? SendKnown(plan, deadline, moved)
+                   : SendParts(plan, plan.Wave(0), /*numbered=*/true, deadline, moved);
+    uses_.order.Settle(plan.Wave(0), status);
     CAIRN_CRASH_POINT("worker: a push is acknowledged by all");
   }
-  order_.EndTurn();
-  retention_gate_.AskForEpochs();
+  uses_.order.EndTurn();
+  uses_.retention_gate.AskForEpochs();
   return status;
 }
 
@@ -63,30 +63,25 @@ absl::Status Deliverer::DeliverUnnumbered(DataPlan& plan, bool updates, Deadline
                                           bool* moved) {
   for (Exchange* exchange : plan.Wave(0)) exchange->repeatable = !Updates(*exchange);
   if (!updates) return Pull(plan, 0, deadline, moved);
-  const absl::Status status = Attempt(plan, plan.Wave(0), /*numbered=*/false, deadline);
-  if (status.ok() || !maps_.Learn(plan.Wave(0), deadline)) return status;
-  *moved = true;
-  return SendMoved(plan.Wave(0), /*numbered=*/false, deadline);
+  return SendParts(plan, plan.Wave(0), /*numbered=*/false, deadline, moved);
 }
 
 absl::Status Deliverer::Attempt(DataPlan& plan, absl::Span<Exchange* const> exchanges,
                                 bool numbered, Deadline deadline) {
-  const bool finish_all = std::any_of(exchanges.begin(), exchanges.end(),
-                                      [](const Exchange* e) { return Updates(*e); });
-  return fan_out_.Run(exchanges, finish_all, deadline, [&](Exchange& exchange) -> absl::Status {
+  return uses_.fan_out.Run(exchanges, deadline, [&](Exchange& exchange) -> absl::Status {
     const bool updates = Updates(exchange);
-    if (numbered && updates && !order_.Answered(exchange)) {
+    if (numbered && updates && !uses_.order.Answered(exchange)) {
       return absl::AbortedError("the server was restarted while it answered");
     }
     if (!updates) exchange.session->Learn(exchange.call.reply.pull.state);
-    return plan.Land(exchange, [this](int64_t value) { staleness_.Add(value); });
+    return plan.Land(exchange, [this](int64_t value) { uses_.staleness.Add(value); });
   });
 }
 
 void Deliverer::Begin(const ResumePoint& point) {
   unasked_ = point.unasked;
   known_through_ = 0;
-  sessions_.ForEachLive([this](const ServerSession& session) {
+  uses_.sessions.ForEachLive([this](const ServerSession& session) {
     known_through_ = std::max(known_through_, session.had_at_start());
   });
 }
@@ -106,7 +101,7 @@ bool Deliverer::IsUnasked(int32_t server, int64_t number) const {
 // Else a start after this one would take the number for everybody's too early (ps_server/MOVES.md).
 absl::Status Deliverer::SendKnown(DataPlan& plan, Deadline deadline, bool* moved) {
   const absl::Span<Exchange* const> all = plan.Wave(0);
-  const int64_t number = order_.next();
+  const int64_t number = uses_.order.next();
   std::vector<Exchange*> had, lack, unasked;
   for (Exchange* exchange : all) {
     if (!Updates(*exchange)) continue;
@@ -114,7 +109,8 @@ absl::Status Deliverer::SendKnown(DataPlan& plan, Deadline deadline, bool* moved
     (has ? had : lack).push_back(exchange);
     if (!has && IsUnasked(exchange->session->index(), number)) unasked.push_back(exchange);
   }
-  if (had.empty() && unasked.empty()) return SendParts(plan, all, deadline, moved);
+  if (had.empty() && unasked.empty())
+    return SendParts(plan, all, /*numbered=*/true, deadline, moved);
   // Whoever waited for others now would keep from them what it has not sent yet.
   *moved = true;
   for (Exchange* exchange : all) {
@@ -125,7 +121,7 @@ absl::Status Deliverer::SendKnown(DataPlan& plan, Deadline deadline, bool* moved
                          absl::OkStatus()};
   }
   absl::Status status;
-  if (!had.empty()) status = SendParts(plan, had, deadline, moved);
+  if (!had.empty()) status = SendParts(plan, had, /*numbered=*/true, deadline, moved);
   const bool answered = std::all_of(had.begin(), had.end(), [](const Exchange* exchange) {
     return exchange->done && exchange->outcome.progress == Progress::kAnswered;
   });
@@ -138,7 +134,7 @@ absl::Status Deliverer::SendKnown(DataPlan& plan, Deadline deadline, bool* moved
     return ahead;
   }
   if (lack.empty()) return status;
-  const absl::Status rest = SendParts(plan, lack, deadline, moved);
+  const absl::Status rest = SendParts(plan, lack, /*numbered=*/true, deadline, moved);
   return status.ok() ? rest : status;
 }
 
@@ -159,11 +155,11 @@ absl::Status Deliverer::SendAhead(Exchange& exchange, Deadline deadline) {
 }
 
 absl::Status Deliverer::SendParts(DataPlan& plan, absl::Span<Exchange* const> exchanges,
-                                  Deadline deadline, bool* moved) {
-  const absl::Status status = Attempt(plan, exchanges, /*numbered=*/true, deadline);
-  if (status.ok() || !maps_.Learn(exchanges, deadline)) return status;
+                                  bool numbered, Deadline deadline, bool* moved) {
+  const absl::Status status = Attempt(plan, exchanges, numbered, deadline);
+  if (status.ok() || !uses_.maps.Learn(exchanges, deadline)) return status;
   *moved = true;
-  return SendMoved(exchanges, /*numbered=*/true, deadline);
+  return SendMoved(exchanges, numbered, deadline);
 }
 
 absl::Status Deliverer::SendMoved(absl::Span<Exchange* const> exchanges, bool numbered,
@@ -198,10 +194,10 @@ absl::Status Deliverer::SendMoved(absl::Span<Exchange* const> exchanges, bool nu
 absl::Status Deliverer::ContributeAnew(absl::Span<Exchange* const> exchanges, Deadline deadline) {
   std::vector<Exchange*> all(exchanges.begin(), exchanges.end());
   std::deque<Exchange> joined;  // of servers that have come since
-  while (maps_.Learn(all, deadline)) {
-    RETURN_IF_ERROR(gate_.Check("step, while rows move", deadline));
+  while (uses_.maps.Learn(all, deadline)) {
+    RETURN_IF_ERROR(uses_.gate.Check("step, while rows move", deadline));
     std::vector<Exchange*> again;
-    RETURN_IF_ERROR(replanner_.Repartition(&all, &joined, &again));
+    RETURN_IF_ERROR(uses_.replanner.Repartition(&all, &joined, &again));
     CAIRN_CRASH_POINT("worker: before what has moved is sent");
     for (Exchange* exchange : again) {
       const absl::Status status = RunAgain(*exchange, /*numbered=*/true, deadline);
@@ -222,7 +218,7 @@ absl::Status Deliverer::SendRest(Exchange& exchange, bool numbered, Deadline dea
   }
   absl::Status status = exchange.outcome.status;
   while (ReasonOf(status) == wire::ErrorReason::MOVED) {
-    maps_.Learn(status, deadline);
+    uses_.maps.Learn(status, deadline);
     RETURN_IF_ERROR(call.kind == CallKind::kAssign
                         ? SendRestOf(exchange, call.assign.items, numbered, deadline)
                         : SendRestOf(exchange, call.request.push.items, numbered, deadline));
@@ -241,15 +237,15 @@ template <typename Item>
 absl::Status Deliverer::SendRestOf(Exchange& exchange, std::vector<Item>& items, bool numbered,
                                    Deadline deadline) {
   std::vector<Exchange> late;
-  RETURN_IF_ERROR(replanner_.CutLate(exchange, items, numbered, &late));
+  RETURN_IF_ERROR(uses_.replanner.CutLate(exchange, items, numbered, &late));
   return SendLate<Item>(std::move(late), numbered, deadline);
 }
 
 template <typename Item>
 absl::Status Deliverer::SendLate(std::vector<Exchange> late, bool numbered, Deadline deadline) {
-  Backoff backoff(identity_.ps_wait, deadline);
+  Backoff backoff(uses_.identity.ps_wait, deadline);
   while (!late.empty()) {
-    RETURN_IF_ERROR(gate_.Check("push, while rows move", deadline));
+    RETURN_IF_ERROR(uses_.gate.Check("push, while rows move", deadline));
     CAIRN_CRASH_POINT("worker: before what has moved is sent");
     const absl::Status status = RunLate(late.back(), deadline);
     if (status.ok()) {
@@ -260,11 +256,11 @@ absl::Status Deliverer::SendLate(std::vector<Exchange> late, bool numbered, Dead
     // Moved on meanwhile; a server that has left does not say where to.
     const absl::Status moved = late.back().outcome.status;
     if (MovedOf(moved).empty() && !backoff.Pause(kLeftRetry)) return status;
-    maps_.Learn(moved, deadline);
+    uses_.maps.Learn(moved, deadline);
     Exchange again = std::move(late.back());
     late.pop_back();
     std::vector<Item>& left = ItemsOf<Item>(again.call);
-    RETURN_IF_ERROR(replanner_.CutLate(again, left, numbered, &late));
+    RETURN_IF_ERROR(uses_.replanner.CutLate(again, left, numbered, &late));
     if (!again.session->left() || !left.empty()) late.push_back(std::move(again));
   }
   return absl::OkStatus();
@@ -272,7 +268,7 @@ absl::Status Deliverer::SendLate(std::vector<Exchange> late, bool numbered, Dead
 
 absl::Status Deliverer::RunLate(Exchange& late, Deadline deadline) {
   Exchange* const one[] = {&late};
-  return fan_out_.Run(one, /*finish_all=*/true, deadline, [](Exchange& exchange) {
+  return uses_.fan_out.Run(one, deadline, [](Exchange& exchange) {
     exchange.session->Learn(exchange.call.reply.push.state);
     return absl::OkStatus();
   });
@@ -280,8 +276,8 @@ absl::Status Deliverer::RunLate(Exchange& late, Deadline deadline) {
 
 absl::Status Deliverer::RunAgain(Exchange& exchange, bool numbered, Deadline deadline) {
   Exchange* const one[] = {&exchange};
-  return fan_out_.Run(one, /*finish_all=*/true, deadline, [&](Exchange& answered) -> absl::Status {
-    if (numbered && !order_.Answered(answered)) {
+  return uses_.fan_out.Run(one, deadline, [&](Exchange& answered) -> absl::Status {
+    if (numbered && !uses_.order.Answered(answered)) {
       return absl::AbortedError("the server was restarted while it answered");
     }
     return absl::OkStatus();

@@ -9,18 +9,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/deadline.h"
-#include "worker/client/delivery/client_gate.h"
-#include "worker/client/delivery/fan_out.h"
-#include "worker/client/delivery/position.h"
-#include "worker/client/delivery/push_order.h"
 #include "worker/client/delivery/retention_gate.h"
-#include "worker/client/delivery/server_session.h"
-#include "worker/client/delivery/server_table.h"
 #include "worker/client/delivery/staleness.h"
 #include "worker/client/moves/map_follower.h"
 #include "worker/client/moves/update_replanner.h"
 #include "worker/client/plan/data_plan.h"
-#include "worker/client/routing/client_variable.h"
 
 namespace cairn {
 
@@ -28,19 +21,19 @@ namespace cairn {
 // take turns.
 class Deliverer {
  public:
-  // All outlive this.
-  Deliverer(const ClientIdentity& identity, const ServerTable& sessions, PushOrder& order,
-            FanOut& fan_out, ClientVariableMap& variables, MapFollower& maps, ClientGate& gate,
-            RetentionGate& retention_gate, StalenessCounter& staleness)
-      : identity_(identity),
-        sessions_(sessions),
-        order_(order),
-        fan_out_(fan_out),
-        maps_(maps),
-        gate_(gate),
-        retention_gate_(retention_gate),
-        staleness_(staleness),
-        replanner_(sessions, order, variables) {}
+  // What it uses; all outlive this.
+  struct Uses {
+    const ClientIdentity& identity;
+    const ServerTable& sessions;
+    PushOrder& order;
+    FanOut& fan_out;
+    MapFollower& maps;
+    UpdateReplanner& replanner;
+    ClientGate& gate;
+    RetentionGate& retention_gate;
+    StalenessCounter& staleness;
+  };
+  explicit Deliverer(const Uses& uses) : uses_(uses) {}
 
   // A new start goes on at `point`, and its sessions have begun. Before the first turn, or in one.
   void Begin(const ResumePoint& point);
@@ -67,8 +60,8 @@ class Deliverer {
   // Sends it as a late part what `exchange` will send again.
   absl::Status SendAhead(Exchange& exchange, Deadline deadline);
   // One attempt, then what has moved.
-  absl::Status SendParts(DataPlan& plan, absl::Span<Exchange* const> exchanges, Deadline deadline,
-                         bool* moved);
+  absl::Status SendParts(DataPlan& plan, absl::Span<Exchange* const> exchanges, bool numbered,
+                         Deadline deadline, bool* moved);
   absl::Status Attempt(DataPlan& plan, absl::Span<Exchange* const> exchanges, bool numbered,
                        Deadline deadline);
   // After an attempt in which updates met rows that have moved: sends every server what is its own.
@@ -85,15 +78,7 @@ class Deliverer {
   absl::Status RunLate(Exchange& late, Deadline deadline);
   absl::Status RunAgain(Exchange& exchange, bool numbered, Deadline deadline);
 
-  const ClientIdentity& identity_;
-  const ServerTable& sessions_;
-  PushOrder& order_;
-  FanOut& fan_out_;
-  MapFollower& maps_;
-  ClientGate& gate_;
-  RetentionGate& retention_gate_;
-  StalenessCounter& staleness_;
-  UpdateReplanner replanner_;
+  const Uses uses_;
   int64_t known_through_ = 0;  // up to which some server had pushes of an earlier start
   std::vector<std::vector<SequenceRange>> unasked_;  // ResumePoint::unasked
 };

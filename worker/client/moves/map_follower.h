@@ -9,11 +9,7 @@
 #include "absl/types/span.h"
 #include "common/deadline.h"
 #include "worker/client/delivery/client_gate.h"
-#include "worker/client/delivery/fan_out.h"
-#include "worker/client/delivery/server_session.h"
-#include "worker/client/delivery/server_table.h"
 #include "worker/client/moves/membership.h"
-#include "worker/client/routing/client_variable.h"
 
 namespace cairn {
 

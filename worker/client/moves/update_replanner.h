@@ -6,9 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "worker/client/delivery/fan_out.h"
 #include "worker/client/delivery/push_order.h"
-#include "worker/client/delivery/server_table.h"
 #include "worker/client/routing/client_variable.h"
 
 namespace cairn {

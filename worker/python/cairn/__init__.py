@@ -6,7 +6,7 @@
         rows = table[[3, 5, 3]]              # [3, 16] float32
         table.push([3, 5, 3], 0.1 * rows)    # gradients; those of key 3 are summed
 """
-from cairn import errors, init, optim
+from cairn import data, errors, init, optim
 from cairn._library import lib as _lib
 from cairn.client import Client, Counters, Staleness, connect
 from cairn.cluster import Cluster, launch, program
@@ -31,6 +31,8 @@ from cairn.errors import (
     UnimplementedError,
     UnknownError,
 )
+from cairn.loading import load
+from cairn.training import Report, train
 from cairn.variables import Embedding, Variable
 
 __version__: str = _lib.cairn_version().decode()
@@ -39,7 +41,7 @@ __all__ = [
     "AbortedError", "AlreadyExistsError", "CancelledError", "Client", "ClosedError", "Cluster",
     "Counters", "DTypeError", "DataLossError", "DeadlineExceededError", "Embedding", "Error",
     "FailedPreconditionError", "InternalError", "InvalidArgumentError", "NotFoundError",
-    "OutOfRangeError", "PermissionDeniedError", "ResourceExhaustedError", "Staleness",
+    "OutOfRangeError", "PermissionDeniedError", "Report", "ResourceExhaustedError", "Staleness",
     "UnauthenticatedError", "UnavailableError", "UnimplementedError", "UnknownError", "Variable",
-    "connect", "errors", "init", "launch", "optim", "program",
+    "connect", "data", "errors", "init", "launch", "load", "optim", "program", "train",
 ]

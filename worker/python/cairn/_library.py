@@ -41,6 +41,17 @@ class RawStaleness(ctypes.Structure):
     _fields_ = [("mean", c_double), ("p99", c_int64), ("max", c_int64)]
 
 
+class RawBatch(ctypes.Structure):
+    """cairn_batch_t of cairn/c.h."""
+
+    _fields_ = [
+        ("rows", c_int64), ("labels", c_void_p), ("row_offsets", c_void_p), ("columns", c_void_p),
+        ("values", c_void_p), ("dense", c_void_p), ("keys", c_void_p), ("sparse_columns", c_int64),
+        ("dense_columns", c_int64), ("key_columns", c_int64), ("epoch", c_int64),
+        ("next_row", c_int64),
+    ]
+
+
 _LOG = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_int, c_char_p)
 _INTERRUPT = ctypes.CFUNCTYPE(c_int, c_void_p)
 _ITEMS = c_char_p  # items of pack_item, one after the other
@@ -75,6 +86,10 @@ _SIGNATURES: Dict[str, List[Any]] = {
     "cairn_restore": [c_void_p, c_char_p],
     "cairn_counters": [c_void_p, POINTER(RawCounters)],
     "cairn_staleness": [c_void_p, POINTER(RawStaleness)],
+    "cairn_open_reader": [c_char_p, c_char_p, c_int, c_int32, c_int32, c_int64, c_int64,
+                          POINTER(c_void_p)],
+    "cairn_read_batch": [c_void_p, POINTER(RawBatch)],
+    "cairn_close_reader": [c_void_p],
     "cairn_launch": [c_char_p, POINTER(c_void_p)],
     "cairn_launched_addresses": [c_void_p, POINTER(c_void_p)],
     "cairn_stop_servers": [c_void_p],
@@ -208,5 +223,5 @@ atexit.register(_at_exit)
 if sys.platform != "linux":
     raise ImportError("cairn: runs on Linux only")
 
-__all__ = ["RawCounters", "RawStaleness", "c_float", "check", "deliver_signals", "lib",
+__all__ = ["RawBatch", "RawCounters", "RawStaleness", "c_float", "check", "deliver_signals", "lib",
            "pack_item", "take_text"]

@@ -21,9 +21,10 @@ _STOP_SECONDS = 60.0
 
 
 def program(name: str) -> str:
-    """The path of cairn-ps, cairn-worker or cairnctl: in $CAIRN_BIN, else where pip installs
-    scripts, else on the PATH. NotFoundError: in none of them."""
-    places = [os.environ["CAIRN_BIN"]] if os.environ.get("CAIRN_BIN") else [
+    """The path of cairn-ps, cairn-worker or cairnctl: in a folder of $CAIRN_BIN (folders with ":"
+    between them), else where pip installs scripts, else on the PATH. NotFoundError: in none."""
+    named = os.environ.get("CAIRN_BIN")
+    places = named.split(os.pathsep) if named else [
         sysconfig.get_path("scripts"), os.path.join(sysconfig.get_config_var("userbase") or "",
                                                     "bin")]
     for place in places:

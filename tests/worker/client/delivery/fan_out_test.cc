@@ -71,7 +71,7 @@ TEST(FanOut, ACallThatABusyServerRefusedIsSentAgainWhenItSays) {
   Exchange* const one = &exchange;
   FanOut fan_out(&limits);
   absl::Duration start = MonotonicNow();
-  EXPECT_OK(fan_out.Run({&one, 1}, false, Soon(), [](Exchange&) { return absl::OkStatus(); }));
+  EXPECT_OK(fan_out.Run({&one, 1}, Soon(), [](Exchange&) { return absl::OkStatus(); }));
   EXPECT_GE(MonotonicNow() - start, absl::Milliseconds(100));
   EXPECT_EQ(fan_out.retries(), 2);
   // Another kind of call; and a call for which the server is busy too long.
@@ -115,8 +115,8 @@ TEST(FanOut, NobodyWaitsForOthersOnceACallHasFailed) {
     exchanges[s].call.kind = s < 2 ? CallKind::kStep : CallKind::kPull;
     all.push_back(&exchanges[s]);
   }
-  const absl::Status status = FanOut(&limits).Run(all, /*finish_all=*/true, Soon(),
-                                                  [](Exchange&) { return absl::OkStatus(); });
+  const absl::Status status =
+      FanOut(&limits).Run(all, Soon(), [](Exchange&) { return absl::OkStatus(); });
   EXPECT_EQ(ReasonOf(status), wire::ErrorReason::MOVED);
   EXPECT_OK(exchanges[1].outcome.status);
   EXPECT_EQ(exchanges[1].call.kind, CallKind::kPush);
@@ -151,7 +151,7 @@ TEST(FanOut, SendsToAllBeforeItReceives) {
   }
   FanOut fan_out(&limits);
   int answered = 0;
-  EXPECT_OK(fan_out.Run(both, false, Soon(), [&](Exchange&) {
+  EXPECT_OK(fan_out.Run(both, Soon(), [&](Exchange&) {
     ++answered;
     return absl::OkStatus();
   }));

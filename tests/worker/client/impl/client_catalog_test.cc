@@ -66,6 +66,9 @@ TEST(Create, ShowsWhatDiffersInAConflict) {
   EXPECT_THAT(client->Create({Dense("a", {2, 1}, {{0, 2, 0}})}, Soon()),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        AllOf(HasSubstr("ps:0"), HasSubstr("exists: "), HasSubstr("wanted: "))));
+  // Another shape, to be placed by the client: it must not take the places of the old shape.
+  EXPECT_THAT(client->Create({Dense("a", {3})}, Soon()),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("create \"a\": ")));
   EXPECT_EQ(fleet.fake(1).calls("create_variables"), 0);
 }
 

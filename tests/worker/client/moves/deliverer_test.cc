@@ -118,9 +118,10 @@ class DelivererTest : public ::testing::Test {
   Membership membership_{identity_,  Reach(), sessions_, order_,
                          variables_, flags_,  fan_out_,  calls_of_servers_};
   MapFollower maps_{identity_, sessions_, variables_, membership_, gate_};
+  UpdateReplanner replanner_{sessions_, order_, variables_};
   StalenessCounter staleness_;
-  Deliverer deliverer_{identity_, sessions_, order_,          fan_out_,  variables_,
-                       maps_,     gate_,     retention_gate_, staleness_};
+  Deliverer deliverer_{{identity_, sessions_, order_, fan_out_, maps_, replanner_, gate_,
+                        retention_gate_, staleness_}};
 };
 
 // ps:0 has push 5. Its position asks ps:1 for the push, but not ps:2, which now has rows of ps:1.

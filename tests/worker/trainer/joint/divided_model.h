@@ -22,7 +22,7 @@ inline void FillValues(StepState* state) {
 }
 
 inline void ExpectSameGradients(const StepState& got, const StepState& want, const Model& model,
-                                double tolerance = 3e-6) {
+                                double tolerance = 1e-5) {
   for (size_t v = 0; v < want.uses.size(); ++v) {
     ASSERT_EQ(got.uses[v].gradient.size(), want.uses[v].gradient.size());
     for (size_t i = 0; i < want.uses[v].gradient.size(); ++i) {

@@ -1,0 +1,78 @@
+#include "common/config/client_config.h"
+
+#include <cstdlib>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string Refusal(absl::string_view text) {
+  return std::string(ParseClientConfig(text, "text").status().message());
+}
+
+TEST(ClientConfig, ReadsEveryKey) {
+  const auto config = ParseClientConfig(R"({
+    servers: ["a:1", "b:2"], job: j, worker: 1, workers: 3, not_finite: skip,
+    strategy: {consistency: ssp, staleness_bound_steps: 4, on_worker_loss: fail,
+               ps_wait_seconds: 2.5, partitioner: {type: fixed_shards, num_shards: 2}},
+    rpc_timeout_seconds: 7, retained_bytes: 9, local_transport: off,
+    security: {tls_certificate: c, tls_key: k, tls_ca: a, token_file: t}})",
+                                        "text");
+  ASSERT_OK(config.status());
+  EXPECT_THAT(config->servers, ElementsAre("a:1", "b:2"));
+  EXPECT_EQ(config->job, "j");
+  EXPECT_EQ(config->worker, 1);
+  EXPECT_EQ(config->workers, 3);
+  EXPECT_EQ(config->task, "worker:1");
+  EXPECT_TRUE(config->skip_not_finite);
+  const Consistency consistency = ConsistencyOf(config->strategy);
+  EXPECT_EQ(consistency.mode, ConsistencyMode::kSsp);
+  EXPECT_EQ(consistency.staleness_bound_steps, 4);
+  EXPECT_EQ(consistency.on_worker_loss, WorkerLoss::kFail);
+  EXPECT_EQ(config->strategy.ps_wait_seconds, 2.5);
+  EXPECT_EQ(config->strategy.partitioner.num_shards, 2);
+  EXPECT_EQ(config->rpc_timeout_seconds, 7);
+  EXPECT_EQ(config->retained_bytes, 9);
+  EXPECT_EQ(config->local_transport, LocalTransport::kOff);
+  EXPECT_EQ(config->security.tls_ca, "a");
+  EXPECT_EQ(config->security.token_file, "t");
+}
+
+TEST(ClientConfig, AClusterGivesServersWorkersAndTheTask) {
+  const auto config = ParseClientConfig(
+      R"({job: j, worker: auto, cluster: {ps: ["a:1"], chief: ["b:1"], worker: ["c:1", "d:1"]},
+          task: {type: worker, index: 1}})",
+      "text");
+  ASSERT_OK(config.status());
+  EXPECT_EQ(config->worker, 2);
+  EXPECT_EQ(config->workers, 3);
+  EXPECT_EQ(config->task, "worker:1");
+  const auto none = ParseClientConfig(R"({job: j, cluster: {ps: ["a:1"], worker: ["c:1"]}})", "t");
+  ASSERT_OK(none.status());
+  EXPECT_EQ(none->worker, -1);
+}
+
+TEST(ClientConfig, SaysWhatIsWrong) {
+  EXPECT_THAT(Refusal(R"({servers: ["a:1"]})"), HasSubstr("job: is missing"));
+  EXPECT_THAT(Refusal(R"({job: j, servers: ["a"]})"), HasSubstr("text:1: servers"));
+  EXPECT_THAT(Refusal("{job: j, servers: []}"), HasSubstr("a list of addresses"));
+  EXPECT_THAT(Refusal(R"({job: j, servers: ["a:1"], cluster: {ps: ["a:1"]}})"),
+              HasSubstr("keep one"));
+  EXPECT_THAT(Refusal("{job: j, cluster: {worker: [\"a:1\"]}}"), HasSubstr("no ps tasks"));
+  EXPECT_THAT(Refusal(R"({job: j, servers: ["a:1"], worker: -2})"), HasSubstr("worker"));
+  EXPECT_THAT(Refusal(R"({job: j, servers: ["a:1"], worker: 2, workers: 2})"),
+              HasSubstr("below the number of workers, 2"));
+  EXPECT_THAT(Refusal(R"({job: j, servers: ["a:1"], strategy: {pull_ahead_steps: 1}})"),
+              HasSubstr("has no effect here"));
+  EXPECT_THAT(Refusal(R"({job: j, servers: ["a:1"], security: {tls_key: k}})"), HasSubstr("tls"));
+  EXPECT_THAT(Refusal("{job: j, cluster_file: /absent.yaml}"), HasSubstr("/absent.yaml"));
+}
+
+}  // namespace
+}  // namespace cairn

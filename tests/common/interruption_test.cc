@@ -1,0 +1,64 @@
+// An interrupted thread's deadlines count as expired, at once and in a wait; other threads' do not.
+#include "common/interruption.h"
+
+#include <thread>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/deadline.h"
+#include "common/monotonic_cond_var.h"
+#include "gtest/gtest.h"
+
+namespace cairn {
+namespace {
+
+bool CountAndStop(void* count) { return ++*static_cast<int*>(count) >= 2; }
+bool Never(void* count) {
+  ++*static_cast<int*>(count);
+  return false;
+}
+
+TEST(Interruption, EndsAWait) {
+  int calls = 0;
+  StopFlag flag;
+  const absl::Duration begin = MonotonicNow();
+  {
+    const Interruption interruption(CountAndStop, &calls);
+    EXPECT_FALSE(flag.WaitFor(absl::Minutes(5)));
+    EXPECT_TRUE(interruption.interrupted());
+    EXPECT_TRUE(Deadline::In(absl::Hours(1)).Expired());
+    std::thread([] { EXPECT_FALSE(Deadline::In(absl::Hours(1)).Expired()); }).join();
+  }
+  EXPECT_EQ(calls, 2);
+  EXPECT_GE(MonotonicNow() - begin, Interruption::kInterval);
+  EXPECT_LT(MonotonicNow() - begin, absl::Minutes(1));
+  EXPECT_FALSE(Deadline::In(absl::Hours(1)).Expired());
+}
+
+TEST(Interruption, IsNotAskedInShortCalls) {
+  int calls = 0;
+  const Interruption interruption(CountAndStop, &calls);
+  EXPECT_FALSE(Deadline::In(absl::Hours(1)).Expired());
+  EXPECT_EQ(calls, 0);
+}
+
+TEST(Interruption, AnInnerScopeHidesTheOuterOne) {
+  int outer_calls = 0, inner_calls = 0;
+  const Interruption outer(CountAndStop, &outer_calls);
+  {
+    const Interruption inner(Never, &inner_calls);
+    StopFlag().WaitFor(3 * Interruption::kInterval);
+    EXPECT_FALSE(inner.interrupted());
+  }
+  {
+    const Interruption none(nullptr, nullptr);
+    StopFlag().WaitFor(3 * Interruption::kInterval);
+    EXPECT_EQ(Interruption::LongestWait(), absl::InfiniteDuration());
+  }
+  EXPECT_GT(inner_calls, 0);
+  EXPECT_EQ(outer_calls, 0);
+  EXPECT_EQ(Interruption::LongestWait(), Interruption::kInterval);
+}
+
+}  // namespace
+}  // namespace cairn

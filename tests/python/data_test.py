@@ -1,0 +1,80 @@
+"""cairn.data: the rows of the data sets, shared among workers without loss, and resumed exactly."""
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import processes  # noqa: E402
+import tap  # noqa: E402
+
+try:
+    import numpy as np
+    import cairn
+    MISSING = None
+except ImportError as error:  # python3-numpy belongs to /usr/bin/python3
+    MISSING = str(error)
+
+
+@unittest.skipIf(MISSING, f"numpy or the package: {MISSING}")
+class Data(unittest.TestCase):
+    def a9a(self, **arguments):
+        return cairn.data.read(processes.data("a9a", "test.libsvm"), "libsvm", features=123,
+                               batch_size=100, **arguments)
+
+    def test_libsvm_rows_are_the_files(self):
+        lines = processes.read_lines(processes.data("a9a", "test.libsvm"))
+        seen = 0
+        with self.a9a(evaluate=True) as reader:
+            for batch in reader:
+                for row in range(len(batch)):
+                    parts = lines[seen].split()
+                    seen += 1
+                    self.assertEqual(batch.labels[row], float(float(parts[0]) > 0))
+                    begin, end = batch.sparse.offsets[row:row + 2]
+                    self.assertEqual(batch.sparse.columns[begin:end].tolist(),
+                                     [int(p.split(":")[0]) - 1 for p in parts[1:]])
+                self.assertIsNone(batch.dense)
+        self.assertEqual(seen, len(lines))
+        with self.assertRaises(cairn.ClosedError):
+            next(reader)
+
+    def test_workers_share_the_rows_and_resume(self):
+        whole = sum(len(batch) for batch in self.a9a())
+        shares = [list(self.a9a(worker=i, workers=3)) for i in range(3)]
+        self.assertEqual(sum(len(b) for share in shares for b in share), whole)
+        for at in (0, 7):
+            rest = list(self.a9a(worker=1, workers=3, position=shares[1][at].position))
+            self.assertEqual(len(rest), len(shares[1]) - at - 1)
+            np.testing.assert_array_equal(rest[0].labels, shares[1][at + 1].labels)
+            np.testing.assert_array_equal(rest[0].sparse.columns, shares[1][at + 1].sparse.columns)
+
+    def test_criteo_has_dense_columns_and_keys(self):
+        path = os.path.join(processes.DATA, "criteo-sample", "*.csv*")
+        batches = list(cairn.data.read([path], "criteo_csv", batch_size=64, epochs=2))
+        self.assertEqual(sum(len(b) for b in batches), 400)
+        self.assertEqual(batches[0].dense.shape, (64, 13))
+        self.assertEqual(batches[0].keys.shape, (64, 26))
+        self.assertIsNone(batches[0].sparse)
+
+    def test_errors_name_the_place(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "bad.libsvm")
+            with open(path, "w", encoding="ascii") as file:
+                file.write("1 1:1\n1 x:1\n")
+            with self.assertRaisesRegex(cairn.InvalidArgumentError, "bad.libsvm:2:"):
+                list(cairn.data.read(path, "libsvm", features=3))
+            for arguments, text in (({"features": 3, "worker": 2}, "worker below workers"),
+                                    ({}, "data.features"),
+                                    ({"features": 3, "position": "x"}, "that of a batch"),
+                                    ({"features": 3, "epocs": 3}, "did you mean 'epochs'")):
+                with self.assertRaisesRegex(cairn.InvalidArgumentError, text):
+                    cairn.data.read(path, "libsvm", **arguments)
+        with self.assertRaisesRegex(cairn.InvalidArgumentError, "absent"):
+            cairn.data.read("/absent.libsvm", "libsvm", features=3)
+        with self.assertRaisesRegex(cairn.InvalidArgumentError, "expected one of libsvm"):
+            cairn.data.read("x", "parquet")
+
+
+if __name__ == "__main__":
+    tap.main()

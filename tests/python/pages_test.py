@@ -1,0 +1,138 @@
+"""The programs of worker/python/README.md and examples/python, with real servers, to the quality
+that they state; cairn.train and cairn.load."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import processes  # noqa: E402
+import tap  # noqa: E402
+
+try:
+    import numpy as np
+    import cairn
+    MISSING = None
+except ImportError as error:  # python3-numpy belongs to /usr/bin/python3
+    MISSING = str(error)
+try:
+    import torch
+    NO_TORCH = MISSING
+    torch.set_num_threads(1)
+except ImportError as error:
+    NO_TORCH = str(error)
+
+EXAMPLES = os.path.join(processes.TOP, "examples", "python")
+README = os.path.join(processes.TOP, "worker", "python", "README.md")
+
+
+def run(*command):
+    ended = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False,
+                           timeout=200)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def number(name, text):
+    return float(re.search(rf"^{name} (\S+)$", text, re.M).group(1))
+
+
+@unittest.skipIf(MISSING, f"numpy or the package: {MISSING}")
+class Pages(unittest.TestCase):
+    def blocks(self):
+        with open(README, encoding="utf-8") as file:
+            return re.findall(r"^```python\n(.*?)^```$", file.read(), re.M | re.S)
+
+    @unittest.skipIf(NO_TORCH, f"PyTorch: {NO_TORCH}")
+    def test_quickstart_trains(self):
+        torch_block = self.blocks()[0]
+        self.assertLessEqual(len(torch_block.splitlines()), 40)
+        self.assertGreater(number("auc", run("-c", torch_block)), 0.9)
+
+    def test_numpy_program_runs(self):
+        run("-c", self.blocks()[1])
+
+    def test_logistic_regression(self):
+        folder = processes.data("a9a")
+        output = run(os.path.join(EXAMPLES, "logistic_regression.py"), folder)
+        self.assertGreater(number("auc", output), 0.900)
+
+    @unittest.skipIf(NO_TORCH, f"PyTorch: {NO_TORCH}")
+    def test_dlrm_with_two_workers(self):
+        self.assertGreater(number("auc", run(os.path.join(EXAMPLES, "dlrm.py"))), 0.99)
+
+    def test_matrix_factorization(self):
+        with tempfile.TemporaryDirectory() as folder:
+            make = os.path.join(processes.TOP, "examples", "make_ratings.py")
+            paths = [os.path.join(folder, name) for name in ("train.dat", "eval.dat")]
+            run(make, paths[0], "--rows", "40000", "--users", "300", "--items", "400")
+            run(make, paths[1], "--rows", "5000", "--users", "300", "--items", "400", "--seed", "2")
+            output = run(os.path.join(EXAMPLES, "matrix_factorization.py"), *paths)
+        self.assertLess(number("rmse", output), 0.66)
+
+
+JOB = {
+    "name": "adult", "model": {"type": "linear", "loss": "sigmoid_cross_entropy"},
+    "data": {"format": "libsvm", "features": 123, "train": ["a9a/train.libsvm*"],
+             "eval": ["a9a/test.libsvm*"], "batch_size": 128, "epochs": 1},
+    "optimizer": {"type": "adagrad", "learning_rate": 0.3}}
+
+
+@unittest.skipIf(MISSING, f"numpy or the package: {MISSING}")
+class Jobs(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def test_train_and_load_an_export(self):
+        for suffix in ("npz", "safetensors"):
+            export = os.path.join(self.folder, f"model.{suffix}")
+            report = cairn.train(JOB, data_root=processes.DATA, overrides={
+                "storage.directory": os.path.join(self.folder, suffix), "output.export": export})
+            self.assertEqual((report.status, report.examples), ("completed", 32561))
+            self.assertGreater(report.eval["auc"], 0.89)
+            values = cairn.load(export)
+            self.assertIn((123, 1), [v.shape for v in values.values()] +
+                          [v.reshape(-1, 1).shape for v in values.values()])
+
+    def test_train_on_servers(self):
+        report = cairn.train(JOB, servers=2, workers=2, data_root=processes.DATA)
+        self.assertGreater(report.eval["auc"], 0.89)
+
+    def test_wrong_jobs(self):
+        with self.assertRaisesRegex(cairn.InvalidArgumentError, "did you mean 'optimizer'"):
+            cairn.train({**JOB, "optimzer": {}}, data_root=processes.DATA)
+        with self.assertRaisesRegex(cairn.InvalidArgumentError, "need servers"):
+            cairn.train(JOB, workers=2)
+
+    def test_load_a_checkpoint(self):
+        with cairn.launch(servers=2) as cluster, cluster.connect(job="kept", worker=0) as client:
+            w = client.variable("w", (3,))
+            w.assign([1, 2, 3])
+            t = client.embedding("t", 2, optimizer="sgd")
+            t.assign([5, -6], [[1, 2], [3, 4]])
+            folder = client.checkpoint(self.folder, step=1)
+        values = cairn.load(folder)
+        np.testing.assert_array_equal(values["w"], [1, 2, 3])
+        keys, rows = values["t"]
+        order = np.argsort(keys)
+        np.testing.assert_array_equal(keys[order], [-6, 5])
+        np.testing.assert_array_equal(rows[order], [[3, 4], [1, 2]])
+
+    def test_what_cannot_be_loaded(self):
+        with self.assertRaises(cairn.NotFoundError):
+            cairn.load(os.path.join(self.folder, "absent.npz"))
+        with self.assertRaisesRegex(cairn.NotFoundError, "no MANIFEST.json"):
+            cairn.load(self.folder)
+        path = os.path.join(self.folder, "cut.safetensors")
+        with open(path, "wb") as file:
+            file.write((1000).to_bytes(8, "little") + b"{}")
+        with self.assertRaisesRegex(cairn.DataLossError, "is no safetensors file"):
+            cairn.load(path)
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,144 @@
+"""Batches of input files, read and parsed by Cairn's readers in a thread of their own.
+
+    for batch in cairn.data.read("clicks/*.tsv", "criteo_tsv", batch_size=1024,
+                                 worker=0, workers=2, position=client.position):
+        train(batch.dense, batch.keys, batch.labels)
+        client.push(..., position=batch.position)   # a restart reads on after it"""
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from cairn._library import RawBatch, check, lib
+from cairn.errors import ClosedError, InvalidArgumentError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+# The model that a format is for, where none is given: it says how labels and keys read.
+_MODELS: Dict[str, Dict[str, Any]] = {
+    "libsvm": {"type": "linear"}, "csv": {"type": "linear"},
+    "criteo_tsv": {"type": "dlrm"}, "criteo_csv": {"type": "dlrm"},
+    "idx": {"type": "mlp", "classes": 10}, "movielens": {"type": "matrix_factorization"},
+}
+
+
+class Sparse(NamedTuple):
+    """Rows in CSR form: row r has entries offsets[r] to offsets[r + 1] - 1."""
+
+    offsets: Array  # [rows + 1] int64
+    columns: Array  # [entries] int32, from 0
+    values: Array  # [entries] float32
+
+
+class Batch(NamedTuple):
+    """Rows of input. Parts that the format does not have are None."""
+
+    labels: Array  # [rows] float32
+    sparse: Optional[Sparse]
+    dense: Optional[Array]  # [rows, columns] float32
+    keys: Optional[Array]  # [rows, columns] int64
+    position: bytes  # read(position=…) continues after this batch
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def _copy(pointer: Optional[int], dtype: Any, *shape: int) -> Array:
+    array: Array = np.empty(shape, dtype)
+    if array.size:
+        ctypes.memmove(array.ctypes.data, pointer or 0, array.nbytes)
+    return array
+
+
+class Reader(Iterator[Batch]):
+    """An iterator over batches, made by cairn.data.read. A context manager."""
+
+    def __init__(self, job: Dict[str, Any], evaluate: bool, worker: int, workers: int,
+                 start: Tuple[int, int]) -> None:
+        self._handle: Optional[int] = None
+        handle = ctypes.c_void_p()
+        check(lib.cairn_open_reader(json.dumps(job).encode(), os.getcwd().encode(), int(evaluate),
+                                    worker, workers, *start, ctypes.byref(handle)))
+        self._handle = handle.value
+
+    def __next__(self) -> Batch:
+        if self._handle is None:
+            raise ClosedError("the reader is closed: open another one by cairn.data.read")
+        raw = RawBatch()
+        check(lib.cairn_read_batch(self._handle, ctypes.byref(raw)))
+        rows = raw.rows
+        if rows == 0:
+            raise StopIteration
+        sparse = None
+        if raw.row_offsets:
+            offsets = _copy(raw.row_offsets, np.int64, rows + 1)
+            entries = int(offsets[-1])
+            sparse = Sparse(offsets, _copy(raw.columns, np.int32, entries),
+                            _copy(raw.values, np.float32, entries))
+        return Batch(
+            _copy(raw.labels, np.float32, rows), sparse,
+            _copy(raw.dense, np.float32, rows, raw.dense_columns) if raw.dense else None,
+            _copy(raw.keys, np.int64, rows, raw.key_columns) if raw.keys else None,
+            f"{raw.epoch} {raw.next_row}".encode())
+
+    def __iter__(self) -> Reader:
+        return self
+
+    def close(self) -> None:
+        """Closes the files. A second call does nothing."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            lib.cairn_close_reader(handle)
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+
+def _start(position: Union[bytes, str]) -> Tuple[int, int]:
+    text = position.decode(errors="replace") if isinstance(position, bytes) else position
+    if not text:
+        return 0, 0
+    parts = text.split()
+    if len(parts) != 2 or not all(part.isdigit() for part in parts):
+        raise InvalidArgumentError(f"position is {text!r}; expected that of a batch")
+    return int(parts[0]), int(parts[1])
+
+
+def read(files: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str]]]],
+         file_format: str, *, batch_size: int = 128, epochs: int = 1, evaluate: bool = False,
+         worker: int = 0, workers: int = 1, position: Union[bytes, str] = b"",
+         model: Optional[Dict[str, Any]] = None, **data: Any) -> Reader:
+    """Opens files as an iterator of batches.
+
+    files: paths or globs, plain or .gz, relative to the working directory. file_format: libsvm
+        (needs features=N), csv, criteo_tsv, criteo_csv, idx, movielens. evaluate: one pass in
+        order, without shuffling. worker, workers: this reader's share of the rows. position: of a
+        Batch, after which to continue. model: the job file's section, which says how labels read;
+        by default that of a usual model of the format. data: further keys of its data section,
+        as in shuffle={"buffer_rows": 10000}.
+
+    InvalidArgumentError names file, line and column of a malformed row."""
+    paths: List[Any] = [files] if isinstance(files, (str, os.PathLike)) else list(files)
+    if file_format not in _MODELS and model is None:
+        raise InvalidArgumentError(f"format is {file_format!r}; expected one of "
+                                   f"{', '.join(_MODELS)}")
+    listed = [path if isinstance(path, dict) else os.fspath(path) for path in paths]
+    section: Dict[str, Any] = {"format": file_format, "batch_size": batch_size, **data}
+    section["eval" if evaluate else "train"] = listed
+    if not evaluate:
+        section["epochs"] = epochs
+    job = {"model": model or _MODELS[file_format], "data": section}
+    return Reader(job, evaluate, worker, workers, _start(position))
+
+
+__all__ = ["Batch", "Reader", "Sparse", "read"]

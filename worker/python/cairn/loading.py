@@ -1,0 +1,83 @@
+"""Trained values as numpy arrays: of exports and of checkpoints."""
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Dict, Mapping, Tuple, Union
+
+import numpy as np
+
+from cairn.cluster import launch
+from cairn.errors import DataLossError, InvalidArgumentError, NotFoundError
+from cairn.variables import Variable
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Loaded = Mapping[str, Union[Array, Tuple[Array, Array]]]
+_SAFETENSORS = {"F32": "<f4", "F64": "<f8", "F16": "<f2", "BF16": "<u2", "I32": "<i4",
+                "I64": "<i8", "U8": "u1", "U16": "<u2", "BOOL": "?"}
+_MAX_HEADER_BYTES = 100_000_000
+
+
+def _read_safetensors(path: str) -> Dict[str, Array]:
+    arrays = {}
+    size = os.path.getsize(path)
+    with open(path, "rb") as file:
+        header_bytes = int.from_bytes(file.read(8), "little")
+        if header_bytes > min(_MAX_HEADER_BYTES, size - 8):
+            raise DataLossError(f"{path}: is no safetensors file: its header would have "
+                                f"{header_bytes} bytes")
+        try:
+            header = json.loads(file.read(header_bytes))
+        except ValueError as error:
+            raise DataLossError(f"{path}: its header is corrupt: {error}") from error
+    data_begin = 8 + header_bytes
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        dtype = np.dtype(_SAFETENSORS[entry["dtype"]])
+        count = int(np.prod(entry["shape"], dtype=np.int64))
+        if data_begin + end > size or end - begin != count * dtype.itemsize:
+            raise DataLossError(f"{path}: array '{name}' lies outside the file: it is incomplete")
+        array: Array = np.fromfile(path, dtype, count, offset=data_begin + begin)
+        arrays[name] = array.reshape(entry["shape"])
+    return arrays
+
+
+def _read_checkpoint(folder: str) -> Dict[str, Union[Array, Tuple[Array, Array]]]:
+    with open(os.path.join(folder, "MANIFEST.json"), encoding="utf-8") as file:
+        job = str(json.load(file).get("job", ""))
+    values: Dict[str, Union[Array, Tuple[Array, Array]]] = {}
+    with launch(durability="off", in_process=True) as cluster:
+        with cluster.connect(job=job) as restorer:
+            restorer.restore(folder)
+        with cluster.connect(job=job) as client:
+            for name, stored in client.variables().items():
+                values[name] = stored.pull() if isinstance(stored, Variable) else stored.scan()
+    return values
+
+
+def load(path: Union[str, os.PathLike[str]]) -> Loaded:
+    """Values by name, from an export (.npz, .safetensors) of a job, or a checkpoint's folder.
+
+    An export has arrays alone; an embedding table is two of them, as the exporter names them. In
+    a checkpoint a dense variable is an array and a table is (keys [n] int64, values [n, dim]
+    float32); it is restored into a temporary server in this process, in memory as a whole."""
+    text = os.path.abspath(os.fspath(path))
+    if not os.path.exists(text):
+        raise NotFoundError(f"{text}: does not exist")
+    if os.path.isdir(text):
+        if not os.path.exists(os.path.join(text, "MANIFEST.json")):
+            raise NotFoundError(f"{text}: has no MANIFEST.json; expected a checkpoint's folder, "
+                                "which Client.checkpoint and cairnctl name")
+        return _read_checkpoint(text)
+    if text.endswith(".npz"):
+        with np.load(text, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    if text.endswith(".safetensors"):
+        return _read_safetensors(text)
+    raise InvalidArgumentError(f"{text}: expected a .npz or .safetensors file or a checkpoint's "
+                               "folder")
+
+
+__all__ = ["load"]

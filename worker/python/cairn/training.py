@@ -1,0 +1,104 @@
+"""Jobs of a job file: the built-in models, trained by cairn-worker."""
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import tempfile
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Union
+
+from cairn.cluster import program
+from cairn.errors import BY_CODE, InternalError, InvalidArgumentError
+
+_logger = logging.getLogger("cairn")
+_BAD_INPUT_STATUS = 2  # of the programs: flags, job files, data
+
+
+class Report(NamedTuple):
+    """What a run reports. `eval`: auc, log_loss, accuracy or rmse, by the model's loss; None
+    without evaluation rows. `all`: every key of the report's JSON line."""
+
+    status: str
+    steps: int
+    examples: int
+    seconds: float
+    train_loss: Optional[float]
+    eval: Optional[Dict[str, float]]
+    all: Dict[str, Any]
+
+
+def _report(line: str) -> Report:
+    report: Dict[str, Any] = json.loads(line)
+    return Report(report["status"], report["steps"], report["examples"], report["seconds"],
+                  report.get("train_loss"), report.get("eval"), report)
+
+
+def _reports(text: str) -> List[Report]:
+    """The JSON reports in what the programs printed; cairnctl launch names the task before them."""
+    found = []
+    for line in text.splitlines():
+        begin = line.find('{"status"')
+        if begin >= 0:
+            found.append(_report(line[begin:]))
+    return found
+
+
+def train(job: Union[str, os.PathLike[str], Mapping[str, Any]], *, servers: int = 0,
+          workers: int = 1, data_root: Union[str, os.PathLike[str], None] = None,
+          overrides: Optional[Mapping[str, Any]] = None, name: Optional[str] = None) -> Report:
+    """Trains a job file, or a dictionary with its keys, and returns the first worker's report.
+
+    servers: 0: one in the worker's own process; else cairn-ps processes, with `workers` workers.
+    data_root: where relative data paths start; by default the job file's folder, or the working
+    directory for a dictionary. overrides: {"data.epochs": 2} replaces keys. Progress goes to the
+    logger "cairn". InvalidArgumentError: the job, its data or their paths are wrong."""
+    with tempfile.TemporaryDirectory(prefix="cairn-job-") as scratch:
+        if isinstance(job, Mapping):
+            path = os.path.join(scratch, f"{name or job.get('name', 'job')}.yaml")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(dict(job), file)
+            data_root = os.getcwd() if data_root is None else data_root
+        else:
+            path = os.path.abspath(os.fspath(job))
+        sets = [f"{key}={json.dumps(value)}" for key, value in (overrides or {}).items()]
+        if servers > 0:
+            command = [program("cairnctl"), "launch", "--job", path, "--ps", str(servers),
+                       "--worker", str(workers), "--cairn_ps", program("cairn-ps"),
+                       "--cairn_worker", program("cairn-worker")]
+        elif workers != 1:
+            raise InvalidArgumentError(f"train: {workers} workers need servers, as in servers=2")
+        else:
+            command = [program("cairn-worker"), "--job", path]
+        if data_root is not None:
+            command += ["--data_root", os.path.abspath(os.fspath(data_root))]
+        for text in sets:
+            command += ["--set", text]
+        return _run(command)
+
+
+def _run(command: List[str]) -> Report:
+    """Runs to the end; ends the program with this call."""
+    last: List[str] = []
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output, subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, text=True,
+            errors="replace") as process:
+        try:
+            for line in process.stderr or ():
+                _logger.info("%s", line.rstrip())
+                last = [*last[-9:], line.rstrip()]
+            status = process.wait()
+        except BaseException:
+            process.terminate()
+            raise
+        output.seek(0)
+        printed = output.read()
+    reports = _reports(printed)
+    if status == 0 and reports:
+        return reports[0]
+    text = "\n".join(last) or f"{os.path.basename(command[0])} ended with status {status}"
+    raise (BY_CODE[InvalidArgumentError.code] if status == _BAD_INPUT_STATUS else
+           InternalError)(text)
+
+
+__all__ = ["Report", "train"]
