@@ -129,7 +129,7 @@ TEST_F(CheckpointTest, DropDeletesItAndIsIdempotent) {
   ASSERT_OK(Drop("a"));
   EXPECT_FALSE(fs::exists(folder_.Join("checkpoints/a")));
   ASSERT_OK(Drop("a"));
-  ASSERT_OK(Drop("never made"));
+  ASSERT_OK(Drop("never-made"));
 }
 
 TEST_F(CheckpointTest, PathsThatCannotBeAreRefused) {
