@@ -97,6 +97,33 @@ TEST(DeviceModel, IsTheModelOnAGpu) {
   }
 }
 
+// A pipeline has a StepState for each step in flight, and an evaluation one of its own: the steps
+// are computed one after the other, in the memory of one queue.
+TEST(DeviceModel, StepsOneAfterTheOtherUseOneQueue) {
+  const test::ModelScene scene = test::SparseScene("linear", 12);
+  int opened = 0;
+  const DeviceModel on_gpu(scene.MakeModel(), Gpu(0), [&opened](Device device) {
+    ++opened;
+    return OpenLoops(device);
+  });
+  const Batch batch = test::RandomBatch(scene.schema, 9, 1, 5);
+  std::vector<StepState> states(5);
+  for (int step = 0; step < 2; ++step) {
+    for (StepState& state : states) {
+      ASSERT_OK(on_gpu.Plan(batch, &state));
+      test::FillValues(&state);
+      ASSERT_OK(on_gpu.Train(batch, &state));
+      EXPECT_EQ(state.device, nullptr);
+    }
+  }
+  StepState evaluation;
+  std::vector<float> scores;
+  ASSERT_OK(on_gpu.Plan(batch, &evaluation));
+  test::FillValues(&evaluation);
+  ASSERT_OK(on_gpu.Predict(batch, &evaluation, &scores));
+  EXPECT_EQ(opened, 1);
+}
+
 TEST(DevicesOf, NamesThoseThatCannotBeUsed) {
   StrategyConfig config;
   config.devices = {"cpu:0", "gpu:4096"};
