@@ -24,14 +24,14 @@ namespace cairn {
 namespace {
 
 // What the driver said when it was first asked.
-struct Gpus {
+struct GpusFound {
   int count = 0;
   cudaError_t error = cudaSuccess;
 };
 
-const Gpus& Found() {
-  static const Gpus* const found = [] {
-    auto* const gpus = new Gpus;
+const GpusFound& Found() {
+  static const GpusFound* const found = [] {
+    auto* const gpus = new GpusFound;
     LoadKernelsEarly(LocalGpuCount());
     gpus->error = cudaGetDeviceCount(&gpus->count);
     if (gpus->error != cudaSuccess) {
@@ -150,7 +150,7 @@ KeepCurrentGpu::~KeepCurrentGpu() {
 }
 
 absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenGpuQueue(Device device) {
-  const Gpus& found = Found();
+  const GpusFound& found = Found();
   const int count = UsableGpuCount();
   if (device.is_cpu() || device.index < 0 || device.index >= count) {
     const std::string why =
