@@ -1,5 +1,5 @@
 # cairn-ps, cairn-worker and cairnctl, as examples/kubernetes runs them.
-#   docker build -t registry.example/cairn:0.1.0 .
+#   docker build -t registry.example/cairn:0.2.0 .
 FROM debian:12-slim AS build
 WORKDIR /src
 COPY examples/install_packages.sh examples/

@@ -14,7 +14,7 @@ inline constexpr int kStoreFormat = 1;       // kFormatVersion of storage/record
 inline constexpr int kCheckpointFormat = 1;  // CheckpointManifest::kFormat
 
 struct Version {
-  std::string number;    // "0.1.0"
+  std::string number;    // "0.2.0"
   std::string revision;  // of the sources, as git describes it; "unknown" outside a git checkout
   std::string compiler;  // "GCC 12.2.0"
   std::string build;     // "release, CUDA", "debug, address sanitizer"

@@ -51,7 +51,7 @@ class DebianTest(unittest.TestCase):
 
     def test_lintian_finds_nothing_unexplained(self):
         self.assertEqual(sorted(self.packages), ["cairn", "libcairn-client0", "libcairn-dev",
-                                                 "libcairn-worker0.1"])
+                                                 "libcairn-worker0.2"])
         # A tree with CUDA names the toolkit's directory, where the static library finds the
         # runtime; package builds leave CUDA out (debian/rules).
         with open(os.path.join(BUILD, "worker", "library", "cairn-static.pc"),
@@ -64,7 +64,7 @@ class DebianTest(unittest.TestCase):
 
     def test_the_library_is_found_at_its_installed_place(self):
         files = os.path.join(self.folder, "dev")
-        for name in ("libcairn-dev", "libcairn-worker0.1"):
+        for name in ("libcairn-dev", "libcairn-worker0.2"):
             run("dpkg-deb", "-x", self.packages[name], files)
         (config,) = glob.glob(os.path.join(files, "usr", "lib", "*", "pkgconfig", "cairn.pc"))
         environment = {**os.environ, "PKG_CONFIG_PATH": os.path.dirname(config),
@@ -81,7 +81,7 @@ class DebianTest(unittest.TestCase):
         if os.geteuid() != 0:
             self.skipTest("a root of its own needs root")
         needed = set()
-        for name in ("cairn", "libcairn-worker0.1"):
+        for name in ("cairn", "libcairn-worker0.2"):
             for one in run("dpkg-deb", "-f", self.packages[name], "Depends").split(","):
                 needed.add(re.split(r"[ (|]", one.strip())[0])
         include = ",".join(sorted(needed - set(self.packages)))
@@ -159,7 +159,7 @@ class DebianTest(unittest.TestCase):
 
     def test_they_install_serve_and_keep_the_data(self):
         root = self.root()
-        for name in ("cairn", "libcairn-worker0.1"):
+        for name in ("cairn", "libcairn-worker0.2"):
             shutil.copy(self.packages[name], os.path.join(root, "tmp"))
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         run("chroot", root, "sh", "-c", "dpkg -i /tmp/*.deb", env=environment)

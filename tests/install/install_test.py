@@ -91,7 +91,7 @@ class Install(unittest.TestCase):
             list(pool.map(self.compiled, ("embed.cc", "tutorials/mirrored.cc")))
         flags = [f"-Wl,-rpath,{self.libraries}"]
         embed = self.linked("embed.cc", "cairn", *flags)
-        self.assertIn("libcairn_worker.so.0.1", needed(embed))
+        self.assertIn("libcairn_worker.so.0.2", needed(embed))
         # Only libraries that the headers use; programs do not link the library's other
         # dependencies.
         self.assertFalse([n for n in needed(embed) if re.search("thrift|rocksdb|gloo|blas|nccl", n)])
@@ -118,7 +118,7 @@ class Install(unittest.TestCase):
             f"-DSOURCE={os.path.join(EXAMPLES, 'tutorials', 'mirrored.cc')}")
         run("cmake", "--build", build)
         shared, archive = (os.path.join(build, f"consumer-{kind}") for kind in ("shared", "static"))
-        self.assertIn("libcairn_worker.so.0.1", needed(shared))
+        self.assertIn("libcairn_worker.so.0.2", needed(shared))
         self.assertFalse([n for n in needed(archive) if "cairn" in n])
         for program in (shared, archive):
             self.assertIn("3 replicas", run(program, "3"))
@@ -126,7 +126,7 @@ class Install(unittest.TestCase):
     def test_cmake_refuses_another_version(self):
         if not shutil.which("cmake"):
             self.skipTest("cmake is not installed: examples/install_packages.sh --tests")
-        for wanted, found in (("0.1", True), ("0.1.0", True), ("0.0", False), ("0.2", False),
+        for wanted, found in (("0.2", True), ("0.2.0", True), ("0.1", False), ("0.3", False),
                               ("1.0", False)):
             script = self.path("version.cmake")
             major, minor = wanted.split(".")[:2]
@@ -145,7 +145,7 @@ class Install(unittest.TestCase):
         shown = [line.split(" ", 2)[2].split("@@")[0]
                  for line in run("nm", "-DC", "--defined-only", library).splitlines()]
         self.assertGreater(len(shown), 300)
-        foreign = [name for name in shown if name != "CAIRN_0.1" and
+        foreign = [name for name in shown if name != "CAIRN_0.2" and
                    not re.match(KINDS + r"cairn::k?[A-Z]", name)]
         self.assertFalse(foreign)
         for name in ("cairn::MirroredStrategy::Create(", "cairn::CreateVariable(",
@@ -156,7 +156,7 @@ class Install(unittest.TestCase):
         # include.
         for name in ("Engine", "wire", "RemoteLink", "ServerSession", "ContextStack", "TrainLoop"):
             self.assertFalse([s for s in shown if re.match(rf"{KINDS}cairn::{name}\b", s)], name)
-        self.assertIn("[libcairn_worker.so.0.1]", run("readelf", "-d", library))
+        self.assertIn("[libcairn_worker.so.0.2]", run("readelf", "-d", library))
 
     def test_installed_headers_are_complete(self):
         """Each header finds its includes in the installed tree, in any include order. The tidy test

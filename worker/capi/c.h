@@ -136,7 +136,7 @@ typedef int (*cairn_interrupt_function)(void* context);
 
 /* --- the library --- */
 
-const char* cairn_version(void); /* "0.1.0" */
+const char* cairn_version(void); /* "0.2.0" */
 int cairn_abi_version(void);     /* rises when functions are added; those that exist stay */
 int cairn_last_error_code(void); /* of this thread's last call that failed */
 const char* cairn_last_error_message(void); /* valid until this thread's next call that fails */
