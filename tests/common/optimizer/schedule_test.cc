@@ -14,7 +14,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-ScheduleConfig Config(const std::string& type, absl::btree_map<std::string, double> arguments) {
+ScheduleConfig ScheduleOf(const std::string& type, absl::btree_map<std::string, double> arguments) {
   ScheduleConfig config;
   config.type = type;
   config.arguments = std::move(arguments);
@@ -30,15 +30,15 @@ TEST(Schedule, ConstantIsConstant) {
 
 TEST(Schedule, UnknownTypeNamesTheNearest) {
   EXPECT_THAT(
-      ValidateSchedule(Config("exponential_decy", {})),
+      ValidateSchedule(ScheduleOf("exponential_decy", {})),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("did you mean 'exponential_decay'?")));
 }
 
 TEST(Schedule, MissingAndUnknownArgumentsAreNamed) {
   EXPECT_THAT(
-      ValidateSchedule(Config("cosine_decay", {{"initial_learning_rate", 1}})),
+      ValidateSchedule(ScheduleOf("cosine_decay", {{"initial_learning_rate", 1}})),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("needs the argument 'decay_steps'")));
-  EXPECT_THAT(ValidateSchedule(Config("constant", {{"learning_rate", 1}, {"stairs", 1}})),
+  EXPECT_THAT(ValidateSchedule(ScheduleOf("constant", {{"learning_rate", 1}, {"stairs", 1}})),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no argument 'stairs'")));
 }
 
@@ -47,19 +47,19 @@ TEST(Schedule, NegativeRatesAndEmptyPeriodsAreRefused) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("learning_rate is -1")));
   EXPECT_THAT(ValidateSchedule(ConstantRate(std::nan(""))),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("learning_rate is nan")));
-  EXPECT_THAT(
-      ValidateSchedule(Config("cosine_decay", {{"initial_learning_rate", 1}, {"decay_steps", 0}})),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("decay_steps is 0, must be more than 0")));
+  EXPECT_THAT(ValidateSchedule(
+                  ScheduleOf("cosine_decay", {{"initial_learning_rate", 1}, {"decay_steps", 0}})),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("decay_steps is 0, must be more than 0")));
   EXPECT_THAT(
       ValidateSchedule(
-          Config("cosine_decay_restarts",
-                 {{"initial_learning_rate", 1}, {"first_decay_steps", 5}, {"t_mul", 0.5}})),
+          ScheduleOf("cosine_decay_restarts",
+                     {{"initial_learning_rate", 1}, {"first_decay_steps", 5}, {"t_mul", 0.5}})),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("t_mul is 0.5, must be 1 or more")));
 }
 
 TEST(Schedule, PiecewiseListsMustFitAndAscend) {
-  ScheduleConfig config = Config("piecewise_constant_decay", {});
+  ScheduleConfig config = ScheduleOf("piecewise_constant_decay", {});
   config.boundaries = {10, 20};
   config.values = {1, 0.5};
   EXPECT_THAT(ValidateSchedule(config),
@@ -84,8 +84,8 @@ TEST(Schedule, PiecewiseListsMustFitAndAscend) {
 TEST(Schedule, CosineRestartsBeginExactly) {
   for (const double growth : {2.0, 3.0, 10.0}) {
     const ScheduleConfig config =
-        Config("cosine_decay_restarts",
-               {{"initial_learning_rate", 1}, {"first_decay_steps", 7}, {"t_mul", growth}});
+        ScheduleOf("cosine_decay_restarts",
+                   {{"initial_learning_rate", 1}, {"first_decay_steps", 7}, {"t_mul", growth}});
     double begin = 0;
     double length = 7;
     for (int restart = 0; restart < 12; ++restart) {
@@ -99,8 +99,8 @@ TEST(Schedule, CosineRestartsBeginExactly) {
 
 TEST(Schedule, TextShowsEveryArgument) {
   EXPECT_EQ(ScheduleText(ConstantRate(0.1)), "0.1");
-  EXPECT_EQ(ScheduleText(WithDefaults(
-                Config("polynomial_decay", {{"initial_learning_rate", 1}, {"decay_steps", 5}}))),
+  EXPECT_EQ(ScheduleText(WithDefaults(ScheduleOf(
+                "polynomial_decay", {{"initial_learning_rate", 1}, {"decay_steps", 5}}))),
             "polynomial_decay(cycle=0, decay_steps=5, end_learning_rate=0.0001, "
             "initial_learning_rate=1, power=1)");
 }
