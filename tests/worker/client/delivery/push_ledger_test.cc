@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-RetainedPart Part(int64_t sequence, int64_t bytes = 10) {
+RetainedPart PartOf(int64_t sequence, int64_t bytes = 10) {
   return {.sequence = sequence, .bytes = bytes, .since = absl::FromUnixSeconds(sequence)};
 }
 
@@ -33,10 +33,10 @@ std::vector<int64_t> Replayed(const PushLedger& ledger, int64_t applied, int64_t
 PushLedger Ledger() {
   PushLedger ledger;
   ledger.Begin(kBoot, 0, 0);
-  ledger.Acknowledged(Part(1));
-  ledger.Acknowledged(Part(2, 20));
+  ledger.Acknowledged(PartOf(1));
+  ledger.Acknowledged(PartOf(2, 20));
   ledger.NoPart(3);
-  ledger.Acknowledged(Part(4, 40));
+  ledger.Acknowledged(PartOf(4, 40));
   return ledger;
 }
 
@@ -53,9 +53,9 @@ TEST(PushLedger, SendsAgainWhatTheServerDoesNotHaveInOrder) {
 // A contribution extended by rows that were another server's.
 TEST(PushLedger, TheLastPartOfASequenceTakesThePlaceOfTheFirst) {
   PushLedger ledger = Ledger();
-  EXPECT_EQ(ledger.Acknowledged(Part(4, 50)), 40);
+  EXPECT_EQ(ledger.Acknowledged(PartOf(4, 50)), 40);
   EXPECT_EQ(ledger.bytes(), 80);
-  EXPECT_EQ(ledger.Acknowledged(Part(5, 1)), 0);
+  EXPECT_EQ(ledger.Acknowledged(PartOf(5, 1)), 0);
   EXPECT_THAT(Replayed(ledger, 0), ElementsAre(1, 2, 4, 5));
   EXPECT_EQ(ledger.PlanReplay(kNextBoot, 2).parts[0].bytes, 50);
 }
@@ -106,7 +106,7 @@ TEST(PushLedger, NamesTheLastPartAndWhatIsThroughApart) {
   ledger.NoPart(5);
   EXPECT_EQ(ledger.last_part(), 4);
   EXPECT_EQ(ledger.through(), 5);
-  EXPECT_EQ(PushLedger::ThroughOf(Part(4)), 3);
+  EXPECT_EQ(PushLedger::ThroughOf(PartOf(4)), 3);
 }
 
 TEST(PushLedger, AnswersCountOfTheBootThatHasEverything) {
