@@ -19,7 +19,7 @@ Outcome Dead() { return {Progress::kNotSent, absl::CancelledError("this process 
 
 Payload Copied(const Payload& payload) { return Payload::Copy(payload.data(), payload.size()); }
 
-class Channel;
+class FiberChannel;
 
 class Link : public ServerLink {
  public:
@@ -76,9 +76,9 @@ void Link::NoteHello(wire::HelloReply& reply) {
 // The calls of the service, each of which travels.
 class Stub;
 
-class Channel : public cairn::Channel {
+class FiberChannel : public cairn::Channel {
  public:
-  explicit Channel(Link* link) : link_(*link) {}
+  explicit FiberChannel(Link* link) : link_(*link) {}
 
   Outcome Send(const DataCall& call, Deadline deadline) override;
   Outcome Receive(DataCall& call, Deadline deadline) override;
@@ -100,7 +100,7 @@ class Channel : public cairn::Channel {
 
 class Stub : public wire::ParameterServerNull {
  public:
-  Stub(Channel* channel, Deadline deadline) : channel_(*channel), deadline_(deadline) {}
+  Stub(FiberChannel* channel, Deadline deadline) : channel_(*channel), deadline_(deadline) {}
 
   void hello(wire::HelloReply& reply, const wire::HelloRequest& request) override {
     const CallPtr call = channel_.New(Method::kHello);
@@ -185,11 +185,11 @@ class Stub : public wire::ParameterServerNull {
     }
   }
 
-  Channel& channel_;
+  FiberChannel& channel_;
   const Deadline deadline_;
 };
 
-Outcome Channel::Await(const CallPtr& call, Deadline deadline) {
+Outcome FiberChannel::Await(const CallPtr& call, Deadline deadline) {
   Process& process = link_.process();
   Scheduler& scheduler = Scheduler::Current();
   if (process.alive && call->fate == Call::Fate::kUnderWay) {
@@ -211,7 +211,7 @@ Outcome Channel::Await(const CallPtr& call, Deadline deadline) {
   return {Progress::kUnknown, absl::DeadlineExceededError("no answer came in time")};
 }
 
-Outcome Channel::Send(const DataCall& call, Deadline) {
+Outcome FiberChannel::Send(const DataCall& call, Deadline) {
   if (!link_.process().alive) return Dead();
   const wire::PushRequest& push = call.request.push;
   const Mutation mutation = link_.network().options().mutation;
@@ -246,7 +246,7 @@ Outcome Channel::Send(const DataCall& call, Deadline) {
   return {};
 }
 
-Outcome Channel::Receive(DataCall& call, Deadline deadline) {
+Outcome FiberChannel::Receive(DataCall& call, Deadline deadline) {
   if (std::exchange(pretended_, false)) return {};
   const CallPtr sent = std::exchange(sent_, nullptr);
   Outcome outcome = Await(sent, deadline);
@@ -259,7 +259,7 @@ Outcome Channel::Receive(DataCall& call, Deadline deadline) {
   return outcome;
 }
 
-void Channel::SendPutOff(Deadline deadline) {
+void FiberChannel::SendPutOff(Deadline deadline) {
   constexpr Nanos kPause = 50 * kMillisecond;
   for (const CallPtr& put_off : std::exchange(link_.process().put_off, {})) {
     const auto sent = [&] {
@@ -275,8 +275,9 @@ void Channel::SendPutOff(Deadline deadline) {
   }
 }
 
-Outcome Channel::Call(absl::string_view, absl::FunctionRef<void(wire::ParameterServerIf&)> body,
-                      Deadline deadline) {
+Outcome FiberChannel::Call(absl::string_view,
+                           absl::FunctionRef<void(wire::ParameterServerIf&)> body,
+                           Deadline deadline) {
   if (!link_.process().alive) return Dead();
   Stub stub(this, deadline);
   try {
@@ -314,7 +315,7 @@ Outcome Link::Take(Deadline deadline, cairn::Channel** channel) {
     if (!outcome.status.ok()) return outcome;
   }
   if (idle_.empty()) {
-    channels_.push_back(std::make_unique<Channel>(this));
+    channels_.push_back(std::make_unique<FiberChannel>(this));
     idle_.push_back(channels_.back().get());
   }
   *channel = idle_.back();
