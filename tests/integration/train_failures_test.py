@@ -106,7 +106,7 @@ class TrainFailures(scene.FolderTest):
     def test_output_paths_are_checked_before_training(self):
         os.makedirs(self.path("model.npz"))
         for path, why in ((self.path("no/model.npz"), "No such file"),
-                          (self.path("model.npz"), "is a folder"),
+                          (self.path("model.npz"), "is a directory"),
                           (self.path("job.yaml/model.npz"), "Not a directory")):
             last = self.run_bad("--job", self.job, "--export", path)
             self.assertIn(path, last)
@@ -114,7 +114,7 @@ class TrainFailures(scene.FolderTest):
         flags = ("--job", self.job, "--mode", "predict", "--predictions", self.path("model.npz"),
                  "--set", f"data.eval=[{self.path('job.libsvm')}]")
         processes.run_worker(self.job)
-        self.assertIn("is a folder", self.run_bad(*flags))
+        self.assertIn("is a directory", self.run_bad(*flags))
 
     def test_predictions_may_go_to_a_pipe(self):
         processes.run_worker(self.job)

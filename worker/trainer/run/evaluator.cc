@@ -125,7 +125,7 @@ absl::StatusOr<int64_t> Evaluator::Predict(const std::string& path) {
   const bool exists = stat(path.c_str(), &there) == 0;
   if (exists && S_ISDIR(there.st_mode)) {
     return AsBadInput(absl::InvalidArgumentError(
-        absl::StrCat("predictions file ", path, " is a folder; name a file in it")));
+        absl::StrCat("predictions file ", path, " is a directory; name a writable file")));
   }
   // A pipe or device is written directly; a file is written atomically.
   const bool in_place = exists && !S_ISREG(there.st_mode);
