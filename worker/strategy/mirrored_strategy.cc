@@ -49,8 +49,8 @@ absl::Status CheckNccl(absl::Span<const Device> devices) {
   }
   if (gpus.size() < 2) return absl::FailedPreconditionError("NCCL needs more than one GPU");
   if (*gpus.rbegin() >= UsableGpuCount()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "NCCL needs GPUs that CUDA can use; it can use ", UsableGpuCount(), " here"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("NCCL needs GPUs that CUDA can use; it can use ", UsableGpuCount(), " here"));
   }
   return NcclStatus();
 }
