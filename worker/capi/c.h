@@ -74,6 +74,7 @@ typedef struct cairn_client cairn_client;
 typedef struct cairn_scan cairn_scan;
 typedef struct cairn_servers cairn_servers;
 typedef struct cairn_reader cairn_reader;
+typedef struct cairn_record_reader cairn_record_reader;
 
 /* One variable's part of a pull (data is written), push or assign (data is read). Memory belongs to
  * the caller, is contiguous and row-major, and is used only during the call. Set unused fields to
@@ -127,6 +128,14 @@ typedef struct cairn_batch_t {
   int64_t sparse_columns, dense_columns, key_columns;
   int64_t epoch, next_row; /* where a reader continues after this batch */
 } cairn_batch_t;
+
+/* Records of TFRecord files, valid until the reader's next call. */
+typedef struct cairn_records_t {
+  int64_t count;              /* 0: the end */
+  const char* bytes;          /* the records, one after the other */
+  const int64_t* offsets;     /* [count + 1]: record i is bytes offsets[i] to offsets[i + 1] - 1 */
+  int64_t epoch, next_record; /* where a reader continues after them */
+} cairn_records_t;
 
 enum cairn_log_level { CAIRN_LOG_INFO = 0, CAIRN_LOG_WARNING = 1, CAIRN_LOG_ERROR = 2 };
 typedef void (*cairn_log_function)(void* context, int level, const char* file, int line,
@@ -252,6 +261,17 @@ int cairn_open_reader(const char* job, const char* data_root, int evaluate, int3
  */
 int cairn_read_batch(cairn_reader* reader, cairn_batch_t* batch);
 int cairn_close_reader(cairn_reader* reader);
+
+/* Opens TFRecord files; those whose names end in ".gz" are gzip. Of `workers` readers this is
+ * number `worker`, which reads every workers-th file, or where there are fewer files every
+ * workers-th record. It begins at record `record` of its records in epoch `epoch` of `epochs`. */
+int cairn_open_records(const char* const* files, uint64_t file_count, int32_t worker,
+                       int32_t workers, int64_t epochs, int64_t epoch, int64_t record,
+                       cairn_record_reader** reader);
+/* Reads up to `most` records, fewer only at the end; one thread at a time. CAIRN_DATA_LOSS names
+ * the file and the offset of a corrupt record. */
+int cairn_read_records(cairn_record_reader* reader, int64_t most, cairn_records_t* records);
+int cairn_close_records(cairn_record_reader* reader);
 
 /* --- servers in this process, for programs without a cluster --- */
 

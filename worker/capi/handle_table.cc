@@ -56,6 +56,7 @@ absl::string_view KindName(HandleKind kind) {
     case HandleKind::kScan: return "scan";
     case HandleKind::kServers: return "servers";
     case HandleKind::kReader: return "reader";
+    case HandleKind::kRecords: return "record reader";
   }
   return "handle";
 }

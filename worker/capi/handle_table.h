@@ -9,7 +9,7 @@
 
 namespace cairn::capi {
 
-enum class HandleKind { kClient, kScan, kServers, kReader };
+enum class HandleKind { kClient, kScan, kServers, kReader, kRecords };
 
 // A forked child has none of the threads and connections behind its parent's handles: it refuses
 // them, never destroys them, and may make its own.

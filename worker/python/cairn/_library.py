@@ -41,6 +41,15 @@ class RawStaleness(ctypes.Structure):
     _fields_ = [("mean", c_double), ("p99", c_int64), ("max", c_int64)]
 
 
+class RawRecords(ctypes.Structure):
+    """cairn_records_t of cairn/c.h."""
+
+    _fields_ = [
+        ("count", c_int64), ("bytes", c_void_p), ("offsets", c_void_p), ("epoch", c_int64),
+        ("next_record", c_int64),
+    ]
+
+
 class RawBatch(ctypes.Structure):
     """cairn_batch_t of cairn/c.h."""
 
@@ -90,6 +99,10 @@ _SIGNATURES: Dict[str, List[Any]] = {
                           POINTER(c_void_p)],
     "cairn_read_batch": [c_void_p, POINTER(RawBatch)],
     "cairn_close_reader": [c_void_p],
+    "cairn_open_records": [POINTER(c_char_p), c_uint64, c_int32, c_int32, c_int64, c_int64,
+                           c_int64, POINTER(c_void_p)],
+    "cairn_read_records": [c_void_p, c_int64, POINTER(RawRecords)],
+    "cairn_close_records": [c_void_p],
     "cairn_launch": [c_char_p, POINTER(c_void_p)],
     "cairn_launched_addresses": [c_void_p, POINTER(c_void_p)],
     "cairn_stop_servers": [c_void_p],
@@ -223,5 +236,5 @@ atexit.register(_at_exit)
 if sys.platform != "linux":
     raise ImportError("cairn: runs on Linux only")
 
-__all__ = ["RawBatch", "RawCounters", "RawStaleness", "c_float", "check", "deliver_signals", "lib",
-           "pack_item", "take_text"]
+__all__ = ["RawBatch", "RawCounters", "RawRecords", "RawStaleness", "c_float", "check",
+           "deliver_signals", "lib", "pack_item", "take_text"]

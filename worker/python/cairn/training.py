@@ -8,10 +8,12 @@ import subprocess
 import tempfile
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Union
 
+from cairn._progress import ProgressBar
 from cairn.cluster import program
 from cairn.errors import BY_CODE, InternalError, InvalidArgumentError
 
 _logger = logging.getLogger("cairn")
+_BAR_SECONDS = 1.0
 _BAD_INPUT_STATUS = 2  # of the programs: flags, job files, data
 
 
@@ -46,38 +48,51 @@ def _reports(text: str) -> List[Report]:
 
 def train(job: Union[str, os.PathLike[str], Mapping[str, Any]], *, servers: int = 0,
           workers: int = 1, data_root: Union[str, os.PathLike[str], None] = None,
-          overrides: Optional[Mapping[str, Any]] = None, name: Optional[str] = None) -> Report:
+          overrides: Optional[Mapping[str, Any]] = None, name: Optional[str] = None,
+          progress: Optional[bool] = None) -> Report:
     """Trains a job file, or a dictionary with its keys, and returns the first worker's report.
 
     servers: 0: one in the worker's own process; else cairn-ps processes, with `workers` workers.
     data_root: where relative data paths start; by default the job file's folder, or the working
-    directory for a dictionary. overrides: {"data.epochs": 2} replaces keys. Progress goes to the
-    logger "cairn". InvalidArgumentError: the job, its data or their paths are wrong."""
-    with tempfile.TemporaryDirectory(prefix="cairn-job-") as scratch:
+    directory for a dictionary. overrides: {"data.epochs": 2} replaces keys. progress: True: a bar
+    by tqdm; None: a bar where tqdm is installed and stderr is a terminal; False: none. What the
+    programs print goes to the logger "cairn", progress too where no bar shows it.
+    InvalidArgumentError: the job, its data or their paths are wrong."""
+    sets = dict(overrides or {})
+    label = name or str(job.get("name", "job") if isinstance(job, Mapping) else
+                        os.path.splitext(os.path.basename(os.fspath(job)))[0])
+    with tempfile.TemporaryDirectory(prefix="cairn-job-") as scratch, ProgressBar(
+            progress, label, workers) as bar:
         if isinstance(job, Mapping):
-            path = os.path.join(scratch, f"{name or job.get('name', 'job')}.yaml")
+            path = os.path.join(scratch, f"{label}.yaml")
             with open(path, "w", encoding="utf-8") as file:
                 json.dump(dict(job), file)
             data_root = os.getcwd() if data_root is None else data_root
         else:
             path = os.path.abspath(os.fspath(job))
-        sets = [f"{key}={json.dumps(value)}" for key, value in (overrides or {}).items()]
-        if servers > 0:
-            command = [program("cairnctl"), "launch", "--job", path, "--ps", str(servers),
-                       "--worker", str(workers), "--cairn_ps", program("cairn-ps"),
-                       "--cairn_worker", program("cairn-worker")]
-        elif workers != 1:
-            raise InvalidArgumentError(f"train: {workers} workers need servers, as in servers=2")
-        else:
-            command = [program("cairn-worker"), "--job", path]
+        if bar.shown:
+            sets.setdefault("output.progress_seconds", _BAR_SECONDS)
+        command = _program(path, servers, workers)
         if data_root is not None:
             command += ["--data_root", os.path.abspath(os.fspath(data_root))]
-        for text in sets:
-            command += ["--set", text]
-        return _run(command)
+        for key, value in sets.items():
+            command += ["--set", f"{key}={json.dumps(value)}"]
+        report = _run(command, bar)
+        bar.finish()
+        return report
 
 
-def _run(command: List[str]) -> Report:
+def _program(path: str, servers: int, workers: int) -> List[str]:
+    if servers > 0:
+        return [program("cairnctl"), "launch", "--job", path, "--ps", str(servers), "--worker",
+                str(workers), "--cairn_ps", program("cairn-ps"), "--cairn_worker",
+                program("cairn-worker")]
+    if workers != 1:
+        raise InvalidArgumentError(f"train: {workers} workers need servers, as in servers=2")
+    return [program("cairn-worker"), "--job", path]
+
+
+def _run(command: List[str], bar: ProgressBar) -> Report:
     """Runs to the end; ends the program with this call."""
     last: List[str] = []
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output, subprocess.Popen(
@@ -85,8 +100,10 @@ def _run(command: List[str]) -> Report:
             errors="replace") as process:
         try:
             for line in process.stderr or ():
-                _logger.info("%s", line.rstrip())
-                last = [*last[-9:], line.rstrip()]
+                text = line.rstrip()
+                if not bar.take(text):
+                    _logger.info("%s", text)
+                last = [*last[-9:], text]
             status = process.wait()
         except BaseException:
             process.terminate()
@@ -96,9 +113,9 @@ def _run(command: List[str]) -> Report:
     reports = _reports(printed)
     if status == 0 and reports:
         return reports[0]
-    text = "\n".join(last) or f"{os.path.basename(command[0])} ended with status {status}"
+    problem = "\n".join(last) or f"{os.path.basename(command[0])} ended with status {status}"
     raise (BY_CODE[InvalidArgumentError.code] if status == _BAD_INPUT_STATUS else
-           InternalError)(text)
+           InternalError)(problem)
 
 
 __all__ = ["Report", "train"]

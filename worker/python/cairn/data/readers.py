@@ -1,9 +1,4 @@
-"""Batches of input files, read and parsed by Cairn's readers in a thread of their own.
-
-    for batch in cairn.data.read("clicks/*.tsv", "criteo_tsv", batch_size=1024,
-                                 worker=0, workers=2, position=client.position):
-        train(batch.dense, batch.keys, batch.labels)
-        client.push(..., position=batch.position)   # a restart reads on after it"""
+"""Batches of rows, read and parsed by Cairn's readers in a thread of their own."""
 from __future__ import annotations
 
 import ctypes
@@ -13,10 +8,11 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
+from cairn._arrays import Array
 from cairn._library import RawBatch, check, lib
+from cairn.data.positions import read_position, write_position
 from cairn.errors import ClosedError, InvalidArgumentError
 
-Array = np.ndarray[Any, np.dtype[Any]]
 # The model that a format is for, where none is given: it says how labels and keys read.
 _MODELS: Dict[str, Dict[str, Any]] = {
     "libsvm": {"type": "linear"}, "csv": {"type": "linear"},
@@ -82,7 +78,7 @@ class Reader(Iterator[Batch]):
             _copy(raw.labels, np.float32, rows), sparse,
             _copy(raw.dense, np.float32, rows, raw.dense_columns) if raw.dense else None,
             _copy(raw.keys, np.int64, rows, raw.key_columns) if raw.keys else None,
-            f"{raw.epoch} {raw.next_row}".encode())
+            write_position(raw.epoch, raw.next_row))
 
     def __iter__(self) -> Reader:
         return self
@@ -102,16 +98,6 @@ class Reader(Iterator[Batch]):
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:
             self.close()
-
-
-def _start(position: Union[bytes, str]) -> Tuple[int, int]:
-    text = position.decode(errors="replace") if isinstance(position, bytes) else position
-    if not text:
-        return 0, 0
-    parts = text.split()
-    if len(parts) != 2 or not all(part.isdigit() for part in parts):
-        raise InvalidArgumentError(f"position is {text!r}; expected that of a batch")
-    return int(parts[0]), int(parts[1])
 
 
 def read(files: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str]]]],
@@ -138,7 +124,7 @@ def read(files: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str
     if not evaluate:
         section["epochs"] = epochs
     job = {"model": model or _MODELS[file_format], "data": section}
-    return Reader(job, evaluate, worker, workers, _start(position))
+    return Reader(job, evaluate, worker, workers, read_position(position))
 
 
 __all__ = ["Batch", "Reader", "Sparse", "read"]
