@@ -40,13 +40,13 @@ def layers(*widths):
 
 
 class Dlrm(torch.nn.Module):
-    """The model of https://arxiv.org/abs/1906.00091: products of all pairs of embeddings."""
+    """The model of https://arxiv.org/abs/1906.00091: products of all pairs of embeddings.
 
-    def __init__(self, client):
+    tables: SPARSE modules as torch.nn.Embedding, on servers or not."""
+
+    def __init__(self, tables):
         super().__init__()
-        self.tables = torch.nn.ModuleList(
-            cairn.torch.Embedding(client, f"table{i}", DIM, optimizer=cairn.optim.Adagrad(0.1))
-            for i in range(SPARSE))
+        self.tables = torch.nn.ModuleList(tables)
         self.bottom = layers(DENSE, 32, DIM)
         self.top = layers(DIM + SPARSE * (SPARSE + 1) // 2, 32, 1)
         self.pairs = torch.triu_indices(SPARSE + 1, SPARSE + 1, 1)
@@ -58,12 +58,18 @@ class Dlrm(torch.nn.Module):
         return self.top(torch.cat([bottom, products], 1))[:, 0]
 
 
+def on_servers(client):
+    """The model with its tables on the servers."""
+    return Dlrm(cairn.torch.Embedding(client, f"table{i}", DIM, optimizer=cairn.optim.Adagrad(0.1))
+                for i in range(SPARSE))
+
+
 def train(index, servers, data):
     """One worker: every second row; after a restart it continues after its last step."""
     torch.set_num_threads(1)
     torch.manual_seed(index)
     client = cairn.connect(servers, job="dlrm", worker=index, workers=WORKERS)
-    model = Dlrm(client)
+    model = on_servers(client)
     optimizer = cairn.torch.ServerOptimizer(model, client, optimizer=cairn.optim.Adagrad(0.05))
     dense, keys, labels = (part[index::WORKERS] for part in data)
     steps = [torch.arange(b, min(b + BATCH, len(labels)))
@@ -104,7 +110,7 @@ def main():
         if any(worker.exitcode != 0 for worker in workers):
             sys.exit("a worker failed; above is why")
         with cluster.connect(job="dlrm") as client, torch.no_grad():
-            model = Dlrm(client)
+            model = on_servers(client)
             cairn.torch.ServerOptimizer(model, client, optimizer=cairn.optim.Adagrad(0.05))
             print(f"auc {auc(model(data[0], data[1]), data[2]):.4f}")
 

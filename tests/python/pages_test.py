@@ -1,5 +1,7 @@
 """The programs of worker/python/README.md and examples/python, with real servers, to the quality
 that they state; cairn.train and cairn.load."""
+import contextlib
+import io
 import os
 import re
 import subprocess
@@ -63,6 +65,12 @@ class Pages(unittest.TestCase):
     def test_dlrm_with_two_workers(self):
         self.assertGreater(number("auc", run(os.path.join(EXAMPLES, "dlrm.py"))), 0.99)
 
+    def test_word2vec_with_two_workers(self):
+        output = run(os.path.join(EXAMPLES, "word2vec.py"), "--nearest", "t3_w7")
+        self.assertGreaterEqual(number("same_topic", output), 0.95)
+        neighbours = output.splitlines()[0].split()
+        self.assertGreaterEqual(sum(word.startswith("t3_") for word in neighbours), 9)
+
     def test_matrix_factorization(self):
         with tempfile.TemporaryDirectory() as folder:
             make = os.path.join(processes.TOP, "examples", "make_ratings.py")
@@ -101,6 +109,29 @@ class Jobs(unittest.TestCase):
     def test_train_on_servers(self):
         report = cairn.train(JOB, servers=2, workers=2, data_root=processes.DATA)
         self.assertGreater(report.eval["auc"], 0.89)
+
+    def test_a_bar_shows_progress(self):
+        try:
+            import tqdm  # noqa: F401
+        except ImportError:
+            with self.assertRaisesRegex(cairn.InvalidArgumentError, "pip install tqdm"):
+                cairn.train(JOB, data_root=processes.DATA, progress=True)
+            self.skipTest("tqdm is not installed")
+        shown = io.StringIO()
+        with contextlib.redirect_stderr(shown), self.assertLogs("cairn", "INFO") as logs:
+            cairn.train({**JOB, "data": {**JOB["data"], "epochs": 30}}, data_root=processes.DATA,
+                        overrides={"output.progress_seconds": 0.1}, progress=True)
+        # tqdm draws a bar again and again on one line, here with \r between them.
+        bars = shown.getvalue().split("\r")
+        self.assertRegex(bars[-1], r"adult: 100%.*step \d+, \d+ rows/s, loss 0\.\d+")
+        self.assertGreater(len(bars), 2)
+        self.assertFalse([line for line in logs.output if "rows/s" in line])
+
+    def test_lines_of_progress_go_to_the_log(self):
+        with self.assertLogs("cairn", "INFO") as logs:
+            cairn.train({**JOB, "data": {**JOB["data"], "epochs": 30}}, data_root=processes.DATA,
+                        overrides={"output.progress_seconds": 0.1})
+        self.assertTrue([line for line in logs.output if "% done" in line])
 
     def test_wrong_jobs(self):
         with self.assertRaisesRegex(cairn.InvalidArgumentError, "did you mean 'optimizer'"):

@@ -1,5 +1,5 @@
 """cairn.torch against real servers: the same gradients and values as torch's own modules, rows and
-parameters that train, prefetch, and exact resume after a kill."""
+parameters that train, prefetch, and every step once when workers and servers are killed."""
 import os
 import signal
 import subprocess
@@ -198,45 +198,154 @@ class Torch(unittest.TestCase):
         with self.assertRaisesRegex(KeyError, "no keys"):
             list(cairn.torch.prefetch(batches, {module: broken}))
 
-    def test_resumes_exactly_after_kills(self):
+
+    def test_dlrm_is_torchs(self):
+        """examples/python/dlrm.py with its tables on the servers and in one torch process."""
+        sys.path.insert(0, os.path.join(processes.TOP, "examples", "python"))
+        import dlrm
+        dense, hashed, labels = dlrm.read(processes.data("criteo-sample", "criteo_sample.csv"))
+        keys = torch.stack([torch.unique(column, return_inverse=True)[1] for column in hashed.T], 1)
+        client = self.connect()
+        models, optimizers = [dlrm.on_servers(client)], []
+        torch.manual_seed(1)
+        models.append(dlrm.Dlrm(torch.nn.Embedding(int(column.max()) + 1, dlrm.DIM)
+                                for column in keys.T))
+        for ours, theirs in zip(models[0].tables, models[1].tables):
+            ours.table.assign(torch.arange(len(theirs.weight)), theirs.weight.detach())
+        for part in ("bottom", "top"):
+            getattr(models[0], part).load_state_dict(getattr(models[1], part).state_dict())
+        optimizers.append(cairn.torch.ServerOptimizer(models[0], client,
+                                                      optimizer=cairn.optim.Adagrad(0.1)))
+        optimizers.append(torch.optim.Adagrad(models[1].parameters(), 0.1,
+                                              initial_accumulator_value=0.1))
+        train, test = torch.arange(200) % 4 != 0, torch.arange(200) % 4 == 0
+        scores = []
+        for model, optimizer in zip(models, optimizers):
+            for _ in range(3):
+                for rows in torch.split(torch.nonzero(train)[:, 0], 10):
+                    optimizer.zero_grad()
+                    torch.nn.functional.binary_cross_entropy_with_logits(
+                        model(dense[rows], keys[rows]), labels[rows]).backward()
+                    optimizer.step()
+            with torch.no_grad():
+                scores.append(model(dense[test], keys[test]))
+        torch.testing.assert_close(*scores, rtol=0.01, atol=0.01)
+        aucs = [dlrm.auc(s, labels[test]) for s in scores]
+        self.assertAlmostEqual(*aucs, delta=0.002)
+
+    def test_ddp_beside_a_table(self):
+        """Dense layers by DistributedDataParallel, and a table that backward pushes to."""
         program = """
 import sys, torch, cairn, cairn.torch
-client = cairn.connect(sys.argv[2:], job=sys.argv[1], worker=0)
-module = cairn.torch.Embedding(client, "t", 1, optimizer=cairn.optim.SGD(1.0), initializer="zeros")
-optimizer = cairn.torch.ServerOptimizer([torch.nn.Parameter(torch.zeros(1))], client,
-                                        optimizer=cairn.optim.SGD(1.0), tables=[module])
+worker, store, servers = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+torch.set_num_threads(1)
+torch.distributed.init_process_group("gloo", init_method="file://" + store, rank=worker,
+                                     world_size=2)
+with cairn.connect(servers, job="ddp", worker=worker, workers=2) as client:
+    table = cairn.torch.Embedding(client, "t", 1, optimizer=cairn.optim.SGD(1.0),
+                                  initializer="zeros")
+    top = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.ones_(top.weight)
+    top = torch.nn.parallel.DistributedDataParallel(top)
+    optimizer = torch.optim.SGD(top.parameters(), 0.1)
+    for step in range(4):
+        optimizer.zero_grad()
+        top(table(torch.tensor([worker] * (worker + 1)))).sum().backward()
+        optimizer.step()
+    print(float(top.module.weight))
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            running = [subprocess.Popen(
+                [sys.executable, "-c", program, str(i), os.path.join(folder, "store"),
+                 *self.cluster.addresses], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"}) for i in range(2)]
+            printed = [process.communicate(timeout=100) for process in running]
+        self.assertEqual([process.returncode for process in running], [0, 0], printed)
+        weight, rows, sizes = 1.0, np.zeros(2), np.array([1, 2])
+        for _ in range(4):
+            slope = (rows * sizes).mean()  # DDP averages over the workers
+            rows -= weight * sizes
+            weight -= 0.1 * slope
+        for out, _ in printed:
+            self.assertAlmostEqual(float(out), weight, places=5)
+        with cairn.connect(self.cluster.addresses, job="ddp") as client:
+            np.testing.assert_allclose(client.variables()["t"][[0, 1]][:, 0], rows, rtol=1e-6)
+
+
+JOB_PROGRAM = """
+import sys, torch, cairn, cairn.torch
+torch.set_num_threads(1)
+worker, steps, servers = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+client = cairn.connect(servers, job="kills", worker=worker, workers=2)
+table = cairn.torch.Embedding(client, "t", 1, optimizer=cairn.optim.SGD(1.0), initializer="zeros")
+bias = torch.nn.Parameter(torch.zeros(2))
+optimizer = cairn.torch.ServerOptimizer([bias], client, optimizer=cairn.optim.SGD(1.0),
+                                        tables=[table])
+batches = [(step, torch.tensor([step % 7, 100])) for step in range(steps)]
 first = int(client.position or b"0")
-for step in range(first, 300):
-    keys = torch.tensor([step % 7, 100])
+for step, keys in cairn.torch.prefetch(batches[first:], {table: lambda batch: batch[1]}):
     optimizer.zero_grad()
-    module(keys).sum().backward()
+    (table(keys).sum() + bias.sum()).backward()
     optimizer.step(position=str(step + 1))
     print(step, flush=True)
 client.leave()
 """
-        job = self.id().rsplit(".", 1)[-1]
-        starts = 0
+
+
+class _Worker:
+    """A training process, restarted whenever it was killed."""
+
+    def __init__(self, *arguments):
+        self.command = [sys.executable, "-c", JOB_PROGRAM, *map(str, arguments)]
+        self.steps = self.kills = 0
+        self.process, self.problems = None, ""
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
         while True:
-            starts += 1
-            process = subprocess.Popen([sys.executable, "-c", program, job,
-                                        *self.cluster.addresses], stdout=subprocess.PIPE,
-                                       stderr=subprocess.PIPE, text=True)
-            lines = 0
-            for _ in process.stdout:
-                lines += 1
-                if starts <= 4 and lines == 40:
-                    process.send_signal(signal.SIGKILL)
-                    break
-            problems = process.stderr.read()
-            process.stdout.close()
-            process.stderr.close()
-            if process.wait() == 0:
-                break
-            self.assertEqual(process.returncode, -signal.SIGKILL, problems)
-        self.assertGreater(starts, 3)
-        table = self.connect(worker=None).variables()["t"]
-        np.testing.assert_array_equal(table[[100]], [[-300]])
-        np.testing.assert_array_equal(table[np.arange(7)][:, 0], [-43] * 6 + [-42])
+            with subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True) as self.process:
+                for _ in self.process.stdout:
+                    self.steps += 1
+                problems = self.process.stderr.read()
+            if self.process.returncode != -signal.SIGKILL:
+                self.problems = problems if self.process.returncode else ""
+                return
+            self.kills += 1
+
+
+@unittest.skipIf(MISSING, f"PyTorch or the package: {MISSING}")
+class Kills(unittest.TestCase):
+    """Workers and servers of a torch job are killed; every step counts once."""
+
+    STEPS = 500
+
+    def test_every_step_counts_once(self):
+        random = np.random.default_rng(7)
+        with tempfile.TemporaryDirectory() as folder, processes.Cluster(folder, 2) as cluster:
+            workers = [_Worker(i, self.STEPS, *cluster.addresses) for i in range(2)]
+            for kill in range(8):
+                goal = 100 * kill + 50 + int(random.integers(0, 40))
+                processes.wait_for(lambda: sum(w.steps for w in workers) >= goal or
+                                   not all(w.thread.is_alive() for w in workers), 100,
+                                   f"step {goal} of both workers")
+                if kill % 2:
+                    cluster.restart(int(random.integers(0, 2)))
+                else:
+                    workers[kill // 2 % 2].process.kill()
+            for worker in workers:
+                worker.thread.join(100)
+                self.assertFalse(worker.thread.is_alive())
+                self.assertEqual(worker.problems, "")
+            self.assertGreaterEqual(sum(worker.kills for worker in workers), 2)
+            with cairn.connect(cluster.addresses, job="kills") as client:
+                table, bias = (client.variables()[name] for name in ("t", "dense/0"))
+                np.testing.assert_array_equal(table[[100]], [[-2 * self.STEPS]])
+                np.testing.assert_array_equal(
+                    table[np.arange(7)][:, 0],
+                    [-2 * len(range(i, self.STEPS, 7)) for i in range(7)])
+                np.testing.assert_array_equal(bias[...], [-2 * self.STEPS] * 2)
 
 
 if __name__ == "__main__":
