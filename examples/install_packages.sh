@@ -20,7 +20,7 @@ packages=(
 test_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
   prometheus "chromium|chromium-browser" python3-websocket            # promtool; the status page
-  python3-torch mypy                               # the package cairn
+  python3-torch python3-tqdm mypy                  # the package cairn
   python3-thrift python3-numpy clang-format clang-tidy ccache cmake
   slurm-wlm python3-venv python3-yaml xxhash
   debhelper help2man lintian mmdebstrap

@@ -1,4 +1,7 @@
-"""mypy --strict and ruff accept the package `cairn`."""
+"""mypy --strict and ruff accept the package `cairn`, and everything public in it has a docstring, from
+which pdoc makes the reference."""
+import ast
+import glob
 import os
 import shutil
 import subprocess
@@ -27,6 +30,28 @@ class Lint(unittest.TestCase):
 
     def test_ruff(self):
         self.check("ruff", "check", "--no-cache", ".")
+
+
+    def test_everything_public_has_a_docstring(self):
+        missing, seen = [], 0
+
+        def visit(node, place):
+            nonlocal seen
+            is_named = hasattr(node, "name")
+            if is_named and node.name.startswith("_"):
+                return
+            seen += 1
+            if ast.get_docstring(node) is None:
+                missing.append(place)
+            for child in [] if isinstance(node, ast.FunctionDef) else node.body:
+                if isinstance(child, (ast.ClassDef, ast.FunctionDef)):
+                    visit(child, f"{place}.{child.name}")
+
+        for path in glob.glob(os.path.join(FOLDER, "cairn", "**", "*.py"), recursive=True):
+            with open(path, encoding="utf-8") as file:
+                visit(ast.parse(file.read()), os.path.relpath(path, FOLDER))
+        self.assertGreater(seen, 100)
+        self.assertEqual(missing, [])
 
 
 if __name__ == "__main__":

@@ -53,8 +53,11 @@ class Pages(unittest.TestCase):
         self.assertLessEqual(len(torch_block.splitlines()), 40)
         self.assertGreater(number("auc", run("-c", torch_block)), 0.9)
 
-    def test_numpy_program_runs(self):
-        run("-c", self.blocks()[1])
+    def test_numpy_programs_run(self):
+        numpy_block, calls = self.blocks()[1:]
+        self.assertLessEqual(len(numpy_block.splitlines()), 32)
+        self.assertGreater(number("auc", run("-c", numpy_block)), 0.9)
+        run("-c", calls)
 
     def test_logistic_regression(self):
         folder = processes.data("a9a")
