@@ -23,6 +23,13 @@ try:
 except ImportError as error:
     NO_PYARROW = str(error)
 
+# tf.train.Example of keys [7, -3, 2**62], dense [0.5, -2], name [b"a", b""] and an empty feature, as
+# TensorFlow 2.21's TFRecordWriter writes it.
+RECORDED = bytes.fromhex(
+    "56000000000000004e2de2b20a540a150a0564656e7365120c120a0a080000003f000000c00a200a046b657973"
+    "12181a160a1407fdffffffffffffffff018080808080808080400a0f0a046e616d6512070a050a01610a000a08"
+    "0a046e6f6e651200c5b5e3a5")
+
 
 def crc32c(data):
     """RFC 3720's, bit by bit, masked as TFRecord wants it."""
@@ -137,6 +144,15 @@ class Records(Folder):
         reader.close()
         with self.assertRaises(cairn.ClosedError):
             next(reader)
+
+    def test_reads_what_tensorflow_wrote(self):
+        with open(self.path("recorded"), "wb") as file:
+            file.write(RECORDED)
+        (batch,) = cairn.data.read_records(self.path("recorded"))
+        self.assertEqual(framed(batch.records[0]), RECORDED)
+        features = cairn.data.parse_examples(batch.records)
+        self.assertEqual({name: feature.values.tolist() for name, feature in features.items()},
+                         {"keys": [7, -3, 2**62], "dense": [0.5, -2.0], "name": [b"a", b""]})
 
     def test_examples(self):
         features = cairn.data.parse_examples([
