@@ -80,6 +80,19 @@ class Data(OnServers):
         t.assign([1], [[5, 6]])
         np.testing.assert_array_equal(t[[1]], [[5, 6]])
 
+    def test_repeated_pulls_of_one_shape(self):
+        t = self.connect().embedding("t", 2, optimizer="sgd")
+        t.assign([1, 2, 3], [[1, 1], [2, 2], [3, 3]])
+        for keys in ([1, 2], [3, 1], [2, 9]):  # from the second on by the items of the first
+            for array in (np.array(keys), np.array(keys, np.int32), np.array([keys[0], 7, keys[1]])[::2]):
+                expected = [[key, key] if key < 4 else [0, 0] for key in keys]
+                np.testing.assert_array_equal(t.pull(array), expected)
+            frozen = np.array(keys)
+            frozen.flags.writeable = False
+            np.testing.assert_array_equal(t.pull(frozen), expected)
+        for count in range(1, 200):  # more shapes than are kept
+            np.testing.assert_array_equal(t.pull(np.full(count, 2)), np.full((count, 2), 2.0))
+
     def test_row_rules(self):
         client = self.connect()
         t = client.embedding("t", 1, optimizer=cairn.optim.SGD(1.0), admit_after=3, max_rows=5000,

@@ -22,6 +22,9 @@ _logger = logging.getLogger("cairn")
 # kept_fraction, residual, residual_count, reserved. Packing takes a fifth of the time that the
 # fields of a ctypes.Structure take.
 pack_item = struct.Struct("@PPPQPPiiiidPQPP").pack
+# The part of an item that differs between calls with equal shapes: ids, id_count, data.
+ITEM_MEMORY = slice(16, 40)
+pack_memory = struct.Struct("@PQP").pack
 
 
 class RawCounters(ctypes.Structure):
@@ -237,4 +240,4 @@ if sys.platform != "linux":
     raise ImportError("cairn: runs on Linux only")
 
 __all__ = ["RawBatch", "RawCounters", "RawRecords", "RawStaleness", "c_float", "check",
-           "deliver_signals", "lib", "pack_item", "take_text"]
+           "ITEM_MEMORY", "deliver_signals", "lib", "pack_item", "pack_memory", "take_text"]

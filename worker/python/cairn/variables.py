@@ -8,7 +8,7 @@ import numpy as np
 
 from cairn import _arrays
 from cairn._arrays import Array
-from cairn._library import check, lib, pack_item
+from cairn._library import ITEM_MEMORY, check, fail, lib, pack_item, pack_memory
 from cairn.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -19,6 +19,11 @@ FORMATS = {"plain": 0, "float16": 1, "bfloat16": 2, "int8": 3, "top_k": 4}
 # A packed item, and what it points to, which must outlive the call.
 Prepared = Tuple[bytes, Tuple[Any, ...]]
 _MOST_SHAPES = 64  # kept for later calls
+# Names of this module are found faster than attributes.
+_addressof = ctypes.addressof
+_bytes_of: Any = (ctypes.c_char * 0).from_buffer
+_cairn_pull = lib.cairn_pull
+_empty, _FLOAT32, _INT64 = np.empty, np.dtype(np.float32), np.dtype(np.int64)
 
 
 def _format(name: str) -> int:
@@ -183,6 +188,9 @@ class Embedding(Stored):
     def __init__(self, client: Client, description: Dict[str, Any]) -> None:
         super().__init__(client, description)
         self._dim: int = description["dim"]
+        # By the shape of keys: the result's shape, an item before and after ITEM_MEMORY, and what
+        # it points to.
+        self._usual: Dict[Tuple[int, ...], Tuple[Tuple[int, int], bytes, bytes, Any]] = {}
 
     @property
     def dim(self) -> int:
@@ -209,7 +217,30 @@ class Embedding(Stored):
              timeout: Optional[float] = None) -> Array:
         """The rows of `keys` (integers, any shape, repeats allowed): keys.shape + (dim,). A key
         without a row gives the initial value and stores nothing. Arguments as Variable.pull."""
-        return self._pull(keys, out, slot, format, timeout)
+        is_usual = out is None and slot is None and format == "plain" and type(keys) is np.ndarray
+        if not is_usual or keys.ndim != 1:
+            return self._pull(keys, out, slot, format, timeout)
+        # The usual call takes the items of an earlier one: half of the work.
+        usual = self._usual.get(keys.shape)
+        if usual is None or keys.dtype is not _INT64 or not keys.flags.carray:
+            return self._pull_unusual(keys, timeout)
+        data: Array = _empty(usual[0], _FLOAT32)
+        memory = pack_memory(_addressof(_bytes_of(keys)), usual[0][0], _addressof(_bytes_of(data)))
+        code = _cairn_pull(self._client._handle or self._client.handle,
+                           usual[1] + memory + usual[2], 1, timeout or 0.0)
+        if code:
+            fail(code)
+        return data
+
+    def _pull_unusual(self, keys: Array, timeout: Optional[float]) -> Array:
+        (item, kept), data = self._prepare_pull(keys, None, None, "plain")
+        check(lib.cairn_pull(self._client.handle, item, 1, timeout or 0.0))
+        if data.size:
+            if len(self._usual) >= _MOST_SHAPES:
+                self._usual = {}
+            self._usual[keys.shape] = (
+                (len(keys), self._dim), item[:ITEM_MEMORY.start], item[ITEM_MEMORY.stop:], kept[2])
+        return data
 
     def push(self, keys: Any, gradients: Any, *, position: Union[bytes, str] = b"",
              format: str = "plain",
