@@ -1,9 +1,10 @@
 // The C++ half of python_client.py: the same calls through PsClient, on servers that run already.
 // usage: client_loop JOB HOST:PORT...
-// Prints one JSON line: microseconds of a 64-byte pull, and of a pull and a push of 26 tables of
-// 1,024 keys x 16, each the median of its calls.
+// Prints one JSON line: microseconds of a 64-byte pull, the least of 50 medians of 100 calls, and
+// of a pull and a push of 26 tables of 1,024 keys x 16, each the median of its calls.
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,7 +18,9 @@
 namespace cairn {
 namespace {
 
-constexpr int kTables = 26, kKeys = 1024, kDim = 16, kSmallCalls = 5000, kLargeCalls = 100;
+constexpr int kTables = 26, kKeys = 1024, kDim = 16, kLargeCalls = 100;
+// Small calls: the least of the medians of many short windows, as other programs only add to it.
+constexpr int kWindows = 50, kSmallCalls = 100;
 Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
 
 template <typename Fn>
@@ -41,8 +44,12 @@ absl::Status Run(const std::string& job, std::vector<std::string> servers) {
   const std::vector<int64_t> one = {0};
   std::vector<float> row(kDim);
   const PullTarget small = {"t0", Part::kKeys, one, AsWritableBytes(absl::MakeSpan(row))};
-  ASSIGN_OR_RETURN(const double small_us,
-                   MedianMicros(kSmallCalls, [&] { return ps->Pull({small}, Soon()); }));
+  double small_us = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kWindows; ++i) {
+    ASSIGN_OR_RETURN(const double window_us,
+                     MedianMicros(kSmallCalls, [&] { return ps->Pull({small}, Soon()); }));
+    small_us = std::min(small_us, window_us);
+  }
   std::vector<std::string> names;
   std::vector<int64_t> keys(kKeys);
   for (int i = 0; i < kKeys; ++i) keys[i] = (int64_t{i} * 7919 + 13) % (kKeys * 4);

