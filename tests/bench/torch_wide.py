@@ -122,10 +122,10 @@ def main():
     peers = [(name, getattr(options, name)) for name in BARS if getattr(options, name)]
     rates = {name: [] for name in ["cairn", *(name for name, _ in peers)]}
     for _ in range(options.repeats):
-        rates["cairn"].append(measure_cairn(options))
-        for name, python in peers:
-            rates[name].append(measure_peer(name, python, options))
-    print(json.dumps({name: [round(rate) for rate in found] for name, found in rates.items()}))
+        for name, python in [("cairn", ""), *peers]:
+            rate = measure_peer(name, python, options) if python else measure_cairn(options)
+            rates[name].append(rate)
+            print(json.dumps({"program": name, "examples_per_second": round(rate)}), flush=True)
     ours, passed = statistics.median(rates["cairn"]), True
     for name, _ in peers:
         ratio = ours / statistics.median(rates[name])

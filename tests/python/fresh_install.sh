@@ -60,7 +60,7 @@ if [ -n "$root" ]; then
   say "a Debian root"
   mmdebstrap --quiet --mode=root --variant=minbase --include=python3-numpy,python3-pip \
     --customize-hook="copy-in $folder/$wheel $folder/program.py /root" \
-    --customize-hook='chroot "$1" pip install --quiet --no-index --no-deps --break-system-packages --root-user-action=ignore /root/*.whl' \
+    --customize-hook='chroot "$1" sh -c "pip install --quiet --no-index --no-deps --break-system-packages --root-user-action=ignore /root/*.whl"' \
     --customize-hook='chroot "$1" python3 /root/program.py' \
     bookworm root.tar | tee root.txt
   rm -f root.tar
