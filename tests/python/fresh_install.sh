@@ -62,7 +62,7 @@ if [ -n "$root" ]; then
     --customize-hook="copy-in $folder/$wheel $folder/program.py /root" \
     --customize-hook='chroot "$1" sh -c "pip install --quiet --no-index --no-deps --break-system-packages --root-user-action=ignore /root/*.whl"' \
     --customize-hook='chroot "$1" python3 /root/program.py' \
-    bookworm root.tar | tee root.txt
+    bookworm root.tar 2>&1 | tee root.txt
   rm -f root.tar
   grep -Eq '^auc (0\.9|1)' root.txt
 fi
