@@ -259,7 +259,10 @@ with cairn.connect(servers, job="ddp", worker=worker, workers=2) as client:
                 [sys.executable, "-c", program, str(i), os.path.join(folder, "store"),
                  *self.cluster.addresses], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                 env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"}) for i in range(2)]
-            printed = [process.communicate(timeout=100) for process in running]
+            for process in running:  # a process that hangs must not outlive the test
+                self.addCleanup(process.wait)
+                self.addCleanup(process.kill)
+            printed = [process.communicate(timeout=240) for process in running]
         self.assertEqual([process.returncode for process in running], [0, 0], printed)
         weight, rows, sizes = 1.0, np.zeros(2), np.array([1, 2])
         for _ in range(4):
