@@ -184,6 +184,12 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   return is_new ? cudaSuccess : Result(cudaErrorPeerAccessAlreadyEnabled);
 }
 
+cudaError_t cudaDeviceSynchronize() {
+  if (cudaError_t error = Begin("cudaDeviceSynchronize"); error != cudaSuccess) return error;
+  AwaitIdle(current_device);
+  return cudaSuccess;
+}
+
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 
 const char* cudaGetErrorString(cudaError_t error) {
@@ -267,7 +273,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                             cudaStream_t stream) {
   if (cudaError_t error = Begin("cudaMemcpyAsync", stream, bytes); error != cudaSuccess)
     return error;
-  return Queue(stream, [=] { std::memcpy(to, from, bytes); });
+  return Queue(stream == nullptr ? LegacyStream() : stream,
+               [=] { std::memcpy(to, from, bytes); });
 }
 
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
