@@ -26,7 +26,8 @@ namespace cairn {
 namespace {
 
 constexpr int kRepeats = 20;
-// --small: sizes with which the fake GPUs of the tests are done in seconds, and figures mean nothing.
+// --small: sizes with which the fake GPUs of the tests are done in seconds, and figures mean
+// nothing.
 bool is_small = false;
 
 template <typename T>
@@ -121,7 +122,8 @@ double CopySeconds(const float* from, float* to, size_t count) {
 void Gather(DeviceQueue& queue) {
   const size_t table_rows = Size<size_t>(1 << 22), row_count = Size<size_t>(1 << 20);
   for (const size_t width : {size_t{16}, size_t{64}}) {
-    Floats table(queue, table_rows * width), out(queue, row_count * width), positions(queue, row_count);
+    Floats table(queue, table_rows * width), out(queue, row_count * width),
+        positions(queue, row_count);
     const std::vector<float> values = Normal(table_rows * width, 1);
     table.Set(values.data());
     std::mt19937 random(2);
@@ -129,8 +131,9 @@ void Gather(DeviceQueue& queue) {
     for (int32_t& row : rows) row = static_cast<int32_t>(random() % table_rows);
     positions.Set(rows.data());
     const auto* const at = reinterpret_cast<const int32_t*>(positions.get());
-    const double gather = Seconds(
-        queue, [&] { queue.ops().GatherRows(table.get(), width, at, row_count, out.get(), width); });
+    const double gather = Seconds(queue, [&] {
+      queue.ops().GatherRows(table.get(), width, at, row_count, out.get(), width);
+    });
     std::vector<float> want(row_count * width);
     CpuOps().GatherRows(values.data(), width, rows.data(), row_count, want.data(), width);
     const bool verified = Near(out.Get(), want, 0);
@@ -221,6 +224,44 @@ void Layer(DeviceQueue& queue) {
       "{\"bench\":\"layer 8192 x 1024 -> 1024 with bias and relu beside 4096^3\","
       "\"tflops\":%.2f,\"other_tflops\":%.2f,\"ratio\":%.3f,\"verified\":%s}\n",
       layer / 1e12, best / 1e12, layer / best, verified && big_verified ? "true" : "false");
+}
+
+// Products of lower precision, compared with float32.
+void Precision(DeviceQueue& queue) {
+  const int64_t big = Extent(4096);
+  const auto count = static_cast<size_t>(big * big);
+  const std::vector<float> x = Normal(count, 8), w = Normal(count, 9);
+  Floats dx(queue, count), dw(queue, count), db(queue, static_cast<size_t>(big)), y(queue, count);
+  dx.Set(x.data());
+  dw.Set(w.data());
+  const std::vector<float> bias(static_cast<size_t>(big));
+  db.Set(bias.data());
+  const DenseShape shape{big, big, big, big}, few{8, big, big, big};
+  std::vector<float> want(static_cast<size_t>(few.rows * big));
+  CpuOps().DenseForward(few, x.data(), w.data(), bias.data(), false, want.data());
+  double seconds[3] = {};
+  const char* const names[] = {"float32", "tf32", "bfloat16"};
+  for (int p = 0; p < 3; ++p) {
+    queue.SetMatmulPrecision(ParseMatmulPrecision(names[p]));
+    seconds[p] = Seconds(queue, [&] {
+      queue.ops().DenseForward(shape, dx.get(), dw.get(), db.get(), false, y.get());
+    });
+    std::vector<float> got = y.Get();
+    got.resize(want.size());
+    // Sums of `big` products of normal numbers are about sqrt(big).
+    double error = 0;
+    for (size_t i = 0; i < want.size(); ++i) {
+      error = std::max(error, std::abs(double{got[i]} - want[i]));
+    }
+    const double ratio = seconds[0] / seconds[p];
+    std::printf(
+        "{\"bench\":\"product %lld^3 in %s beside float32\",\"us\":%.1f,\"ratio\":%.2f,"
+        "\"bar\":%.1f,\"met\":%s,\"verified\":%s}\n",
+        static_cast<long long>(big), names[p], seconds[p] * 1e6, ratio, p == 0 ? 1.0 : 3.0,
+        p == 0 || ratio >= 3 ? "true" : "false",
+        error < 0.05 * std::sqrt(static_cast<double>(big)) ? "true" : "false");
+  }
+  queue.SetMatmulPrecision(MatmulPrecision::kFloat32);
 }
 
 // A whole step of dlrm and of an mlp on the GPU, compared with the CPU.
@@ -382,6 +423,7 @@ int Main() {
   Gather(**queue);
   for (const char* type : {"sgd", "adagrad", "adam", "ftrl"}) Update(**queue, type);
   Layer(**queue);
+  Precision(**queue);
   const int64_t rows = Extent(4096);
   Step("mlp", {.dense_columns = Extent(1024)}, rows);
   Step("dlrm", {.dense_columns = 13, .key_columns = 26}, rows);

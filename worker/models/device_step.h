@@ -92,6 +92,9 @@ class StepDevice {
   static constexpr size_t kSmallBytes = size_t{64} << 10;
   // So much that has come together is copied out.
   static constexpr size_t kOutBytes = size_t{256} << 10;
+  // A step of more is bound by its copies and products rather than by calls; it begins them at
+  // once.
+  static constexpr size_t kRecurringBytes = size_t{4} << 20;
   // What a call for sums costs (tens of us) is that of copying so much.
   static constexpr size_t kSumFloats = size_t{1} << 18;
 

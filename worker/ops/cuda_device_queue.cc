@@ -1,10 +1,13 @@
 #include "worker/ops/cuda_device_queue.h"
 
+#include <sys/prctl.h>
+
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "worker/ops/cublas_library.h"
 #include "worker/ops/cuda_gpus.h"
@@ -17,8 +20,28 @@ constexpr unsigned kThreadsPerBlock = 256;
 // A step whose own ops are done waits so much longer for sums with others, so that a device that
 // hangs is named before those that wait for it; and so long for sums that were given up to end.
 constexpr absl::Duration kSumExtra = absl::Seconds(10);
+// For products in graphs: as much as cuBLAS takes for itself on the GPUs that take most.
+constexpr size_t kBlasWorkspaceBytes = size_t{32} << 20;
 constexpr int kLooksWithoutPause = 200;
 constexpr absl::Duration kLookPause = absl::Microseconds(20);
+
+// By default a thread sleeps up to 50 us longer than it asks for.
+void PauseExactly(absl::Duration pause) {
+  constexpr unsigned long kSlackNs = 1000;
+  const int usual = ::prctl(PR_GET_TIMERSLACK);
+  ::prctl(PR_SET_TIMERSLACK, kSlackNs);
+  absl::SleepFor(pause);
+  if (usual > 0) ::prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(usual));
+}
+
+cublasComputeType_t ComputeTypeOf(MatmulPrecision precision) {
+  switch (precision) {
+    case MatmulPrecision::kTf32: return CUBLAS_COMPUTE_32F_FAST_TF32;
+    case MatmulPrecision::kBFloat16: return CUBLAS_COMPUTE_32F_FAST_16BF;
+    case MatmulPrecision::kFloat32: break;
+  }
+  return CUBLAS_COMPUTE_32F;
+}
 
 }  // namespace
 
@@ -33,6 +56,7 @@ CudaDeviceQueue::~CudaDeviceQueue() {
   if (blas_ != nullptr && !stuck_) {
     Select();
     Cublas::Get().destroy(blas_);
+    if (blas_workspace_ != nullptr) Note(cudaFree(blas_workspace_), "free");
   }
   SelectingQueue() = nullptr;
 }
@@ -57,12 +81,22 @@ absl::Status CudaDeviceQueue::Open() {
        "number of multiprocessors");
   constexpr unsigned kBlocksPerProcessor = 2048 / kThreadsPerBlock;
   blocks_ = static_cast<unsigned>(processors) * kBlocksPerProcessor;
-  RETURN_IF_ERROR(error_);
+  return std::exchange(error_, absl::OkStatus());
+}
+
+// With the first product: tensors need none.
+absl::Status CudaDeviceQueue::OpenBlas() {
+  if (blas_ != nullptr) return absl::OkStatus();
   const Cublas& cublas = Cublas::Get();
   RETURN_IF_ERROR(Annotate(cublas.library.status(), device_.text()));
-  cublasStatus_t status = cublas.create(&blas_);
-  if (status == CUBLAS_STATUS_SUCCESS) status = cublas.set_stream(blas_, compute_.get());
-  if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
+  cublasHandle_t blas = nullptr;
+  cublasStatus_t status = cublas.create(&blas);
+  if (status == CUBLAS_STATUS_SUCCESS) status = cublas.set_stream(blas, compute_.get());
+  if (status == CUBLAS_STATUS_SUCCESS) {
+    blas_ = blas;
+    return absl::OkStatus();
+  }
+  if (blas != nullptr) cublas.destroy(blas);
   return absl::FailedPreconditionError(
       absl::StrCat(device_.text(), ": cuBLAS: ", cublas.text(status)));
 }
@@ -94,32 +128,42 @@ absl::StatusOr<void*> CudaDeviceQueue::AllocateHost(size_t bytes) {
 
 void CudaDeviceQueue::FreeDevice(void* memory) {
   if (memory == nullptr || stuck_) return;
+  IssuePutOff();
   Select();
   Note(cudaFree(memory), "free");
 }
 
 void CudaDeviceQueue::FreeHost(void* memory) {
   if (memory == nullptr || stuck_) return;
+  IssuePutOff();
   Select();
   Note(cudaFreeHost(memory), "free");
 }
 
+void CudaDeviceQueue::BeginRecurring() { puts_off_ = graphs_.worthwhile(); }
+
 int CudaDeviceQueue::CopyIn(const void* host, void* device, size_t bytes) {
-  int number = 0;
-  if (!error_.ok()) return number;
+  if (PutOff([=, this] { CopyIn(host, device, bytes); }, 'i', host, device, bytes)) {
+    return copies_put_off_++;
+  }
+  const auto copy = static_cast<int>(copies_.size());
+  copies_.push_back(0);
+  if (!error_.ok()) return copy;
   Select();
   Note(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, in_.get()), "copy in");
-  Note(events_.Record(in_.get(), &number), "event");
-  return number;
+  Note(events_.Record(in_.get(), &copies_.back()), "event");
+  return copy;
 }
 
 void CudaDeviceQueue::AwaitCopy(int copy) {
+  if (PutOff([=, this] { AwaitCopy(copy); }, 'a', copy)) return;
   if (!error_.ok()) return;
-  Note(events_.Await(compute_.get(), copy), "wait for a copy");
+  Note(events_.Await(compute_.get(), copies_[static_cast<size_t>(copy)]), "wait for a copy");
   out_lags_ = true;
 }
 
 void CudaDeviceQueue::CopyOut(const void* device, void* host, size_t bytes) {
+  if (PutOff([=, this] { CopyOut(device, host, bytes); }, 'o', device, host, bytes)) return;
   if (!error_.ok()) return;
   Select();
   if (out_lags_) {
@@ -134,6 +178,7 @@ void CudaDeviceQueue::CopyOut(const void* device, void* host, size_t bytes) {
 
 // Directly if the GPUs can access each other's memory, otherwise through the host.
 void CudaDeviceQueue::CopyFrom(Device other, const void* from, void* to, size_t bytes) {
+  IssuePutOff();
   if (!error_.ok()) return;
   const int other_gpu = PhysicalGpu(other);
   EnablePeerAccess(gpu_, other_gpu);
@@ -144,6 +189,7 @@ void CudaDeviceQueue::CopyFrom(Device other, const void* from, void* to, size_t 
 
 void CudaDeviceQueue::Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) {
   if (stuck_) return rank.Abandon(StuckError());
+  IssuePutOff();
   Select();
   int ops = 0, sum = 0;
   cudaError_t error = events_.Record(compute_.get(), &ops);
@@ -198,7 +244,7 @@ cudaError_t CudaDeviceQueue::Await(const CudaStream& stream) {
     if (error != cudaErrorNotReady) return error;
     if (looks < kLooksWithoutPause) continue;
     if (GiveUp(stream, &deadline)) return error;
-    absl::SleepFor(kLookPause);
+    PauseExactly(kLookPause);
   }
 }
 
@@ -207,13 +253,83 @@ absl::Status CudaDeviceQueue::StuckError() const {
       device_.text(), ": a step before this one never ended; start the process again"));
 }
 
+// Of `stream`, all that follows comes after what `after` has queued.
+cudaError_t CudaDeviceQueue::Join(cudaStream_t stream, cudaStream_t after) {
+  int number = 0;
+  const cudaError_t error = events_.Record(after, &number);
+  return error == cudaSuccess ? events_.Await(stream, number) : error;
+}
+
+// False: not captured, and none of the calls has been issued.
+bool CudaDeviceQueue::Capture(CudaGraph* graph) {
+  Select();
+  const Cublas& cublas = Cublas::Get();
+  cudaError_t error = cudaSuccess;
+  if (blas_ != nullptr && blas_workspace_ == nullptr) {
+    error = cudaMalloc(&blas_workspace_, kBlasWorkspaceBytes);
+    // Otherwise each graph would allocate one.
+    if (error == cudaSuccess && cublas.set_workspace(blas_, blas_workspace_, kBlasWorkspaceBytes) !=
+                                    CUBLAS_STATUS_SUCCESS) {
+      error = cudaErrorInvalidValue;
+    }
+  }
+  if (error == cudaSuccess && error_.ok()) {
+    error = graph->Capture(in_.get(), [this] {
+      cudaError_t joined = Join(compute_.get(), in_.get());
+      if (joined == cudaSuccess) joined = Join(out_.get(), in_.get());
+      if (joined != cudaSuccess) return joined;
+      put_off_.Issue();
+      joined = Join(in_.get(), compute_.get());
+      return joined == cudaSuccess ? Join(in_.get(), out_.get()) : joined;
+    });
+  }
+  // What an event recorded in the graph is nothing to wait for outside of it.
+  events_.Reset();
+  copies_.clear();
+  out_lags_ = true;
+  if (error == cudaSuccess && error_.ok()) return true;
+  if (error != cudaSuccess) cudaGetLastError();
+  LOG(WARNING) << device_.text() << ": a step is not made a graph: "
+               << (error_.ok() ? cudaGetErrorString(error) : error_.message());
+  error_ = absl::OkStatus();
+  graphs_.GiveUp(graph);
+  return false;
+}
+
+void CudaDeviceQueue::IssuePutOff() {
+  if (!std::exchange(puts_off_, false)) return;
+  copies_put_off_ = 0;
+  // In parts, where another call interrupts: no graph then, since the rest is issued at once.
+  if (error_.ok()) put_off_.Issue();
+  put_off_.Clear();
+}
+
+// Ends a step whose calls were put off.
+void CudaDeviceQueue::RunPutOff() {
+  const CudaGraphs::Choice choice = graphs_.Choose(put_off_.key());
+  puts_off_ = false;
+  bool has_graph = choice.graph != nullptr;
+  if (choice.capture) has_graph = Capture(choice.graph);
+  if (has_graph) {
+    Select();
+    Note(choice.graph->Launch(in_.get()), "launch of a graph");
+  } else {
+    put_off_.Issue();
+  }
+  copies_put_off_ = 0;
+  put_off_.Clear();
+}
+
 absl::Status CudaDeviceQueue::Finish() {
   if (stuck_) Fail(StuckError());
+  if (puts_off_ && error_.ok()) RunPutOff();
+  IssuePutOff();
   for (const CudaStream* stream : {&in_, &compute_, &sums_, &out_}) {
     if (!stuck_) Note(Await(*stream), "computing a step");
   }
   rank_ = nullptr;
   events_.Reset();
+  copies_.clear();
   SelectingQueue() = nullptr;
   out_lags_ = true;
   return std::exchange(error_, absl::OkStatus());
@@ -231,6 +347,7 @@ CudaDeviceQueue::Grid CudaDeviceQueue::GridOf(uint64_t count) {
 }
 
 void CudaDeviceQueue::Zero(float* x, size_t count) {
+  if (PutOff([=, this] { Zero(x, count); }, 'z', x, count)) return;
   if (!error_.ok()) return;
   Select();
   out_lags_ = true;
@@ -239,13 +356,20 @@ void CudaDeviceQueue::Zero(float* x, size_t count) {
 
 void CudaDeviceQueue::Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnMajor b,
                                float* c, int64_t c_stride) {
+  if (PutOff([=, this] { Multiply(m, n, k, a, b, c, c_stride); }, 'm', m, n, k, a, b, c, c_stride,
+             precision_)) {
+    return;
+  }
   if (!error_.ok()) return;
   Select();
+  Fail(OpenBlas());
+  if (!error_.ok()) return;
   out_lags_ = true;
   const auto op = [](const ColumnMajor& x) { return x.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
   const float one = 1, zero = 0;
-  const cublasStatus_t status = Cublas::Get().sgemm(blas_, op(a), op(b), m, n, k, &one, a.data,
-                                                    a.stride, b.data, b.stride, &zero, c, c_stride);
+  const cublasStatus_t status = Cublas::Get().gemm(
+      blas_, op(a), op(b), m, n, k, &one, a.data, CUDA_R_32F, a.stride, b.data, CUDA_R_32F,
+      b.stride, &zero, c, CUDA_R_32F, c_stride, ComputeTypeOf(precision_), CUBLAS_GEMM_DEFAULT);
   if (status == CUBLAS_STATUS_SUCCESS) return;
   Fail(absl::InternalError(absl::StrCat(device_.text(), ": cuBLAS: product of ", m, " x ", k,
                                         " and ", k, " x ", n, ": ", Cublas::Get().text(status))));

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/device.h"
 #include "common/dtype.h"
@@ -19,6 +20,18 @@
 struct CUctx_st;  // CUcontext is a pointer to this
 
 namespace cairn {
+
+// How a GPU multiplies float32 matrices. Sums are float32 always.
+enum class MatmulPrecision {
+  kFloat32,
+  kTf32,      // factors are rounded to 10 bits of fraction
+  kBFloat16,  // to 7
+};
+// Of "tf32", "bfloat16"; any other text is kFloat32.
+inline MatmulPrecision ParseMatmulPrecision(absl::string_view text) {
+  if (text == "tf32") return MatmulPrecision::kTf32;
+  return text == "bfloat16" ? MatmulPrecision::kBFloat16 : MatmulPrecision::kFloat32;
+}
 
 // Memory on a device, and three queues of work on it: copies in, ops, copies out. The queues run
 // beside each other but for the orders named here. What fails when it is done turns up in Finish.
@@ -38,6 +51,15 @@ class DeviceQueue {
   virtual void FreeDevice(void* memory) = 0;
   virtual absl::StatusOr<void*> AllocateHost(size_t bytes) = 0;
   virtual void FreeHost(void* memory) = 0;
+
+  // Applies to the products from here on; kFloat32 until the first call. Devices without units for
+  // a lower precision compute in float32.
+  virtual void SetMatmulPrecision(MatmulPrecision) {}
+
+  // The calls until Finish are a step that may recur with the same arguments. The queue may put
+  // them off until Finish, which can ask the device for a recurring step in one call: host memory
+  // given to CopyIn is then read in Finish.
+  virtual void BeginRecurring() {}
 
   // Copies from the host, in the order of the calls, after everything queued before the last
   // Finish. Returns the copy's number for AwaitCopy. `host` stays as it is until then.
@@ -108,7 +130,7 @@ class KeepCurrentGpu {
 };
 
 // A queue on gpu:N. kUnimplemented: built without CUDA. kFailedPrecondition: no such GPU, or CUDA
-// or cuBLAS cannot be used; says why.
+// cannot be used; says why. cuBLAS is loaded for the first product; Finish says if it cannot be.
 absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenGpuQueue(Device device);
 
 }  // namespace cairn

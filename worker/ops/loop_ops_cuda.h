@@ -39,13 +39,17 @@ class LoopOps final : public Ops {
   }
 
   void DenseBackward(const DenseShape& shape, const float* x, const float* w, const float* d_y,
-                     float* d_x, int64_t d_x_columns, float* d_w, float* d_b) override {
-    SumRows(d_y, Size(shape.rows), Size(shape.outputs), d_b);
+                     float* d_x, int64_t d_x_columns, float* d_w) override {
     engine_.Multiply(shape.outputs, shape.inputs, shape.rows, {d_y, false, shape.outputs},
                      {x, true, shape.x_stride}, d_w, shape.outputs);
     if (d_x == nullptr) return;
     engine_.Multiply(d_x_columns, shape.rows, shape.outputs, {w, true, shape.outputs},
                      {d_y, false, shape.outputs}, d_x, shape.x_stride);
+  }
+
+  void BiasBackward(const float* y, size_t rows, size_t width, float* d_y, float* d_b) override {
+    Run(kernels::SumsOver(rows) * width,
+        kernels::BiasBackwardBody{y, Extent(rows), Extent(width), d_y, d_b});
   }
 
   void AddMatrixTimesVector(const float* x, int64_t rows, int64_t columns, const float* w,
@@ -81,10 +85,6 @@ class LoopOps final : public Ops {
 
   void Scale(float scale, float* x, size_t count) override {
     Run(count, kernels::ScaleBody{scale, x});
-  }
-
-  void ReluBackward(const float* y, float* d_y, size_t count) override {
-    Run(count, kernels::ReluBackwardBody{y, d_y});
   }
 
   void AddToRows(const float* row, size_t rows, size_t width, bool relu, float* y) override {
@@ -244,19 +244,21 @@ class LoopOps final : public Ops {
                                     e, d_out, d_out_stride, Extent(vectors), Extent(width), d_e});
   }
 
-  void SigmoidCrossEntropy(const float* logits, const float* labels, size_t count, float* loss,
-                           float* d_logits) override {
-    Run(count, kernels::SigmoidCrossEntropyBody{logits, labels, loss, d_logits});
+  void SigmoidCrossEntropy(const float* logits, const float* labels, size_t count, float scale,
+                           float* loss, float* d_logits) override {
+    Run(count, kernels::SigmoidCrossEntropyBody{logits, labels, scale, loss, d_logits});
   }
 
   void SoftmaxCrossEntropy(const float* logits, const float* labels, size_t rows, size_t classes,
-                           float* loss, float* d_logits) override {
-    Run(rows, kernels::SoftmaxCrossEntropyBody{logits, labels, Extent(classes), loss, d_logits});
+                           float scale, float* loss, float* d_logits) override {
+    Run(rows,
+        kernels::SoftmaxCrossEntropyBody{logits, labels, Extent(classes), scale, loss, d_logits});
   }
 
   void SquaredError(const float* predictions, const float* targets, size_t rows, size_t width,
-                    float* loss, float* d_predictions) override {
-    Run(rows, kernels::SquaredErrorBody{predictions, targets, Extent(width), loss, d_predictions});
+                    float scale, float* loss, float* d_predictions) override {
+    Run(rows,
+        kernels::SquaredErrorBody{predictions, targets, Extent(width), scale, loss, d_predictions});
   }
 
  private:

@@ -71,6 +71,8 @@ const std::vector<Change>& Changes() {
        {"strategy.communication.connect_timeout_seconds=5"}},
       {"strategy.cross_device_ops",
        {"strategy.devices=[cpu:0]", "strategy.cross_device_ops=reduction_to_one_device"}},
+      {"strategy.matmul_precision",
+       {"strategy.devices=[cpu:0]", "strategy.matmul_precision=bfloat16"}},
       {"storage.snapshot_interval_seconds",
        {"storage.durability=off", "storage.snapshot_interval_seconds=2"}},
       {"checkpoint.keep", {"checkpoint.keep=5"}},
