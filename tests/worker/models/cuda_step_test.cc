@@ -104,14 +104,16 @@ TEST_P(CudaStep, IsRightAsAGraphWhicheverCallFails) {
     const int64_t first = fake::Calls();
     ASSERT_OK(healthy->Train());
     const int64_t calls = fake::Calls() - first;
-    if (before == 2) EXPECT_LE(calls, 10);
+    if (before == 2) {
+      EXPECT_LE(calls, 10);
+    }
     for (int64_t n = 1; n <= calls; n += 1 + calls / 8) {
       SCOPED_TRACE(absl::StrCat("call ", n, " of ", calls, " after ", before, " steps"));
       const std::unique_ptr<Scene> scene = trained(before);
       fake::settings().fail_at = static_cast<int>(n);
       const absl::Status status = scene->Train();
       fake::settings().fail_at = 0;
-      if (status.ok()) EXPECT_TRUE(scene->IsRight());
+      EXPECT_TRUE(!status.ok() || scene->IsRight());
       scene->SetValues(9);
       ASSERT_OK(scene->Train());
       ASSERT_TRUE(scene->IsRight());
