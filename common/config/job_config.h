@@ -136,6 +136,7 @@ struct StrategyConfig {
   PartitionerConfig partitioner;
   std::string cross_device_ops = "auto";     // between the GPUs of a worker
   std::string matmul_precision = "float32";  // on GPUs
+  bool deterministic = false;                // on GPUs; CPUs always are
   CommunicationConfig communication;
   WireConfig wire;  // parameter_server
 };

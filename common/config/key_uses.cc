@@ -117,6 +117,7 @@ const std::vector<KeyUse>& KeyUses() {
        HasDefault<&CommunicationConfig::connect_timeout_seconds>},
       {"strategy.cross_device_ops", kReplicas, {}},
       {"strategy.matmul_precision", kGpus, {}},
+      {"strategy.deterministic", kGpus, {}},
       // The other models have no dense variable with several rows.
       {"strategy.partitioner", kModel, {"linear", "mlp", "fm", "wide_deep", "dlrm"}},
       {"storage.snapshot_interval_seconds", kDurability, {"snapshot"}},

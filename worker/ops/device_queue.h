@@ -33,6 +33,12 @@ inline MatmulPrecision ParseMatmulPrecision(absl::string_view text) {
   return text == "bfloat16" ? MatmulPrecision::kBFloat16 : MatmulPrecision::kFloat32;
 }
 
+// How the GPUs of a job compute.
+struct GpuArithmetic {
+  MatmulPrecision precision = MatmulPrecision::kFloat32;
+  bool deterministic = false;
+};
+
 // Memory on a device, and three streams of work on it: copies in, ops, copies out. The streams run
 // in parallel, except for the orders stated below. Calls queue work and return; Finish reports
 // errors. Thread safety: one thread at a time. Several queues on one device are independent.
@@ -56,6 +62,10 @@ class DeviceQueue {
   // Sets the precision of later products; kFloat32 by default. A device without units for a lower
   // precision computes in float32.
   virtual void SetMatmulPrecision(MatmulPrecision) {}
+
+  // Gives sums of ops() a fixed order, so that two runs of the same steps return the same bits.
+  // Such sums run on few threads. Tensor ops and optimizers always have a fixed order.
+  virtual void SetDeterministic(bool) {}
 
   // Declares that the calls until Finish may recur with the same arguments. The queue may then
   // defer them to Finish, which launches a recurring sequence as one graph. Finish, not CopyIn,

@@ -37,6 +37,28 @@ CAIRN_ANYWHERE inline float Dot(const float* x, const float* y, uint32_t count) 
 inline constexpr uint32_t kRowsPerSum = 32;
 inline uint64_t SumsOver(uint64_t rows) { return (rows + kRowsPerSum - 1) / kRowsPerSum; }
 
+// Bodies that add atomically, in a fixed order. One thread runs elements i, i + stride, i + 2 *
+// stride, …, which include all that add to its memory.
+template <typename Body>
+struct InStrides {
+  Body body;
+  uint64_t stride, count;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    for (uint64_t n = i; n < count; n += stride) body(n);
+  }
+};
+// The same for `size` consecutive elements.
+template <typename Body>
+struct InGroups {
+  Body body;
+  uint32_t size;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    for (uint32_t n = 0; n < size; ++n) body(uint64_t{i} * size + n);
+  }
+};
+
 // As many floats as one instruction moves, aligned accordingly.
 template <int kFloats>
 struct alignas(kFloats * sizeof(float)) Pack {

@@ -24,11 +24,12 @@ class Scene {
  public:
   enum class Graphs { kNo, kYes };
 
-  Scene(const ModelCase& c, int64_t rows, Graphs graphs = Graphs::kNo)
+  Scene(const ModelCase& c, int64_t rows, Graphs graphs = Graphs::kNo, bool deterministic = false)
       : model_(Model::Create(c.config, {}, c.schema).value()),
         batch_(RandomBatch(c.schema, rows, model_->outputs(), 3)) {
     std::unique_ptr<DeviceQueue> queue = OpenGpuQueue(Gpu(0)).value();
     if (graphs == Graphs::kNo) static_cast<CudaDeviceQueue&>(*queue).StopGraphs();
+    queue->SetDeterministic(deterministic);
     got_.device = std::make_shared<StepDevice>(std::move(queue));
     for (StepState* state : {&got_, &want_}) EXPECT_OK(model_->Plan(batch_, state));
     SetValues(5);
@@ -40,6 +41,12 @@ class Scene {
   }
 
   absl::Status Train() { return model_->Train(batch_, &got_).status(); }
+
+  std::vector<std::vector<float>> Gradients() const {
+    std::vector<std::vector<float>> gradients;
+    for (const VariableUse& use : got_.uses) gradients.push_back(use.gradient);
+    return gradients;
+  }
 
   // Whether the last step's gradients are the CPU's.
   bool IsRight() const {
@@ -62,7 +69,10 @@ class Scene {
 
 class CudaStep : public ::testing::TestWithParam<ModelCase> {
  protected:
-  ~CudaStep() override { fake::settings().fail_at = 0; }
+  ~CudaStep() override {
+    fake::settings().fail_at = 0;
+    fake::settings().threads = 1;
+  }
 };
 
 // Every call of a step fails once. The step says so, and the one after it is right: a thread's last
@@ -83,6 +93,19 @@ TEST_P(CudaStep, IsRightAfterAStepInWhichAnyOneCallFailed) {
     EXPECT_FALSE(failed.ok());
     ASSERT_OK(scene.Train());
     ASSERT_TRUE(scene.IsRight());
+  }
+}
+
+// With kernels on several threads, which add in any order unless the step is deterministic.
+TEST_P(CudaStep, RepeatsItsBitsWhereItIsDeterministic) {
+  fake::settings().threads = 4;
+  Scene scene(GetParam(), 300, Scene::Graphs::kNo, /*deterministic=*/true);
+  ASSERT_OK(scene.Train());
+  EXPECT_TRUE(scene.IsRight());
+  const std::vector<std::vector<float>> first = scene.Gradients();
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_OK(scene.Train());
+    EXPECT_EQ(scene.Gradients(), first);
   }
 }
 
@@ -123,6 +146,23 @@ TEST_P(CudaStep, IsRightAsAGraphWhicheverCallFails) {
 
 INSTANTIATE_TEST_SUITE_P(Models, CudaStep, ::testing::ValuesIn(EveryModel()),
                          [](const auto& info) { return info.param.name; });
+
+// The control of RepeatsItsBitsWhereItIsDeterministic: the fakes do show another order.
+TEST(CudaStepControl, SumsInAnyOrderDiffer) {
+  fake::settings().threads = 4;
+  ModelCase c{.name = "dlrm", .config = SmallConfig("dlrm")};
+  c.schema = {.dense_columns = 4, .key_columns = 3};
+  Scene scene(c, 2000);
+  ASSERT_OK(scene.Train());
+  const std::vector<std::vector<float>> first = scene.Gradients();
+  bool differs = false;
+  for (int i = 0; i < 100 && !differs; ++i) {
+    ASSERT_OK(scene.Train());
+    differs = scene.Gradients() != first;
+  }
+  fake::settings().threads = 1;
+  EXPECT_TRUE(differs);
+}
 
 // Weights of which the second layer's are too many to go with the input.
 ModelCase LayersCase() {

@@ -353,11 +353,12 @@ absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model>
                                                           const std::string& strategy_type,
                                                           std::vector<Device> devices,
                                                           const std::string& cross_device_ops,
-                                                          MatmulPrecision precision) {
+                                                          GpuArithmetic arithmetic) {
   const OpenQueue open =
-      [precision](Device device) -> absl::StatusOr<std::unique_ptr<DeviceQueue>> {
+      [arithmetic](Device device) -> absl::StatusOr<std::unique_ptr<DeviceQueue>> {
     ASSIGN_OR_RETURN(std::unique_ptr<DeviceQueue> queue, OpenGpuQueue(device));
-    queue->SetMatmulPrecision(precision);
+    queue->SetMatmulPrecision(arithmetic.precision);
+    queue->SetDeterministic(arithmetic.deterministic);
     return queue;
   };
   ASSIGN_OR_RETURN(std::unique_ptr<ReplicaRanks> ranks, RanksFor(devices, cross_device_ops));

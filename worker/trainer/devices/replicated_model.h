@@ -51,8 +51,10 @@ class ReplicatedModel : public PlacedModel {
 // `model` itself on one CPU device, a DeviceModel on one GPU, otherwise a model that divides
 // batches over the devices. With `auto`, different GPUs sum by NCCL if it is installed; with
 // `nccl`, an error says why they cannot.
-absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(
-    std::unique_ptr<Model> model, const std::string& strategy_type, std::vector<Device> devices,
-    const std::string& cross_device_ops, MatmulPrecision precision = MatmulPrecision::kFloat32);
+absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model> model,
+                                                          const std::string& strategy_type,
+                                                          std::vector<Device> devices,
+                                                          const std::string& cross_device_ops,
+                                                          GpuArithmetic arithmetic = {});
 
 }  // namespace cairn

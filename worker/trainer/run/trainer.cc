@@ -93,7 +93,8 @@ absl::StatusOr<std::unique_ptr<Model>> MakeModel(const JobConfig& job, const Sch
   if (!model.ok()) return AsBadInput(model.status());
   return DivideOverReplicas(*std::move(model), job.strategy.type, std::move(devices),
                             job.strategy.cross_device_ops,
-                            ParseMatmulPrecision(job.strategy.matmul_precision));
+                            {.precision = ParseMatmulPrecision(job.strategy.matmul_precision),
+                             .deterministic = job.strategy.deterministic});
 }
 
 // One worker's run, from the first call to the last.

@@ -164,7 +164,7 @@ TEST(ReplicatedModel, ProductsHaveThePrecisionOfTheJob) {
   const Batch batch = test::RandomBatch(scene.schema, 32, 1, 3);
   const auto gradients = [&](const std::vector<Device>& devices, const std::string& precision) {
     const auto model = DivideOverReplicas(scene.MakeModel(), "mirrored", devices, "auto",
-                                          ParseMatmulPrecision(precision))
+                                          {.precision = ParseMatmulPrecision(precision)})
                            .value();
     StepState state;
     EXPECT_OK(model->Plan(batch, &state));

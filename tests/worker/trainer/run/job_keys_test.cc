@@ -73,6 +73,7 @@ const std::vector<Change>& Changes() {
        {"strategy.devices=[cpu:0]", "strategy.cross_device_ops=reduction_to_one_device"}},
       {"strategy.matmul_precision",
        {"strategy.devices=[cpu:0]", "strategy.matmul_precision=bfloat16"}},
+      {"strategy.deterministic", {"strategy.devices=[cpu:0]", "strategy.deterministic=true"}},
       {"storage.snapshot_interval_seconds",
        {"storage.durability=off", "storage.snapshot_interval_seconds=2"}},
       {"checkpoint.keep", {"checkpoint.keep=5"}},
