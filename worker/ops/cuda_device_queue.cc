@@ -101,6 +101,12 @@ absl::Status CudaDeviceQueue::OpenBlas() {
       absl::StrCat(device_.text(), ": cuBLAS: ", cublas.text(status)));
 }
 
+absl::Status CudaDeviceQueue::PrepareProducts() {
+  Select();
+  RETURN_IF_ERROR(error_);
+  return OpenBlas();
+}
+
 template <typename Get>
 absl::StatusOr<void*> CudaDeviceQueue::Allocate(absl::string_view what, size_t bytes, Get get) {
   // Allocating would wait for the step that never ends.

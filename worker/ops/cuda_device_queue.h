@@ -41,6 +41,7 @@ class CudaDeviceQueue : public DeviceQueue {
   void FreeDevice(void* memory) final;
   absl::StatusOr<void*> AllocateHost(size_t bytes) final;
   void FreeHost(void* memory) final;
+  absl::Status PrepareProducts() final;
   void SetMatmulPrecision(MatmulPrecision precision) final { precision_ = precision; }
   void BeginRecurring() final;
   int CopyIn(const void* host, void* device, size_t bytes) final;

@@ -59,6 +59,9 @@ class DeviceQueue {
   virtual absl::StatusOr<void*> AllocateHost(size_t bytes) = 0;
   virtual void FreeHost(void* memory) = 0;
 
+  // Loads the libraries that products need (cuBLAS); otherwise the first product does. Errors as
+  // OpenGpuQueue.
+  virtual absl::Status PrepareProducts() { return absl::OkStatus(); }
   // Sets the precision of later products; kFloat32 by default. A device without units for a lower
   // precision computes in float32.
   virtual void SetMatmulPrecision(MatmulPrecision) {}

@@ -357,6 +357,7 @@ absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model>
   const OpenQueue open =
       [arithmetic](Device device) -> absl::StatusOr<std::unique_ptr<DeviceQueue>> {
     ASSIGN_OR_RETURN(std::unique_ptr<DeviceQueue> queue, OpenGpuQueue(device));
+    RETURN_IF_ERROR(queue->PrepareProducts());
     queue->SetMatmulPrecision(arithmetic.precision);
     queue->SetDeterministic(arithmetic.deterministic);
     return queue;
