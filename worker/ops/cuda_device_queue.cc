@@ -182,6 +182,22 @@ void CudaDeviceQueue::CopyOut(const void* device, void* host, size_t bytes) {
   Note(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, out_.get()), "copy out");
 }
 
+absl::StatusOr<CUstream_st*> CudaDeviceQueue::OpStream() {
+  if (stuck_) return StuckError();
+  IssuePutOff();
+  Select();
+  RETURN_IF_ERROR(error_);
+  out_lags_ = true;
+  return compute_.get();
+}
+
+void CudaDeviceQueue::Follow(CUstream_st* stream) {
+  IssuePutOff();
+  if (!error_.ok() || stuck_) return;
+  Select();
+  Note(Join(compute_.get(), stream), "wait for a stream");
+}
+
 // Directly if the GPUs can access each other's memory, otherwise through the host.
 void CudaDeviceQueue::CopyFrom(Device other, const void* from, void* to, size_t bytes) {
   IssuePutOff();

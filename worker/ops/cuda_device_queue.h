@@ -47,6 +47,8 @@ class CudaDeviceQueue : public DeviceQueue {
   int CopyIn(const void* host, void* device, size_t bytes) final;
   void AwaitCopy(int copy) final;
   void CopyOut(const void* device, void* host, size_t bytes) final;
+  absl::StatusOr<CUstream_st*> OpStream() final;
+  void Follow(CUstream_st* stream) final;
   void CopyFrom(Device other, const void* from, void* to, size_t bytes) final;
   void Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) final;
   void Fail(const absl::Status& why) final;

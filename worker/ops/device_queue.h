@@ -17,7 +17,8 @@
 #include "worker/ops/ops.h"
 #include "worker/ops/tensor_ops.h"
 
-struct CUctx_st;  // CUcontext is a pointer to this
+struct CUctx_st;     // CUcontext is a pointer to this
+struct CUstream_st;  // cudaStream_t is a pointer to this
 
 namespace cairn {
 
@@ -88,6 +89,14 @@ class DeviceQueue {
   // after Fail too (the data is then unspecified), because the other ranks wait for it. If the sums
   // fail, Finish returns the reason. `rank` is used until Finish.
   virtual void Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) = 0;
+
+  // The CUDA stream of ops, on which the caller may queue work in the order of its calls here.
+  // Makes the device the thread's current one. kUnimplemented: the device has no streams.
+  virtual absl::StatusOr<CUstream_st*> OpStream() {
+    return absl::UnimplementedError("the device has no CUDA streams");
+  }
+  // Later ops run after the work that `stream` of the same device has queued.
+  virtual void Follow(CUstream_st* /*stream*/) {}
 
   // Copies from memory of the GPU `other`, in the order of the ops. Nothing may write to `from`
   // before Finish.

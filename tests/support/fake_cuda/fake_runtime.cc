@@ -357,6 +357,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (cudaError_t error = Begin("cudaEventRecord", stream); error != cudaSuccess) return error;
+  if (stream == nullptr) stream = LegacyStream();
   event->capture = stream->capture;
   if (event->capture != nullptr) {
     event->number_in_capture = event->capture->Record(stream);
