@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/log.h"
 #include "common/status.h"
 #include "worker/ops/cublas_library.h"
 #include "worker/ops/cuda_gpus.h"
@@ -20,8 +19,6 @@ constexpr unsigned kThreadsPerBlock = 256;
 // A step whose own ops are done waits so much longer for sums with others, so that a device that
 // hangs is named before those that wait for it; and so long for sums that were given up to end.
 constexpr absl::Duration kSumExtra = absl::Seconds(10);
-// For products in graphs: as much as cuBLAS takes for itself on the GPUs that take most.
-constexpr size_t kBlasWorkspaceBytes = size_t{32} << 20;
 constexpr int kLooksWithoutPause = 200;
 constexpr absl::Duration kLookPause = absl::Microseconds(20);
 
@@ -32,15 +29,6 @@ void PauseExactly(absl::Duration pause) {
   ::prctl(PR_SET_TIMERSLACK, kSlackNs);
   absl::SleepFor(pause);
   if (usual > 0) ::prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(usual));
-}
-
-cublasComputeType_t ComputeTypeOf(MatmulPrecision precision) {
-  switch (precision) {
-    case MatmulPrecision::kTf32: return CUBLAS_COMPUTE_32F_FAST_TF32;
-    case MatmulPrecision::kBFloat16: return CUBLAS_COMPUTE_32F_FAST_16BF;
-    case MatmulPrecision::kFloat32: break;
-  }
-  return CUBLAS_COMPUTE_32F;
 }
 
 }  // namespace
@@ -84,29 +72,6 @@ absl::Status CudaDeviceQueue::Open() {
   return std::exchange(error_, absl::OkStatus());
 }
 
-// With the first product: tensors need none.
-absl::Status CudaDeviceQueue::OpenBlas() {
-  if (blas_ != nullptr) return absl::OkStatus();
-  const Cublas& cublas = Cublas::Get();
-  RETURN_IF_ERROR(Annotate(cublas.library.status(), device_.text()));
-  cublasHandle_t blas = nullptr;
-  cublasStatus_t status = cublas.create(&blas);
-  if (status == CUBLAS_STATUS_SUCCESS) status = cublas.set_stream(blas, compute_.get());
-  if (status == CUBLAS_STATUS_SUCCESS) {
-    blas_ = blas;
-    return absl::OkStatus();
-  }
-  if (blas != nullptr) cublas.destroy(blas);
-  return absl::FailedPreconditionError(
-      absl::StrCat(device_.text(), ": cuBLAS: ", cublas.text(status)));
-}
-
-absl::Status CudaDeviceQueue::PrepareProducts() {
-  Select();
-  RETURN_IF_ERROR(error_);
-  return OpenBlas();
-}
-
 template <typename Get>
 absl::StatusOr<void*> CudaDeviceQueue::Allocate(absl::string_view what, size_t bytes, Get get) {
   // Allocating would wait for the step that never ends.
@@ -134,23 +99,21 @@ absl::StatusOr<void*> CudaDeviceQueue::AllocateHost(size_t bytes) {
 
 void CudaDeviceQueue::FreeDevice(void* memory) {
   if (memory == nullptr || stuck_) return;
-  IssuePutOff();
+  IssueDeferred();
   Select();
   Note(cudaFree(memory), "free");
 }
 
 void CudaDeviceQueue::FreeHost(void* memory) {
   if (memory == nullptr || stuck_) return;
-  IssuePutOff();
+  IssueDeferred();
   Select();
   Note(cudaFreeHost(memory), "free");
 }
 
-void CudaDeviceQueue::BeginRecurring() { puts_off_ = graphs_.worthwhile(); }
-
 int CudaDeviceQueue::CopyIn(const void* host, void* device, size_t bytes) {
-  if (PutOff([=, this] { CopyIn(host, device, bytes); }, 'i', host, device, bytes)) {
-    return copies_put_off_++;
+  if (Defer([=, this] { CopyIn(host, device, bytes); }, 'i', host, device, bytes)) {
+    return deferred_copies_++;
   }
   const auto copy = static_cast<int>(copies_.size());
   copies_.push_back(0);
@@ -162,14 +125,14 @@ int CudaDeviceQueue::CopyIn(const void* host, void* device, size_t bytes) {
 }
 
 void CudaDeviceQueue::AwaitCopy(int copy) {
-  if (PutOff([=, this] { AwaitCopy(copy); }, 'a', copy)) return;
+  if (Defer([=, this] { AwaitCopy(copy); }, 'a', copy)) return;
   if (!error_.ok()) return;
   Note(events_.Await(compute_.get(), copies_[static_cast<size_t>(copy)]), "wait for a copy");
   out_lags_ = true;
 }
 
 void CudaDeviceQueue::CopyOut(const void* device, void* host, size_t bytes) {
-  if (PutOff([=, this] { CopyOut(device, host, bytes); }, 'o', device, host, bytes)) return;
+  if (Defer([=, this] { CopyOut(device, host, bytes); }, 'o', device, host, bytes)) return;
   if (!error_.ok()) return;
   Select();
   if (out_lags_) {
@@ -184,7 +147,7 @@ void CudaDeviceQueue::CopyOut(const void* device, void* host, size_t bytes) {
 
 absl::StatusOr<CUstream_st*> CudaDeviceQueue::OpStream() {
   if (stuck_) return StuckError();
-  IssuePutOff();
+  IssueDeferred();
   Select();
   RETURN_IF_ERROR(error_);
   out_lags_ = true;
@@ -192,7 +155,7 @@ absl::StatusOr<CUstream_st*> CudaDeviceQueue::OpStream() {
 }
 
 void CudaDeviceQueue::Follow(CUstream_st* stream) {
-  IssuePutOff();
+  IssueDeferred();
   if (!error_.ok() || stuck_) return;
   Select();
   Note(Join(compute_.get(), stream), "wait for a stream");
@@ -200,7 +163,7 @@ void CudaDeviceQueue::Follow(CUstream_st* stream) {
 
 // Directly if the GPUs can access each other's memory, otherwise through the host.
 void CudaDeviceQueue::CopyFrom(Device other, const void* from, void* to, size_t bytes) {
-  IssuePutOff();
+  IssueDeferred();
   if (!error_.ok()) return;
   const int other_gpu = PhysicalGpu(other);
   EnablePeerAccess(gpu_, other_gpu);
@@ -211,7 +174,7 @@ void CudaDeviceQueue::CopyFrom(Device other, const void* from, void* to, size_t 
 
 void CudaDeviceQueue::Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) {
   if (stuck_) return rank.Abandon(StuckError());
-  IssuePutOff();
+  IssueDeferred();
   Select();
   int ops = 0, sum = 0;
   cudaError_t error = events_.Record(compute_.get(), &ops);
@@ -275,77 +238,10 @@ absl::Status CudaDeviceQueue::StuckError() const {
       device_.text(), ": a step before this one never ended; start the process again"));
 }
 
-// Of `stream`, all that follows comes after what `after` has queued.
-cudaError_t CudaDeviceQueue::Join(cudaStream_t stream, cudaStream_t after) {
-  int number = 0;
-  const cudaError_t error = events_.Record(after, &number);
-  return error == cudaSuccess ? events_.Await(stream, number) : error;
-}
-
-// False: not captured, and none of the calls has been issued.
-bool CudaDeviceQueue::Capture(CudaGraph* graph) {
-  Select();
-  const Cublas& cublas = Cublas::Get();
-  cudaError_t error = cudaSuccess;
-  if (blas_ != nullptr && blas_workspace_ == nullptr) {
-    error = cudaMalloc(&blas_workspace_, kBlasWorkspaceBytes);
-    // Otherwise each graph would allocate one.
-    if (error == cudaSuccess && cublas.set_workspace(blas_, blas_workspace_, kBlasWorkspaceBytes) !=
-                                    CUBLAS_STATUS_SUCCESS) {
-      error = cudaErrorInvalidValue;
-    }
-  }
-  if (error == cudaSuccess && error_.ok()) {
-    error = graph->Capture(in_.get(), [this] {
-      cudaError_t joined = Join(compute_.get(), in_.get());
-      if (joined == cudaSuccess) joined = Join(out_.get(), in_.get());
-      if (joined != cudaSuccess) return joined;
-      put_off_.Issue();
-      joined = Join(in_.get(), compute_.get());
-      return joined == cudaSuccess ? Join(in_.get(), out_.get()) : joined;
-    });
-  }
-  // What an event recorded in the graph is nothing to wait for outside of it.
-  events_.Reset();
-  copies_.clear();
-  out_lags_ = true;
-  if (error == cudaSuccess && error_.ok()) return true;
-  if (error != cudaSuccess) cudaGetLastError();
-  LOG(WARNING) << device_.text() << ": a step is not made a graph: "
-               << (error_.ok() ? cudaGetErrorString(error) : error_.message());
-  error_ = absl::OkStatus();
-  graphs_.GiveUp(graph);
-  return false;
-}
-
-void CudaDeviceQueue::IssuePutOff() {
-  if (!std::exchange(puts_off_, false)) return;
-  copies_put_off_ = 0;
-  // In parts, where another call interrupts: no graph then, since the rest is issued at once.
-  if (error_.ok()) put_off_.Issue();
-  put_off_.Clear();
-}
-
-// Ends a step whose calls were put off.
-void CudaDeviceQueue::RunPutOff() {
-  const CudaGraphs::Choice choice = graphs_.Choose(put_off_.key());
-  puts_off_ = false;
-  bool has_graph = choice.graph != nullptr;
-  if (choice.capture) has_graph = Capture(choice.graph);
-  if (has_graph) {
-    Select();
-    Note(choice.graph->Launch(in_.get()), "launch of a graph");
-  } else {
-    put_off_.Issue();
-  }
-  copies_put_off_ = 0;
-  put_off_.Clear();
-}
-
 absl::Status CudaDeviceQueue::Finish() {
   if (stuck_) Fail(StuckError());
-  if (puts_off_ && error_.ok()) RunPutOff();
-  IssuePutOff();
+  if (defers_ && error_.ok()) RunDeferred();
+  IssueDeferred();
   for (const CudaStream* stream : {&in_, &compute_, &sums_, &out_}) {
     if (!stuck_) Note(Await(*stream), "computing a step");
   }
@@ -369,32 +265,11 @@ CudaDeviceQueue::Grid CudaDeviceQueue::GridOf(uint64_t count) {
 }
 
 void CudaDeviceQueue::Zero(float* x, size_t count) {
-  if (PutOff([=, this] { Zero(x, count); }, 'z', x, count)) return;
+  if (Defer([=, this] { Zero(x, count); }, 'z', x, count)) return;
   if (!error_.ok()) return;
   Select();
   out_lags_ = true;
   Note(cudaMemsetAsync(x, 0, count * sizeof(float), compute_.get()), "zero");
-}
-
-void CudaDeviceQueue::Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnMajor b,
-                               float* c, int64_t c_stride) {
-  if (PutOff([=, this] { Multiply(m, n, k, a, b, c, c_stride); }, 'm', m, n, k, a, b, c, c_stride,
-             precision_)) {
-    return;
-  }
-  if (!error_.ok()) return;
-  Select();
-  Fail(OpenBlas());
-  if (!error_.ok()) return;
-  out_lags_ = true;
-  const auto op = [](const ColumnMajor& x) { return x.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
-  const float one = 1, zero = 0;
-  const cublasStatus_t status = Cublas::Get().gemm(
-      blas_, op(a), op(b), m, n, k, &one, a.data, CUDA_R_32F, a.stride, b.data, CUDA_R_32F,
-      b.stride, &zero, c, CUDA_R_32F, c_stride, ComputeTypeOf(precision_), CUBLAS_GEMM_DEFAULT);
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  Fail(absl::InternalError(absl::StrCat(device_.text(), ": cuBLAS: product of ", m, " x ", k,
-                                        " and ", k, " x ", n, ": ", Cublas::Get().text(status))));
 }
 
 }  // namespace cairn

@@ -34,7 +34,7 @@ class CudaDeviceQueue : public DeviceQueue {
   absl::Status Open();
   // For tests: how long a step may take, two minutes by default.
   void set_step_timeout(absl::Duration timeout) { step_timeout_ = timeout; }
-  // For tests: from here on no calls are put off.
+  // For tests: later steps defer no calls.
   void StopGraphs() { graphs_.Stop(); }
 
   absl::StatusOr<void*> AllocateDevice(size_t bytes) final;
@@ -69,11 +69,12 @@ class CudaDeviceQueue : public DeviceQueue {
   // Selects the device.
   Grid GridOf(uint64_t count);
   cudaStream_t compute() const { return compute_.get(); }
-  // If the step's calls are put off, keeps `call`, whose effect `parts` determine, until Finish.
+  // Returns true if the step defers its calls to Finish; then `call`, whose effect `parts`
+  // determine, is one of them.
   template <typename Call, typename... Parts>
-  bool PutOff(Call call, const Parts&... parts) {
-    if (!puts_off_) return false;
-    put_off_.Add(std::move(call), parts...);
+  bool Defer(Call call, const Parts&... parts) {
+    if (!defers_) return false;
+    deferred_.Add(std::move(call), parts...);
     return true;
   }
   // Keeps the first error: later ones follow from it.
@@ -84,8 +85,8 @@ class CudaDeviceQueue : public DeviceQueue {
   // queue's call.
   void Select();
   absl::Status OpenBlas();
-  void IssuePutOff();
-  void RunPutOff();
+  void IssueDeferred();
+  void RunDeferred();
   bool Capture(CudaGraph* graph);
   cudaError_t Join(cudaStream_t stream, cudaStream_t after);
   template <typename Get>
@@ -106,9 +107,9 @@ class CudaDeviceQueue : public DeviceQueue {
   CudaStream in_, compute_, sums_, out_;
   CudaEvents events_;
   std::vector<int> copies_;  // events of copies in, by their numbers
-  int copies_put_off_ = 0;
-  PutOffCalls put_off_;
-  bool puts_off_ = false;
+  int deferred_copies_ = 0;
+  DeferredCalls deferred_;
+  bool defers_ = false;
   CudaGraphs graphs_;
   MatmulPrecision precision_ = MatmulPrecision::kFloat32;
   cublasHandle_t blas_ = nullptr;

@@ -1,4 +1,4 @@
-// Steps that recur, as graphs of CUDA: one call in place of one for each op and copy.
+// Recurring steps as CUDA graphs: one launch replaces one call per op and copy.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,7 +14,7 @@
 
 namespace cairn {
 
-// A graph that can be launched, destroyed with its owner. Thread safety: none.
+// An executable graph. Thread safety: none.
 class CudaGraph {
  public:
   CudaGraph() = default;
@@ -22,8 +22,8 @@ class CudaGraph {
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
 
-  // Captures what `issue` asks of streams that follow `stream`, without doing it. The first error,
-  // also that of `issue`, leaves the graph empty.
+  // Captures the work that `issue` queues on `stream` and on streams that wait for it; the work
+  // does not run. The graph stays empty after an error, which may be that of `issue`.
   cudaError_t Capture(cudaStream_t stream, absl::FunctionRef<cudaError_t()> issue);
   bool empty() const { return graph_ == nullptr; }
   cudaError_t Launch(cudaStream_t stream) const { return cudaGraphLaunch(graph_, stream); }
@@ -32,10 +32,10 @@ class CudaGraph {
   cudaGraphExec_t graph_ = nullptr;
 };
 
-// A step's calls, put off until all of them are known. Thread safety: none.
-class PutOffCalls {
+// The calls of a step, deferred until all are known. Thread safety: none.
+class DeferredCalls {
  public:
-  // `parts` are the values that determine what `call` does, bit by bit.
+  // `parts` are the values that determine the effect of `call`; the key consists of their bytes.
   template <typename... Parts>
   void Add(std::function<void()> call, const Parts&... parts) {
     calls_.push_back(std::move(call));
@@ -61,18 +61,18 @@ class PutOffCalls {
   std::string key_;
 };
 
-// The graphs of the last steps, by their keys. Thread safety: none.
+// The graphs of recent steps, by key. Thread safety: none.
 class CudaGraphs {
  public:
-  // What to do with a step's calls.
+  // How to run the calls of a step.
   struct Choice {
-    bool capture = false;        // they came before: capture them
+    bool capture = false;        // the key occurred before: capture the calls
     CudaGraph* graph = nullptr;  // to launch, or to capture into; null: issue the calls
   };
   Choice Choose(const std::string& key);
-  // `graph` could not be captured: steps of its key are issued call by call from here on.
+  // The capture of `graph` failed: later steps with its key run call by call.
   void GiveUp(const CudaGraph* graph);
-  // False: hardly any step recurs, so that putting calls off only costs time.
+  // False: the last steps did not recur, so deferring calls only costs time.
   bool worthwhile() const { return misses_ < kMaxMisses; }
   void Stop() { misses_ = kMaxMisses; }
 
@@ -87,7 +87,7 @@ class CudaGraphs {
     bool given_up = false;
   };
   std::vector<std::unique_ptr<Kept>> kept_;  // the last used first
-  int misses_ = 0;                           // steps since the last one that recurred
+  int misses_ = 0;                           // steps since the last recurring one
 };
 
 }  // namespace cairn

@@ -247,7 +247,7 @@ TEST(CudaStepCounts, AStepThatRecursIsOneLaunch) {
       1);
 }
 
-// Where no step recurs, steps are not put off for long: their copies run beside the host's work.
+// A queue whose steps do not recur stops deferring calls, so that copies run while the host works.
 TEST(CudaStepCounts, StepsThatNeverRecurAreIssuedAtOnce) {
   const ModelCase c = ThreeLayersCase();
   const std::unique_ptr<Model> model = Model::Create(c.config, {}, c.schema).value();
