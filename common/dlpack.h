@@ -17,9 +17,10 @@ absl::StatusOr<DLManagedTensor*> ToDLPack(const Tensor& tensor);
 
 // Imports the memory of `managed` and calls its deleter when the last copy of the tensor is
 // destroyed. Does not wait for work that the producer has queued on a stream: call AwaitStream
-// (worker/ops/device_stream.h) first. Host memory becomes cpu:0. On error the caller keeps ownership. kInvalidArgument:
-// `managed` is null; a dtype that DType does not have; a device that is neither CPU nor CUDA; an
-// invalid shape; elements that are not packed row-major or not aligned to their size.
+// (worker/ops/device_stream.h) first. Host memory becomes cpu:0. On error the caller keeps
+// ownership. kInvalidArgument: `managed` is null; a dtype that DType does not have; a device that
+// is neither CPU nor CUDA; an invalid shape; elements that are not packed row-major or not aligned
+// to their size.
 absl::StatusOr<Tensor> FromDLPack(DLManagedTensor* managed);
 
 }  // namespace cairn
