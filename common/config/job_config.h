@@ -134,7 +134,9 @@ struct StrategyConfig {
   double ps_wait_seconds = 60;
   std::string on_worker_loss = "continue";
   PartitionerConfig partitioner;
-  std::string cross_device_ops = "auto";  // between the GPUs of a worker
+  std::string cross_device_ops = "auto";     // between the GPUs of a worker
+  std::string matmul_precision = "float32";  // on GPUs
+  bool deterministic = false;                // on GPUs; CPUs always are
   CommunicationConfig communication;
   WireConfig wire;  // parameter_server
 };

@@ -136,6 +136,8 @@ absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, Jo
        PartlyBuiltChoice("cross_device_ops", &strategy.cross_device_ops,
                          {"auto", "nccl", "hierarchical_copy", "reduction_to_one_device"},
                          {"auto", "nccl", "reduction_to_one_device"}),
+       Choice("matmul_precision", &strategy.matmul_precision, {"float32", "tf32", "bfloat16"}),
+       Boolean("deterministic", &strategy.deterministic),
        Section("communication",
                {PartlyBuiltChoice("implementation", &strategy.communication.implementation,
                                   {"auto", "ring", "nccl"}, {"auto", "ring"}),

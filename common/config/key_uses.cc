@@ -5,6 +5,7 @@
 // job would train under other rules than those it names.
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/config/job_sections.h"
@@ -42,6 +43,16 @@ constexpr Selector kReplicas = {"several strategy.devices", [](const JobConfig& 
                                                    type == "one_device" || type == "default";
                                   return std::string(one ? "" : "given");
                                 }};
+constexpr Selector kGpus = {
+    "a GPU in strategy.devices", [](const JobConfig& job) {
+      const std::vector<std::string>& devices = job.strategy.devices;
+      // No devices given: every GPU.
+      const bool given = devices.empty() ||
+                         std::any_of(devices.begin(), devices.end(), [](const std::string& device) {
+                           return absl::StartsWith(device, "gpu:");
+                         });
+      return std::string(given ? "given" : "");
+    }};
 constexpr Selector kShuffling = {"data.shuffle.buffer_rows above 1", [](const JobConfig& job) {
                                    // Format text draws its pairs from the seed.
                                    const bool draws = job.data.shuffle_buffer_rows > 1 ||
@@ -105,6 +116,8 @@ const std::vector<KeyUse>& KeyUses() {
       {"strategy.communication.connect_timeout_seconds", kStrategy, joint, true,
        HasDefault<&CommunicationConfig::connect_timeout_seconds>},
       {"strategy.cross_device_ops", kReplicas, {}},
+      {"strategy.matmul_precision", kGpus, {}},
+      {"strategy.deterministic", kGpus, {}},
       // The other models have no dense variable with several rows.
       {"strategy.partitioner", kModel, {"linear", "mlp", "fm", "wide_deep", "dlrm"}},
       {"storage.snapshot_interval_seconds", kDurability, {"snapshot"}},

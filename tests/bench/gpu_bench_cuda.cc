@@ -26,6 +26,15 @@ namespace cairn {
 namespace {
 
 constexpr int kRepeats = 20;
+// --small: sizes with which the fake GPUs of the tests are done in seconds, and figures mean
+// nothing.
+bool is_small = false;
+
+template <typename T>
+T Size(T full) {
+  return is_small ? std::max<T>(full >> 10, 64) : full;
+}
+int64_t Extent(int64_t full) { return is_small ? 64 : full; }
 
 void Check(bool good, const std::string& what) {
   if (good) return;
@@ -111,27 +120,29 @@ double CopySeconds(const float* from, float* to, size_t count) {
 // Gathers random rows of a table that exceeds the GPU's caches, compared with cudaMemcpy from
 // device to device. Both read and write every byte once.
 void Gather(DeviceQueue& queue) {
-  constexpr size_t kTableRows = 1 << 22, kRows = 1 << 20;
+  const size_t table_rows = Size<size_t>(1 << 22), row_count = Size<size_t>(1 << 20);
   for (const size_t width : {size_t{16}, size_t{64}}) {
-    Floats table(queue, kTableRows * width), out(queue, kRows * width), positions(queue, kRows);
-    const std::vector<float> values = Normal(kTableRows * width, 1);
+    Floats table(queue, table_rows * width), out(queue, row_count * width),
+        positions(queue, row_count);
+    const std::vector<float> values = Normal(table_rows * width, 1);
     table.Set(values.data());
     std::mt19937 random(2);
-    std::vector<int32_t> rows(kRows);
-    for (int32_t& row : rows) row = static_cast<int32_t>(random() % kTableRows);
+    std::vector<int32_t> rows(row_count);
+    for (int32_t& row : rows) row = static_cast<int32_t>(random() % table_rows);
     positions.Set(rows.data());
     const auto* const at = reinterpret_cast<const int32_t*>(positions.get());
-    const double gather = Seconds(
-        queue, [&] { queue.ops().GatherRows(table.get(), width, at, kRows, out.get(), width); });
-    std::vector<float> want(kRows * width);
-    CpuOps().GatherRows(values.data(), width, rows.data(), kRows, want.data(), width);
+    const double gather = Seconds(queue, [&] {
+      queue.ops().GatherRows(table.get(), width, at, row_count, out.get(), width);
+    });
+    std::vector<float> want(row_count * width);
+    CpuOps().GatherRows(values.data(), width, rows.data(), row_count, want.data(), width);
     const bool verified = Near(out.Get(), want, 0);
-    Floats copy(queue, kRows * width);
-    const double copying = CopySeconds(out.get(), copy.get(), kRows * width);
+    Floats copy(queue, row_count * width);
+    const double copying = CopySeconds(out.get(), copy.get(), row_count * width);
     std::printf(
         "{\"bench\":\"gather %zu rows of %zu floats beside a device copy\",\"us\":%.1f,"
         "\"other_us\":%.1f,\"ratio\":%.3f,\"bar\":0.60,\"met\":%s,\"verified\":%s}\n",
-        kRows, width, gather * 1e6, copying * 1e6, copying / gather,
+        row_count, width, gather * 1e6, copying * 1e6, copying / gather,
         copying >= 0.6 * gather ? "true" : "false", verified ? "true" : "false");
   }
 }
@@ -139,21 +150,21 @@ void Gather(DeviceQueue& queue) {
 // An update of a whole variable, compared with a copy that moves as many bytes: the update reads
 // the variable, its slots and the gradient, and writes all but the gradient.
 void Update(DeviceQueue& queue, const std::string& type) {
-  constexpr size_t kCount = 1 << 26;
+  const size_t count = Size<size_t>(1 << 26);
   const auto optimizer = Optimizer::Create({.type = type}).value();
   const UpdateStep step = optimizer->Begin(0);
-  const std::vector<float> gradient = Normal(kCount, 6);
-  std::vector<std::vector<float>> want = {Normal(kCount, 7)};
+  const std::vector<float> gradient = Normal(count, 6);
+  std::vector<std::vector<float>> want = {Normal(count, 7)};
   for (const SlotSpec& slot : optimizer->slots()) {
-    want.emplace_back(kCount, static_cast<float>(slot.initial_value));
+    want.emplace_back(count, static_cast<float>(slot.initial_value));
   }
-  Floats device_gradient(queue, kCount);
+  Floats device_gradient(queue, count);
   device_gradient.Set(gradient.data());
   std::vector<std::unique_ptr<Floats>> arrays;
   std::vector<void*> device_slots;
   std::vector<float*> slots;
   for (std::vector<float>& array : want) {
-    arrays.push_back(std::make_unique<Floats>(queue, kCount));
+    arrays.push_back(std::make_unique<Floats>(queue, count));
     arrays.back()->Set(array.data());
     if (arrays.size() == 1) continue;
     device_slots.push_back(arrays.back()->get());
@@ -161,29 +172,29 @@ void Update(DeviceQueue& queue, const std::string& type) {
   }
   const auto update = [&] {
     queue.ApplyOptimizer(*optimizer, step, DType::kFloat32, arrays[0]->get(), device_slots.data(),
-                         device_gradient.get(), kCount);
+                         device_gradient.get(), count);
   };
   update();
   Check(queue.Finish().ok(), "an update failed");
-  optimizer->Apply(step, want[0].data(), slots.data(), gradient.data(), kCount);
+  optimizer->Apply(step, want[0].data(), slots.data(), gradient.data(), count);
   bool verified = true;
   for (size_t a = 0; a < arrays.size(); ++a) {
     verified = verified && Near(arrays[a]->Get(), want[a], 1e-6f);
   }
   const double seconds = Seconds(queue, update);
-  const size_t moved = (2 * arrays.size() + 1) * kCount;
+  const size_t moved = (2 * arrays.size() + 1) * count;
   Floats from(queue, moved / 2), to(queue, moved / 2);
   const double copying = CopySeconds(from.get(), to.get(), moved / 2);
   std::printf(
       "{\"bench\":\"%s of %zu floats beside a device copy of as many bytes\",\"us\":%.1f,"
       "\"other_us\":%.1f,\"ratio\":%.3f,\"bar\":0.80,\"met\":%s,\"verified\":%s}\n",
-      type.c_str(), kCount, seconds * 1e6, copying * 1e6, copying / seconds,
+      type.c_str(), count, seconds * 1e6, copying * 1e6, copying / seconds,
       copying >= 0.8 * seconds ? "true" : "false", verified ? "true" : "false");
 }
 
 // A layer's forward pass, compared with plain products of a size at which cuBLAS is fastest.
 void Layer(DeviceQueue& queue) {
-  constexpr int64_t kBig = 4096;
+  const int64_t big = Extent(4096);
   const auto rate = [&](int64_t rows, int64_t inputs, int64_t outputs, bool* verified) {
     const std::vector<float> x = Normal(static_cast<size_t>(rows * inputs), 3);
     const std::vector<float> w = Normal(static_cast<size_t>(inputs * outputs), 4);
@@ -207,19 +218,57 @@ void Layer(DeviceQueue& queue) {
     return 2.0 * static_cast<double>(rows * inputs * outputs) / seconds;
   };
   bool big_verified = false, verified = false;
-  const double best = rate(kBig, kBig, kBig, &big_verified);
-  const double layer = rate(8192, 1024, 1024, &verified);
+  const double best = rate(big, big, big, &big_verified);
+  const double layer = rate(2 * Extent(4096), Extent(1024), Extent(1024), &verified);
   std::printf(
       "{\"bench\":\"layer 8192 x 1024 -> 1024 with bias and relu beside 4096^3\","
       "\"tflops\":%.2f,\"other_tflops\":%.2f,\"ratio\":%.3f,\"verified\":%s}\n",
       layer / 1e12, best / 1e12, layer / best, verified && big_verified ? "true" : "false");
 }
 
+// Products of lower precision, compared with float32.
+void Precision(DeviceQueue& queue) {
+  const int64_t big = Extent(4096);
+  const auto count = static_cast<size_t>(big * big);
+  const std::vector<float> x = Normal(count, 8), w = Normal(count, 9);
+  Floats dx(queue, count), dw(queue, count), db(queue, static_cast<size_t>(big)), y(queue, count);
+  dx.Set(x.data());
+  dw.Set(w.data());
+  const std::vector<float> bias(static_cast<size_t>(big));
+  db.Set(bias.data());
+  const DenseShape shape{big, big, big, big}, few{8, big, big, big};
+  std::vector<float> want(static_cast<size_t>(few.rows * big));
+  CpuOps().DenseForward(few, x.data(), w.data(), bias.data(), false, want.data());
+  double seconds[3] = {};
+  const char* const names[] = {"float32", "tf32", "bfloat16"};
+  for (int p = 0; p < 3; ++p) {
+    queue.SetMatmulPrecision(ParseMatmulPrecision(names[p]));
+    seconds[p] = Seconds(queue, [&] {
+      queue.ops().DenseForward(shape, dx.get(), dw.get(), db.get(), false, y.get());
+    });
+    std::vector<float> got = y.Get();
+    got.resize(want.size());
+    // Sums of `big` products of normal numbers are about sqrt(big).
+    double error = 0;
+    for (size_t i = 0; i < want.size(); ++i) {
+      error = std::max(error, std::abs(double{got[i]} - want[i]));
+    }
+    const double ratio = seconds[0] / seconds[p];
+    std::printf(
+        "{\"bench\":\"product %lld^3 in %s beside float32\",\"us\":%.1f,\"ratio\":%.2f,"
+        "\"bar\":%.1f,\"met\":%s,\"verified\":%s}\n",
+        static_cast<long long>(big), names[p], seconds[p] * 1e6, ratio, p == 0 ? 1.0 : 3.0,
+        p == 0 || ratio >= 3 ? "true" : "false",
+        error < 0.05 * std::sqrt(static_cast<double>(big)) ? "true" : "false");
+  }
+  queue.SetMatmulPrecision(MatmulPrecision::kFloat32);
+}
+
 // A whole step of dlrm and of an mlp on the GPU, compared with the CPU.
 void Step(const std::string& type, const Schema& schema, int64_t rows) {
   ModelConfig config;
   config.type = type;
-  config.hidden = {1024, 1024};
+  config.hidden = {Extent(1024), Extent(1024)};
   const auto model = Model::Create(config, {}, schema).value();
   const Batch batch = test::RandomBatch(schema, rows, 1, 1);
   StepState on_gpu, on_cpu;
@@ -330,7 +379,7 @@ class PartQueue final : public DeviceQueue {
 void Overlap(const std::string& type, const Schema& schema, int64_t rows) {
   ModelConfig config;
   config.type = type;
-  config.hidden = {1024, 1024};
+  config.hidden = {Extent(1024), Extent(1024)};
   const auto model = Model::Create(config, {}, schema).value();
   const Batch batch = test::RandomBatch(schema, rows, 1, 1);
   auto owned = std::make_unique<PartQueue>(OpenGpuQueue(Gpu(0)).value());
@@ -374,15 +423,24 @@ int Main() {
   Gather(**queue);
   for (const char* type : {"sgd", "adagrad", "adam", "ftrl"}) Update(**queue, type);
   Layer(**queue);
-  Step("mlp", {.dense_columns = 1024}, 4096);
-  Step("dlrm", {.dense_columns = 13, .key_columns = 26}, 4096);
-  Step("wide_deep", {.dense_columns = 13, .key_columns = 26}, 4096);
-  Overlap("mlp", {.dense_columns = 1024}, 4096);
-  Overlap("dlrm", {.dense_columns = 13, .key_columns = 26}, 4096);
+  Precision(**queue);
+  const int64_t rows = Extent(4096);
+  Step("mlp", {.dense_columns = Extent(1024)}, rows);
+  Step("dlrm", {.dense_columns = 13, .key_columns = 26}, rows);
+  Step("wide_deep", {.dense_columns = 13, .key_columns = 26}, rows);
+  Overlap("mlp", {.dense_columns = Extent(1024)}, rows);
+  Overlap("dlrm", {.dense_columns = 13, .key_columns = 26}, rows);
   return 0;
 }
 
 }  // namespace
 }  // namespace cairn
 
-int main() { return cairn::Main(); }
+int main(int argc, char** argv) {
+  cairn::is_small = argc == 2 && std::string(argv[1]) == "--small";
+  if (argc > 1 && !cairn::is_small) {
+    std::fprintf(stderr, "usage: gpu_bench [--small]\n");
+    return 2;
+  }
+  return cairn::Main();
+}

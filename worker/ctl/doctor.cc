@@ -133,7 +133,8 @@ Finding Disk(const std::string& directory) {
 // Of CUDA and cuBLAS. Opening a queue is what a worker does first.
 absl::Status CudaStatus() {
   RETURN_IF_ERROR(GpuStatus());
-  return OpenGpuQueue(Gpu(0)).status();
+  ASSIGN_OR_RETURN(const std::unique_ptr<DeviceQueue> queue, OpenGpuQueue(Gpu(0)));
+  return queue->PrepareProducts();
 }
 
 Finding Gpus() {

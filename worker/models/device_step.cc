@@ -71,6 +71,7 @@ class StepDevice::Step final : public StepView {
   const float* values(size_t v) override;
   float* gradient(size_t v) override { return At<float>(layout_.gradients[v]); }
   float* Buffer(size_t buffer, size_t floats) override;
+  void ZeroGradients(absl::Span<const size_t> variables) override;
   void GradientDone(size_t v) override;
   const float* Fetch(const float* x, size_t count) override;
   absl::Status End() override;
@@ -187,6 +188,27 @@ void StepDevice::Step::Reserve(size_t bytes, StepMemory* memory) {
       " bytes that no step before it needed")));
 }
 
+// Small gradients are neighbours in the order of their variables, so one call zeroes them and the
+// few between them.
+void StepDevice::Step::ZeroGradients(absl::Span<const size_t> variables) {
+  size_t begin = 0, end = 0;
+  const auto flush = [&] {
+    if (end > begin) ops().Zero(At<float>(begin), (end - begin) / sizeof(float));
+  };
+  bool last_small = false;
+  for (const size_t v : variables) {
+    const size_t bytes = BytesOf(own_.uses[v].gradient);
+    const bool small = bytes <= kSmallBytes;
+    if (!small || !last_small) {
+      flush();
+      begin = layout_.gradients[v];
+    }
+    end = layout_.gradients[v] + bytes;
+    last_small = small;
+  }
+  flush();
+}
+
 void StepDevice::Step::CopyOut(size_t v) {
   done_.push_back(v);
   ready_.push_back(v);
@@ -286,8 +308,12 @@ StepDevice::Layout StepDevice::LayOut(const Batch& batch, const StepState& state
     }
     if (small) layout.early_bytes = layout.bytes;
   }
-  for (const VariableUse& use : state.uses) {
-    layout.gradients.push_back(place(BytesOf(use.gradient)));
+  layout.gradients.resize(state.uses.size());
+  for (const bool small : {true, false}) {
+    for (size_t v = 0; v < state.uses.size(); ++v) {
+      const size_t bytes = BytesOf(state.uses[v].gradient);
+      if ((bytes <= kSmallBytes) == small) layout.gradients[v] = place(bytes);
+    }
   }
   return layout;
 }
@@ -309,6 +335,7 @@ void StepDevice::SetSums(const StepSums& sums) {
 absl::StatusOr<std::unique_ptr<StepView>> StepDevice::Begin(const Batch& batch, StepState* state) {
   Layout layout = LayOut(batch, *state);
   RETURN_IF_ERROR(Reserve(layout.bytes));
+  if (layout.bytes <= kRecurringBytes && sums_.rank == nullptr) queue_->BeginRecurring();
   auto step = std::make_unique<Step>(*this, batch, state, std::move(layout));
   step->SendInput();
   return step;

@@ -49,28 +49,28 @@ struct StepSums {
   absl::Span<const int> roots;  // by variable: the rank that receives the sum; -1: not summed
 };
 
-// What a StepState needs to be computed on a device: a queue and memory of its own.
-// The input and small values go to the device in one copy. A larger variable's values go when the
-// first op that uses them is called, beside the ops before it. Gradients come back as they are
-// done, beside the rest of the step, small ones together: or added up with other devices' first, in
-// groups of kSumFloats or more.
+// The queue and the memory with which a device computes steps.
+// The input and the small variables go to the device in one copy. A larger variable goes when the
+// first op reads it, while the device runs earlier ops. Gradients return while the device runs the
+// rest of the step, small ones together. With sums, the devices first sum the gradients, in groups
+// of at least kSumFloats.
 class StepDevice {
  public:
   explicit StepDevice(std::unique_ptr<DeviceQueue> queue);
 
-  // Begins a step, which ends with its End or is abandoned when the result is destroyed. One at a
-  // time.
+  // Begins a step. It ends with End; destroying the result abandons it. One step at a time.
   absl::StatusOr<std::unique_ptr<StepView>> Begin(const Batch& batch, StepState* state);
 
-  // Allocates the memory that Begin would; the gradients must have their sizes. Errors as Begin.
+  // Allocates the memory that Begin needs; the gradients must have their sizes. Errors as Begin.
   absl::Status Reserve(const Batch& batch, const StepState& state);
-  // Whether a step of at least this size has trained here, so that this one will hardly allocate.
+  // Whether a step of at least this many rows has trained here, so that another one rarely
+  // allocates.
   bool HasTrained(int64_t rows) const { return rows <= trained_rows_; }
 
-  // Sets how gradients leave the device, for the steps that begin from now on. With sums, a
-  // gradient is in the StepState of its root only, and a step allocates nothing: an allocation may
-  // wait for all work queued on GPUs, which may include sums that wait for this step's. A step that
-  // needs memory still takes part in the sums, then fails, and outgrown() is true.
+  // Sets how gradients leave the device in later steps. With sums, only the StepState of a
+  // gradient's root receives the gradient, and a step allocates nothing, because an allocation may
+  // wait for all queued work of a GPU, including sums that wait for this step. A step that needs
+  // memory takes part in the sums and then fails; outgrown() is true.
   void SetSums(const StepSums& sums);
   bool outgrown() const { return outgrown_; }
 
@@ -88,11 +88,13 @@ class StepDevice {
   static Layout LayOut(const Batch& batch, const StepState& state);
   absl::Status Reserve(size_t bytes);
 
-  // A copy of so much takes about as long as starting another one.
+  // A copy of this size takes about as long as starting another copy.
   static constexpr size_t kSmallBytes = size_t{64} << 10;
-  // So much that has come together is copied out.
+  // Gradients are copied out when this much is ready.
   static constexpr size_t kOutBytes = size_t{256} << 10;
-  // What a call for sums costs (tens of us) is that of copying so much.
+  // Copies and products dominate larger steps; deferring their calls would only delay them.
+  static constexpr size_t kRecurringBytes = size_t{4} << 20;
+  // A call for sums costs tens of microseconds, as much as copying this many floats.
   static constexpr size_t kSumFloats = size_t{1} << 18;
 
   const std::unique_ptr<DeviceQueue> queue_;

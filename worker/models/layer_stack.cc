@@ -44,13 +44,13 @@ void LayerStack::Forward(StepView& step, const Input& x, float* y) const {
 
 void LayerStack::Backward(StepView& step, const Input& x, const float* y, float* d_y, float* d_x,
                           int64_t d_x_columns) const {
+  std::vector<size_t> biases;
+  for (const Layer& layer : layers_) biases.push_back(layer.bias);
+  step.ZeroGradients(biases);
   const float* output = y;
   float* d_output = d_y;
   for (size_t i = layers_.size(); i-- > 0;) {
     const Layer& layer = layers_[i];
-    if (layer.relu) {
-      step.ops().ReluBackward(output, d_output, static_cast<size_t>(step.rows() * layer.outputs));
-    }
     const float* input = x.dense;
     float* d_input = d_x;
     if (i > 0) {
@@ -59,17 +59,18 @@ void LayerStack::Backward(StepView& step, const Input& x, const float* y, float*
       d_input = step.Buffer(layers_[i - 1].d_output, input_size);
     }
     float* const d_kernel = step.gradient(layer.kernel);
-    float* const d_bias = step.gradient(layer.bias);
+    step.ops().BiasBackward(layer.relu ? output : nullptr, static_cast<size_t>(step.rows()),
+                            static_cast<size_t>(layer.outputs), d_output,
+                            step.gradient(layer.bias));
     if (i == 0 && x.sparse != nullptr) {
       const size_t outputs = static_cast<size_t>(layer.outputs);
-      step.ops().SumRows(d_output, static_cast<size_t>(step.rows()), outputs, d_bias);
       step.ops().SparseTransposedTimesDense(*x.sparse, d_output, outputs,
                                             step.value_count(layer.kernel) / outputs, d_kernel);
     } else {
       const DenseShape shape{step.rows(), layer.inputs, layer.outputs,
                              i == 0 ? x.stride : layer.inputs};
       step.ops().DenseBackward(shape, input, step.values(layer.kernel), d_output, d_input,
-                               i == 0 ? d_x_columns : layer.inputs, d_kernel, d_bias);
+                               i == 0 ? d_x_columns : layer.inputs, d_kernel);
     }
     step.GradientDone(layer.kernel);
     step.GradientDone(layer.bias);

@@ -61,8 +61,10 @@ class DenseLinear : public ModelBase {
 
   void Backward(StepView& step, float* d_scores) const override {
     step.ops().DenseBackward(Shape(step), step.input().dense, step.values(kernel_), d_scores,
-                             nullptr, 0, step.gradient(kernel_), step.gradient(bias_));
+                             nullptr, 0, step.gradient(kernel_));
     step.GradientDone(kernel_);
+    step.ops().SumRows(d_scores, static_cast<size_t>(step.rows()), static_cast<size_t>(outputs()),
+                       step.gradient(bias_));
     step.GradientDone(bias_);
   }
 

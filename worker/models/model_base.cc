@@ -118,16 +118,18 @@ const float* ModelBase::Loss(StepView& step, const float* scores, float* d_score
   float* const losses = step.Buffer(losses_, rows);
   const float* const labels = step.input().labels;
   Ops& ops = step.ops();
+  const auto scale = static_cast<float>(1 / static_cast<double>(rows));
   switch (loss_) {
-    case LossKind::kSigmoid: ops.SigmoidCrossEntropy(scores, labels, rows, losses, d_scores); break;
+    case LossKind::kSigmoid:
+      ops.SigmoidCrossEntropy(scores, labels, rows, scale, losses, d_scores);
+      break;
     case LossKind::kSoftmax:
-      ops.SoftmaxCrossEntropy(scores, labels, rows, outputs, losses, d_scores);
+      ops.SoftmaxCrossEntropy(scores, labels, rows, outputs, scale, losses, d_scores);
       break;
     case LossKind::kSquaredError:
-      ops.SquaredError(scores, labels, rows, 1, losses, d_scores);
+      ops.SquaredError(scores, labels, rows, 1, scale, losses, d_scores);
       break;
   }
-  ops.Scale(static_cast<float>(1 / static_cast<double>(rows)), d_scores, rows * outputs);
   return step.Fetch(losses, rows);
 }
 

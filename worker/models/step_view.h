@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "worker/input/batch.h"
 #include "worker/models/model.h"
 #include "worker/ops/ops.h"
@@ -49,6 +50,10 @@ class StepView {
   // the same memory until the step ends.
   virtual float* Buffer(size_t buffer, size_t floats) = 0;
 
+  // Call before ops that add to these variables' gradients (BiasBackward), and before any op that
+  // writes the gradient of a variable between the first and the last of them, which may be zeroed
+  // too. `variables` ascend. The CPU's ops overwrite gradients, so its steps zero none.
+  virtual void ZeroGradients(absl::Span<const size_t> variables) = 0;
   // Call once for every variable, after all ops that write its gradient: the gradient may then
   // leave the device in parallel with the rest of the step.
   virtual void GradientDone(size_t v) = 0;
@@ -74,6 +79,7 @@ class HostStep final : public StepView {
   const float* values(size_t v) override { return own_.uses[v].values.data(); }
   float* gradient(size_t v) override { return own_.uses[v].gradient.data(); }
   float* Buffer(size_t buffer, size_t floats) override;
+  void ZeroGradients(absl::Span<const size_t>) override {}
   void GradientDone(size_t) override {}
   const float* Fetch(const float* x, size_t) override { return x; }
   absl::Status End() override { return absl::OkStatus(); }

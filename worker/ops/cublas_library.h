@@ -14,7 +14,8 @@ struct Cublas {
   DynamicFunction<decltype(cublasCreate_v2)> create{library, "cublasCreate_v2"};
   DynamicFunction<decltype(cublasDestroy_v2)> destroy{library, "cublasDestroy_v2"};
   DynamicFunction<decltype(cublasSetStream_v2)> set_stream{library, "cublasSetStream_v2"};
-  DynamicFunction<decltype(cublasSgemm_v2_64)> sgemm{library, "cublasSgemm_v2_64"};
+  DynamicFunction<decltype(cublasSetWorkspace_v2)> set_workspace{library, "cublasSetWorkspace_v2"};
+  DynamicFunction<decltype(cublasGemmEx_64)> gemm{library, "cublasGemmEx_64"};
   DynamicFunction<decltype(cublasGetStatusString)> text{library, "cublasGetStatusString"};
 
   // Loads the library on first use. If library.status() is not OK, no function may be called.

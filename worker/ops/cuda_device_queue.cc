@@ -1,5 +1,7 @@
 #include "worker/ops/cuda_device_queue.h"
 
+#include <sys/prctl.h>
+
 #include <limits>
 #include <utility>
 
@@ -20,6 +22,15 @@ constexpr absl::Duration kSumExtra = absl::Seconds(10);
 constexpr int kLooksWithoutPause = 200;
 constexpr absl::Duration kLookPause = absl::Microseconds(20);
 
+// By default a thread sleeps up to 50 us longer than it asks for.
+void PauseExactly(absl::Duration pause) {
+  constexpr unsigned long kSlackNs = 1000;
+  const int usual = ::prctl(PR_GET_TIMERSLACK);
+  ::prctl(PR_SET_TIMERSLACK, kSlackNs);
+  absl::SleepFor(pause);
+  if (usual > 0) ::prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(usual));
+}
+
 }  // namespace
 
 void CudaDeviceQueue::Select() {
@@ -33,6 +44,7 @@ CudaDeviceQueue::~CudaDeviceQueue() {
   if (blas_ != nullptr && !stuck_) {
     Select();
     Cublas::Get().destroy(blas_);
+    if (blas_workspace_ != nullptr) Note(cudaFree(blas_workspace_), "free");
   }
   SelectingQueue() = nullptr;
 }
@@ -57,14 +69,7 @@ absl::Status CudaDeviceQueue::Open() {
        "number of multiprocessors");
   constexpr unsigned kBlocksPerProcessor = 2048 / kThreadsPerBlock;
   blocks_ = static_cast<unsigned>(processors) * kBlocksPerProcessor;
-  RETURN_IF_ERROR(error_);
-  const Cublas& cublas = Cublas::Get();
-  RETURN_IF_ERROR(Annotate(cublas.library.status(), device_.text()));
-  cublasStatus_t status = cublas.create(&blas_);
-  if (status == CUBLAS_STATUS_SUCCESS) status = cublas.set_stream(blas_, compute_.get());
-  if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(device_.text(), ": cuBLAS: ", cublas.text(status)));
+  return std::exchange(error_, absl::OkStatus());
 }
 
 template <typename Get>
@@ -94,32 +99,40 @@ absl::StatusOr<void*> CudaDeviceQueue::AllocateHost(size_t bytes) {
 
 void CudaDeviceQueue::FreeDevice(void* memory) {
   if (memory == nullptr || stuck_) return;
+  IssueDeferred();
   Select();
   Note(cudaFree(memory), "free");
 }
 
 void CudaDeviceQueue::FreeHost(void* memory) {
   if (memory == nullptr || stuck_) return;
+  IssueDeferred();
   Select();
   Note(cudaFreeHost(memory), "free");
 }
 
 int CudaDeviceQueue::CopyIn(const void* host, void* device, size_t bytes) {
-  int number = 0;
-  if (!error_.ok()) return number;
+  if (Defer([=, this] { CopyIn(host, device, bytes); }, 'i', host, device, bytes)) {
+    return deferred_copies_++;
+  }
+  const auto copy = static_cast<int>(copies_.size());
+  copies_.push_back(0);
+  if (!error_.ok()) return copy;
   Select();
   Note(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, in_.get()), "copy in");
-  Note(events_.Record(in_.get(), &number), "event");
-  return number;
+  Note(events_.Record(in_.get(), &copies_.back()), "event");
+  return copy;
 }
 
 void CudaDeviceQueue::AwaitCopy(int copy) {
+  if (Defer([=, this] { AwaitCopy(copy); }, 'a', copy)) return;
   if (!error_.ok()) return;
-  Note(events_.Await(compute_.get(), copy), "wait for a copy");
+  Note(events_.Await(compute_.get(), copies_[static_cast<size_t>(copy)]), "wait for a copy");
   out_lags_ = true;
 }
 
 void CudaDeviceQueue::CopyOut(const void* device, void* host, size_t bytes) {
+  if (Defer([=, this] { CopyOut(device, host, bytes); }, 'o', device, host, bytes)) return;
   if (!error_.ok()) return;
   Select();
   if (out_lags_) {
@@ -132,8 +145,25 @@ void CudaDeviceQueue::CopyOut(const void* device, void* host, size_t bytes) {
   Note(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, out_.get()), "copy out");
 }
 
+absl::StatusOr<CUstream_st*> CudaDeviceQueue::OpStream() {
+  if (stuck_) return StuckError();
+  IssueDeferred();
+  Select();
+  RETURN_IF_ERROR(error_);
+  out_lags_ = true;
+  return compute_.get();
+}
+
+void CudaDeviceQueue::Follow(CUstream_st* stream) {
+  IssueDeferred();
+  if (!error_.ok() || stuck_) return;
+  Select();
+  Note(Join(compute_.get(), stream), "wait for a stream");
+}
+
 // Directly if the GPUs can access each other's memory, otherwise through the host.
 void CudaDeviceQueue::CopyFrom(Device other, const void* from, void* to, size_t bytes) {
+  IssueDeferred();
   if (!error_.ok()) return;
   const int other_gpu = PhysicalGpu(other);
   EnablePeerAccess(gpu_, other_gpu);
@@ -144,6 +174,7 @@ void CudaDeviceQueue::CopyFrom(Device other, const void* from, void* to, size_t 
 
 void CudaDeviceQueue::Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) {
   if (stuck_) return rank.Abandon(StuckError());
+  IssueDeferred();
   Select();
   int ops = 0, sum = 0;
   cudaError_t error = events_.Record(compute_.get(), &ops);
@@ -198,7 +229,7 @@ cudaError_t CudaDeviceQueue::Await(const CudaStream& stream) {
     if (error != cudaErrorNotReady) return error;
     if (looks < kLooksWithoutPause) continue;
     if (GiveUp(stream, &deadline)) return error;
-    absl::SleepFor(kLookPause);
+    PauseExactly(kLookPause);
   }
 }
 
@@ -209,11 +240,14 @@ absl::Status CudaDeviceQueue::StuckError() const {
 
 absl::Status CudaDeviceQueue::Finish() {
   if (stuck_) Fail(StuckError());
+  if (defers_ && error_.ok()) RunDeferred();
+  IssueDeferred();
   for (const CudaStream* stream : {&in_, &compute_, &sums_, &out_}) {
     if (!stuck_) Note(Await(*stream), "computing a step");
   }
   rank_ = nullptr;
   events_.Reset();
+  copies_.clear();
   SelectingQueue() = nullptr;
   out_lags_ = true;
   return std::exchange(error_, absl::OkStatus());
@@ -231,24 +265,11 @@ CudaDeviceQueue::Grid CudaDeviceQueue::GridOf(uint64_t count) {
 }
 
 void CudaDeviceQueue::Zero(float* x, size_t count) {
+  if (Defer([=, this] { Zero(x, count); }, 'z', x, count)) return;
   if (!error_.ok()) return;
   Select();
   out_lags_ = true;
   Note(cudaMemsetAsync(x, 0, count * sizeof(float), compute_.get()), "zero");
-}
-
-void CudaDeviceQueue::Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnMajor b,
-                               float* c, int64_t c_stride) {
-  if (!error_.ok()) return;
-  Select();
-  out_lags_ = true;
-  const auto op = [](const ColumnMajor& x) { return x.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
-  const float one = 1, zero = 0;
-  const cublasStatus_t status = Cublas::Get().sgemm(blas_, op(a), op(b), m, n, k, &one, a.data,
-                                                    a.stride, b.data, b.stride, &zero, c, c_stride);
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  Fail(absl::InternalError(absl::StrCat(device_.text(), ": cuBLAS: product of ", m, " x ", k,
-                                        " and ", k, " x ", n, ": ", Cublas::Get().text(status))));
 }
 
 }  // namespace cairn

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,6 +16,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/deadline.h"
+#include "worker/ops/cuda_graphs.h"
 #include "worker/ops/cuda_streams.h"
 #include "worker/ops/device_queue.h"
 #include "worker/ops/device_rank.h"
@@ -27,18 +30,25 @@ class CudaDeviceQueue : public DeviceQueue {
   // `device` is on GPU `gpu` of CUDA.
   CudaDeviceQueue(Device device, int gpu) : device_(device), gpu_(gpu) {}
   ~CudaDeviceQueue() override;
-  // Call once, before everything else. kInternal, kFailedPrecondition: an error of CUDA or cuBLAS.
+  // Call once, before everything else. kInternal: an error of CUDA.
   absl::Status Open();
   // For tests: how long a step may take, two minutes by default.
   void set_step_timeout(absl::Duration timeout) { step_timeout_ = timeout; }
+  // For tests: later steps defer no calls.
+  void StopGraphs() { graphs_.Stop(); }
 
   absl::StatusOr<void*> AllocateDevice(size_t bytes) final;
   void FreeDevice(void* memory) final;
   absl::StatusOr<void*> AllocateHost(size_t bytes) final;
   void FreeHost(void* memory) final;
+  absl::Status PrepareProducts() final;
+  void SetMatmulPrecision(MatmulPrecision precision) final { precision_ = precision; }
+  void BeginRecurring() final;
   int CopyIn(const void* host, void* device, size_t bytes) final;
   void AwaitCopy(int copy) final;
   void CopyOut(const void* device, void* host, size_t bytes) final;
+  absl::StatusOr<CUstream_st*> OpStream() final;
+  void Follow(CUstream_st* stream) final;
   void CopyFrom(Device other, const void* from, void* to, size_t bytes) final;
   void Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) final;
   void Fail(const absl::Status& why) final;
@@ -59,6 +69,14 @@ class CudaDeviceQueue : public DeviceQueue {
   // Selects the device.
   Grid GridOf(uint64_t count);
   cudaStream_t compute() const { return compute_.get(); }
+  // Returns true if the step defers its calls to Finish; then `call`, whose effect `parts`
+  // determine, is one of them.
+  template <typename Call, typename... Parts>
+  bool Defer(Call call, const Parts&... parts) {
+    if (!defers_) return false;
+    deferred_.Add(std::move(call), parts...);
+    return true;
+  }
   // Keeps the first error: later ones follow from it.
   void Note(cudaError_t error, absl::string_view what);
 
@@ -66,6 +84,11 @@ class CudaDeviceQueue : public DeviceQueue {
   // The calling thread works on this device from here on, until this queue's Finish or another
   // queue's call.
   void Select();
+  absl::Status OpenBlas();
+  void IssueDeferred();
+  void RunDeferred();
+  bool Capture(CudaGraph* graph);
+  cudaError_t Join(cudaStream_t stream, cudaStream_t after);
   template <typename Get>
   absl::StatusOr<void*> Allocate(absl::string_view what, size_t bytes, Get get);
   absl::Status StuckError() const;
@@ -83,8 +106,15 @@ class CudaDeviceQueue : public DeviceQueue {
   // which all ranks wait.
   CudaStream in_, compute_, sums_, out_;
   CudaEvents events_;
+  std::vector<int> copies_;  // events of copies in, by their numbers
+  int deferred_copies_ = 0;
+  DeferredCalls deferred_;
+  bool defers_ = false;
+  CudaGraphs graphs_;
+  MatmulPrecision precision_ = MatmulPrecision::kFloat32;
   cublasHandle_t blas_ = nullptr;
-  unsigned blocks_ = 1;  // that the device runs at once, several a multiprocessor
+  void* blas_workspace_ = nullptr;  // of products in graphs
+  unsigned blocks_ = 1;             // that the device runs at once, several a multiprocessor
   absl::Status error_;
   bool out_lags_ = true;        // ops were queued that out_ does not wait for
   DeviceRank* rank_ = nullptr;  // of sums that are on their way

@@ -1,4 +1,4 @@
-// Access of GPUs to each other's memory.
+// State that all queues of a process share: peer access, current devices, loading of kernels.
 #pragma once
 
 namespace cairn {
@@ -8,14 +8,14 @@ namespace cairn {
 // does anything. Thread safety: any thread.
 void EnablePeerAccess(int a, int b);
 
-// The queue for which the calling thread's current device was chosen last; null: unknown. A step
-// calls a queue some hundred times, between which nobody else chooses the thread's device.
+// The queue that last set the calling thread's current device; null: unknown. Spares a step the
+// repeated cudaSetDevice.
 const void*& SelectingQueue();
 
-// Has CUDA load kernels when it starts, unless the user has chosen, if several of `gpus` GPUs may
-// compute. By default CUDA loads a kernel when it is first launched, and waits for the GPU then:
-// for a sum over GPUs, perhaps, that waits for this very process. CUDA reads the choice once, in
-// its first call.
+// Requests eager loading of kernels (CUDA_MODULE_LOADING=EAGER) if the machine has several GPUs and
+// the user has not set the variable. By default CUDA loads a kernel at its first launch and may
+// wait for the GPU, and thus for a sum that waits for this process. CUDA reads the variable once,
+// in its first call.
 void LoadKernelsEarly(int gpus);
 
 }  // namespace cairn

@@ -64,7 +64,9 @@ void DenseBackward(const DenseShape& shape, const float* x, const float* w, cons
   ConfigureBlas();
   const int rows = Int(shape.rows), inputs = Int(shape.inputs), outputs = Int(shape.outputs);
   const int stride = Int(shape.x_stride);
-  SumRows(d_y, static_cast<size_t>(shape.rows), static_cast<size_t>(shape.outputs), d_b);
+  if (d_b != nullptr) {
+    SumRows(d_y, static_cast<size_t>(shape.rows), static_cast<size_t>(shape.outputs), d_b);
+  }
   if (outputs == 1) {
     cblas_sgemv(CblasRowMajor, CblasTrans, rows, inputs, 1.0f, x, stride, d_y, 1, 0.0f, d_w, 1);
   } else {

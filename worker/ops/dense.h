@@ -27,7 +27,7 @@ void DenseForward(const DenseShape& shape, const float* x, const float* w, const
 
 // Gradients of sum(d_y * (x w + b)); d_y [rows, outputs] has relu's derivative already applied.
 //   d_x      [rows, d_x_columns], rows x_stride apart: of the first columns of x. May be null.
-//   d_w, d_b overwritten.
+//   d_w, d_b overwritten. d_b may be null.
 void DenseBackward(const DenseShape& shape, const float* x, const float* w, const float* d_y,
                    float* d_x, int64_t d_x_columns, float* d_w, float* d_b);
 

@@ -1,4 +1,4 @@
-// A device with memory of its own: what is needed to compute a step there.
+// A device with its own memory, and the interface to compute a step on it.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/device.h"
 #include "common/dtype.h"
@@ -16,13 +17,32 @@
 #include "worker/ops/ops.h"
 #include "worker/ops/tensor_ops.h"
 
-struct CUctx_st;  // CUcontext is a pointer to this
+struct CUctx_st;     // CUcontext is a pointer to this
+struct CUstream_st;  // cudaStream_t is a pointer to this
 
 namespace cairn {
 
-// Memory on a device, and three queues of work on it: copies in, ops, copies out. The queues run
-// beside each other but for the orders named here. What fails when it is done turns up in Finish.
-// Thread safety: one thread at a time. Several queues on one device are independent.
+// How a GPU multiplies float32 matrices. It always sums in float32.
+enum class MatmulPrecision {
+  kFloat32,
+  kTf32,      // factors are rounded to 10 bits of fraction
+  kBFloat16,  // to 7
+};
+// Of "tf32", "bfloat16"; any other text is kFloat32.
+inline MatmulPrecision ParseMatmulPrecision(absl::string_view text) {
+  if (text == "tf32") return MatmulPrecision::kTf32;
+  return text == "bfloat16" ? MatmulPrecision::kBFloat16 : MatmulPrecision::kFloat32;
+}
+
+// How the GPUs of a job compute.
+struct GpuArithmetic {
+  MatmulPrecision precision = MatmulPrecision::kFloat32;
+  bool deterministic = false;
+};
+
+// Memory on a device, and three streams of work on it: copies in, ops, copies out. The streams run
+// in parallel, except for the orders stated below. Calls queue work and return; Finish reports
+// errors. Thread safety: one thread at a time. Several queues on one device are independent.
 class DeviceQueue {
  public:
   virtual ~DeviceQueue() = default;
@@ -31,70 +51,94 @@ class DeviceQueue {
   // Of the same queue as ops().
   virtual TensorOps& tensor_ops() = 0;
 
-  // Memory of the device, and of the host where copies run beside the host's work (page-locked);
-  // 256-byte aligned, uninitialized. kResourceExhausted says how much was asked for. Free what was
-  // allocated before the queue ends and when no work uses it; null does nothing.
+  // Device memory, and page-locked host memory, which the device copies while the host works.
+  // 256-byte aligned, uninitialized. kResourceExhausted: no memory; names the size. The caller
+  // frees the memory before the queue's destructor runs, when no queued work uses it. Freeing null
+  // does nothing.
   virtual absl::StatusOr<void*> AllocateDevice(size_t bytes) = 0;
   virtual void FreeDevice(void* memory) = 0;
   virtual absl::StatusOr<void*> AllocateHost(size_t bytes) = 0;
   virtual void FreeHost(void* memory) = 0;
 
-  // Copies from the host, in the order of the calls, after everything queued before the last
-  // Finish. Returns the copy's number for AwaitCopy. `host` stays as it is until then.
+  // Loads the libraries that products need (cuBLAS); otherwise the first product does. Errors as
+  // OpenGpuQueue.
+  virtual absl::Status PrepareProducts() { return absl::OkStatus(); }
+  // Sets the precision of later products; kFloat32 by default. A device without units for a lower
+  // precision computes in float32.
+  virtual void SetMatmulPrecision(MatmulPrecision) {}
+
+  // Gives sums of ops() a fixed order, so that two runs of the same steps return the same bits.
+  // Such sums run on few threads. Tensor ops and optimizers always have a fixed order.
+  virtual void SetDeterministic(bool) {}
+
+  // Declares that the calls until Finish may recur with the same arguments. The queue may then
+  // defer them to Finish, which launches a recurring sequence as one graph. Finish, not CopyIn,
+  // reads the host memory in that case.
+  virtual void BeginRecurring() {}
+
+  // Copies from the host, in the order of the calls, after all work queued before the last Finish.
+  // Returns the copy's number for AwaitCopy. `host` must not change before the copy is complete.
   virtual int CopyIn(const void* host, void* device, size_t bytes) = 0;
-  // Ops called from here on come after that copy.
+  // Later ops run after that copy.
   virtual void AwaitCopy(int copy) = 0;
-  // Copies to the host, after the ops called so far; those called later do not wait for it, so they
-  // leave `device` as it is.
+  // Copies to the host, after all ops called so far. Later ops do not wait for the copy and must
+  // not write to `device`.
   virtual void CopyOut(const void* device, void* host, size_t bytes) = 0;
-  // Adds up over several queues, of which this one is `rank`, after the ops called so far; those
-  // called later do not wait for it, so they leave the memory as it is; copies out called later do.
-  // Also after Fail, with unspecified data: the other ranks wait for it. Where the sums do not come
-  // Finish says why; `rank` is used until then.
+  // Sums over several queues, of which this one is `rank`, after all ops called so far. Later ops
+  // do not wait for the sums and must not write to their memory; later copies out do wait. Call it
+  // after Fail too (the data is then unspecified), because the other ranks wait for it. If the sums
+  // fail, Finish returns the reason. `rank` is used until Finish.
   virtual void Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) = 0;
 
-  // Copies from `other`, a GPU, as the ops do: nothing writes there until Finish.
+  // The CUDA stream of ops, on which the caller may queue work in the order of its calls here.
+  // Makes the device the thread's current one. kUnimplemented: the device has no streams.
+  virtual absl::StatusOr<CUstream_st*> OpStream() {
+    return absl::UnimplementedError("the device has no CUDA streams");
+  }
+  // Later ops run after the work that `stream` of the same device has queued.
+  virtual void Follow(CUstream_st* /*stream*/) {}
+
+  // Copies from memory of the GPU `other`, in the order of the ops. Nothing may write to `from`
+  // before Finish.
   virtual void CopyFrom(Device other, const void* from, void* to, size_t bytes) = 0;
-  // One update of `count` elements of a variable of the device, as Optimizer::Apply has it; queued
-  // as ops are. `value`, each of optimizer.slots().size() `slots` and `gradient` are the device's
-  // memory, of `dtype`; the array of slots is read at once. Float32 and float64 alone: any other
-  // dtype fails (Finish says so).
+  // Queues an update of `count` elements of a variable, as Optimizer::Apply. `value`, each of the
+  // optimizer.slots().size() `slots` and `gradient` are device memory of type `dtype`, float32 or
+  // float64; Finish reports any other type. The array of slots is read before the call returns.
   virtual void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
                               void* value, void* const* slots, const void* gradient,
                               size_t count) = 0;
-  // The same of some rows. `value` and each slot have `width` elements a row, `gradients` the
-  // `width` of each of the `row_count` rows whose numbers are at `rows`, in the device's memory
-  // too: all different, none outside the variable.
+  // The same for the rows whose numbers are in `rows` [row_count], in device memory, distinct and
+  // inside the variable. `value` and each slot have `width` elements per row; `gradients` is
+  // [row_count, width].
   virtual void ApplyOptimizerToRows(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
                                     void* value, void* const* slots, const int64_t* rows,
                                     size_t row_count, size_t width, const void* gradients) = 0;
 
-  // Ops and copies called from here on until Finish do nothing, and it returns `why`: for what
-  // cannot be had in the middle of a step.
+  // Fails the step: later ops and copies do nothing, and Finish returns `why`.
   virtual void Fail(const absl::Status& why) = 0;
 
-  // Waits until all of it is done. The first error since the last call: the device's memory is
-  // unspecified then.
+  // Waits until all queued work is complete. Returns the first error since the last call; after an
+  // error the contents of device memory are unspecified.
   virtual absl::Status Finish() = 0;
 };
 
-// How many GPUs this process can compute on: 0 where there are none, no driver, or where this
-// program was built without CUDA. Asks the driver once.
+// Number of GPUs that this process can use: 0 without GPUs, without a driver, or if this program
+// was built without CUDA. Asks the driver once.
 int UsableGpuCount();
-// Why the GPUs that the driver knows cannot be used (an old driver, for instance). OK: they can, or
-// there are none.
+// Why CUDA cannot use the GPUs that the driver reports, for example because the driver is too old.
+// OK: the GPUs are usable, or the machine has none.
 absl::Status GpuStatus();
 
-// From here on gpu:N is the physical[N]-th of the driver's GPUs, so that several logical devices
-// share one. Call before any GPU is used. kInvalidArgument: there is no such GPU. DLPack's
-// consumers see logical numbers.
+// Maps gpu:N to GPU physical[N] of the driver, so that several logical devices can share one GPU.
+// Call it before any GPU is used. kInvalidArgument: no such GPU. DLPack consumers see logical
+// numbers.
 absl::Status SetLogicalGpus(std::vector<int> physical);
 // The driver's number of a GPU.
 int PhysicalGpu(Device gpu);
 
-// While it lives, queues may make other GPUs the calling thread's current one; then the thread has
-// its own context again, or none: for calls in threads of users, who may work with CUDA themselves.
-// A thread that had no context chooses its GPU (cudaSetDevice) before it calls CUDA itself.
+// Saves the calling thread's CUDA context (or its absence) and restores it on destruction. Queues
+// change the current GPU of the threads that call them; a user's thread may work with CUDA too. A
+// thread without a context must call cudaSetDevice before its own CUDA calls.
 class KeepCurrentGpu {
  public:
   KeepCurrentGpu();
@@ -108,7 +152,7 @@ class KeepCurrentGpu {
 };
 
 // A queue on gpu:N. kUnimplemented: built without CUDA. kFailedPrecondition: no such GPU, or CUDA
-// or cuBLAS cannot be used; says why.
+// cannot be used; says why. cuBLAS is loaded for the first product; Finish says if it cannot be.
 absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenGpuQueue(Device device);
 
 }  // namespace cairn

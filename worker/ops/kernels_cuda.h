@@ -37,6 +37,28 @@ CAIRN_ANYWHERE inline float Dot(const float* x, const float* y, uint32_t count) 
 inline constexpr uint32_t kRowsPerSum = 32;
 inline uint64_t SumsOver(uint64_t rows) { return (rows + kRowsPerSum - 1) / kRowsPerSum; }
 
+// Bodies that add atomically, in a fixed order. One thread runs elements i, i + stride, i + 2 *
+// stride, …, which include all that add to its memory.
+template <typename Body>
+struct InStrides {
+  Body body;
+  uint64_t stride, count;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    for (uint64_t n = i; n < count; n += stride) body(n);
+  }
+};
+// The same for `size` consecutive elements.
+template <typename Body>
+struct InGroups {
+  Body body;
+  uint32_t size;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    for (uint32_t n = 0; n < size; ++n) body(uint64_t{i} * size + n);
+  }
+};
+
 // As many floats as one instruction moves, aligned accordingly.
 template <int kFloats>
 struct alignas(kFloats * sizeof(float)) Pack {
@@ -52,15 +74,6 @@ struct ScaleBody {
   template <typename Index>
   CAIRN_ANYWHERE void operator()(Index i) const {
     x[i] *= scale;
-  }
-};
-
-struct ReluBackwardBody {
-  const float* y;
-  float* d_y;
-  template <typename Index>
-  CAIRN_ANYWHERE void operator()(Index i) const {
-    if (y[i] <= 0) d_y[i] = 0;
   }
 };
 
@@ -91,6 +104,29 @@ struct SumOverRowsBody {
       total += term(row, column);
     }
     AtomicAdd(sums + column, total);
+  }
+};
+
+// Relu's derivative, if y is not null, and the sums of the columns; i as SumOverRowsBody.
+struct BiasBackwardBody {
+  const float* y;
+  uint32_t rows, width;
+  float* d_y;
+  float* d_b;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const uint32_t column = i % width;
+    const uint32_t first = static_cast<uint32_t>(i / width) * kRowsPerSum;
+    float total = 0;
+    for (uint32_t row = first; row < first + kRowsPerSum && row < rows; ++row) {
+      const uint64_t at = uint64_t{row} * width + column;
+      if (y != nullptr && y[at] <= 0) {
+        d_y[at] = 0;
+      } else {
+        total += d_y[at];
+      }
+    }
+    AtomicAdd(d_b + column, total);
   }
 };
 
@@ -493,6 +529,7 @@ struct DotInteractionBackwardBody {
 struct SigmoidCrossEntropyBody {
   const float* logits;
   const float* labels;
+  float scale;
   float* loss;
   float* d_logits;
   template <typename Index>
@@ -500,7 +537,7 @@ struct SigmoidCrossEntropyBody {
     const float x = logits[i], y = labels[i] < 0 ? 0 : labels[i];
     const float decay = expf(-fabsf(x));
     loss[i] = (x > 0 ? x : 0) - x * y + log1pf(decay);
-    d_logits[i] = (x < 0 ? decay : 1.0f) / (1.0f + decay) - y;
+    d_logits[i] = ((x < 0 ? decay : 1.0f) / (1.0f + decay) - y) * scale;
   }
 };
 
@@ -509,6 +546,7 @@ struct SoftmaxCrossEntropyBody {
   const float* logits;
   const float* labels;
   uint32_t classes;
+  float scale;
   float* loss;
   float* d_logits;
   template <typename Index>
@@ -521,8 +559,7 @@ struct SoftmaxCrossEntropyBody {
     const float own = x[label] - max;
     float sum = 0;
     for (uint32_t c = 0; c < classes; ++c) sum += d[c] = expf(x[c] - max);
-    for (uint32_t c = 0; c < classes; ++c) d[c] /= sum;
-    d[label] -= 1.0f;
+    for (uint32_t c = 0; c < classes; ++c) d[c] = (d[c] / sum - (c == label ? 1.0f : 0.0f)) * scale;
     loss[i] = logf(sum) - own;
   }
 };
@@ -532,18 +569,19 @@ struct SquaredErrorBody {
   const float* predictions;
   const float* targets;
   uint32_t width;
+  float scale;
   float* loss;
   float* d_predictions;
   template <typename Index>
   CAIRN_ANYWHERE void operator()(Index i) const {
-    const float scale = 1.0f / static_cast<float>(width);
+    const float share = 1.0f / static_cast<float>(width);
     float sum = 0;
     for (uint64_t at = static_cast<uint64_t>(i) * width; at < (i + uint64_t{1}) * width; ++at) {
       const float error = predictions[at] - targets[at];
       sum += error * error;
-      d_predictions[at] = 2.0f * error * scale;
+      d_predictions[at] = 2.0f * error * share * scale;
     }
-    loss[i] = sum * scale;
+    loss[i] = sum * share;
   }
 };
 

@@ -1,6 +1,7 @@
 // All ops of models, over an engine that runs the bodies of kernels_cuda.h and matrix products.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -30,6 +31,9 @@ class LoopOps final : public Ops {
  public:
   explicit LoopOps(Engine& engine) : engine_(engine) {}
 
+  // Sums have a fixed order from here on, so that two runs return the same bits; slower.
+  void SetDeterministic(bool deterministic) { deterministic_ = deterministic; }
+
   // Row-major y = x w is column-major y^T = w^T x^T.
   void DenseForward(const DenseShape& shape, const float* x, const float* w, const float* b,
                     bool relu, float* y) override {
@@ -39,13 +43,17 @@ class LoopOps final : public Ops {
   }
 
   void DenseBackward(const DenseShape& shape, const float* x, const float* w, const float* d_y,
-                     float* d_x, int64_t d_x_columns, float* d_w, float* d_b) override {
-    SumRows(d_y, Size(shape.rows), Size(shape.outputs), d_b);
+                     float* d_x, int64_t d_x_columns, float* d_w) override {
     engine_.Multiply(shape.outputs, shape.inputs, shape.rows, {d_y, false, shape.outputs},
                      {x, true, shape.x_stride}, d_w, shape.outputs);
     if (d_x == nullptr) return;
     engine_.Multiply(d_x_columns, shape.rows, shape.outputs, {w, true, shape.outputs},
                      {d_y, false, shape.outputs}, d_x, shape.x_stride);
+  }
+
+  void BiasBackward(const float* y, size_t rows, size_t width, float* d_y, float* d_b) override {
+    RunAdding(kernels::SumsOver(rows) * width, width,
+              kernels::BiasBackwardBody{y, Extent(rows), Extent(width), d_y, d_b});
   }
 
   void AddMatrixTimesVector(const float* x, int64_t rows, int64_t columns, const float* w,
@@ -66,8 +74,8 @@ class LoopOps final : public Ops {
   void SparseTransposedTimesDense(const CsrView& x, const float* d_y, size_t width, size_t w_rows,
                                   float* d_w) override {
     Zero(d_w, w_rows * width);
-    Run(x.rows * width,
-        kernels::SparseTransposedTimesDenseBody{RowsOf(x), d_y, Extent(width), d_w});
+    RunAdding(x.rows * width, width,
+              kernels::SparseTransposedTimesDenseBody{RowsOf(x), d_y, Extent(width), d_w});
   }
 
   void SparseToDense(const CsrView& x, size_t width, float* out) override {
@@ -81,10 +89,6 @@ class LoopOps final : public Ops {
 
   void Scale(float scale, float* x, size_t count) override {
     Run(count, kernels::ScaleBody{scale, x});
-  }
-
-  void ReluBackward(const float* y, float* d_y, size_t count) override {
-    Run(count, kernels::ReluBackwardBody{y, d_y});
   }
 
   void AddToRows(const float* row, size_t rows, size_t width, bool relu, float* y) override {
@@ -170,7 +174,8 @@ class LoopOps final : public Ops {
       const auto part = tables.subspan(first, kernels::kTablesAtOnce);
       kernels::TablePointers<float> sums{};
       for (size_t t = 0; t < part.size(); ++t) sums.at[t] = part[t].sums;
-      Run(count * part.size() * width,
+      RunAdding(
+          count * part.size() * width, part.size() * width,
           kernels::SumRowsOfTablesBody{d_out + first * column_stride, d_out_stride, column_stride,
                                        Extent(width), positions + first * position_stride,
                                        position_stride, sums, Extent(part.size())});
@@ -181,8 +186,8 @@ class LoopOps final : public Ops {
                          const int32_t* positions, size_t count, size_t distinct,
                          float* sums) override {
     Zero(sums, distinct * width);
-    Run(count * width,
-        kernels::SumRowsByPositionBody{d_out, d_out_stride, Extent(width), positions, sums});
+    RunAdding(count * width, width,
+              kernels::SumRowsByPositionBody{d_out, d_out_stride, Extent(width), positions, sums});
   }
 
   void DotsByPosition(const float* a, const int32_t* a_positions, const float* b,
@@ -194,12 +199,14 @@ class LoopOps final : public Ops {
                                const int32_t* to, size_t width, size_t count, size_t distinct,
                                float* sums) override {
     Zero(sums, distinct * width);
-    Run(count * width, kernels::SumScaledRowsBody{table, from, scale, to, Extent(width), sums});
+    RunAdding(count * width, width,
+              kernels::SumScaledRowsBody{table, from, scale, to, Extent(width), sums});
   }
 
   void FmForward(const float* e, size_t rows, size_t fields, size_t factors, float* sums,
                  float* out) override {
-    Run(rows * factors, kernels::FmForwardBody{e, Extent(fields), Extent(factors), sums, out});
+    RunAddingToRows(rows, Extent(factors),
+                    kernels::FmForwardBody{e, Extent(fields), Extent(factors), sums, out});
   }
 
   void FmBackward(const float* e, const float* sums, const float* d_out, size_t rows, size_t fields,
@@ -222,14 +229,15 @@ class LoopOps final : public Ops {
 
   void FmSparseForward(const CsrView& x, const float* v, size_t factors, float* sums,
                        float* out) override {
-    Run(x.rows * factors, kernels::FmSparseForwardBody{RowsOf(x), v, Extent(factors), sums, out});
+    RunAddingToRows(x.rows, Extent(factors),
+                    kernels::FmSparseForwardBody{RowsOf(x), v, Extent(factors), sums, out});
   }
 
   void FmSparseBackward(const CsrView& x, const float* v, const float* sums, const float* d_out,
                         size_t factors, size_t v_rows, float* d_v) override {
     Zero(d_v, v_rows * factors);
-    Run(x.rows * factors,
-        kernels::FmSparseBackwardBody{RowsOf(x), v, sums, d_out, Extent(factors), d_v});
+    RunAdding(x.rows * factors, factors,
+              kernels::FmSparseBackwardBody{RowsOf(x), v, sums, d_out, Extent(factors), d_v});
   }
 
   void DotInteraction(const float* e, size_t rows, size_t vectors, size_t width, float* out,
@@ -244,19 +252,21 @@ class LoopOps final : public Ops {
                                     e, d_out, d_out_stride, Extent(vectors), Extent(width), d_e});
   }
 
-  void SigmoidCrossEntropy(const float* logits, const float* labels, size_t count, float* loss,
-                           float* d_logits) override {
-    Run(count, kernels::SigmoidCrossEntropyBody{logits, labels, loss, d_logits});
+  void SigmoidCrossEntropy(const float* logits, const float* labels, size_t count, float scale,
+                           float* loss, float* d_logits) override {
+    Run(count, kernels::SigmoidCrossEntropyBody{logits, labels, scale, loss, d_logits});
   }
 
   void SoftmaxCrossEntropy(const float* logits, const float* labels, size_t rows, size_t classes,
-                           float* loss, float* d_logits) override {
-    Run(rows, kernels::SoftmaxCrossEntropyBody{logits, labels, Extent(classes), loss, d_logits});
+                           float scale, float* loss, float* d_logits) override {
+    Run(rows,
+        kernels::SoftmaxCrossEntropyBody{logits, labels, Extent(classes), scale, loss, d_logits});
   }
 
   void SquaredError(const float* predictions, const float* targets, size_t rows, size_t width,
-                    float* loss, float* d_predictions) override {
-    Run(rows, kernels::SquaredErrorBody{predictions, targets, Extent(width), loss, d_predictions});
+                    float scale, float* loss, float* d_predictions) override {
+    Run(rows,
+        kernels::SquaredErrorBody{predictions, targets, Extent(width), scale, loss, d_predictions});
   }
 
  private:
@@ -312,11 +322,25 @@ class LoopOps final : public Ops {
   template <typename Term>
   void SumOverRows(const Term& term, size_t rows, size_t width, float* sums) {
     Zero(sums, width);
-    Run(kernels::SumsOver(rows) * width,
-        kernels::SumOverRowsBody<Term>{term, Extent(rows), Extent(width), sums});
+    RunAdding(kernels::SumsOver(rows) * width, width,
+              kernels::SumOverRowsBody<Term>{term, Extent(rows), Extent(width), sums});
+  }
+
+  // A body of which elements that add to the same memory are a multiple of `stride` apart.
+  template <typename Body>
+  void RunAdding(uint64_t count, uint64_t stride, const Body& body) {
+    if (!deterministic_) return Run(count, body);
+    Run(std::min(stride, count), kernels::InStrides<Body>{body, stride, count});
+  }
+  // A body of which each `width` elements add to the same memory.
+  template <typename Body>
+  void RunAddingToRows(uint64_t rows, uint32_t width, const Body& body) {
+    if (!deterministic_) return Run(rows * width, body);
+    Run(rows, kernels::InGroups<Body>{body, width});
   }
 
   Engine& engine_;
+  bool deterministic_ = false;
 };
 
 }  // namespace cairn

@@ -18,8 +18,12 @@ class OnCpu final : public Ops {
     cairn::DenseForward(shape, x, w, b, relu, y);
   }
   void DenseBackward(const DenseShape& shape, const float* x, const float* w, const float* d_y,
-                     float* d_x, int64_t d_x_columns, float* d_w, float* d_b) override {
-    cairn::DenseBackward(shape, x, w, d_y, d_x, d_x_columns, d_w, d_b);
+                     float* d_x, int64_t d_x_columns, float* d_w) override {
+    cairn::DenseBackward(shape, x, w, d_y, d_x, d_x_columns, d_w, nullptr);
+  }
+  void BiasBackward(const float* y, size_t rows, size_t width, float* d_y, float* d_b) override {
+    if (y != nullptr) cairn::ReluBackward(y, d_y, rows * width);
+    SumRows(d_y, rows, width, d_b);
   }
   void AddMatrixTimesVector(const float* x, int64_t rows, int64_t columns, const float* w,
                             float* y) override {
@@ -42,9 +46,6 @@ class OnCpu final : public Ops {
   void Zero(float* x, size_t count) override { std::fill_n(x, count, 0.0f); }
   void Scale(float scale, float* x, size_t count) override {
     for (size_t i = 0; i < count; ++i) x[i] *= scale;
-  }
-  void ReluBackward(const float* y, float* d_y, size_t count) override {
-    cairn::ReluBackward(y, d_y, count);
   }
   void AddToRows(const float* row, size_t rows, size_t width, bool relu, float* y) override {
     cairn::AddToRows(row, rows, width, relu, y);
@@ -144,17 +145,20 @@ class OnCpu final : public Ops {
                               size_t vectors, size_t width, float* d_e) override {
     cairn::DotInteractionBackward(e, d_out, d_out_stride, rows, vectors, width, d_e);
   }
-  void SigmoidCrossEntropy(const float* logits, const float* labels, size_t count, float* loss,
-                           float* d_logits) override {
+  void SigmoidCrossEntropy(const float* logits, const float* labels, size_t count, float scale,
+                           float* loss, float* d_logits) override {
     cairn::SigmoidCrossEntropy(logits, labels, count, loss, d_logits);
+    Scale(scale, d_logits, count);
   }
   void SoftmaxCrossEntropy(const float* logits, const float* labels, size_t rows, size_t classes,
-                           float* loss, float* d_logits) override {
+                           float scale, float* loss, float* d_logits) override {
     cairn::SoftmaxCrossEntropy(logits, labels, rows, classes, loss, d_logits);
+    Scale(scale, d_logits, rows * classes);
   }
   void SquaredError(const float* predictions, const float* targets, size_t rows, size_t width,
-                    float* loss, float* d_predictions) override {
+                    float scale, float* loss, float* d_predictions) override {
     cairn::SquaredError(predictions, targets, rows, width, loss, d_predictions);
+    Scale(scale, d_predictions, rows * width);
   }
 };
 

@@ -27,9 +27,13 @@ class Ops {
 
   virtual void DenseForward(const DenseShape& shape, const float* x, const float* w, const float* b,
                             bool relu, float* y) = 0;
+  // Without d_b: BiasBackward computes that.
   virtual void DenseBackward(const DenseShape& shape, const float* x, const float* w,
-                             const float* d_y, float* d_x, int64_t d_x_columns, float* d_w,
-                             float* d_b) = 0;
+                             const float* d_y, float* d_x, int64_t d_x_columns, float* d_w) = 0;
+  // The backward pass of a layer's bias and, if y is not null, of its relu: sets d_y [rows, width]
+  // to 0 where y <= 0, then d_b [width] to the sums of d_y's columns. d_b must be 0 before, except
+  // on the CPU (StepView::ZeroGradients).
+  virtual void BiasBackward(const float* y, size_t rows, size_t width, float* d_y, float* d_b) = 0;
   virtual void AddMatrixTimesVector(const float* x, int64_t rows, int64_t columns, const float* w,
                                     float* y) = 0;
   virtual void TransposedMatrixTimesVector(const float* x, int64_t rows, int64_t columns,
@@ -43,7 +47,6 @@ class Ops {
   virtual void Zero(float* x, size_t count) = 0;
   // x *= scale.
   virtual void Scale(float scale, float* x, size_t count) = 0;
-  virtual void ReluBackward(const float* y, float* d_y, size_t count) = 0;
   virtual void AddToRows(const float* row, size_t rows, size_t width, bool relu, float* y) = 0;
   virtual void SumRows(const float* x, size_t rows, size_t width, float* sum) = 0;
   virtual void CopyColumns(const float* from, int64_t from_stride, int64_t rows, int64_t width,
@@ -98,12 +101,13 @@ class Ops {
   virtual void DotInteractionBackward(const float* e, const float* d_out, size_t d_out_stride,
                                       size_t rows, size_t vectors, size_t width, float* d_e) = 0;
 
+  // The losses multiply the gradients by `scale`.
   virtual void SigmoidCrossEntropy(const float* logits, const float* labels, size_t count,
-                                   float* loss, float* d_logits) = 0;
+                                   float scale, float* loss, float* d_logits) = 0;
   virtual void SoftmaxCrossEntropy(const float* logits, const float* labels, size_t rows,
-                                   size_t classes, float* loss, float* d_logits) = 0;
+                                   size_t classes, float scale, float* loss, float* d_logits) = 0;
   virtual void SquaredError(const float* predictions, const float* targets, size_t rows,
-                            size_t width, float* loss, float* d_predictions) = 0;
+                            size_t width, float scale, float* loss, float* d_predictions) = 0;
 };
 
 // The functions of this directory as Ops; done when the call returns. Shared, never deleted.

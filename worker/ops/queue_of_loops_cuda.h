@@ -19,6 +19,7 @@ template <typename Engine, typename Base = DeviceQueue>
 class QueueOfLoops : public Base {
  public:
   Ops& ops() final { return ops_; }
+  void SetDeterministic(bool deterministic) final { ops_.SetDeterministic(deterministic); }
   TensorOps& tensor_ops() final { return tensor_ops_; }
 
   void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype, void* value,

@@ -3,6 +3,11 @@
 
 #include <cblas.h>
 
+#include <bit>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
 #include "tests/support/fake_cuda/fake_gpus.h"
 
 struct cublasContext {
@@ -29,12 +34,31 @@ cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasSgemm_v2_64(cublasHandle_t handle, cublasOperation_t a_op,
-                                 cublasOperation_t b_op, int64_t m, int64_t n, int64_t k,
-                                 const float* alpha, const float* a, int64_t a_stride,
-                                 const float* b, int64_t b_stride, const float* beta, float* c,
-                                 int64_t c_stride) {
-  if (cairn::test::fake::Call("cublasSgemm_v2_64", handle->stream) != cudaSuccess) {
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t, void* workspace, size_t bytes) {
+  return workspace == nullptr && bytes > 0 ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_SUCCESS;
+}
+
+namespace {
+
+// The matrix's numbers without the last `bits` of their fractions: what tensor cores read.
+std::vector<float> Rounded(const float* from, int64_t count, int bits) {
+  std::vector<float> rounded(from, from + count);
+  const uint32_t last = uint32_t{1} << bits;
+  for (float& x : rounded) {
+    x = std::bit_cast<float>((std::bit_cast<uint32_t>(x) + last / 2) & ~(last - 1));
+  }
+  return rounded;
+}
+
+}  // namespace
+
+cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t a_op,
+                               cublasOperation_t b_op, int64_t m, int64_t n, int64_t k,
+                               const void* alpha, const void* a, cudaDataType_t, int64_t a_stride,
+                               const void* b, cudaDataType_t, int64_t b_stride, const void* beta,
+                               void* c, cudaDataType_t, int64_t c_stride,
+                               cublasComputeType_t compute, cublasGemmAlgo_t) {
+  if (cairn::test::fake::Call("cublasGemmEx_64", handle->stream) != cudaSuccess) {
     return CUBLAS_STATUS_EXECUTION_FAILED;
   }
   if (m < 0 || n < 0 || k < 0) return CUBLAS_STATUS_INVALID_VALUE;
@@ -42,10 +66,28 @@ cublasStatus_t cublasSgemm_v2_64(cublasHandle_t handle, cublasOperation_t a_op,
     return of == CUBLAS_OP_N ? CblasNoTrans : CblasTrans;
   };
   const auto size = [](int64_t extent) { return static_cast<int>(extent); };
+  const int bits = compute == CUBLAS_COMPUTE_32F_FAST_TF32   ? 13
+                   : compute == CUBLAS_COMPUTE_32F_FAST_16BF ? 16
+                                                             : 0;
+  // Numbers from the first to the last one that the product uses.
+  const auto count = [](cublasOperation_t of, int64_t rows, int64_t columns, int64_t stride) {
+    if (of != CUBLAS_OP_N) std::swap(rows, columns);
+    return rows == 0 || columns == 0 ? 0 : (columns - 1) * stride + rows;
+  };
+  const int64_t a_count = count(a_op, m, k, a_stride), b_count = count(b_op, k, n, b_stride);
   // The factors are host memory, read at once.
-  cairn::test::fake::Enqueue(handle->stream, [=, scale = *alpha, keep = *beta] {
-    cblas_sgemm(CblasColMajor, op(a_op), op(b_op), size(m), size(n), size(k), scale, a,
-                size(a_stride), b, size(b_stride), keep, c, size(c_stride));
+  const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
+  cairn::test::fake::Enqueue(handle->stream, [=] {
+    const auto *x = static_cast<const float*>(a), *y = static_cast<const float*>(b);
+    std::vector<float> rounded_x, rounded_y;
+    if (bits > 0) {
+      rounded_x = Rounded(x, a_count, bits);
+      rounded_y = Rounded(y, b_count, bits);
+      x = rounded_x.data();
+      y = rounded_y.data();
+    }
+    cblas_sgemm(CblasColMajor, op(a_op), op(b_op), size(m), size(n), size(k), scale, x,
+                size(a_stride), y, size(b_stride), keep, static_cast<float*>(c), size(c_stride));
   });
   return CUBLAS_STATUS_SUCCESS;
 }

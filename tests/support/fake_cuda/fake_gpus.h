@@ -1,5 +1,4 @@
-// GPUs for tests: CUDA's runtime, cuBLAS and NCCL as threads of this process (README.md says what
-// they imitate). Settings and counters of the fakes.
+// Settings and counters of the fake GPUs (README.md).
 #pragma once
 
 #include <atomic>
@@ -15,19 +14,19 @@ namespace cairn::test::fake {
 
 // Thread safety: every member may be used from any thread, while streams work too.
 struct Settings {
-  // Before a piece of work a stream pauses at most so long, at random. $CAIRN_FAKE_DELAY_US.
+  // The longest random pause of a stream before a piece of work. $CAIRN_FAKE_DELAY_US.
   std::atomic<int> delay_us;
-  // Allocating waits until every stream of the process is idle, as drivers may.
+  // Allocations wait until every stream of the process is idle, as drivers may.
   std::atomic<bool> allocation_waits{false};
   // cudaSetDevice of this device fails: another process has it exclusively. -1: none.
   std::atomic<int> forbidden{-1};
-  // The n-th call from now on that may fail does so with cudaErrorInvalidValue; 0: none.
+  // The n-th of the following calls fails with cudaErrorInvalidValue; 0: none fails.
   std::atomic<int> fail_at{0};
-  // cudaErrorMemoryAllocation for allocations of more bytes.
+  // Larger allocations fail with cudaErrorMemoryAllocation.
   std::atomic<size_t> largest_allocation{SIZE_MAX};
-  // NCCL's ranks are connected by a network: sends arrive some time after their kernel has ended.
+  // A network connects NCCL's ranks: sends arrive some time after their kernel has ended.
   std::atomic<bool> network{false};
-  // Each kernel body runs on so many threads at once.
+  // Number of threads that run a kernel body at once.
   std::atomic<int> threads{1};
 };
 Settings& settings();
@@ -55,7 +54,7 @@ int64_t NcclKernels();
 int64_t NcclBytes();
 void CountNcclKernel();
 void CountNcclBytes(size_t bytes);
-// Bytes of device memory and of page-locked host memory that are not freed.
+// Bytes of allocated device memory and page-locked host memory.
 size_t DeviceBytes();
 size_t HostBytes();
 // Whether `memory` is memory of `device`.

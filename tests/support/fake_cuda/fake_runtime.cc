@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/fake_cuda/fake_capture.h"
 #include "tests/support/fake_cuda/fake_gpus.h"
 #include "tests/support/fake_cuda/fake_memory.h"
 #include "tests/support/fake_cuda/fake_registry.h"
@@ -76,7 +77,7 @@ cudaStream_t LegacyStream() {
 template <typename Work>
 cudaError_t Queue(cudaStream_t stream, Work work) {
   if (stream == nullptr) return Result(cudaErrorInvalidResourceHandle);
-  stream->Push(std::move(work));
+  Enqueue(stream, std::move(work));
   return cudaSuccess;
 }
 
@@ -184,6 +185,12 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   return is_new ? cudaSuccess : Result(cudaErrorPeerAccessAlreadyEnabled);
 }
 
+cudaError_t cudaDeviceSynchronize() {
+  if (cudaError_t error = Begin("cudaDeviceSynchronize"); error != cudaSuccess) return error;
+  AwaitIdle(current_device);
+  return cudaSuccess;
+}
+
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 
 const char* cudaGetErrorString(cudaError_t error) {
@@ -198,12 +205,21 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorInvalidDevice: return "invalid device ordinal";
     case cudaErrorInvalidResourceHandle: return "invalid resource handle";
     case cudaErrorNotReady: return "device not ready";
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureUnjoined: return "capturing stream has unjoined work";
+    case cudaErrorStreamCaptureIsolation:
+      return "dependency created on uncaptured work in another stream";
+    case cudaErrorCapturedEvent:
+      return "operation not permitted on an event last recorded in a capturing stream";
     case cudaErrorPeerAccessAlreadyEnabled: return "peer access is already enabled";
   }
   return "unrecognized error code";
 }
 
+// A thread that captures must not allocate or free, nor ask whether a stream is idle.
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  if (Captures() > 0) return Result(cudaErrorStreamCaptureUnsupported);
   if (cudaError_t error = Begin("cudaMalloc"); error != cudaSuccess) return error;
   if (settings().allocation_waits) AwaitIdle(-1);
   *memory = bytes > settings().largest_allocation ? nullptr : AllocateOn(current_device, bytes);
@@ -225,6 +241,7 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
 }
 
 cudaError_t cudaFree(void* memory) {
+  if (Captures() > 0) return Result(cudaErrorStreamCaptureUnsupported);
   if (cudaError_t error = Begin("cudaFree"); error != cudaSuccess) return error;
   if (memory == nullptr) return cudaSuccess;
   const int device = DeviceOfMemory(memory);
@@ -267,7 +284,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                             cudaStream_t stream) {
   if (cudaError_t error = Begin("cudaMemcpyAsync", stream, bytes); error != cudaSuccess)
     return error;
-  return Queue(stream, [=] { std::memcpy(to, from, bytes); });
+  return Queue(stream == nullptr ? LegacyStream() : stream, [=] { std::memcpy(to, from, bytes); });
 }
 
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
@@ -299,6 +316,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 // "Not ready" is an answer, no error: it is no thread's last one.
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (stream->capture != nullptr) return Result(cudaErrorStreamCaptureUnsupported);
   return stream->IsIdle() ? cudaSuccess : cudaErrorNotReady;
 }
 
@@ -311,10 +329,19 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (cudaError_t error = Begin("cudaStreamWaitEvent", stream); error != cudaSuccess) return error;
-  return Queue(stream, [recording = event->recording, number = event->recorded] {
-    while (recording->done.load(std::memory_order_relaxed) < number) Pause(5);
-    recording->done.load(std::memory_order_acquire);
-  });
+  const std::shared_ptr<Capture>& capture = event->capture;
+  if (capture != stream->capture && stream->capture != nullptr) {
+    return Result(cudaErrorStreamCaptureIsolation);
+  }
+  if (capture == nullptr) {
+    return Queue(stream, [recording = event->recording, number = event->recorded] {
+      recording->Await(number);
+    });
+  }
+  if (capture->origin()->capture != capture) return Result(cudaErrorCapturedEvent);
+  stream->capture = capture;
+  capture->Wait(stream, event->number_in_capture);
+  return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -330,7 +357,13 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (cudaError_t error = Begin("cudaEventRecord", stream); error != cudaSuccess) return error;
+  if (stream == nullptr) stream = LegacyStream();
+  event->capture = stream->capture;
+  if (event->capture != nullptr) {
+    event->number_in_capture = event->capture->Record(stream);
+    return cudaSuccess;
+  }
   return Queue(stream, [recording = event->recording, number = ++event->recorded] {
-    recording->done.store(number, std::memory_order_release);
+    recording->Complete(number);
   });
 }

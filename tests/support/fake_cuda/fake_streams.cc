@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/fake_cuda/fake_capture.h"
 #include "tests/support/fake_cuda/fake_gpus.h"
 #include "tests/support/fake_cuda/fake_registry.h"
 
@@ -51,7 +52,14 @@ void AwaitIdle(int device) {
   }
 }
 
-void Enqueue(cudaStream_t stream, std::function<void()> work) { stream->Push(std::move(work)); }
+void Enqueue(cudaStream_t stream, std::function<void()> work) {
+  if (stream->capture != nullptr) return stream->capture->Add(stream, std::move(work));
+  stream->Push(std::move(work));
+}
+int& Captures() {
+  thread_local int captures = 0;
+  return captures;
+}
 int DeviceOf(cudaStream_t stream) { return stream->device(); }
 
 }  // namespace cairn::test::fake
@@ -67,6 +75,11 @@ std::shared_ptr<CUstream_st> CUstream_st::Start(int device) {
 CUstream_st::~CUstream_st() {
   delete head_;
   ::sem_destroy(&ready_);
+}
+
+void CUevent_st::Recording::Await(uint64_t number) const {
+  while (done.load(std::memory_order_relaxed) < number) cairn::test::fake::Pause(5);
+  done.load(std::memory_order_acquire);
 }
 
 void CUstream_st::Push(std::function<void()> work) {

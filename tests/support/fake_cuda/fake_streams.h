@@ -9,6 +9,10 @@
 #include <memory>
 #include <mutex>
 
+namespace cairn::test::fake {
+class Capture;
+}
+
 // The queue is a list with one consumer. The consumer releases nothing to the threads that queue
 // work, except when IsIdle() is true: no lock orders a stream's work before unrelated later work,
 // so ThreadSanitizer finds the waits that a program lacks.
@@ -26,6 +30,8 @@ struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
   void Push(std::function<void()> work);
   // True: all pushed work is done, and its effects are visible to the calling thread.
   bool IsIdle() const;
+  // What is asked of the stream goes there instead; null: done. One host thread at a time.
+  std::shared_ptr<cairn::test::fake::Capture> capture;
   // Ends the thread when it has done what is queued.
   void Stop() { Push(nullptr); }
 
@@ -49,13 +55,22 @@ struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
 // The latest recording of an event. Thread safety: as CUstream_st.
 struct CUevent_st {
   struct Recording {
+    void Complete(uint64_t number) { done.store(number, std::memory_order_release); }
+    void Await(uint64_t number) const;
+
     std::atomic<uint64_t> done{0};
   };
   const std::shared_ptr<Recording> recording = std::make_shared<Recording>();
   uint64_t recorded = 0;  // by host threads, one at a time
+  // The capture that the event was last recorded in, and its number there; null: none.
+  std::shared_ptr<cairn::test::fake::Capture> capture;
+  size_t number_in_capture = 0;
 };
 
 namespace cairn::test::fake {
+
+// Captures of the calling thread that have not ended.
+int& Captures();
 
 // All streams that are not destroyed, of `device` or, if it is -1, of all devices, are idle when
 // the call returns.

@@ -3,7 +3,9 @@
 #include "worker/cluster/cluster_resolver.h"
 
 #include <fstream>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -132,8 +134,25 @@ TEST(LocalGpus, AreDividedAmongTheProcessesOfAMachine) {
   ::setenv("LOCAL_WORLD_SIZE", "2", 1);
   EXPECT_THAT(OwnGpus(4), ElementsAre(2, 3));
   ::unsetenv("LOCAL_RANK");
-  EXPECT_THAT(OwnGpus(2), ElementsAre(0, 1));
   ::unsetenv("LOCAL_WORLD_SIZE");
+  EXPECT_THAT(OwnGpus(2), ElementsAre(0, 1));
+}
+
+// Slurm tells each task its number on the node, and the tasks of every node.
+TEST(LocalGpus, AreDividedAmongTheTasksOfASlurmNode) {
+  using ::testing::ElementsAre;
+  const std::map<std::string, std::string> variables = {{"SLURM_LOCALID", "1"},
+                                                        {"SLURM_NODEID", "2"},
+                                                        {"SLURM_STEP_TASKS_PER_NODE", "4(x2),2"},
+                                                        {"SLURM_GPUS_ON_NODE", "8"}};
+  for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+  EXPECT_THAT(OwnGpus(8), ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(OwnGpus(4), ElementsAre(0, 1, 2, 3)) << "Slurm has bound four GPUs to this task";
+  ::setenv("SLURM_NODEID", "1", 1);
+  EXPECT_THAT(OwnGpus(8), ElementsAre(2, 3));
+  ::setenv("SLURM_STEP_TASKS_PER_NODE", "many", 1);
+  EXPECT_THAT(OwnGpus(8), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+  for (const auto& [name, value] : variables) ::unsetenv(name.c_str());
 }
 
 TEST(UnionResolver, TheFirstResolverDeterminesTheTask) {

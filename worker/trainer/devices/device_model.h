@@ -17,17 +17,16 @@
 
 namespace cairn {
 
-// What `config` names, one entry a replica; a GPU may be there several times. Where it names none:
-// this process' share of the usable GPUs (common/local_gpus.h; the first one of them, for types
-// that compute on one device), else cpu:0. Logs why GPUs that are there cannot be used.
-// kInvalidArgument: a GPU that this process cannot use; says which there are.
+// The devices that `config` names, one entry per replica; a GPU may occur several times. If it
+// names none: this process's share of the usable GPUs (common/local_gpus.h; only the first of them
+// for types that compute on one device), or cpu:0 if there are none. Logs why the machine's GPUs
+// cannot be used. kInvalidArgument: this process cannot use a named GPU; lists the usable ones.
 absl::StatusOr<std::vector<Device>> DevicesOf(const StrategyConfig& config);
 
 // "gpu:0, gpu:1".
 std::string DevicesText(absl::Span<const Device> devices);
 
-// A model over another one that plans on the CPU and predicts on `device`; how it trains is left to
-// its kinds.
+// Wraps a model: plans on the CPU and predicts on `device`. Derived classes train.
 class PlacedModel : public Model {
  public:
   absl::Span<const VariableSpec> variables() const override { return model_->variables(); }

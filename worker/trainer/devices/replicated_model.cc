@@ -352,11 +352,20 @@ absl::StatusOr<std::unique_ptr<ReplicaRanks>> RanksFor(const std::vector<Device>
 absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model> model,
                                                           const std::string& strategy_type,
                                                           std::vector<Device> devices,
-                                                          const std::string& cross_device_ops) {
+                                                          const std::string& cross_device_ops,
+                                                          GpuArithmetic arithmetic) {
+  const OpenQueue open =
+      [arithmetic](Device device) -> absl::StatusOr<std::unique_ptr<DeviceQueue>> {
+    ASSIGN_OR_RETURN(std::unique_ptr<DeviceQueue> queue, OpenGpuQueue(device));
+    RETURN_IF_ERROR(queue->PrepareProducts());
+    queue->SetMatmulPrecision(arithmetic.precision);
+    queue->SetDeterministic(arithmetic.deterministic);
+    return queue;
+  };
   ASSIGN_OR_RETURN(std::unique_ptr<ReplicaRanks> ranks, RanksFor(devices, cross_device_ops));
   if (devices.size() == 1) {
     if (devices[0].is_cpu()) return model;
-    return std::make_unique<DeviceModel>(std::move(model), devices[0]);
+    return std::make_unique<DeviceModel>(std::move(model), devices[0], open);
   }
   // With several workers, the strategy between a worker's own replicas is "mirrored".
   const bool alone =
@@ -367,7 +376,7 @@ absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model>
   ASSIGN_OR_RETURN(std::unique_ptr<Strategy> strategy,
                    MakeStrategy(type, {.devices = std::move(places)}));
   return std::make_unique<ReplicatedModel>(std::move(model), std::move(strategy),
-                                           std::move(devices), OpenGpuQueue, std::move(ranks));
+                                           std::move(devices), open, std::move(ranks));
 }
 
 }  // namespace cairn

@@ -54,6 +54,7 @@ class ReplicatedModel : public PlacedModel {
 absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model> model,
                                                           const std::string& strategy_type,
                                                           std::vector<Device> devices,
-                                                          const std::string& cross_device_ops);
+                                                          const std::string& cross_device_ops,
+                                                          GpuArithmetic arithmetic = {});
 
 }  // namespace cairn

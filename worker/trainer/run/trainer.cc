@@ -92,7 +92,9 @@ absl::StatusOr<std::unique_ptr<Model>> MakeModel(const JobConfig& job, const Sch
   absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(job.model, job.data, schema);
   if (!model.ok()) return AsBadInput(model.status());
   return DivideOverReplicas(*std::move(model), job.strategy.type, std::move(devices),
-                            job.strategy.cross_device_ops);
+                            job.strategy.cross_device_ops,
+                            {.precision = ParseMatmulPrecision(job.strategy.matmul_precision),
+                             .deterministic = job.strategy.deterministic});
 }
 
 // One worker's run, from the first call to the last.

@@ -2,6 +2,8 @@
 // used whole, by rows and by keys, also with fewer rows than replicas.
 #include "worker/trainer/devices/replicated_model.h"
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -150,6 +152,46 @@ TEST(ReplicatedModel, OneDeviceIsTheModelItself) {
   const Model* const address = model.get();
   EXPECT_EQ(DivideOverReplicas(std::move(model), "mirrored", {Cpu(3)}, "auto").value().get(),
             address);
+}
+
+// A lower precision changes the loss a little, the more the fewer bits it has; float32 does not.
+TEST(ReplicatedModel, ProductsHaveThePrecisionOfTheJob) {
+  if (UsableGpuCount() == 0) GTEST_SKIP() << OpenGpuQueue(Gpu(0)).status().message();
+  const test::ModelScene scene = {
+      .name = "mlp",
+      .model = {.type = "mlp", .loss = "sigmoid_cross_entropy", .hidden = {64}},
+      .schema = {.dense_columns = 64}};
+  const Batch batch = test::RandomBatch(scene.schema, 32, 1, 3);
+  const auto gradients = [&](const std::vector<Device>& devices, const std::string& precision) {
+    const auto model = DivideOverReplicas(scene.MakeModel(), "mirrored", devices, "auto",
+                                          {.precision = ParseMatmulPrecision(precision)})
+                           .value();
+    StepState state;
+    EXPECT_OK(model->Plan(batch, &state));
+    test::FillValues(&state);
+    EXPECT_OK(model->Train(batch, &state));
+    std::vector<float> all;
+    for (const VariableUse& use : state.uses) {
+      all.insert(all.end(), use.gradient.begin(), use.gradient.end());
+    }
+    return all;
+  };
+  const std::vector<float> want = gradients({Cpu(0)}, "float32");
+  // The largest error, as a part of the largest gradient.
+  const auto error = [&](const std::string& precision) {
+    const std::vector<float> got = gradients({Gpu(0)}, precision);
+    float worst = 0, largest = 0;
+    for (size_t i = 0; i < want.size(); ++i) {
+      worst = std::max(worst, std::abs(got[i] - want[i]));
+      largest = std::max(largest, std::abs(want[i]));
+    }
+    return worst / largest;
+  };
+  EXPECT_LT(error("float32"), 1e-5);
+  EXPECT_GT(error("tf32"), 2e-5);
+  EXPECT_LT(error("tf32"), 1e-2);
+  EXPECT_GT(error("bfloat16"), 3e-4);
+  EXPECT_LT(error("bfloat16"), 1e-1);
 }
 
 // Sums are computed in host memory if the devices cannot; a method requested by name is not

@@ -1,0 +1,144 @@
+#!/usr/bin/env bash
+# Tests Cairn on this machine's GPU: a line a part, and RESULTS/summary.json.
+#
+#   run.sh [RESULTS]     RESULTS is "results" beside this file by default
+#
+# Parts come in the order of their value; each has a time limit, and a part that fails, hangs or crashes
+# does not stop the next one. CAIRN_GPU_SECONDS limits the whole (600), CAIRN_GPU_PART_SECONDS each
+# part. The exit status is 1 if a part failed. Made by tests/gpu.sh.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+results=${1:-$here/results}
+mkdir -p "$results"
+results=$(cd "$results" && pwd)
+at=$(mktemp -d)
+trap 'rm -rf "$at"' EXIT
+if ! tar -xzf "$here/payload.tar.gz" -C "$at"; then
+  echo "run.sh: cannot unpack $here/payload.tar.gz" >&2
+  exit 1
+fi
+
+# cuBLAS and NCCL of a toolkit or of PyTorch, wherever that is installed.
+libraries=$at/lib
+if [ ! -e "$at/lib/libfake_cudart.so" ]; then
+  for name in libcublas.so.13 libcublasLt.so.13 libnccl.so.2; do
+    found=$(timeout 30 find /usr/local /usr/lib /opt /home /root -name "$name" -print -quit 2>/dev/null)
+    [ -n "$found" ] && libraries+=:$(dirname "$found")
+  done
+fi
+# A C library older than the bundle's cannot run its programs: those bring their own.
+wanted=$(cat "$at/libc/version")
+own=$(getconf GNU_LIBC_VERSION 2>/dev/null | awk '{print $2}')
+loader=()
+if [ -z "$own" ] || [ "$(printf '%s\n%s\n' "$wanted" "$own" | sort -V | head -1)" != "$wanted" ]; then
+  loader=("$at/libc/ld-linux-x86-64.so.2" --library-path "$at/libc:$libraries")
+fi
+export CAIRN_SOURCE_ROOT=$at/data CAIRN_TEST_DEVICES=gpu OPENBLAS_NUM_THREADS=1
+
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -1)
+begin=$(date +%s)
+failed=0
+json=
+# Text for a JSON string: one line, without quotes, backslashes and control characters.
+text() { tr -d '"\\' | tr -cd '[:print:]' | cut -c1-300; }
+
+# The last line of a Google Test log that counts tests which $1 (PASSED, FAILED, SKIPPED).
+count() { grep -E "^\[ +$1 +\] [0-9]+ tests?" "$2" | tail -1 | sed -E 's/^\[[^]]*\] ([0-9]+).*/\1/'; }
+
+# part NAME SECONDS COMMAND...: runs a part. "skipped" says that it tested nothing here.
+part() {
+  local name=$1 limit=$2 log=$results/$1.log left status=passed note= rc start took passed skipped bad
+  shift 2
+  left=$((${CAIRN_GPU_SECONDS:-600} - ($(date +%s) - begin)))
+  [ "$limit" -gt "${CAIRN_GPU_PART_SECONDS:-$limit}" ] && limit=$CAIRN_GPU_PART_SECONDS
+  [ "$limit" -gt "$left" ] && limit=$left
+  start=$(date +%s%N)
+  if [ "$limit" -le 0 ]; then
+    status=skipped note="no time is left of ${CAIRN_GPU_SECONDS:-600} s"
+    : >"$log"
+  else
+    LD_LIBRARY_PATH=$libraries timeout --kill-after=5 "$limit" "$@" >"$log" 2>&1
+    rc=$?
+    case $rc in
+      0) ;;
+      3) status=skipped note=$(tail -1 "$log" | text) ;;
+      124 | 137) status=failed note="not done in $limit s" ;;
+      *) status=failed note="exit status $rc: $(grep -vE '^ *$' "$log" | tail -1 | text)" ;;
+    esac
+  fi
+  took=$((($(date +%s%N) - start) / 1000000))
+  passed=$(count PASSED "$log") skipped=$(count SKIPPED "$log") bad=$(count FAILED "$log")
+  if [ "$status" = passed ] && [ -n "$passed" ] && [ "$passed" -eq 0 ]; then
+    status=skipped note=$(grep -m1 -A1 -E 'Skipped$' "$log" | tail -1 | text)
+  fi
+  last=$status last_note=$note
+  [ $status = failed ] && failed=$((failed + 1))
+  printf '%-18s %-8s %8d ms  %s\n' "$name" "$status" "$took" \
+    "${passed:+$passed passed, ${bad:-0} failed, ${skipped:-0} skipped }$note"
+  json+="${json:+,}
+    {\"part\": \"$name\", \"status\": \"$status\", \"ms\": $took, \"passed\": ${passed:-0},"
+  json+=" \"failed\": ${bad:-0}, \"skipped\": ${skipped:-0}, \"note\": \"$note\"}"
+}
+
+run() { local program=$1; shift; ${loader[@]+"${loader[@]}"} "$at/bin/$program" "$@"; }
+sanitize() {
+  local tool=$1 program=$2
+  shift 2
+  if [ -z "$sanitizer" ]; then echo "compute-sanitizer is not installed"; return 3; fi
+  "$sanitizer" --tool "$tool" --error-exitcode 9 ${loader[@]+"${loader[@]}"} "$at/bin/$program" "$@"
+}
+gpu() {
+  if ! command -v nvidia-smi >/dev/null; then echo "nvidia-smi is not installed"; return 3; fi
+  nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+}
+# Benchmarks print JSON lines; a line that is not verified is a failure.
+bench() {
+  run bench "$@" || return
+  ! grep -q '"verified":false' "$results/bench.log"
+}
+# timeout runs programs, not functions.
+export -f run sanitize gpu bench
+export at sanitizer results
+call() {
+  local name=$1 limit=$2
+  shift 2
+  part "$name" "$limit" bash -c "loader=(${loader[*]-}); $(printf '%q ' "$@")"
+}
+
+call gpu 30 gpu
+call models 120 run models --gtest_filter='DeviceStepOnGpu.*:DeviceStepErrors.*:CudaStepCounts.*'
+if [ "$last" = skipped ]; then
+  echo "run.sh: the programs find no GPU that they can use: $last_note" >&2
+  failed=1
+else
+  call optimizers 120 run optimizers --gtest_filter='*Gpu*:*gpu*'
+  call tensors 120 run tensors --gtest_filter='*/gpu*:DeviceTensors*'
+  call golden 120 run golden
+  call golden_optimizers 120 run golden_optimizers
+  call strategies 120 run strategies
+  call nccl 120 run nccl
+  call bench 180 bench ${CAIRN_GPU_BENCH-}
+  call generated 120 run generated
+  call memcheck 120 sanitize memcheck models --gtest_filter='DeviceStepOnGpu.*'
+  call memcheck_tensors 120 sanitize memcheck tensors --gtest_filter='*/gpu*'
+  call racecheck 120 sanitize racecheck models --gtest_filter='DeviceStepOnGpu.*'
+  call initcheck 120 sanitize initcheck models --gtest_filter='DeviceStepOnGpu.*'
+fi
+
+card=$(head -1 "$results/gpu.log" | text)
+benches=$(grep '^{' "$results/bench.log" 2>/dev/null | sed 's/^/    /; $!s/$/,/')
+cat >"$results/summary.json" <<END
+{
+  "gpu": "$card",
+  "host": "$(uname -n | text)",
+  "date": "$(date -u +%Y-%m-%dT%H:%M:%SZ)",
+  "failed_parts": $failed,
+  "parts": [$json
+  ],
+  "bench": [
+$benches
+  ]
+}
+END
+echo "summary: $results/summary.json"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,65 @@
+// CudaDeviceQueue's matrix products, by cuBLAS.
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/ops/cublas_library.h"
+#include "worker/ops/cuda_device_queue.h"
+
+namespace cairn {
+namespace {
+
+cublasComputeType_t ComputeTypeOf(MatmulPrecision precision) {
+  switch (precision) {
+    case MatmulPrecision::kTf32: return CUBLAS_COMPUTE_32F_FAST_TF32;
+    case MatmulPrecision::kBFloat16: return CUBLAS_COMPUTE_32F_FAST_16BF;
+    case MatmulPrecision::kFloat32: break;
+  }
+  return CUBLAS_COMPUTE_32F;
+}
+
+}  // namespace
+
+// With the first product: tensors need none.
+absl::Status CudaDeviceQueue::OpenBlas() {
+  if (blas_ != nullptr) return absl::OkStatus();
+  const Cublas& cublas = Cublas::Get();
+  RETURN_IF_ERROR(Annotate(cublas.library.status(), device_.text()));
+  cublasHandle_t blas = nullptr;
+  cublasStatus_t status = cublas.create(&blas);
+  if (status == CUBLAS_STATUS_SUCCESS) status = cublas.set_stream(blas, compute_.get());
+  if (status == CUBLAS_STATUS_SUCCESS) {
+    blas_ = blas;
+    return absl::OkStatus();
+  }
+  if (blas != nullptr) cublas.destroy(blas);
+  return absl::FailedPreconditionError(
+      absl::StrCat(device_.text(), ": cuBLAS: ", cublas.text(status)));
+}
+
+absl::Status CudaDeviceQueue::PrepareProducts() {
+  Select();
+  RETURN_IF_ERROR(error_);
+  return OpenBlas();
+}
+
+void CudaDeviceQueue::Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnMajor b,
+                               float* c, int64_t c_stride) {
+  if (Defer([=, this] { Multiply(m, n, k, a, b, c, c_stride); }, 'm', m, n, k, a, b, c, c_stride,
+            precision_)) {
+    return;
+  }
+  if (!error_.ok()) return;
+  Select();
+  Fail(OpenBlas());
+  if (!error_.ok()) return;
+  out_lags_ = true;
+  const auto op = [](const ColumnMajor& x) { return x.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  const float one = 1, zero = 0;
+  const cublasStatus_t status = Cublas::Get().gemm(
+      blas_, op(a), op(b), m, n, k, &one, a.data, CUDA_R_32F, a.stride, b.data, CUDA_R_32F,
+      b.stride, &zero, c, CUDA_R_32F, c_stride, ComputeTypeOf(precision_), CUBLAS_GEMM_DEFAULT);
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  Fail(absl::InternalError(absl::StrCat(device_.text(), ": cuBLAS: product of ", m, " x ", k,
+                                        " and ", k, " x ", n, ": ", Cublas::Get().text(status))));
+}
+
+}  // namespace cairn
