@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "worker/collective/gather_values.h"
 
 namespace cairn {
 namespace {
@@ -165,14 +166,7 @@ absl::StatusOr<std::vector<std::string>> GatherTexts(CollectiveGroup& group, abs
   std::vector<int32_t> own(static_cast<size_t>(WordsFor(text.size())));
   std::memcpy(own.data(), text.data(), text.size());
   std::vector<int32_t> all;
-  const auto place = [&all](absl::Span<const int64_t> counts) -> absl::StatusOr<MutableBuffer> {
-    int64_t total = 0;
-    for (const int64_t count : counts) total += count;
-    all.resize(static_cast<size_t>(total));
-    return MutableBuffer{DType::kInt32, all.data(), total};
-  };
-  RETURN_IF_ERROR(group.AllGatherV({DType::kInt32, own.data(), static_cast<int64_t>(own.size())},
-                                   place, Deadline::In(timeout)));
+  RETURN_IF_ERROR(GatherValues(group, own, &all, Deadline::In(timeout)));
   std::vector<std::string> texts;
   const int32_t* at = all.data();
   for (const int64_t length : bytes) {
