@@ -69,7 +69,7 @@ TEST(CrossDeviceOps, InvalidSlicesOfOneRankAreRefusedOnAll) {
     EXPECT_THAT(GatherSlices(groups[r], ReduceOp::kSum, Of(ids), Of(rows), 2, Soon()),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          r == 1 ? HasSubstr("1 int64 ids with 3 values")
-                                : HasSubstr(absl::StrCat("rank 1 (", PeerText(1)))));
+                                : HasSubstr("rank 1 (" + groups[r].peer(1))));
     EXPECT_OK(groups[r].Barrier(Soon()));
   });
 }

@@ -26,15 +26,19 @@ inline void OnRanks(int size, const std::function<void(int)>& body) {
 // Limit of a collective that is expected to succeed.
 inline Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
 
+// The ports are only names here: the ranks rendezvous at a control server.
+inline std::vector<std::string> Addresses(int size) {
+  std::vector<std::string> addresses;
+  for (int r = 0; r < size; ++r) addresses.push_back(absl::StrCat(OwnHost(), ":", 5000 + r));
+  return addresses;
+}
+
 // The ranks of a group in one process, each with its own connections.
 class Ranks {
  public:
   explicit Ranks(int size) : server_(ControlServer::Start(OwnAddress()).value()), groups_(size) {
-    // The ports are only names here: the ranks rendezvous at the control server.
-    std::vector<std::string> addresses;
-    for (int r = 0; r < size; ++r) addresses.push_back(absl::StrCat(OwnHost(), ":", 5000 + r));
     OnRanks(size, [&](int r) {
-      GlooOptions options = {.rank = r, .addresses = addresses};
+      GlooOptions options = {.rank = r, .addresses = Addresses(size)};
       options.rendezvous_address = server_->address();
       groups_[static_cast<size_t>(r)] = ConnectGloo(options, Soon()).value();
     });
@@ -47,9 +51,6 @@ class Ranks {
   std::unique_ptr<ControlServer> server_;
   std::vector<std::unique_ptr<CollectiveGroup>> groups_;
 };
-
-// The address of a rank in errors: "127.31.4.9:5001".
-inline std::string PeerText(int rank) { return absl::StrCat(OwnHost(), ":", 5000 + rank); }
 
 template <typename T>
 ConstBuffer Of(const std::vector<T>& values) {

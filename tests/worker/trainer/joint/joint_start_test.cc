@@ -47,8 +47,9 @@ TEST(JointSettings, WhatDiffersIsNamedWithBothValuesOnEveryWorker) {
         CheckSameSettings(groups[rank], JointSettings(job, false, {}), kTimeout),
         StatusIs(
             absl::StatusCode::kInvalidArgument,
-            AllOf(HasSubstr(absl::StrCat("worker 0 (", PeerText(0), ") has data.batch_size: 32")),
-                  HasSubstr(absl::StrCat("worker 2 (", PeerText(2), ") data.batch_size: 64")))));
+            AllOf(
+                HasSubstr(absl::StrCat("worker 0 (", Addresses(3)[0], ") has data.batch_size: 32")),
+                HasSubstr(absl::StrCat("worker 2 (", Addresses(3)[2], ") data.batch_size: 64")))));
     // Another number of variables.
     const std::vector<VariableSpec> specs(rank == 1 ? 1 : 0);
     EXPECT_THAT(CheckSameSettings(groups[rank], JointSettings(Job(), false, specs), kTimeout),
