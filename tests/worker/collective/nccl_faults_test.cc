@@ -58,6 +58,9 @@ class Leaving final : public CollectiveGroup {
   absl::Status Barrier(Deadline deadline) override { return group_.Barrier(deadline); }
   void Abort(const absl::Status& why) override { group_.Abort(why); }
   absl::Status usable() const override { return group_.usable(); }
+  absl::Status FindFault(bool silence_is_fault, Deadline deadline) override {
+    return group_.FindFault(silence_is_fault, deadline);
+  }
 
  private:
   CollectiveGroup& group_;
