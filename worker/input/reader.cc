@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
@@ -20,6 +21,35 @@ namespace {
 constexpr int64_t kRowsAhead = 16384;
 constexpr int64_t kMinAhead = 3;
 constexpr int64_t kMaxAhead = 64;
+
+// A row that waits in the window, in less memory than a batch.
+struct ShuffledRow {
+  void Copy(const Batch& row) {
+    label = row.labels[0];
+    columns.assign(row.columns.begin(), row.columns.end());
+    values.assign(row.values.begin(), row.values.end());
+    dense.assign(row.dense.begin(), row.dense.end());
+    keys.assign(row.keys.begin(), row.keys.end());
+  }
+  void AppendTo(bool sparse, Batch* batch) const {
+    const auto append = [](const auto& from, auto* to) {
+      to->insert(to->end(), from.begin(), from.end());
+    };
+    batch->labels.push_back(label);
+    append(columns, &batch->columns);
+    append(values, &batch->values);
+    if (sparse) batch->row_offsets.push_back(static_cast<int64_t>(batch->columns.size()));
+    append(dense, &batch->dense);
+    append(keys, &batch->keys);
+    ++batch->rows;
+  }
+
+  float label = 0;
+  std::vector<int32_t> columns;
+  std::vector<float> values;
+  std::vector<float> dense;
+  std::vector<int64_t> keys;
+};
 
 // Makes batches in the order of epochs, rows and shuffle; runs in the parsing thread. Thread
 // safety: none.
@@ -110,17 +140,21 @@ class BatchMaker {
       return false;
     };
     if (!shuffle_.has_value()) return take(batch);
-    ASSIGN_OR_RETURN(const Batch* const row, shuffle_->Next([&take](Batch* held) {
-      ClearBatch(held);
-      return take(held);
-    }));
-    if (row != nullptr) AppendRows(*row, batch);
+    const auto hold = [&](ShuffledRow* row) -> absl::StatusOr<bool> {
+      ClearBatch(&scratch_);
+      ASSIGN_OR_RETURN(const bool more, take(&scratch_));
+      if (more) row->Copy(scratch_);
+      return more;
+    };
+    ASSIGN_OR_RETURN(const ShuffledRow* const row, shuffle_->Next(hold));
+    if (row != nullptr) row->AppendTo(schema().sparse_columns > 0, batch);
     return row != nullptr;
   }
 
   ReaderOptions options_;
   const std::unique_ptr<RowSource> source_;
-  std::optional<ShuffleWindow<Batch>> shuffle_;  // of one row each; none: file order
+  std::optional<ShuffleWindow<ShuffledRow>> shuffle_;  // none: file order
+  Batch scratch_;                                      // one row, as the source makes it
   bool in_epoch_ = false;
   int64_t epoch_ = 0;
   int64_t end_epoch_ = 0;  // the first epoch that is not read

@@ -12,20 +12,4 @@ void ClearBatch(Batch* batch) {
   batch->keys.clear();
 }
 
-void AppendRows(const Batch& from, Batch* batch) {
-  const auto append = [](const auto& values, auto* to) {
-    to->insert(to->end(), values.begin(), values.end());
-  };
-  const auto entries = static_cast<int64_t>(batch->columns.size());
-  for (size_t row = 1; row < from.row_offsets.size(); ++row) {
-    batch->row_offsets.push_back(entries + from.row_offsets[row]);
-  }
-  append(from.labels, &batch->labels);
-  append(from.columns, &batch->columns);
-  append(from.values, &batch->values);
-  append(from.dense, &batch->dense);
-  append(from.keys, &batch->keys);
-  batch->rows += from.rows;
-}
-
 }  // namespace cairn

@@ -37,7 +37,5 @@ class RowSource {
 
 // Empties `batch` but keeps its buffers.
 void ClearBatch(Batch* batch);
-// Appends the rows of `from`, which have the same schema.
-void AppendRows(const Batch& from, Batch* batch);
 
 }  // namespace cairn
