@@ -1,8 +1,6 @@
-// All-reduce of float32. In process: 64 MiB over 4 devices, compared with the memory-copy bound
-// (derived in worker/collective/README.md: all cores copying 4 x 64 MiB), and the latency of 4 KiB.
-// Across two processes on loopback: compared with the fastest of Gloo's own ring algorithms with
-// Gloo's own sum, in the same processes, in alternating rounds. A line gives the median over
-// rounds; the same run checks the sums. --rounds=N (9).
+// All-reduce of float32 across two processes on loopback, compared with the fastest of Gloo's own
+// ring algorithms with Gloo's own sum, in the same processes, in alternating rounds. A line gives
+// the median over rounds; the same run checks the sums. --rounds=N (9).
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_ring.h>
 #include <gloo/allreduce_ring_chunked.h>
@@ -15,7 +13,6 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -24,7 +21,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -34,7 +30,6 @@
 #include "tests/support/temp_dir.h"
 #include "worker/collective/control_server.h"
 #include "worker/collective/gloo_group.h"
-#include "worker/collective/in_process_group.h"
 
 extern char** environ;
 
@@ -69,112 +64,12 @@ double Seconds(const std::function<void()>& call, int calls) {
   return absl::ToDoubleSeconds(MonotonicNow() - start) / calls;
 }
 
-void OnThreads(int count, const std::function<void(int)>& body) {
-  std::vector<std::thread> threads;
-  for (int t = 0; t < count; ++t) threads.emplace_back(body, t);
-  for (std::thread& thread : threads) thread.join();
-}
-
 MutableBuffer Into(std::vector<float>& values) {
   return {DType::kFloat32, values.data(), static_cast<int64_t>(values.size())};
 }
 
 bool AllEqual(const std::vector<float>& values, float expected) {
   return std::all_of(values.begin(), values.end(), [&](float v) { return v == expected; });
-}
-
-// The time in which all cores copy `from` to `to`, after all threads have started.
-double CopySeconds(const std::vector<std::vector<float>>& from,
-                   std::vector<std::vector<float>>& to) {
-  const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  std::atomic<int> ready = 0;
-  std::vector<double> seconds(static_cast<size_t>(threads));
-  OnThreads(threads, [&](int t) {
-    ++ready;
-    while (ready.load() < threads) std::this_thread::yield();
-    seconds[static_cast<size_t>(t)] = Seconds(
-        [&] {
-          for (size_t d = 0; d < from.size(); ++d) {
-            const size_t share = from[d].size() / static_cast<size_t>(threads);
-            const size_t begin = share * static_cast<size_t>(t);
-            std::memcpy(to[d].data() + begin, from[d].data() + begin, share * sizeof(float));
-          }
-        },
-        1);
-  });
-  return *std::max_element(seconds.begin(), seconds.end());
-}
-
-void MeasureInProcess(int devices, size_t bytes, bool in_place) {
-  const size_t count = bytes / sizeof(float);
-  std::vector<std::string> names;
-  for (int d = 0; d < devices; ++d) names.push_back(absl::StrCat("cpu:", d));
-  InProcessGroups groups = InProcessGroups::Create(names).value();
-  std::vector<std::vector<float>> in(static_cast<size_t>(devices));
-  std::vector<std::vector<float>> out(in.size(), std::vector<float>(count));
-  std::vector<double> ratios;
-  std::vector<double> ours;
-  bool verified = true;
-  for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
-    for (auto& values : in) values.assign(count, static_cast<float>(round + 1));
-    const double copy = CopySeconds(in, out);
-    std::vector<double> seconds(in.size());
-    OnThreads(devices, [&](int d) {
-      const auto at = static_cast<size_t>(d);
-      CollectiveGroup& rank = groups.rank(d);
-      Require(rank.Barrier(Soon()));
-      seconds[at] = Seconds(
-          [&] {
-            Require(rank.AllReduce(ReduceOp::kSum, Into(in[at]), Into(in_place ? in[at] : out[at]),
-                                   Soon()));
-          },
-          1);
-    });
-    const double reduce = *std::max_element(seconds.begin(), seconds.end());
-    for (size_t d = 0; d < in.size(); ++d) {
-      verified = verified &&
-                 AllEqual(in_place ? in[d] : out[d], static_cast<float>(devices * (round + 1)));
-    }
-    ratios.push_back(copy / reduce);
-    ours.push_back(reduce);
-  }
-  const double ratio = Median(ratios);
-  std::printf(
-      "{\"name\": \"in_process_%zuMiB_%d_devices%s\", \"ratio\": %.3f, \"bar\": \">= 0.50\", "
-      "\"met\": %s, \"milliseconds\": %.2f, \"gigabytes_moved_per_second\": %.2f, "
-      "\"verified\": %s}\n",
-      bytes / kMiB, devices, in_place ? "_in_place" : "", ratio, ratio >= 0.5 ? "true" : "false",
-      Median(ours) * 1e3, 2.0 * devices * static_cast<double>(bytes) / Median(ours) / 1e9,
-      verified ? "true" : "false");
-  std::fflush(stdout);
-}
-
-void MeasureLatency(int devices) {
-  constexpr int kCalls = 20000;
-  std::vector<std::string> names;
-  for (int d = 0; d < devices; ++d) names.push_back(absl::StrCat("cpu:", d));
-  InProcessGroups groups = InProcessGroups::Create(names).value();
-  std::vector<double> medians;
-  std::atomic<bool> verified = true;
-  for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
-    std::vector<double> seconds(static_cast<size_t>(devices));
-    OnThreads(devices, [&](int d) {
-      std::vector<float> in(1024, static_cast<float>(d + 1));
-      std::vector<float> out(1024);
-      Require(groups.rank(d).Barrier(Soon()));
-      seconds[static_cast<size_t>(d)] = Seconds(
-          [&] { Require(groups.rank(d).AllReduce(ReduceOp::kSum, Into(in), Into(out), Soon())); },
-          kCalls);
-      if (!AllEqual(out, static_cast<float>(devices * (devices + 1) / 2))) verified = false;
-    });
-    medians.push_back(*std::max_element(seconds.begin(), seconds.end()));
-  }
-  const double microseconds = Median(medians) * 1e6;
-  std::printf(
-      "{\"name\": \"in_process_4KiB_%d_devices\", \"microseconds\": %.2f, \"bar\": \"<= 10\", "
-      "\"met\": %s, \"verified\": %s}\n",
-      devices, microseconds, microseconds <= 10 ? "true" : "false", verified ? "true" : "false");
-  std::fflush(stdout);
 }
 
 // Gloo's own algorithms over separate connections.
@@ -297,11 +192,6 @@ int Main(const char* program) {
     MeasureSizes(1, absl::GetFlag(FLAGS_rendezvous), absl::GetFlag(FLAGS_store));
     return 0;
   }
-  MeasureInProcess(4, 64 * kMiB, false);
-  MeasureInProcess(4, 64 * kMiB, true);
-  MeasureInProcess(2, 64 * kMiB, true);
-  MeasureLatency(2);
-  MeasureLatency(4);
   const auto server = ControlServer::Start("127.0.0.1:0").value();
   const TempDir folder;
   const pid_t child = StartSecondProcess(program, server->address(), folder.path());

@@ -36,9 +36,9 @@ absl::string_view CollectiveKindName(CollectiveKind kind);
 std::string CallText(const CollectiveCall& call);
 
 // The reporting call and rank, as the first words of an error.
-//   "all_reduce #17 on rank 0 (cpu:0)"
+//   "all_reduce #17 on rank 0 (10.0.0.1:9090)"
 std::string CallerText(CollectiveKind kind, uint64_t number, int rank, absl::string_view peer);
-// "rank 2 (cpu:2)".
+// "rank 2 (10.0.0.3:9090)".
 std::string RankText(int rank, absl::string_view peer);
 
 // Whether a rank's call `b` matches rank 0's call `a`.

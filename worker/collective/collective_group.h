@@ -1,5 +1,5 @@
-// Collective operations between the ranks of a group: threads of one process (in_process_group.h),
-// processes (gloo_group.h) or GPUs (nccl_group.h).
+// Collective operations between the ranks of a group: processes (gloo_group.h) or GPUs
+// (nccl_group.h). Replicas in one process reduce by their strategy (worker/strategy).
 #pragma once
 
 #include <cstdint>
@@ -44,12 +44,12 @@ class CollectiveGroup {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // The device ("cpu:1") or address ("10.0.0.2:9090") of a rank in [0, size()).
+  // The address ("10.0.0.2:9090") of a rank in [0, size()).
   virtual const std::string& peer(int rank) const = 0;
 
   // out[i] = the sum over ranks of in[i], divided by size() for kMean. `in` and `out` must have the
   // same dtype and count on every rank; kMean takes only floating dtypes. float16 and bfloat16 are
-  // added in float32 and rounded: once within a process, at every hop between processes.
+  // added in float32 and rounded: small inputs once, others at every hop.
   virtual absl::Status AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out,
                                  Deadline deadline) = 0;
   absl::Status AllReduce(ReduceOp op, MutableBuffer in_out, Deadline deadline) {

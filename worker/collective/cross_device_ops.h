@@ -1,6 +1,5 @@
-// Chooses the algorithm that reduces values of several local devices, as tf.distribute does, and
-// implements the algorithms that work on all devices' buffers from one thread. (CollectiveGroup has
-// the algorithms in which every replica's thread takes part.)
+// Chooses the algorithm that reduces values of several local devices, as tf.distribute does. The
+// strategies compute the sums (worker/strategy/reduce_values.h).
 #pragma once
 
 #include <cstdint>
@@ -11,9 +10,7 @@
 #include "absl/types/span.h"
 #include "common/device.h"
 #include "common/dtype.h"
-#include "worker/collective/buffer.h"
 #include "worker/collective/communication_options.h"
-#include "worker/collective/reduce_op.h"
 
 namespace cairn {
 
@@ -21,7 +18,7 @@ enum class CrossDeviceOps {
   kReductionToOneDevice,  // one device adds up all values and sends the sum out
   kHierarchicalCopy,      // each half of the devices adds up, then the two sums
   kNccl,                  // NcclGroup
-  kRing,                  // InProcessGroups between CPUs, GlooGroup between processes
+  kRing,                  // between processes, GlooGroup
 };
 
 // "ReductionToOneDevice", "HierarchicalCopyAllReduce", "NcclAllReduce", "RING".
@@ -56,12 +53,6 @@ struct ReductionCall {
 // (kHierarchicalCopy, kNccl). Slices under kRing are gathered (gather_slices.h).
 CrossDeviceOps OpsForCall(CrossDeviceOps configured, const ReductionCall& call);
 
-// Each output = the sum of all values in order, divided by their number for kMean. All values and
-// outputs must have the same dtype and count; outputs may be values. kInvalidArgument: they differ,
-// there are no values, or kMean of integers.
-absl::Status ReductionToOneDevice(ReduceOp op, absl::Span<const ConstBuffer> values,
-                                  absl::Span<const MutableBuffer> outputs);
-
 // The order of additions for pack `pack` on `devices` devices: the members of each half send to the
 // half's leader, the leaders' sums are added on `main`, and the result takes the same way back.
 struct HierarchicalPlan {
@@ -72,10 +63,5 @@ struct HierarchicalPlan {
 };
 // devices >= 1, pack >= 0.
 HierarchicalPlan PlanHierarchicalCopy(int devices, int64_t pack);
-
-// As ReductionToOneDevice in the order of the plan: each half in device order, then the first
-// half's sum plus the second's.
-absl::Status HierarchicalCopyAllReduce(ReduceOp op, absl::Span<const ConstBuffer> values,
-                                       absl::Span<const MutableBuffer> outputs);
 
 }  // namespace cairn

@@ -33,7 +33,7 @@ struct NcclOptions {
 // Buffers of the group's calls must be memory of its device. A call waits until its work on the
 // stream is done or `deadline` has passed; in the second case NCCL's communicator is aborted and
 // the group is broken, as usable() reports: connect again on every rank. The order of additions is
-// NCCL's: the same on every rank, but different from InProcessGroups. kMean is NCCL's average. If
+// NCCL's: the same on every rank, but different from GlooGroup's. kMean is NCCL's average. If
 // one rank fails to provide memory for gathered elements, every rank's call fails, and the group
 // remains usable. kUnimplemented: the build lacks NCCL. kInternal: an error of CUDA or NCCL, named.
 absl::StatusOr<std::unique_ptr<CollectiveGroup>> ConnectNccl(CollectiveGroup& bootstrap,

@@ -1,5 +1,5 @@
 // Packs gradients that travel together, because each small message costs latency: by size
-// (collectives between processes and threads) or into a number of equal chunks (one-process
+// (collectives between processes) or into a number of equal chunks (one-process
 // all-reduce between GPUs).
 #pragma once
 

@@ -86,6 +86,7 @@ class GzipSource : public ByteSource {
   }
 
   int64_t file_offset() const override { return gzoffset(file_); }
+  bool unpacks() const override { return true; }
 
  private:
   gzFile file_;
@@ -138,7 +139,7 @@ absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::OpenText(const std::stri
   return std::make_unique<TextSource>(std::move(source));
 }
 
-absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(const std::string& path, bool unpack) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return FileError(errno, path, "open");
   struct stat info = {};
@@ -148,7 +149,7 @@ absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(const std::string& 
     return FileError(error, path, "read");
   }
   unsigned char magic[2] = {0, 0};
-  if (pread(fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b) {
+  if (unpack && pread(fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b) {
     gzFile file = gzdopen(fd, "rb");
     if (file != nullptr) return std::make_unique<GzipSource>(file, path, info.st_size);
     close(fd);

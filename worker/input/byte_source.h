@@ -15,9 +15,11 @@ class ByteSource {
  public:
   virtual ~ByteSource() = default;
 
-  // Detects gzip by the first two bytes (1f 8b), not by the name. kNotFound, kPermissionDenied,
-  // kInvalidArgument (a directory), kUnavailable; all name the file.
-  static absl::StatusOr<std::unique_ptr<ByteSource>> Open(const std::string& path);
+  // Detects gzip by the first two bytes (1f 8b), not by the name; without `unpack` gzip is read as
+  // it is. kNotFound, kPermissionDenied, kInvalidArgument (a directory), kUnavailable; all name the
+  // file.
+  static absl::StatusOr<std::unique_ptr<ByteSource>> Open(const std::string& path,
+                                                          bool unpack = true);
 
   // The same for a text file: skips a UTF-8 byte order mark (ef bb bf) at its start, which
   // spreadsheets and editors write.
@@ -30,6 +32,8 @@ class ByteSource {
   // The file's size on disk (compressed, if it is gzip), and how much of it has been read.
   int64_t file_bytes() const { return file_bytes_; }
   virtual int64_t file_offset() const = 0;
+  // Whether the file is gzip, and Read decompresses it.
+  virtual bool unpacks() const { return false; }
 
  protected:
   explicit ByteSource(int64_t file_bytes) : file_bytes_(file_bytes) {}

@@ -1,19 +1,17 @@
 #include "worker/input/reader.h"
 
 #include <algorithm>
-#include <deque>
-#include <thread>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "common/status.h"
 #include "worker/input/open_row_source.h"
 #include "worker/input/random.h"
+#include "worker/input/read_ahead.h"
 #include "worker/input/row_source.h"
-#include "worker/input/shuffle_buffer.h"
+#include "worker/input/shuffle_window.h"
 
 namespace cairn {
 namespace {
@@ -23,6 +21,35 @@ namespace {
 constexpr int64_t kRowsAhead = 16384;
 constexpr int64_t kMinAhead = 3;
 constexpr int64_t kMaxAhead = 64;
+
+// A row that waits in the window, in less memory than a batch.
+struct ShuffledRow {
+  void Copy(const Batch& row) {
+    label = row.labels[0];
+    columns.assign(row.columns.begin(), row.columns.end());
+    values.assign(row.values.begin(), row.values.end());
+    dense.assign(row.dense.begin(), row.dense.end());
+    keys.assign(row.keys.begin(), row.keys.end());
+  }
+  void AppendTo(bool sparse, Batch* batch) const {
+    const auto append = [](const auto& from, auto* to) {
+      to->insert(to->end(), from.begin(), from.end());
+    };
+    batch->labels.push_back(label);
+    append(columns, &batch->columns);
+    append(values, &batch->values);
+    if (sparse) batch->row_offsets.push_back(static_cast<int64_t>(batch->columns.size()));
+    append(dense, &batch->dense);
+    append(keys, &batch->keys);
+    ++batch->rows;
+  }
+
+  float label = 0;
+  std::vector<int32_t> columns;
+  std::vector<float> values;
+  std::vector<float> dense;
+  std::vector<int64_t> keys;
+};
 
 // Makes batches in the order of epochs, rows and shuffle; runs in the parsing thread. Thread
 // safety: none.
@@ -35,21 +62,37 @@ class BatchMaker {
       options_.data.drop_remainder = false;
     }
     if (options_.data.shuffle_buffer_rows > 1) {
-      shuffle_ = std::make_unique<ShuffleBuffer>(options_.data.shuffle_buffer_rows);
+      shuffle_.emplace(static_cast<size_t>(options_.data.shuffle_buffer_rows), /*seed=*/0);
     }
   }
 
-  // False at the end of all epochs.
+  // False at the end of all epochs. An error is final.
   absl::StatusOr<bool> Make(Batch* batch) {
+    RETURN_IF_ERROR(failed_);
+    absl::StatusOr<bool> made = MakeNext(batch);
+    failed_ = made.status();
+    return made;
+  }
+
+  const Schema& schema() const { return source_->schema(); }
+  absl::Span<const std::string> vocabulary() const { return source_->vocabulary(); }
+  void StartAt(int64_t epoch, int64_t row, int64_t end_epoch) {
+    epoch_ = epoch;
+    skip_rows_ = row;
+    end_epoch_ = options_.training ? end_epoch : epoch + 1;
+  }
+
+ private:
+  absl::StatusOr<bool> MakeNext(Batch* batch) {
     for (;;) {
       if (!in_epoch_) {
         if (epoch_ >= end_epoch_) return false;
         RETURN_IF_ERROR(StartEpoch());
       }
       ClearBatch(batch);
-      while (batch->rows < options_.data.batch_size && AppendRow(batch)) {
+      for (bool more = true; more && batch->rows < options_.data.batch_size;) {
+        ASSIGN_OR_RETURN(more, AppendRow(batch));
       }
-      RETURN_IF_ERROR(source_->status());
       row_ += batch->rows;
       batch->epoch = epoch_;
       batch->next_row = row_;
@@ -65,18 +108,9 @@ class BatchMaker {
     }
   }
 
-  const Schema& schema() const { return source_->schema(); }
-  absl::Span<const std::string> vocabulary() const { return source_->vocabulary(); }
-  void StartAt(int64_t epoch, int64_t row, int64_t end_epoch) {
-    epoch_ = epoch;
-    skip_rows_ = row;
-    end_epoch_ = options_.training ? end_epoch : epoch + 1;
-  }
-
- private:
   absl::Status StartEpoch() {
     RETURN_IF_ERROR(source_->Rewind(epoch_));
-    if (shuffle_ != nullptr) {
+    if (shuffle_.has_value()) {
       shuffle_->Restart(CombineSeeds(CombineSeeds(static_cast<uint64_t>(options_.data.shuffle_seed),
                                                   static_cast<uint64_t>(epoch_)),
                                      static_cast<uint64_t>(options_.worker)));
@@ -85,105 +119,70 @@ class BatchMaker {
     row_ = 0;
     // A shuffled order can only be reproduced by replaying it.
     Batch scratch;
-    for (; row_ < skip_rows_; ++row_) {
+    for (bool more = true; row_ < skip_rows_; ++row_) {
       ClearBatch(&scratch);
-      if (shuffle_ == nullptr ? !source_->Skip() : !AppendRow(&scratch)) break;
+      if (shuffle_.has_value()) {
+        ASSIGN_OR_RETURN(more, AppendRow(&scratch));
+      } else {
+        more = source_->Skip();
+      }
+      if (!more) break;
     }
     skip_rows_ = 0;
     return source_->status();
   }
 
-  bool AppendRow(Batch* batch) {
-    return shuffle_ == nullptr ? source_->Append(batch) : shuffle_->Append(source_.get(), batch);
+  // False at the end of the epoch.
+  absl::StatusOr<bool> AppendRow(Batch* batch) {
+    const auto take = [this](Batch* into) -> absl::StatusOr<bool> {
+      if (source_->Append(into)) return true;
+      RETURN_IF_ERROR(source_->status());
+      return false;
+    };
+    if (!shuffle_.has_value()) return take(batch);
+    const auto hold = [&](ShuffledRow* row) -> absl::StatusOr<bool> {
+      ClearBatch(&scratch_);
+      ASSIGN_OR_RETURN(const bool more, take(&scratch_));
+      if (more) row->Copy(scratch_);
+      return more;
+    };
+    ASSIGN_OR_RETURN(const ShuffledRow* const row, shuffle_->Next(hold));
+    if (row != nullptr) row->AppendTo(schema().sparse_columns > 0, batch);
+    return row != nullptr;
   }
 
   ReaderOptions options_;
   const std::unique_ptr<RowSource> source_;
-  std::unique_ptr<ShuffleBuffer> shuffle_;  // null: file order
+  std::optional<ShuffleWindow<ShuffledRow>> shuffle_;  // none: file order
+  Batch scratch_;                                      // one row, as the source makes it
   bool in_epoch_ = false;
   int64_t epoch_ = 0;
   int64_t end_epoch_ = 0;  // the first epoch that is not read
   int64_t row_ = 0;        // rows of this epoch already returned
   int64_t skip_rows_ = 0;  // in the first epoch
+  absl::Status failed_;
 };
 
 class PrefetchReader : public Reader {
  public:
   PrefetchReader(const ReaderOptions& options, std::unique_ptr<RowSource> source)
       : maker_(options, std::move(source)),
-        ahead_(std::clamp(kRowsAhead / options.data.batch_size, kMinAhead, kMaxAhead)) {
+        batches_(static_cast<size_t>(
+                     std::clamp(kRowsAhead / options.data.batch_size, kMinAhead, kMaxAhead)),
+                 [this](Batch* batch) { return maker_.Make(batch); }) {
     StartAt(options.start_epoch, options.start_row, options.data.epochs);
-  }
-
-  ~PrefetchReader() override {
-    {
-      absl::MutexLock lock(&mutex_);
-      stop_ = true;
-      space_.Signal();
-    }
-    if (thread_.joinable()) thread_.join();
   }
 
   const Schema& schema() const override { return maker_.schema(); }
   absl::Span<const std::string> vocabulary() const override { return maker_.vocabulary(); }
-
   void StartAt(int64_t epoch, int64_t row, int64_t end_epoch) override {
     maker_.StartAt(epoch, row, end_epoch);
   }
-
-  absl::StatusOr<bool> Next(Batch* batch) override {
-    if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
-    absl::MutexLock lock(&mutex_);
-    // This wait ends with the parsing thread, which waits only for its file and for space here.
-    while (ready_.empty() && !done_) data_.Wait(&mutex_);
-    if (ready_.empty()) {
-      RETURN_IF_ERROR(status_);
-      return false;
-    }
-    std::swap(*batch, ready_.front());
-    spare_.push_back(std::move(ready_.front()));
-    ready_.pop_front();
-    // Waking the other thread costs more than parsing a small batch, so it is woken only when there
-    // is space for several.
-    if (static_cast<int64_t>(ready_.size()) == ahead_ / 2) space_.Signal();
-    return true;
-  }
+  absl::StatusOr<bool> Next(Batch* batch) override { return batches_.Next(batch); }
 
  private:
-  void Run() {
-    Batch batch;
-    for (;;) {
-      const absl::StatusOr<bool> made = maker_.Make(&batch);
-      absl::MutexLock lock(&mutex_);
-      if (!made.ok() || !*made) {
-        status_ = made.status();
-        done_ = true;
-        data_.Signal();
-        return;
-      }
-      ready_.push_back(std::move(batch));
-      if (ready_.size() == 1) data_.Signal();
-      while (static_cast<int64_t>(ready_.size()) >= ahead_ && !stop_) space_.Wait(&mutex_);
-      if (stop_) return;
-      batch = Batch();
-      if (!spare_.empty()) {
-        batch = std::move(spare_.back());
-        spare_.pop_back();
-      }
-    }
-  }
-
   BatchMaker maker_;  // used only by the thread once it runs, except schema and vocabulary
-  const int64_t ahead_;
-  absl::Mutex mutex_;
-  absl::CondVar data_;   // ready_ is not empty, or done_ is set
-  absl::CondVar space_;  // ready_ has shrunk to half, or stop_ is set
-  std::deque<Batch> ready_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Batch> spare_ ABSL_GUARDED_BY(mutex_);
-  absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  bool done_ ABSL_GUARDED_BY(mutex_) = false;
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  ReadAhead<Batch> batches_;
 };
 
 }  // namespace

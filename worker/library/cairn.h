@@ -10,7 +10,6 @@
 #include "worker/cluster/simple_cluster_resolver.h"
 #include "worker/cluster/tf_config_cluster_resolver.h"
 #include "worker/collective/gloo_group.h"
-#include "worker/collective/in_process_group.h"
 #include "worker/coordinator/cluster_coordinator.h"
 #include "worker/input/dataset/dataset.h"
 #include "worker/input/dataset/distributed_dataset.h"

@@ -9,6 +9,7 @@
 #include "common/status.h"
 #include "worker/collective/batch_all_reduce.h"
 #include "worker/collective/gather_slices.h"
+#include "worker/collective/gather_values.h"
 #include "worker/collective/gloo_group.h"
 #include "worker/ops/device_queue.h"
 #include "worker/ops/tensor_math.h"
@@ -61,14 +62,14 @@ absl::StatusOr<std::vector<Value>> CopiesOn(Device device, absl::Span<const Valu
 
 // A worker's description of its tensor for the others, before a gather: whether it has one, its
 // dtype, rank and extents. A worker without a tensor says so, so that no other worker waits for it.
-Tensor HeaderOf(const absl::StatusOr<Tensor>& tensor) {
+std::vector<int64_t> HeaderOf(const absl::StatusOr<Tensor>& tensor) {
   std::vector<int64_t> header = {tensor.ok() ? 1 : 0, 0, 0};
   if (tensor.ok()) {
     header[1] = static_cast<int64_t>(tensor->dtype());
     header[2] = tensor->rank();
     header.insert(header.end(), tensor->shape().begin(), tensor->shape().end());
   }
-  return Tensor::Vector<int64_t>(header);
+  return header;
 }
 
 // Shapes of all workers' tensors, from the concatenated headers. kInvalidArgument: a worker has no
@@ -331,18 +332,10 @@ absl::StatusOr<Tensor> MultiWorkerMirroredStrategy::GatherAll(absl::Span<const V
   RETURN_IF_ERROR(CheckCall(options));
   absl::StatusOr<Tensor> own = MirroredStrategy::GatherAll(locals, axis, options);
   if (own.ok()) own = HostTensor(*own);
-  const Tensor header = HeaderOf(own);
   const Deadline deadline = CallDeadline(options);
   absl::MutexLock lock(&mutex_);
   std::vector<int64_t> headers;
-  const auto place_headers =
-      [&headers](absl::Span<const int64_t> counts) -> absl::StatusOr<MutableBuffer> {
-    int64_t total = 0;
-    for (const int64_t count : counts) total += count;
-    headers.resize(static_cast<size_t>(total));
-    return MutableBuffer{DType::kInt64, headers.data(), total};
-  };
-  RETURN_IF_ERROR(group_->AllGatherV(BufferOf(header), place_headers, deadline));
+  RETURN_IF_ERROR(GatherValues(*group_, HeaderOf(own), &headers, deadline));
   RETURN_IF_ERROR(own.status());
   ASSIGN_OR_RETURN(const std::vector<Shape> shapes, ShapesOf(headers, axis));
   const auto elements = std::make_shared<std::vector<char>>();

@@ -1,5 +1,5 @@
-// The algorithm follows from devices, dtype and destinations as in TensorFlow, and each algorithm
-// writes the sum or mean to every output.
+// The algorithm follows from devices, dtype and destinations as in TensorFlow; sparse gradients are
+// gathered.
 #include "worker/collective/cross_device_ops.h"
 
 #include "gmock/gmock.h"
@@ -45,51 +45,14 @@ TEST(CrossDeviceOps, CallsThatAnAlgorithmCannotServeAreReducedOnOneDevice) {
   EXPECT_EQ(OpsForCall(kRing, {DType::kFloat32, true, gpus, gpus}), kRing);
 }
 
-// F1: replica r holds r + 1.
-TEST(CrossDeviceOps, F1_ReduceDense) {
-  for (const int devices : {2, 4}) {
-    std::vector<std::vector<float>> values;
-    std::vector<ConstBuffer> in;
-    std::vector<std::vector<float>> out(static_cast<size_t>(devices), std::vector<float>(1));
-    std::vector<MutableBuffer> outputs;
-    for (int r = 0; r < devices; ++r) values.push_back({static_cast<float>(r + 1)});
-    for (auto& value : values) in.push_back(Of(value));
-    for (auto& value : out) outputs.push_back(Into(value));
-    for (auto* reduce : {&ReductionToOneDevice, &HierarchicalCopyAllReduce}) {
-      ASSERT_OK(reduce(ReduceOp::kSum, in, outputs));
-      for (auto& value : out) EXPECT_EQ(value[0], devices == 2 ? 3.0F : 10.0F);
-      ASSERT_OK(reduce(ReduceOp::kMean, in, outputs));
-      for (auto& value : out) EXPECT_EQ(value[0], devices == 2 ? 1.5F : 2.5F);
-    }
-  }
-}
-
-// F2: replica r holds the batch (2r + 1, 2r + 2).
-TEST(CrossDeviceOps, F2_BatchReduceDense) {
-  for (const int ranks : {2, 4}) {
-    InProcessGroups groups = InProcessGroups::Create(CpuDevices(ranks)).value();
-    OnRanks(ranks, [&](int r) {
-      for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean}) {
-        std::vector<float> batch = {2.0F * static_cast<float>(r) + 1,
-                                    2.0F * static_cast<float>(r) + 2};
-        ASSERT_OK(groups.rank(r).AllReduce(op, Into(batch), Soon()));
-        const float scale = op == ReduceOp::kSum ? static_cast<float>(ranks) : 1;
-        const float first = ranks == 2 ? 2 : 4;
-        EXPECT_THAT(batch, ElementsAre(first * scale, (first + 1) * scale));
-      }
-    });
-  }
-}
-
 TEST(CrossDeviceOps, F3_ReduceSparse) {
-  InProcessGroups groups = InProcessGroups::Create(CpuDevices(2)).value();
+  Ranks groups(2);
   OnRanks(2, [&](int r) {
     const std::vector<int64_t> ids =
         r == 0 ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{1, 2};
     const std::vector<float> rows = r == 0 ? std::vector<float>{1, 2} : std::vector<float>{3, 4};
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean}) {
-      const GatheredSlices got =
-          GatherSlices(groups.rank(r), op, Of(ids), Of(rows), 1, Soon()).value();
+      const GatheredSlices got = GatherSlices(groups[r], op, Of(ids), Of(rows), 1, Soon()).value();
       EXPECT_THAT(got.ids, ElementsAre(0, 1, 1, 2));
       const auto* values = reinterpret_cast<const float*>(got.rows.data());
       const float divisor = op == ReduceOp::kSum ? 1 : 2;
@@ -99,15 +62,15 @@ TEST(CrossDeviceOps, F3_ReduceSparse) {
 }
 
 TEST(CrossDeviceOps, InvalidSlicesOfOneRankAreRefusedOnAll) {
-  InProcessGroups groups = InProcessGroups::Create(CpuDevices(2)).value();
+  Ranks groups(2);
   OnRanks(2, [&](int r) {
     const std::vector<int64_t> ids = {4};
     const std::vector<float> rows(r == 0 ? 2 : 3);
-    EXPECT_THAT(
-        GatherSlices(groups.rank(r), ReduceOp::kSum, Of(ids), Of(rows), 2, Soon()),
-        StatusIs(absl::StatusCode::kInvalidArgument,
-                 r == 1 ? HasSubstr("1 int64 ids with 3 values") : HasSubstr("rank 1 (cpu:1)")));
-    EXPECT_OK(groups.rank(r).Barrier(Soon()));
+    EXPECT_THAT(GatherSlices(groups[r], ReduceOp::kSum, Of(ids), Of(rows), 2, Soon()),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         r == 1 ? HasSubstr("1 int64 ids with 3 values")
+                                : HasSubstr("rank 1 (" + groups[r].peer(1))));
+    EXPECT_OK(groups[r].Barrier(Soon()));
   });
 }
 
@@ -121,16 +84,7 @@ TEST(CrossDeviceOps, HierarchicalPlanHalvesTheDevicesAndSpreadsTheMainDevice) {
   EXPECT_EQ(PlanHierarchicalCopy(3, 2).other_leader, 0);
 }
 
-TEST(CrossDeviceOps, BuffersThatDifferAreRefused) {
-  std::vector<float> two(2);
-  std::vector<float> three(3);
-  std::vector<int64_t> ints(2);
-  EXPECT_THAT(ReductionToOneDevice(ReduceOp::kSum, {Of(two), Of(three)}, {Into(two)}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("value 1 is 3 float32")));
-  EXPECT_THAT(ReductionToOneDevice(ReduceOp::kMean, {Of(ints)}, {}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("mean of int64")));
-  EXPECT_THAT(HierarchicalCopyAllReduce(ReduceOp::kSum, {}, {}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no values")));
+TEST(CrossDeviceOps, ANegativeNumberOfPacksIsRefused) {
   EXPECT_THAT(CheckNumPacks(kNccl, -1),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("num_packs is -1")));
 }

@@ -22,35 +22,10 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The ports are only names here: the ranks rendezvous at a control server.
-std::vector<std::string> Addresses(int size) {
-  std::vector<std::string> addresses;
-  for (int r = 0; r < size; ++r) addresses.push_back(absl::StrCat(OwnHost(), ":", 5000 + r));
-  return addresses;
-}
-
 // The name of a rank in errors.
 std::string Rank(int rank) {
-  return absl::StrCat("rank ", rank, " (", OwnHost(), ":", 5000 + rank, ")");
+  return absl::StrCat("rank ", rank, " (", Addresses(rank + 1).back(), ")");
 }
-
-class Ranks {
- public:
-  explicit Ranks(int size) : server_(ControlServer::Start(OwnAddress()).value()), groups_(size) {
-    OnRanks(size, [&](int r) {
-      GlooOptions options = {.rank = r, .addresses = Addresses(size)};
-      options.rendezvous_address = server_->address();
-      groups_[static_cast<size_t>(r)] = ConnectGloo(options, Soon()).value();
-    });
-  }
-  CollectiveGroup& operator[](int rank) { return *groups_[static_cast<size_t>(rank)]; }
-  int size() const { return static_cast<int>(groups_.size()); }
-  void Destroy(int rank) { groups_[static_cast<size_t>(rank)].reset(); }
-
- private:
-  std::unique_ptr<ControlServer> server_;
-  std::vector<std::unique_ptr<CollectiveGroup>> groups_;
-};
 
 class GlooGroup : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GlooGroup, ::testing::Values(1, 2, 3, 5));

@@ -56,17 +56,17 @@ class NcclDevices : public ::testing::Test {
 };
 
 TEST_F(NcclDevices, AllReduceBroadcastAndGatherAgreeWithTheCpu) {
-  InProcessGroups bootstrap = InProcessGroups::Create(CpuDevices(ranks_)).value();
-  InProcessGroups oracle = InProcessGroups::Create(CpuDevices(ranks_)).value();
+  Ranks bootstrap(ranks_);
+  Ranks oracle(ranks_);
   OnRanks(ranks_, [&](int r) {
-    const auto group = ConnectNccl(bootstrap.rank(r), {.device = r}, Soon());
+    const auto group = ConnectNccl(bootstrap[r], {.device = r}, Soon());
     ASSERT_OK(group);
     std::vector<float> want = test::Values(r, 100'003);
     const OnDevice in(want);
     const OnDevice out(std::vector<float>(want.size()));
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean}) {
       want = test::Values(r, want.size());
-      ASSERT_OK(oracle.rank(r).AllReduce(op, Into(want), Soon()));
+      ASSERT_OK(oracle[r].AllReduce(op, Into(want), Soon()));
       ASSERT_OK((*group)->AllReduce(op, in.buffer(), out.buffer(), Soon()));
       const std::vector<float> got = out.Values();
       for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-6F * want[i]);
@@ -85,9 +85,9 @@ TEST_F(NcclDevices, AllReduceBroadcastAndGatherAgreeWithTheCpu) {
 }
 
 TEST_F(NcclDevices, WrongArgumentsAreRefusedAndTheGroupStaysUsable) {
-  InProcessGroups bootstrap = InProcessGroups::Create(CpuDevices(ranks_)).value();
+  Ranks bootstrap(ranks_);
   OnRanks(ranks_, [&](int r) {
-    const auto group = ConnectNccl(bootstrap.rank(r), {.device = r}, Soon());
+    const auto group = ConnectNccl(bootstrap[r], {.device = r}, Soon());
     ASSERT_OK(group);
     const OnDevice four(std::vector<float>(4));
     const OnDevice five(std::vector<float>(5));
@@ -194,7 +194,7 @@ TEST_F(NcclDevices, ARankThatGivesUpEndsTheOthersQueuedWork) {
   if (ranks_ < 2) GTEST_SKIP() << "needs two GPUs";
   const auto ranks = JoinByNccl(Gpus(ranks_));
   ASSERT_OK(ranks);
-  InProcessGroups host = InProcessGroups::Create(CpuDevices(ranks_)).value();
+  Ranks host(ranks_);
   OnRanks(ranks_, [&](int r) {
     DeviceRank& rank = *(*ranks)[static_cast<size_t>(r)];
     const OfDevice stream(r);
@@ -203,7 +203,7 @@ TEST_F(NcclDevices, ARankThatGivesUpEndsTheOthersQueuedWork) {
     ASSERT_OK(rank.Reduce({&sum, 1}, stream.get()));
     ASSERT_OK(stream.Await(rank));
     // A rank that only sends is done before the others.
-    ASSERT_OK(host.rank(r).Barrier(Soon()));
+    ASSERT_OK(host[r].Barrier(Soon()));
     if (r == 1) return rank.Fail(absl::InternalError("no more"));
     absl::Status status = rank.Reduce({&sum, 1}, stream.get());
     if (status.ok()) status = stream.Await(rank);

@@ -58,6 +58,9 @@ class Leaving final : public CollectiveGroup {
   absl::Status Barrier(Deadline deadline) override { return group_.Barrier(deadline); }
   void Abort(const absl::Status& why) override { group_.Abort(why); }
   absl::Status usable() const override { return group_.usable(); }
+  absl::Status FindFault(bool silence_is_fault, Deadline deadline) override {
+    return group_.FindFault(silence_is_fault, deadline);
+  }
 
  private:
   CollectiveGroup& group_;
@@ -67,9 +70,9 @@ class Leaving final : public CollectiveGroup {
 // Rank 1 agrees to a collective, does not run it, and aborts: rank 0, which waits for it in NCCL,
 // learns so at once.
 TEST(NcclFaults, AnAbortInTheMiddleOfACollectiveEndsTheOthers) {
-  InProcessGroups bootstrap = InProcessGroups::Create({"gpu:0", "gpu:1"}).value();
+  Ranks bootstrap(2);
   OnRanks(2, [&](int r) {
-    Leaving own(bootstrap.rank(r));
+    Leaving own(bootstrap[r]);
     const auto group = ConnectNccl(own, {.device = r}, Soon());
     ASSERT_OK(group);
     const MutableBuffer buffer = MemoryOn(r);
@@ -92,9 +95,9 @@ TEST(NcclFaults, AnAbortInTheMiddleOfACollectiveEndsTheOthers) {
 // cut it off.
 TEST(NcclFaults, ARankThatIsDoneLeavesWithoutBreakingTheOthersCollective) {
   fake::settings().network = true;
-  InProcessGroups bootstrap = InProcessGroups::Create({"gpu:0", "gpu:1"}).value();
+  Ranks bootstrap(2);
   OnRanks(2, [&](int r) {
-    auto group = ConnectNccl(bootstrap.rank(r), {.device = r}, Soon());
+    auto group = ConnectNccl(bootstrap[r], {.device = r}, Soon());
     ASSERT_OK(group);
     const MutableBuffer buffer = MemoryOn(r);
     const auto soon = Deadline::In(absl::Seconds(10));
@@ -108,13 +111,13 @@ TEST(NcclFaults, ARankThatIsDoneLeavesWithoutBreakingTheOthersCollective) {
 TEST(NcclFaults, AnyFailedCallEndsTheCollectiveOnEveryRank) {
   for (int n = 1; n < 12; ++n) {
     SCOPED_TRACE(absl::StrCat("call ", n));
-    InProcessGroups bootstrap = InProcessGroups::Create({"gpu:0", "gpu:1"}).value();
+    Ranks bootstrap(2);
     std::atomic<int> failed = 0;
     OnRanks(2, [&](int r) {
-      const auto group = ConnectNccl(bootstrap.rank(r), {.device = r}, Soon());
+      const auto group = ConnectNccl(bootstrap[r], {.device = r}, Soon());
       ASSERT_OK(group);
       const MutableBuffer buffer = MemoryOn(r);
-      ASSERT_OK(bootstrap.rank(r).Barrier(Soon()));
+      ASSERT_OK(bootstrap[r].Barrier(Soon()));
       if (r == 1) fake::settings().fail_at = n;
       const absl::Status status =
           (*group)->AllReduce(ReduceOp::kSum, buffer, Deadline::In(absl::Seconds(3)));

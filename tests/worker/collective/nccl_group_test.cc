@@ -14,9 +14,9 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 TEST(NcclGroup, WithoutNcclOrGpuEveryRankFailsAndTheBootstrapStaysUsable) {
-  InProcessGroups bootstrap = InProcessGroups::Create({"gpu:9998", "gpu:9999"}).value();
+  Ranks bootstrap(2);
   OnRanks(2, [&](int r) {
-    CollectiveGroup& group = bootstrap.rank(r);
+    CollectiveGroup& group = bootstrap[r];
     const absl::Status status = ConnectNccl(group, {.device = 9998 + r}, Soon()).status();
     if (HasNccl() && !NcclStatus().ok()) {
       EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("NCCL")));

@@ -8,6 +8,7 @@
 #include "common/status.h"
 #include "worker/input/dataset/steps.h"
 #include "worker/input/random.h"
+#include "worker/input/shuffle_window.h"
 
 namespace cairn::steps {
 namespace {
@@ -198,26 +199,17 @@ class CacheNode : public DatasetNode {
 class ShuffleIterator : public DatasetIterator {
  public:
   ShuffleIterator(IteratorPtr input, int64_t buffer_size, uint64_t seed)
-      : input_(std::move(input)), capacity_(static_cast<size_t>(buffer_size)), random_(seed) {}
+      : input_(std::move(input)), window_(static_cast<size_t>(buffer_size), seed) {}
   absl::StatusOr<bool> Next(Element* element) override {
-    while (!ended_ && held_.size() < capacity_) {
-      ASSIGN_OR_RETURN(const bool more, input_->Next(element));
-      ended_ = !more;
-      if (more) held_.push_back(std::move(*element));
-    }
-    if (held_.empty()) return false;
-    std::swap(held_[random_.Below(held_.size())], held_.back());
-    *element = std::move(held_.back());
-    held_.pop_back();
-    return true;
+    ASSIGN_OR_RETURN(Element* const next,
+                     window_.Next([this](Element* held) { return input_->Next(held); }));
+    if (next != nullptr) *element = std::move(*next);
+    return next != nullptr;
   }
 
  private:
   const IteratorPtr input_;
-  const size_t capacity_;
-  Random random_;
-  std::vector<Element> held_;
-  bool ended_ = false;
+  ShuffleWindow<Element> window_;
 };
 
 class ShardIterator : public DatasetIterator {

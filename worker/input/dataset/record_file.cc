@@ -1,9 +1,6 @@
 #include "worker/input/dataset/record_file.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -18,56 +15,6 @@ namespace {
 constexpr size_t kBufferBytes = 256 << 10;
 constexpr size_t kHeaderBytes = 12;
 constexpr size_t kFooterBytes = 4;
-
-absl::Status CannotOpen(const std::string& path, int error) {
-  return absl::ErrnoToStatus(error, absl::StrCat("cannot open ", path));
-}
-
-class PlainFile : public RecordFile {
- public:
-  PlainFile(const std::string& path, int64_t file_bytes, std::FILE* file)
-      : RecordFile(path, file_bytes),
-        file_(file),
-        buffer_(std::make_unique_for_overwrite<char[]>(kBufferBytes)) {
-    std::setvbuf(file_, buffer_.get(), _IOFBF, kBufferBytes);
-  }
-  ~PlainFile() override { std::fclose(file_); }
-
- protected:
-  absl::StatusOr<size_t> ReadSome(char* into, size_t size) override {
-    const size_t read = std::fread(into, 1, size, file_);
-    if (read < size && std::ferror(file_) != 0) {
-      return absl::UnavailableError(absl::StrCat("cannot read ", path(), " at byte ",
-                                                 offset() + static_cast<int64_t>(read), ": ",
-                                                 std::strerror(errno)));
-    }
-    return read;
-  }
-
- private:
-  std::FILE* const file_;
-  const std::unique_ptr<char[]> buffer_;
-};
-
-class GzipFile : public RecordFile {
- public:
-  GzipFile(const std::string& path, std::unique_ptr<ByteSource> source)
-      : RecordFile(path, source->file_bytes()), source_(std::move(source)) {}
-
- protected:
-  absl::StatusOr<size_t> ReadSome(char* into, size_t size) override {
-    size_t read = 0;
-    while (read < size) {
-      ASSIGN_OR_RETURN(const size_t some, source_->Read(into + read, size - read));
-      if (some == 0) break;
-      read += some;
-    }
-    return read;
-  }
-
- private:
-  const std::unique_ptr<ByteSource> source_;
-};
 
 template <typename T>
 T Load(const char* bytes) {
@@ -84,29 +31,44 @@ absl::Status Damaged(const RecordFile& file, int64_t offset, absl::string_view w
 
 absl::StatusOr<std::unique_ptr<RecordFile>> RecordFile::Open(const std::string& path,
                                                              Compression compression) {
-  std::FILE* const file = std::fopen(path.c_str(), "rb");
-  if (file == nullptr) return CannotOpen(path, errno);
-  struct stat status {};
-  const int error = ::fstat(fileno(file), &status) == 0 ? 0 : errno;
-  auto plain = std::make_unique<PlainFile>(path, status.st_size, file);
-  if (error != 0) return CannotOpen(path, error);
-  if (S_ISDIR(status.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is a directory, not a file of records"));
-  }
-  if (compression == Compression::kNone) return plain;
-  char magic[2] = {};
-  ASSIGN_OR_RETURN(const size_t read, plain->Read(magic, sizeof(magic)));
-  if (read > 0 && (magic[0] != '\x1f' || magic[1] != '\x8b')) {
+  const bool unpack = compression == Compression::kGzip;
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSource> source, ByteSource::Open(path, unpack));
+  if (unpack && !source->unpacks() && source->file_bytes() > 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, " is not a gzip file; read it with Compression::kNone"));
   }
-  ASSIGN_OR_RETURN(auto source, ByteSource::Open(path));
-  return std::make_unique<GzipFile>(path, std::move(source));
+  return std::unique_ptr<RecordFile>(new RecordFile(path, std::move(source)));
+}
+
+RecordFile::RecordFile(std::string path, std::unique_ptr<ByteSource> source)
+    : path_(std::move(path)),
+      source_(std::move(source)),
+      buffer_(source_->unpacks() ? 0 : kBufferBytes) {}
+
+RecordFile::~RecordFile() = default;
+
+int64_t RecordFile::file_bytes() const { return source_->file_bytes(); }
+
+absl::StatusOr<size_t> RecordFile::ReadSome(char* into, size_t size) {
+  if (buffer_.empty()) return source_->Read(into, size);
+  if (begin_ == end_) {
+    ASSIGN_OR_RETURN(end_, source_->Read(buffer_.data(), buffer_.size()));
+    begin_ = 0;
+  }
+  const size_t some = std::min(size, end_ - begin_);
+  std::copy_n(buffer_.data() + begin_, some, into);
+  begin_ += some;
+  return some;
 }
 
 absl::StatusOr<size_t> RecordFile::Read(char* into, size_t size) {
-  ASSIGN_OR_RETURN(const size_t read, ReadSome(into, size));
-  offset_ += static_cast<int64_t>(read);
+  size_t read = 0;
+  while (read < size) {
+    ASSIGN_OR_RETURN(const size_t some, ReadSome(into + read, size - read));
+    if (some == 0) break;
+    read += some;
+    offset_ += static_cast<int64_t>(some);
+  }
   return read;
 }
 

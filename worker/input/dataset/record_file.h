@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -12,6 +12,8 @@
 #include "worker/input/dataset/dataset.h"
 
 namespace cairn {
+
+class ByteSource;
 
 // The longest accepted record: a larger length is refused before memory is allocated for it.
 inline constexpr uint64_t kMaxRecordBytes = uint64_t{1} << 30;
@@ -22,26 +24,27 @@ class RecordFile {
   // kGzip decompresses. kNotFound, kPermissionDenied, kInvalidArgument (a directory, or not gzip).
   static absl::StatusOr<std::unique_ptr<RecordFile>> Open(const std::string& path,
                                                           Compression compression);
-  virtual ~RecordFile() = default;
+  ~RecordFile();
 
   // Reads up to `size` bytes; fewer only at the end. kUnavailable: I/O. kDataLoss: corrupt gzip.
   absl::StatusOr<size_t> Read(char* into, size_t size);
   // Skips the first `bytes` bytes; call before the first Read.
   absl::Status SkipTo(int64_t bytes);
   // The size on disk.
-  int64_t file_bytes() const { return file_bytes_; }
+  int64_t file_bytes() const;
   // Bytes read so far, decompressed.
   int64_t offset() const { return offset_; }
   const std::string& path() const { return path_; }
 
- protected:
-  RecordFile(std::string path, int64_t file_bytes)
-      : path_(std::move(path)), file_bytes_(file_bytes) {}
-  virtual absl::StatusOr<size_t> ReadSome(char* into, size_t size) = 0;
-
  private:
+  RecordFile(std::string path, std::unique_ptr<ByteSource> source);
+  absl::StatusOr<size_t> ReadSome(char* into, size_t size);
+
   const std::string path_;
-  const int64_t file_bytes_;
+  const std::unique_ptr<ByteSource> source_;
+  std::vector<char> buffer_;  // empty: the source has its own
+  size_t begin_ = 0;          // unread bytes are buffer_[begin_ … end_)
+  size_t end_ = 0;
   int64_t offset_ = 0;
 };
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "worker/collective/gather_values.h"
 
 namespace cairn {
 namespace {
@@ -84,55 +85,35 @@ absl::StatusOr<std::vector<NamedFile>> ReadList(const std::string& text) {
   return files;
 }
 
-// One end of a broadcast: reads the file, writes it, or only takes part.
-class FileEnd {
- public:
-  FileEnd(bool sends, const std::string& folder, const NamedFile& file)
-      : path_(absl::StrCat(folder, "/", file.name)), sends_(sends), keeps_(!folder.empty()) {
-    if (!keeps_) return;
-    std::error_code error;
-    if (!sends_) fs::create_directories(fs::path(path_).parent_path(), error);
-    const auto mode = (sends_ ? std::ios::in : std::ios::out | std::ios::trunc) | std::ios::binary;
-    file_.open(path_, mode);
-  }
-  absl::Status Before(char* chunk, size_t bytes) {
-    if (sends_) file_.read(chunk, static_cast<std::streamsize>(bytes));
-    return Checked(sends_ ? "reading " : "writing ");
-  }
-  absl::Status After(const char* chunk, size_t bytes) {
-    if (keeps_ && !sends_) file_.write(chunk, static_cast<std::streamsize>(bytes));
-    return Checked("writing ");
-  }
-  absl::Status Close() {
-    if (keeps_) file_.close();
-    return Checked("closing ");
-  }
-
- private:
-  absl::Status Checked(absl::string_view what) const {
-    if (!keeps_ || file_.good()) return absl::OkStatus();
-    return absl::ErrnoToStatus(errno == 0 ? EIO : errno, absl::StrCat(what, path_));
-  }
-
-  const std::string path_;
-  const bool sends_, keeps_;
-  std::fstream file_;
-};
-
-absl::Status BroadcastFile(CollectiveGroup& group, int root, FileEnd& end, int64_t bytes,
+// The root sends the file `path`; the others write it, unless `path` is empty.
+absl::Status BroadcastFile(CollectiveGroup& group, int root, const std::string& path, int64_t bytes,
                            absl::Duration timeout) {
+  const bool sends = group.rank() == root;
+  std::fstream file;
+  const auto check = [&] {
+    if (path.empty() || file.good()) return absl::OkStatus();
+    return absl::ErrnoToStatus(errno == 0 ? EIO : errno,
+                               absl::StrCat(sends ? "reading " : "writing ", path));
+  };
+  if (!path.empty()) {
+    std::error_code error;
+    if (!sends) fs::create_directories(fs::path(path).parent_path(), error);
+    file.open(path, (sends ? std::ios::in : std::ios::out | std::ios::trunc) | std::ios::binary);
+  }
   std::vector<int32_t> words(
       static_cast<size_t>(WordsFor(std::min(kChunkBytes, static_cast<size_t>(bytes)))));
   char* const chunk = reinterpret_cast<char*>(words.data());
   for (auto left = static_cast<size_t>(bytes); left > 0;) {
     const size_t now = std::min(left, kChunkBytes);
-    RETURN_IF_ERROR(end.Before(chunk, now));
+    if (sends) file.read(chunk, static_cast<std::streamsize>(now));
+    RETURN_IF_ERROR(check());
     RETURN_IF_ERROR(
         group.Broadcast(root, {DType::kInt32, words.data(), WordsFor(now)}, Deadline::In(timeout)));
-    RETURN_IF_ERROR(end.After(chunk, now));
+    if (!sends && !path.empty()) file.write(chunk, static_cast<std::streamsize>(now));
     left -= now;
   }
-  return end.Close();
+  if (!path.empty()) file.close();
+  return check();
 }
 
 absl::Status Broadcast(CollectiveGroup& group, int root, const std::string& folder,
@@ -146,8 +127,8 @@ absl::Status Broadcast(CollectiveGroup& group, int root, const std::string& fold
   RETURN_IF_ERROR(BroadcastText(group, root, &text, timeout));
   ASSIGN_OR_RETURN(const std::vector<NamedFile> files, ReadList(text));
   for (const NamedFile& file : files) {
-    FileEnd end(sends, folder, file);
-    RETURN_IF_ERROR(BroadcastFile(group, root, end, file.bytes, timeout));
+    const std::string path = folder.empty() ? "" : absl::StrCat(folder, "/", file.name);
+    RETURN_IF_ERROR(BroadcastFile(group, root, path, file.bytes, timeout));
   }
   return absl::OkStatus();
 }
@@ -165,14 +146,7 @@ absl::StatusOr<std::vector<std::string>> GatherTexts(CollectiveGroup& group, abs
   std::vector<int32_t> own(static_cast<size_t>(WordsFor(text.size())));
   std::memcpy(own.data(), text.data(), text.size());
   std::vector<int32_t> all;
-  const auto place = [&all](absl::Span<const int64_t> counts) -> absl::StatusOr<MutableBuffer> {
-    int64_t total = 0;
-    for (const int64_t count : counts) total += count;
-    all.resize(static_cast<size_t>(total));
-    return MutableBuffer{DType::kInt32, all.data(), total};
-  };
-  RETURN_IF_ERROR(group.AllGatherV({DType::kInt32, own.data(), static_cast<int64_t>(own.size())},
-                                   place, Deadline::In(timeout)));
+  RETURN_IF_ERROR(GatherValues(group, own, &all, Deadline::In(timeout)));
   std::vector<std::string> texts;
   const int32_t* at = all.data();
   for (const int64_t length : bytes) {

@@ -13,7 +13,6 @@
 #include "absl/strings/str_format.h"
 #include "common/exit_status.h"
 #include "common/status.h"
-#include "worker/input/reader.h"
 #include "worker/ops/loss.h"
 #include "worker/ops/metrics.h"
 #include "worker/trainer/steps/step_pipeline.h"
@@ -40,6 +39,18 @@ void ToProbabilities(float* scores, int64_t classes) {
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<Reader>> OpenEvalReader(const JobConfig& job) {
+  ReaderOptions options;
+  options.data = job.data;
+  options.data.batch_size = std::max(job.data.batch_size, kEvalBatchRows);
+  options.model = job.model;
+  options.files = job.data.eval;
+  options.training = false;
+  absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(options);
+  if (!reader.ok()) return AsBadInput(Annotate(reader.status(), "data.eval"));
+  return reader;
+}
+
 Evaluator::Evaluator(const JobConfig& job, const Model& model, PsClient& client,
                      absl::Duration call_timeout, const StopRequested& stop_requested)
     : job_(job),
@@ -51,20 +62,13 @@ Evaluator::Evaluator(const JobConfig& job, const Model& model, PsClient& client,
 // Calls consume(batch, scores) for every batch of data.eval, in order.
 template <typename Consume>
 absl::Status Evaluator::ForEachBatch(Consume consume) {
-  ReaderOptions options;
-  options.data = job_.data;
-  options.data.batch_size = std::max(job_.data.batch_size, kEvalBatchRows);
-  options.model = job_.model;
-  options.files = job_.data.eval;
-  options.training = false;
-  absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(options);
-  if (!reader.ok()) return AsBadInput(Annotate(reader.status(), "data.eval"));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader, OpenEvalReader(job_));
   Batch batch;
   StepState state;
   std::vector<PullTarget> targets;
   std::vector<float> scores;
   for (;;) {
-    const absl::StatusOr<bool> more = (*reader)->Next(&batch);
+    const absl::StatusOr<bool> more = reader->Next(&batch);
     if (!more.ok()) return AsBadInput(Annotate(more.status(), "data.eval"));
     if (!*more) return absl::OkStatus();
     if (stop_requested_()) return absl::CancelledError("stopped while scoring data.eval");

@@ -1,17 +1,22 @@
 // Scores rows with the servers' current variables.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/config/job_config.h"
 #include "worker/client/ps_client.h"
+#include "worker/input/reader.h"
 #include "worker/models/model.h"
 #include "worker/trainer/reports/report.h"
 #include "worker/trainer/steps/wait_for_workers.h"
 
 namespace cairn {
+
+// Opens data.eval. Errors as Reader::Open, AsBadInput.
+absl::StatusOr<std::unique_ptr<Reader>> OpenEvalReader(const JobConfig& job);
 
 // Thread safety: none.
 class Evaluator {

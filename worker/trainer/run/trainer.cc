@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "common/config/client_config.h"
 #include "common/exit_status.h"
@@ -512,14 +513,7 @@ absl::StatusOr<Trained> OpenTrained(const TrainerOptions& options, const Connect
   }
   RETURN_IF_ERROR(CheckExportPlace(options.job.output.export_file));
   Trained trained;
-  ReaderOptions reader;
-  reader.data = options.job.data;
-  reader.model = options.job.model;
-  reader.files = options.job.data.eval;
-  reader.training = false;
-  absl::StatusOr<std::unique_ptr<Reader>> opened = Reader::Open(reader);
-  if (!opened.ok()) return AsBadInput(Annotate(opened.status(), "data.eval"));
-  trained.reader = *std::move(opened);
+  ASSIGN_OR_RETURN(trained.reader, OpenEvalReader(options.job));
   ASSIGN_OR_RETURN(std::vector<Device> devices, DevicesOf(options.job.strategy));
   ASSIGN_OR_RETURN(trained.model,
                    MakeModel(options.job, trained.reader->schema(), std::move(devices)));
@@ -533,10 +527,19 @@ absl::StatusOr<Trained> OpenTrained(const TrainerOptions& options, const Connect
   return trained;
 }
 
-absl::Status Export(const TrainerOptions& options, const Trained& trained) {
-  return ExportVariables(*trained.client, trained.specs,
-                         {&options.job, trained.reader->vocabulary()},
-                         options.job.output.export_file, CallTimeout(options));
+// `score` scores with the trained variables and fills in the report.
+absl::StatusOr<Report> Score(const TrainerOptions& options, const Connector& connect,
+                             absl::FunctionRef<absl::Status(Evaluator&, Report&)> score) {
+  ASSIGN_OR_RETURN(const Trained trained, OpenTrained(options, connect));
+  Evaluator evaluator(options.job, *trained.model, *trained.client, CallTimeout(options),
+                      options.stop_requested);
+  Report report = NewReport(options);
+  RETURN_IF_ERROR(score(evaluator, report));
+  report.counters = trained.client->counters();
+  RETURN_IF_ERROR(ExportVariables(*trained.client, trained.specs,
+                                  {&options.job, trained.reader->vocabulary()},
+                                  options.job.output.export_file, CallTimeout(options)));
+  return report;
 }
 
 }  // namespace
@@ -546,26 +549,18 @@ absl::StatusOr<Report> RunTraining(const TrainerOptions& options, const Connecto
 }
 
 absl::StatusOr<Report> RunEvaluation(const TrainerOptions& options, const Connector& connect) {
-  ASSIGN_OR_RETURN(const Trained trained, OpenTrained(options, connect));
-  Evaluator evaluator(options.job, *trained.model, *trained.client, CallTimeout(options),
-                      options.stop_requested);
-  Report report = NewReport(options);
-  ASSIGN_OR_RETURN(report.eval, evaluator.Evaluate());
-  report.counters = trained.client->counters();
-  RETURN_IF_ERROR(Export(options, trained));
-  return report;
+  return Score(options, connect, [](Evaluator& evaluator, Report& report) -> absl::Status {
+    ASSIGN_OR_RETURN(report.eval, evaluator.Evaluate());
+    return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<Report> RunPrediction(const TrainerOptions& options, const std::string& path,
                                      const Connector& connect) {
-  ASSIGN_OR_RETURN(const Trained trained, OpenTrained(options, connect));
-  Evaluator evaluator(options.job, *trained.model, *trained.client, CallTimeout(options),
-                      options.stop_requested);
-  Report report = NewReport(options);
-  ASSIGN_OR_RETURN(report.examples, evaluator.Predict(path));
-  report.counters = trained.client->counters();
-  RETURN_IF_ERROR(Export(options, trained));
-  return report;
+  return Score(options, connect, [&path](Evaluator& evaluator, Report& report) -> absl::Status {
+    ASSIGN_OR_RETURN(report.examples, evaluator.Predict(path));
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace cairn

@@ -8,6 +8,7 @@
 #include "common/shape.h"
 #include "common/status.h"
 #include "worker/collective/batch_all_reduce.h"
+#include "worker/collective/gather_values.h"
 
 namespace cairn {
 namespace {
@@ -85,14 +86,7 @@ absl::Status GradientExchange::GatherRows(const JointStep& step, StepState* stat
   if (std::count(shared_.begin(), shared_.end(), Shared::kRows) == 0) return absl::OkStatus();
   own_.clear();
   if (step.worker_rows[static_cast<size_t>(group_.rank())] > 0) PackRows(*state);
-  const auto place = [this](absl::Span<const int64_t> counts) -> absl::StatusOr<MutableBuffer> {
-    int64_t total = 0;
-    for (const int64_t count : counts) total += count;
-    all_.resize(static_cast<size_t>(total));
-    return MutableBuffer{DType::kFloat32, all_.data(), total};
-  };
-  const ConstBuffer own = {DType::kFloat32, own_.data(), static_cast<int64_t>(own_.size())};
-  RETURN_IF_ERROR(group_.AllGatherV(own, place, Deadline::In(timeout)));
+  RETURN_IF_ERROR(GatherValues(group_, own_, &all_, Deadline::In(timeout)));
   AddUp(step, state);
   return absl::OkStatus();
 }

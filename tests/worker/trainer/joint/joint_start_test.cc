@@ -9,7 +9,6 @@
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "tests/worker/collective/ranks.h"
-#include "worker/collective/in_process_group.h"
 #include "worker/trainer/joint/group_text.h"
 #include "worker/trainer/joint/joint_settings.h"
 #include "worker/trainer/joint/joint_state.h"
@@ -22,10 +21,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kTimeout = absl::Seconds(60);
-
-InProcessGroups Groups(int count) {
-  return InProcessGroups::Create(CpuDevices(count), "workers").value();
-}
 
 JobConfig Job() {
   JobConfig job;
@@ -44,22 +39,25 @@ std::string Position(int64_t start, int64_t steps) {
 }
 
 TEST(JointSettings, WhatDiffersIsNamedWithBothValuesOnEveryWorker) {
-  InProcessGroups groups = Groups(3);
+  Ranks groups(3);
   OnRanks(3, [&](int rank) {
     JobConfig job = Job();
     job.data.batch_size = rank == 2 ? 64 : 32;
-    EXPECT_THAT(CheckSameSettings(groups.rank(rank), JointSettings(job, false, {}), kTimeout),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("worker 0 (cpu:0) has data.batch_size: 32"),
-                               HasSubstr("worker 2 (cpu:2) data.batch_size: 64"))));
+    EXPECT_THAT(
+        CheckSameSettings(groups[rank], JointSettings(job, false, {}), kTimeout),
+        StatusIs(
+            absl::StatusCode::kInvalidArgument,
+            AllOf(
+                HasSubstr(absl::StrCat("worker 0 (", Addresses(3)[0], ") has data.batch_size: 32")),
+                HasSubstr(absl::StrCat("worker 2 (", Addresses(3)[2], ") data.batch_size: 64")))));
     // Another number of variables.
     const std::vector<VariableSpec> specs(rank == 1 ? 1 : 0);
-    EXPECT_THAT(CheckSameSettings(groups.rank(rank), JointSettings(Job(), false, specs), kTimeout),
+    EXPECT_THAT(CheckSameSettings(groups[rank], JointSettings(Job(), false, specs), kTimeout),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("settings")));
     // Paths may differ between machines.
     job = Job();
     job.data.train = {{absl::StrCat("/disk", rank, "/a.libsvm"), ""}};
-    EXPECT_OK(CheckSameSettings(groups.rank(rank), JointSettings(job, false, {}), kTimeout));
+    EXPECT_OK(CheckSameSettings(groups[rank], JointSettings(job, false, {}), kTimeout));
   });
 }
 
@@ -74,11 +72,11 @@ TEST(JointState, TheNewestIsOfTheLastStartThenOfTheMostSteps) {
                         {{Position(7, 900), Position(8, 2), ""}, 1},
                         {{Position(0, 10), Position(0, 9), Position(0, 11)}, 2}};
   for (const Case& one : cases) {
-    InProcessGroups groups = Groups(3);
+    Ranks groups(3);
     std::vector<int64_t> starts(3);
     OnRanks(3, [&](int rank) {
       const auto own = static_cast<size_t>(rank);
-      const auto newest = FindNewestState(groups.rank(rank), one.stored[own], kTimeout);
+      const auto newest = FindNewestState(groups[rank], one.stored[own], kTimeout);
       ASSERT_OK(newest);
       EXPECT_EQ(newest->rank, one.newest) << newest->log_line;
       EXPECT_GT(newest->next_start, 8);
@@ -91,28 +89,28 @@ TEST(JointState, TheNewestIsOfTheLastStartThenOfTheMostSteps) {
 // A clock that was set back does not make a later start look older.
 TEST(JointState, StartsOnlyGrow) {
   constexpr int64_t kFarAhead = int64_t{1} << 60;
-  InProcessGroups groups = Groups(2);
+  Ranks groups(2);
   OnRanks(2, [&](int rank) {
     const auto newest =
-        FindNewestState(groups.rank(rank), rank == 1 ? Position(kFarAhead, 1) : "", kTimeout);
+        FindNewestState(groups[rank], rank == 1 ? Position(kFarAhead, 1) : "", kTimeout);
     ASSERT_OK(newest);
     EXPECT_EQ(newest->next_start, kFarAhead + 1);
   });
 }
 
 TEST(JointState, AForeignPositionIsRefused) {
-  InProcessGroups groups = Groups(2);
+  Ranks groups(2);
   OnRanks(2, [&](int rank) {
-    EXPECT_THAT(FindNewestState(groups.rank(rank), rank == 0 ? "" : "elsewhere", kTimeout),
+    EXPECT_THAT(FindNewestState(groups[rank], rank == 0 ? "" : "elsewhere", kTimeout),
                 StatusIs(absl::StatusCode::kDataLoss, HasSubstr("--fresh")));
   });
 }
 
 TEST(GroupText, TextsOfAnyLengthAreGathered) {
   const std::vector<std::string> texts = {"", "one", std::string(100001, 'x')};
-  InProcessGroups groups = Groups(3);
+  Ranks groups(3);
   OnRanks(3, [&](int rank) {
-    const auto all = GatherTexts(groups.rank(rank), texts[static_cast<size_t>(rank)], kTimeout);
+    const auto all = GatherTexts(groups[rank], texts[static_cast<size_t>(rank)], kTimeout);
     ASSERT_OK(all);
     EXPECT_EQ(*all, texts);
   });
@@ -134,11 +132,11 @@ TEST(GroupText, AFolderTravelsWhole) {
   WriteFile(temp.Join("1/MANIFEST.json"), "{}");
   WriteFile(temp.Join("1/ps-0/rows"), large);
   WriteFile(temp.Join("1/ps-0/empty"), "");
-  InProcessGroups groups = Groups(3);
+  Ranks groups(3);
   OnRanks(3, [&](int rank) {
     // Rank 2 does not need the files.
     const std::string folder = rank == 2 ? "" : temp.Join(absl::StrCat(rank));
-    EXPECT_OK(BroadcastFolder(groups.rank(rank), 1, folder, kTimeout));
+    EXPECT_OK(BroadcastFolder(groups[rank], 1, folder, kTimeout));
   });
   EXPECT_EQ(ReadFile(temp.Join("0/MANIFEST.json")), "{}");
   EXPECT_EQ(ReadFile(temp.Join("0/ps-0/rows")), large);
@@ -150,13 +148,13 @@ TEST(GroupText, AFolderThatCannotBeWrittenIsEverybodysError) {
   std::filesystem::create_directories(temp.Join("0"));
   WriteFile(temp.Join("0/rows"), "abcd");
   WriteFile(temp.Join("1"), "a file where the folder shall be");
-  InProcessGroups groups = Groups(2);
+  Ranks groups(2);
   OnRanks(2, [&](int rank) {
     const absl::Status status =
-        BroadcastFolder(groups.rank(rank), 0, temp.Join(absl::StrCat(rank)), kTimeout);
+        BroadcastFolder(groups[rank], 0, temp.Join(absl::StrCat(rank)), kTimeout);
     // The sender may have finished before it learns of the error.
     EXPECT_TRUE(rank == 0 || !status.ok());
-    EXPECT_THAT(groups.rank(rank).Barrier(Soon()),
+    EXPECT_THAT(groups[rank].Barrier(Soon()),
                 StatusIs(absl::StatusCode::kAborted, HasSubstr("1/rows")));
   });
 }

@@ -20,7 +20,6 @@
 #include "tests/worker/collective/ranks.h"
 #include "tests/worker/models/model_scene.h"
 #include "tests/worker/models/random_batch.h"
-#include "worker/collective/in_process_group.h"
 
 namespace cairn::test {
 namespace {
@@ -108,15 +107,14 @@ ById GradientOf(const Model& model, const StepState& state, size_t variable) {
 class Workers {
  public:
   explicit Workers(int count, const ModelScene& scene = SparseScene("linear", 12))
-      : groups_(InProcessGroups::Create(CpuDevices(count), "workers").value()),
-        model_(scene.MakeModel()) {}
+      : groups_(count), model_(scene.MakeModel()) {}
 
   const Model& model() const { return *model_; }
   int size() const { return groups_.size(); }
   // Runs body(lockstep, rank) for every rank concurrently.
   void Each(const std::function<void(Lockstep&, int)>& body) {
     OnRanks(size(), [&](int rank) {
-      Lockstep lockstep(groups_.rank(rank), *model_, {.timeout = absl::Seconds(60)},
+      Lockstep lockstep(groups_[rank], *model_, {.timeout = absl::Seconds(60)},
                         [this, rank] { return asked_ == rank; });
       body(lockstep, rank);
     });
@@ -124,7 +122,7 @@ class Workers {
   void AskToStop(int rank) { asked_ = rank; }
 
  private:
-  InProcessGroups groups_;
+  Ranks groups_;
   const std::unique_ptr<Model> model_;
   std::atomic<int> asked_{-1};
 };
