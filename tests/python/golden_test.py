@@ -3,7 +3,6 @@ on two servers: values after every step and slots at the end (tests/golden/data/
 import json
 import os
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
@@ -54,11 +53,7 @@ def optimizer_of(record):
 class Golden(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.cluster = processes.Cluster(cls.folder.name, 2, ["--durability=off"])
-        cls.addClassCleanup(cls.folder.cleanup)
-        cls.addClassCleanup(cls.cluster.__exit__)
-        cls.cluster.__enter__()
+        cls.cluster = processes.Cluster.of_class(cls, 2, ["--durability=off"])
 
     def run_record(self, client, name, record, tolerance):
         optimizer = optimizer_of(record)

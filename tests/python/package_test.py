@@ -26,11 +26,7 @@ class OnServers(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.cluster = processes.Cluster(cls.folder.name, 2)
-        cls.addClassCleanup(cls.folder.cleanup)
-        cls.addClassCleanup(cls.cluster.__exit__)
-        cls.cluster.__enter__()
+        cls.cluster = processes.Cluster.of_class(cls, 2)
 
     def connect(self, **arguments):
         client = cairn.connect(self.cluster.addresses, job=self.id().rsplit(".", 1)[-1],
@@ -158,13 +154,13 @@ class Data(OnServers):
         client = self.connect()
         w = client.variable("w", (2,))
         w.assign([1, 2])
-        folder = client.checkpoint(os.path.join(self.folder.name, "checkpoints"), step=3)
+        folder = client.checkpoint(os.path.join(self.cluster.folder, "checkpoints"), step=3)
         self.assertTrue(os.path.exists(os.path.join(folder, "MANIFEST.json")))
         w.assign([3, 4])
         client.restore(folder)
         np.testing.assert_array_equal(self.connect().variables()["w"][...], [1, 2])
         with self.assertRaises(cairn.NotFoundError):
-            client.restore(os.path.join(self.folder.name, "absent"))
+            client.restore(os.path.join(self.cluster.folder, "absent"))
 
     def test_many_threads(self):
         client = self.connect(worker=0)

@@ -4,7 +4,6 @@ and reads errors."""
 import os
 import struct
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
@@ -45,12 +44,8 @@ def sgd(rate):
 class StockClient(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.cluster = processes.Cluster(
-            cls.folder.name, 1, ["--durability=off", "--max_message_bytes=4194304"])
-        cls.addClassCleanup(cls.folder.cleanup)
-        cls.addClassCleanup(cls.cluster.__exit__)
-        cls.cluster.__enter__()
+        cls.cluster = processes.Cluster.of_class(
+            cls, 1, ["--durability=off", "--max_message_bytes=4194304"])
 
     def setUp(self):
         self.client = self.connect()

@@ -27,11 +27,7 @@ class Torch(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         torch.set_num_threads(1)
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.cluster = processes.Cluster(cls.folder.name, 2)
-        cls.addClassCleanup(cls.folder.cleanup)
-        cls.addClassCleanup(cls.cluster.__exit__)
-        cls.cluster.__enter__()
+        cls.cluster = processes.Cluster.of_class(cls, 2)
 
     def connect(self, **arguments):
         arguments.setdefault("worker", 0)

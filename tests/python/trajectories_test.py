@@ -4,7 +4,6 @@ the file's tolerances."""
 import json
 import os
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
@@ -131,11 +130,7 @@ def metrics(case, z, y):
 class Trajectories(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.cluster = processes.Cluster(cls.folder.name, 2, ["--durability=off"])
-        cls.addClassCleanup(cls.folder.cleanup)
-        cls.addClassCleanup(cls.cluster.__exit__)
-        cls.cluster.__enter__()
+        cls.cluster = processes.Cluster.of_class(cls, 2, ["--durability=off"])
 
     def check_final(self, name, value, want):
         near = self.tolerance["final_relative"]

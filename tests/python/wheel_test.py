@@ -25,7 +25,6 @@ except ImportError as error:  # python3-numpy belongs to /usr/bin/python3
 
 BUILD = sys.argv.pop()
 SOURCE = os.path.join(processes.TOP, "worker", "python")
-INFO = "cairn_ps-0.2.0.dist-info"
 LIBRARIES = ("worker/capi/libcairn_client.so.0", "worker/capi/libcairn_server.so.0")
 PROGRAMS = ("ps_server/cairn-ps", "worker/cairn-worker", "worker/ctl/cairnctl")
 
@@ -33,6 +32,10 @@ PROGRAMS = ("ps_server/cairn-ps", "worker/cairn-worker", "worker/ctl/cairnctl")
 def read(*parts):
     with open(os.path.join(*parts), encoding="utf-8") as file:
         return file.read()
+
+
+VERSION = re.search(r'^version = "(.*)"', read(processes.TOP, "pyproject.toml"), re.M).group(1)
+INFO = f"cairn_ps-{VERSION}.dist-info"
 
 
 def package_files():
@@ -58,7 +61,7 @@ class Wheel(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = folder.name
-        name = "cairn_ps-0.2.0-cp311-cp311-linux_x86_64.whl"
+        name = f"cairn_ps-{VERSION}-cp311-cp311-linux_x86_64.whl"
         with zipfile.ZipFile(os.path.join(cls.folder, name), "w") as wheel:
             for path in package_files():
                 wheel.write(os.path.join(SOURCE, path), path)
@@ -66,9 +69,9 @@ class Wheel(unittest.TestCase):
                 wheel.write(os.path.join(BUILD, path), "cairn/lib/" + os.path.basename(path))
             for path in PROGRAMS:
                 wheel.write(os.path.join(BUILD, path),
-                            "cairn_ps-0.2.0.data/scripts/" + os.path.basename(path))
+                            f"cairn_ps-{VERSION}.data/scripts/" + os.path.basename(path))
             wheel.writestr(f"{INFO}/METADATA",
-                           "Metadata-Version: 2.1\nName: cairn-ps\nVersion: 0.2.0\n")
+                           f"Metadata-Version: 2.1\nName: cairn-ps\nVersion: {VERSION}\n")
             wheel.writestr(f"{INFO}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\n"
                            "Root-Is-Purelib: false\nTag: cp311-cp311-linux_x86_64\n")
             wheel.writestr(f"{INFO}/RECORD", "")
@@ -77,11 +80,10 @@ class Wheel(unittest.TestCase):
     def test_has_every_file_of_the_package(self):
         listed = re.findall(r"'(cairn/[\w./]+\.(?:py|typed))'", read(SOURCE, "meson.build"))
         self.assertEqual(sorted(listed), sorted(package_files()))
-        self.assertEqual(re.search(r'^version = "(.*)"', read(processes.TOP, "pyproject.toml"),
-                                   re.M).group(1), "0.2.0")
 
     def test_serves_every_python(self):
-        self.assertEqual(os.path.basename(self.wheel), "cairn_ps-0.2.0-py3-none-linux_x86_64.whl")
+        self.assertEqual(os.path.basename(self.wheel),
+                         f"cairn_ps-{VERSION}-py3-none-linux_x86_64.whl")
         with zipfile.ZipFile(self.wheel) as wheel:
             self.assertEqual(re.findall("^Tag: .*", wheel.read(f"{INFO}/WHEEL").decode(), re.M),
                              ["Tag: py3-none-linux_x86_64"])
@@ -114,7 +116,7 @@ class Wheel(unittest.TestCase):
         self.assertGreater(float(re.match(r"auc (\S+)", output).group(1)), 0.9)
         self.assertIn(place, run(python, "-c", "import cairn; print(cairn.__file__)"))
         for path in PROGRAMS:
-            self.assertIn("0.2.0", run(os.path.join(bin_folder, os.path.basename(path)),
+            self.assertIn(VERSION, run(os.path.join(bin_folder, os.path.basename(path)),
                                        "--version"))
 
 

@@ -67,6 +67,16 @@ class Cluster:
             self.wait_until_ready(index)
         return self
 
+    @classmethod
+    def of_class(cls, tests, count, flags=()):
+        """Servers for all tests of the class `tests`, on a folder of their own; call it in
+        setUpClass."""
+        folder = tempfile.TemporaryDirectory()
+        tests.addClassCleanup(folder.cleanup)
+        cluster = cls(folder.name, count, flags)
+        tests.addClassCleanup(cluster.__exit__)
+        return cluster.__enter__()
+
     def __exit__(self, *_):
         for process in self.processes:
             if process is not None and process.poll() is None:

@@ -269,7 +269,8 @@ int cairn_open_records(const char* const* files, uint64_t file_count, int32_t wo
                        int32_t workers, int64_t epochs, int64_t epoch, int64_t record,
                        cairn_record_reader** reader);
 /* Reads up to `most` records, fewer only at the end; one thread at a time. CAIRN_DATA_LOSS names
- * the file and the offset of a corrupt record. */
+ * the file and the offset of a corrupt record; the call then returns none of the records before it,
+ * which a reader from the last position returns again. */
 int cairn_read_records(cairn_record_reader* reader, int64_t most, cairn_records_t* records);
 int cairn_close_records(cairn_record_reader* reader);
 

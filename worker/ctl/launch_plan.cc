@@ -199,7 +199,7 @@ absl::Status CheckNumbers(const LaunchOptions& options) {
   return absl::OkStatus();
 }
 
-// The workers divide the machine's GPUs among themselves (common/local_gpus.h).
+// The workers divide the machine's GPUs among themselves (worker/cluster/local_gpus.h).
 void ShareGpus(std::vector<PlannedTask>* tasks) {
   const auto workers = std::count_if(tasks->begin(), tasks->end(),
                                      [](const PlannedTask& task) { return !task.server; });

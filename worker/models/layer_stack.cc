@@ -15,6 +15,7 @@ LayerStack::LayerStack(PartList* list, const std::string& prefix, int64_t inputs
     layer.output = list->AddBuffer();
     layer.d_output = list->AddBuffer();
     layers_.push_back(layer);
+    biases_.push_back(layer.bias);
     inputs = widths[i];
   }
 }
@@ -44,9 +45,7 @@ void LayerStack::Forward(StepView& step, const Input& x, float* y) const {
 
 void LayerStack::Backward(StepView& step, const Input& x, const float* y, float* d_y, float* d_x,
                           int64_t d_x_columns) const {
-  std::vector<size_t> biases;
-  for (const Layer& layer : layers_) biases.push_back(layer.bias);
-  step.ZeroGradients(biases);
+  step.ZeroGradients(biases_);
   const float* output = y;
   float* d_output = d_y;
   for (size_t i = layers_.size(); i-- > 0;) {

@@ -48,6 +48,7 @@ class LayerStack {
     bool relu;
   };
   std::vector<Layer> layers_;
+  std::vector<size_t> biases_;  // of all layers, as ZeroGradients takes them
 };
 
 }  // namespace cairn

@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/exit_status.h"
-#include "common/local_gpus.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "worker/cluster/local_gpus.h"
 #include "worker/models/device_step.h"
 
 namespace cairn {

@@ -18,9 +18,10 @@
 namespace cairn {
 
 // The devices that `config` names, one entry per replica; a GPU may occur several times. If it
-// names none: this process's share of the usable GPUs (common/local_gpus.h; only the first of them
-// for types that compute on one device), or cpu:0 if there are none. Logs why the machine's GPUs
-// cannot be used. kInvalidArgument: this process cannot use a named GPU; lists the usable ones.
+// names none: this process's share of the usable GPUs (worker/cluster/local_gpus.h; only the first
+// of them for types that compute on one device), or cpu:0 if there are none. Logs why the machine's
+// GPUs cannot be used. kInvalidArgument: this process cannot use a named GPU; lists the usable
+// ones.
 absl::StatusOr<std::vector<Device>> DevicesOf(const StrategyConfig& config);
 
 // "gpu:0, gpu:1".

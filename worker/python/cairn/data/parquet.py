@@ -132,8 +132,9 @@ def read_parquet(files: Union[Path, Sequence[Path]], *, columns: Optional[Sequen
     to continue."""
     _pyarrow()
     check_share(worker, workers)
-    if batch_size < 1:
-        raise InvalidArgumentError(f"batch_size is {batch_size}; expected 1 or more")
+    if batch_size < 1 or epochs < 0:
+        raise InvalidArgumentError(f"batch_size is {batch_size}, epochs {epochs}; expected "
+                                   "batch_size 1 or more, and no negative epochs")
     return ParquetReader(list_files(files), columns, batch_size, epochs, (worker, workers),
                          read_position(position))
 
