@@ -147,7 +147,8 @@ class Remote : public ServerLink {
     return options;
   }
 
-  // Each is said once. After a failure connections are over TCP for a while.
+  // Logs each outcome once. After a failure, connections use TCP for a while, unless the server
+  // ended meanwhile: its next start listens at another socket.
   void NoteLocal(const WireClient& client) {
     if (!client.is_local() && client.local_failure().ok()) return;
     absl::MutexLock lock(&mutex_);
@@ -156,7 +157,9 @@ class Remote : public ServerLink {
       LOG(INFO) << client.peer() << " is on this host: calls go through shared memory";
       return;
     }
-    try_local_again_ = MonotonicNow() + absl::Seconds(kLocalRetrySeconds);
+    if (!absl::IsUnavailable(client.local_failure())) {
+      try_local_again_ = MonotonicNow() + absl::Seconds(kLocalRetrySeconds);
+    }
     if (std::exchange(said_local_failure_, true)) return;
     LOG(WARNING) << client.local_failure().message()
                  << "; going on over TCP (--local_transport=off is TCP alone)";
