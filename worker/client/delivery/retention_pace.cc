@@ -5,13 +5,15 @@
 namespace cairn {
 namespace {
 
-// When so much of the limit is gone an epoch has ended: of one server of several, or of some.
+// A snapshot has ended when 1/kEpochShare of the limit was freed: on one server of several, or on
+// some.
 constexpr int64_t kEpochShare = 8;
 
 }  // namespace
 
 absl::Duration RetentionPace::Foretold(absl::Duration elapsed) const {
-  // The longer it has taken, the longer it may take: the room gets small and is not used up.
+  // A late snapshot may take longer still: the expected rest grows, so that the remaining room
+  // shrinks but is not used up.
   return usual_.has_value() ? std::max(*usual_ - elapsed, elapsed / 4) : elapsed;
 }
 
