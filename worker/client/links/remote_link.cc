@@ -62,8 +62,9 @@ class RemoteChannel : public Channel {
  private:
   Outcome OutcomeOf(absl::Status status) const {
     if (status.ok()) return {};
-    // The connection's token has expired, and the call did not run. The retry connects with the
-    // token that the file holds by then, and fails if that is rejected too.
+    // The server accepted this connection's token before and rejects it now, and the call did not
+    // run. The retry connects with the token that the file holds by then, and fails if that is
+    // rejected, too.
     if (has_token_ && absl::IsUnauthenticated(status)) {
       return {Progress::kNotSent, absl::UnavailableError(status.message())};
     }
