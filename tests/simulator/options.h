@@ -69,56 +69,57 @@ struct MemberChanges {
 };
 
 struct Options {
-  static constexpr int32_t kMostGuests = 24;  // servers that join in one run
+  static constexpr int32_t kMostGuests = 24;  // most servers that join in one run
 
   int32_t servers = 8;
   int32_t workers = 16;
-  int64_t steps = 60;  // of each worker
+  int64_t steps = 60;  // steps of each worker
   uint64_t seed = 1;
-  // Servers that one worker's pushes reach, ps:0 excepted; the others do not know it.
+  // Servers, besides ps:0, that the pushes of one worker reach; other servers do not know the
+  // worker.
   int32_t reach = 4;
-  double skew = 0;       // of the servers' popularity: a Zipf exponent
-  double touches = 0.7;  // of the servers within reach, by each push
-  int32_t stripes = 4;   // of a server; a power of two
+  double skew = 0;       // Zipf exponent of the servers' popularity
+  double touches = 0.7;  // fraction of the servers within reach that a push touches
+  int32_t stripes = 4;   // stripes of a server; a power of two
   Consistency consistency;
   Faults faults;
-  std::string fault_level = "none";  // by which they were named
+  std::string fault_level = "none";  // the name of `faults`
   Mutation mutation = Mutation::kNone;
   Moves moves;
   std::string move_level = "none";
   MemberChanges members;
   std::string member_level = "none";
 
-  Nanos compute = kSecond;  // of a step, on average; 0: none
+  Nanos compute = kSecond;  // average time of a step; 0: none
   Nanos latency = 100 * kMicrosecond;
-  Nanos call_cost = 20 * kMicrosecond;  // of a server's core
-  int32_t cores = 2;                    // of a server
+  Nanos call_cost = 20 * kMicrosecond;  // time of a server's core per call
+  int32_t cores = 2;                    // cores of a server
   Nanos snapshot_interval = 5 * kSecond;
   Nanos lease = 10 * kSecond;
   Nanos heartbeat = 400 * kMillisecond;
   DiskCosts disk;
 
-  // Prints what happens, to standard error.
+  // Prints events to standard error.
   bool show = false;
-  // Rows are read after one push in so many.
+  // Checks the rows of one push in this many.
   int64_t verify_one_in = 1;
 
   bool sync() const { return consistency.mode == ConsistencyMode::kSync; }
-  // Where rows move they are those of one table on all servers, which all workers reach.
+  // Whether rows move. If so, all servers share one table, and every worker reaches every server.
   bool rows_move() const { return moves.movers > 0; }
   void MoveRows(const std::string& level);
-  // Where rows move.
+  // Requires MoveRows.
   void ChangeMembers(const std::string& level);
   int32_t most_servers() const { return servers + (members.tools > 0 ? kMostGuests : 0); }
-  // Under sync every server closes every step: all workers reach all of them, and rows of one
-  // worker are divided by one.
+  // Sets sync. Every server closes every step, so every worker reaches every server. Each row has
+  // one contributor, so the mean divides by one.
   void Synchronize(int32_t replicas_to_aggregate);
 
-  // Flags that make this run again.
+  // The flags that reproduce this run.
   std::string CommandLine() const;
 };
 
-// The largest stretch of simulated time in which a run without faults is to end.
+// The simulated time within which a run without faults must end.
 Nanos ExpectedTime(const Options& options);
 
 }  // namespace cairn::simulator
