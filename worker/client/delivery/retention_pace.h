@@ -23,19 +23,19 @@ class RetentionPace {
   explicit RetentionPace(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
 
   // How long a push of `bytes` must wait from `now` (monotonic clock) while `held_bytes` are
-  // retained. `gone_bytes`: total of all bytes freed so far. Zero where the push does not fit at
+  // retained. `freed_bytes`: total of all bytes freed so far. Zero where the push does not fit at
   // all: the caller then waits for a snapshot.
-  absl::Duration Wait(int64_t bytes, int64_t held_bytes, int64_t gone_bytes, absl::Duration now);
+  absl::Duration Wait(int64_t bytes, int64_t held_bytes, int64_t freed_bytes, absl::Duration now);
 
  private:
   // Expected time until the next snapshot ends, `elapsed` after half of the limit was reached or
   // after the last snapshot since.
-  absl::Duration Foretold(absl::Duration elapsed) const;
+  absl::Duration ExpectedRest(absl::Duration elapsed) const;
 
   const int64_t limit_bytes_;
   // start of the current interval; none: less than half is held
   std::optional<absl::Duration> since_;
-  int64_t gone_bytes_ = 0;               // `gone_bytes` at that time
+  int64_t freed_bytes_ = 0;              // `freed_bytes` at that time
   absl::Duration last_;                  // when the previous push was due
   std::optional<absl::Duration> usual_;  // usual time between two ends of snapshots
 };

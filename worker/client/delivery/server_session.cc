@@ -126,7 +126,7 @@ absl::Status ServerSession::OtherServer(const wire::HelloReply& reply) const {
   const absl::Status status = absl::UnavailableError(absl::StrCat(
       "another server answers there, which says that it is ps:", reply.server_index, " of ",
       reply.server_count, ": end it, and start ps:", index_, " at its address again"));
-  if (!said_other_.exchange(true)) {
+  if (!logged_other_server_.exchange(true)) {
     LOG(WARNING) << name_ << ": " << status.message() << "; waiting up to "
                  << absl::FormatDuration(identity_.ps_wait);
   }
@@ -365,7 +365,7 @@ RetryDecision ServerSession::HelloAgain(Outcome* outcome, Deadline deadline) {
   wire::HelloReply reply;
   // Sends no timeline: a server that lost the job must not adopt it from this hello.
   *outcome = Hello(incarnation_.load(std::memory_order_relaxed), 0, deadline, &reply);
-  if (outcome->status.ok()) outcome->status = CheckLife(reply);
+  if (outcome->status.ok()) outcome->status = CheckTimeline(reply);
   if (!outcome->status.ok()) return ClassifyRenewal(outcome);
   NoteAnswer();
   ReplayPlan plan;
@@ -404,15 +404,15 @@ RetryDecision ServerSession::Replay(const ReplayPlan& plan, const wire::HelloRep
   for (const RetainedPart& part : plan.parts) {
     const absl::Duration sent = MonotonicNow();
     CAIRN_CRASH_POINT("replay: before a push");
-    *outcome = SendAgain(part, hello.state.boot_id, deadline, &told);
+    *outcome = Resend(part, hello.state.boot_id, deadline, &told);
     for (int cuts = 0; ReasonOf(outcome->status) == wire::ErrorReason::MOVED && cuts < kMostCuts;
          ++cuts) {
-      const absl::Status cut = LeaveOutMoved(outcome->status, part.call.get());
+      const absl::Status cut = RemoveMovedRows(outcome->status, part.call.get());
       if (!cut.ok()) {
         *outcome = {Progress::kAnswered, cut};
         break;
       }
-      *outcome = SendAgain(part, hello.state.boot_id, deadline, &told);
+      *outcome = Resend(part, hello.state.boot_id, deadline, &told);
     }
     if (!outcome->status.ok()) {
       if (outcome->progress == Progress::kAnswered) {
@@ -441,7 +441,7 @@ RetryDecision ServerSession::Replay(const ReplayPlan& plan, const wire::HelloRep
 
 // Rows that moved to another server took along, durably, every update that was acknowledged to this
 // worker (ps_server/MOVES.md).
-absl::Status ServerSession::LeaveOutMoved(const absl::Status& moved, DataCall* call) const {
+absl::Status ServerSession::RemoveMovedRows(const absl::Status& moved, DataCall* call) const {
   ClientVariableMap newer;
   for (const wire::VariableSpec& wire : MovedOf(moved)) {
     ASSIGN_OR_RETURN(VariableSpec spec, FromWire(wire, index_, kMaxServers));
@@ -458,8 +458,8 @@ absl::Status ServerSession::LeaveOutMoved(const absl::Status& moved, DataCall* c
   return absl::OkStatus();
 }
 
-Outcome ServerSession::SendAgain(const RetainedPart& part, int64_t boot_id, Deadline deadline,
-                                 int64_t* told) {
+Outcome ServerSession::Resend(const RetainedPart& part, int64_t boot_id, Deadline deadline,
+                              int64_t* told) {
   Channel* channel = nullptr;
   Outcome outcome = link_->Take(deadline, &channel);
   if (channel == nullptr) return outcome;
@@ -535,7 +535,7 @@ absl::Status ServerSession::PushesLost(const ReplayPlan& plan,
       wire::ErrorReason::REPLAY);
 }
 
-absl::Status ServerSession::CheckLife(const wire::HelloReply& hello) const {
+absl::Status ServerSession::CheckTimeline(const wire::HelloReply& hello) const {
   const int64_t held = timeline_.load(std::memory_order_relaxed);
   // A server that holds nothing of the job is found by its lost pushes or variables instead.
   if (held == 0 || hello.timeline == 0 || hello.timeline == held) return absl::OkStatus();
@@ -573,7 +573,7 @@ void ServerSession::NoteAnswer() {
   if (!gone_.load(std::memory_order_relaxed)) return;
   absl::MutexLock lock(&mutex_);
   if (!gone_.exchange(false)) return;
-  said_other_.store(false);
+  logged_other_server_.store(false);
   const absl::Duration gone = std::max(absl::Now() - gone_since_, absl::Milliseconds(1));
   LOG(INFO) << name_ << " is back after " << DurationText(gone);
 }

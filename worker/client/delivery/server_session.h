@@ -145,11 +145,11 @@ class ServerSession {
   RetryDecision HelloAgain(Outcome* outcome, Deadline deadline);
   // Removes from a replayed `call`, which the server refused with MOVED, the rows that have moved
   // away.
-  absl::Status LeaveOutMoved(const absl::Status& moved, DataCall* call) const;
+  absl::Status RemoveMovedRows(const absl::Status& moved, DataCall* call) const;
   RetryDecision Replay(const ReplayPlan& plan, const wire::HelloReply& hello, Outcome* outcome,
                        Deadline deadline);
   // *told: the last step whose decision this boot of the server knows; raised.
-  Outcome SendAgain(const RetainedPart& part, int64_t boot_id, Deadline deadline, int64_t* told);
+  Outcome Resend(const RetainedPart& part, int64_t boot_id, Deadline deadline, int64_t* told);
   void NoteSteps(const wire::ServerState& state);
   RetryDecision ClassifyRenewal(Outcome* outcome);
   absl::Status CheckHello(const wire::HelloReply& reply) const;
@@ -158,7 +158,7 @@ class ServerSession {
   absl::Status Fenced(const absl::Status& error) const;
   absl::Status PushesLost(const ReplayPlan& plan, const wire::HelloReply& hello) const;
   // Checks that a restarted server still has this client's timeline of the job.
-  absl::Status CheckLife(const wire::HelloReply& hello) const;
+  absl::Status CheckTimeline(const wire::HelloReply& hello) const;
 
   const int32_t index_;
   const std::string name_;
@@ -178,7 +178,7 @@ class ServerSession {
 
   std::atomic<bool> greeted_{false};
   std::atomic<bool> gone_{false};
-  mutable std::atomic<bool> said_other_{false};  // since its last answer
+  mutable std::atomic<bool> logged_other_server_{false};  // since its last answer
   std::atomic<bool> joined_{false};
   std::atomic<bool> left_{false};
 

@@ -111,7 +111,7 @@ absl::Status Heartbeats::Beat(ServerSession& session, absl::Duration timeout) {
                          });
   if (!status.ok()) return status;
   session.Learn(state);
-  uses_.membership.Heard(state);
+  uses_.membership.OnServerState(state);
   return status;
 }
 

@@ -19,7 +19,7 @@
 namespace cairn {
 namespace {
 
-constexpr absl::Duration kTakeBackTimeout = absl::Minutes(1);
+constexpr absl::Duration kUndoTimeout = absl::Minutes(1);
 
 wire::CheckpointRequest RequestOf(const wire::Caller& caller, absl::string_view directory,
                                   absl::string_view name) {
@@ -105,7 +105,7 @@ std::vector<wire::CheckpointWorker> WorkersAt(const RestoreSource& source, int64
 // Fills in the parts of servers that have left a synchronous job. Their rows moved to other servers
 // with all steps applied (ps_server/MEMBERS.md), so these parts get the highest sequence of every
 // worker. ps:0 (`parts[0]`) never leaves.
-void CompleteLeft(std::vector<ServerCheckpoint>& parts) {
+void FillDepartedParts(std::vector<ServerCheckpoint>& parts) {
   if (FindWorker(parts[0], kStepWorker) == nullptr) return;
   std::map<int32_t, CheckpointWorker> highest;
   for (const ServerCheckpoint& part : parts) {
@@ -185,13 +185,13 @@ absl::StatusOr<std::vector<ServerCheckpoint>> JobCheckpoints::TryCheckpoint(
     const auto server = static_cast<int32_t>(s);
     const bool left = uses_.sessions[s].left();  // before or during this call
     absl::StatusOr<ServerCheckpoint> part =
-        left ? PartOfLeft(server, deadline) : FromReply(replies[s], server);
+        left ? PartOfDeparted(server, deadline) : FromReply(replies[s], server);
     if (!part.ok()) {
       return Annotate(part.status(), absl::StrCat("checkpoint of ", uses_.sessions[s].name()));
     }
     parts.push_back(*std::move(part));
   }
-  CompleteLeft(parts);
+  FillDepartedParts(parts);
   if (!Whole(parts)) {
     return WithReason(
         absl::UnavailableError(absl::StrCat("checkpoint ", name,
@@ -202,7 +202,7 @@ absl::StatusOr<std::vector<ServerCheckpoint>> JobCheckpoints::TryCheckpoint(
   return parts;
 }
 
-absl::StatusOr<ServerCheckpoint> JobCheckpoints::PartOfLeft(int32_t server, Deadline deadline) {
+absl::StatusOr<ServerCheckpoint> JobCheckpoints::PartOfDeparted(int32_t server, Deadline deadline) {
   wire::ChangeMembersReply reply;
   RETURN_IF_ERROR(
       uses_.calls.One(0, "change_members", uses_.calls.rpc_timeout(), deadline,
@@ -263,17 +263,17 @@ absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadl
   absl::Status status = uses_.calls.ForEach(absl::MakeConstSpan(servers).subspan(1), restore);
   CAIRN_CRASH_POINT("restore: all but ps:0 have it");
   if (status.ok()) status = restore(0);
-  if (!status.ok()) TakeBack(restored);
+  if (!status.ok()) UndoRestore(restored);
   return status;
 }
 
 // A server that cannot be reached keeps its part. Examine reports it
 // (JobHoldings::left_by_restore).
-void JobCheckpoints::TakeBack(absl::Span<const char> restored) {
+void JobCheckpoints::UndoRestore(absl::Span<const char> restored) {
   const absl::Status dropped = uses_.calls.ForEach(uses_.sessions.Live(), [&](int32_t server) {
     if (restored[static_cast<size_t>(server)] == 0) return absl::OkStatus();
     return uses_.calls.One(
-        server, "drop_job", uses_.calls.rpc_timeout(), Deadline::In(kTakeBackTimeout),
+        server, "drop_job", uses_.calls.rpc_timeout(), Deadline::In(kUndoTimeout),
         [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
           wire::ServerState state;
           service.drop_job(state, caller);

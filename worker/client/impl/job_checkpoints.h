@@ -42,9 +42,9 @@ class JobCheckpoints {
                                                               absl::string_view name,
                                                               Deadline deadline);
   // The part of a server that has left the cluster: no files, only the workers' last sequences.
-  absl::StatusOr<ServerCheckpoint> PartOfLeft(int32_t server, Deadline deadline);
+  absl::StatusOr<ServerCheckpoint> PartOfDeparted(int32_t server, Deadline deadline);
   // Drops the job from the servers on which a failed restore has created it. `restored`: by server.
-  void TakeBack(absl::Span<const char> restored);
+  void UndoRestore(absl::Span<const char> restored);
 
   const Uses uses_;
 };

@@ -30,14 +30,14 @@ absl::Status Lifecycle::CheckHoldings(Deadline deadline, std::vector<wire::Hello
     if (!silent || last || deadline.Expired()) return holdings.status();
     for (const int32_t server : uses_.sessions.Live()) {
       const auto s = static_cast<size_t>(server);
-      uses_.membership.HasLeftUnheard(uses_.sessions[s], deadline, &replies[s]);
+      uses_.membership.AskWhetherLeft(uses_.sessions[s], deadline, &replies[s]);
     }
   }
 }
 
 absl::Status Lifecycle::SayHello(Deadline deadline, bool dropped, absl::Duration* lease) {
   wire::HelloReply first;
-  RETURN_IF_ERROR(uses_.membership.GreetFirst(deadline, &first));
+  RETURN_IF_ERROR(uses_.membership.SayHelloToFirst(deadline, &first));
   std::vector<wire::HelloReply> replies(uses_.sessions.size());
   // Check before the other servers adopt the timeline of ps:0. Afterwards a server that lost the
   // job could not be told from a new one.
@@ -48,7 +48,7 @@ absl::Status Lifecycle::SayHello(Deadline deadline, bool dropped, absl::Duration
   replies[0] = std::move(first);
   RETURN_IF_ERROR(uses_.calls.ForEach(absl::MakeConstSpan(servers).subspan(1), [&](int32_t server) {
     const auto s = static_cast<size_t>(server);
-    return uses_.membership.Greet(uses_.sessions[s], deadline, &replies[s]);
+    return uses_.membership.SayHello(uses_.sessions[s], deadline, &replies[s]);
   }));
   double lease_seconds = replies[0].lease_seconds;
   for (size_t s = 0; s < replies.size(); ++s) {

@@ -178,7 +178,7 @@ absl::Status Deliverer::SendMoved(absl::Span<Exchange* const> exchanges, bool nu
   const DataCall& call = exchanges[0]->call;
   const bool contribution = call.kind == CallKind::kPush && call.request.push.step > 0;
   if (contribution && status.ok()) {
-    status = ContributeAnew(exchanges, deadline);
+    status = ResendContribution(exchanges, deadline);
     // The failure may belong to a server that joined the contribution after the first attempt.
     if (!status.ok()) exchanges[0]->outcome = {Progress::kUnknown, status};
   }
@@ -193,7 +193,8 @@ absl::Status Deliverer::SendMoved(absl::Span<Exchange* const> exchanges, bool nu
 
 // The order of the servers does not matter: no step can close with this contribution before every
 // server has its part (ps_server/MOVES.md).
-absl::Status Deliverer::ContributeAnew(absl::Span<Exchange* const> exchanges, Deadline deadline) {
+absl::Status Deliverer::ResendContribution(absl::Span<Exchange* const> exchanges,
+                                           Deadline deadline) {
   std::vector<Exchange*> all(exchanges.begin(), exchanges.end());
   std::deque<Exchange> joined;  // calls to servers that gained rows of the contribution
   while (uses_.maps.Learn(all, deadline)) {

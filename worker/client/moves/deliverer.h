@@ -71,7 +71,7 @@ class Deliverer {
   // Sends each server the items that it owns, after servers refused an attempt because rows had
   // moved. Afterwards the outcomes of `exchanges` are those of an attempt without moves.
   absl::Status SendMoved(absl::Span<Exchange* const> exchanges, bool numbered, Deadline deadline);
-  absl::Status ContributeAnew(absl::Span<Exchange* const> exchanges, Deadline deadline);
+  absl::Status ResendContribution(absl::Span<Exchange* const> exchanges, Deadline deadline);
   absl::Status SendRest(Exchange& exchange, bool numbered, Deadline deadline);
   template <typename Item>
   absl::Status SendRestOf(Exchange& exchange, std::vector<Item>& items, bool numbered,

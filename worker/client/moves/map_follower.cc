@@ -27,7 +27,7 @@ void MapFollower::Learn(const absl::Status& moved, Deadline deadline) {
     absl::StatusOr<VariableSpec> spec = FromWire(wire, 0, std::max(known, kMaxServers));
     // A map is useful only when the client knows every server in it.
     absl::Status learned = spec.status();
-    if (learned.ok()) learned = membership_.KnowServersOf(*spec, deadline);
+    if (learned.ok()) learned = membership_.EnsureServersKnown(*spec, deadline);
     if (learned.ok()) {
       variables_.Insert(*std::move(spec));
     } else {

@@ -16,11 +16,11 @@ namespace cairn {
 namespace {
 
 // Limits a refresh that a heartbeat starts; the next heartbeat tries again.
-constexpr absl::Duration kHeardTimeout = absl::Seconds(5);
+constexpr absl::Duration kRefreshTimeout = absl::Seconds(5);
 
 }  // namespace
 
-absl::Status Membership::GreetFirst(Deadline deadline, wire::HelloReply* reply) {
+absl::Status Membership::SayHelloToFirst(Deadline deadline, wire::HelloReply* reply) {
   // Proposes a timeline, which ps:0 begins only if it holds none for the job.
   timeline_ = identity_.sequenced() ? NewTimeline(identity_.server_count, 0) : 0;
   RETURN_IF_ERROR(HelloTo(sessions_[0], 0, deadline, reply, /*joins=*/false));
@@ -38,8 +38,9 @@ std::vector<ResumeAnswer> Membership::Answers(absl::Span<const wire::HelloReply>
   for (size_t s = 0; s < replies.size(); ++s) {
     // Under sync the contributions on a server that left moved away together with its rows.
     const bool needs_none = identity_.synchronous() && sessions_[s].left();
-    const int64_t last_word = needs_none ? std::numeric_limits<int64_t>::max() : LastWord(s);
-    answers.push_back({std::max(replies[s].state.durable, last_word), replies[s].position});
+    const int64_t final_sequence =
+        needs_none ? std::numeric_limits<int64_t>::max() : FinalSequence(s);
+    answers.push_back({std::max(replies[s].state.durable, final_sequence), replies[s].position});
   }
   return answers;
 }
@@ -54,12 +55,12 @@ absl::Status Membership::HelloTo(ServerSession& session, int64_t incarnation, De
         session.ClassifyOutcome(&outcome, /*repeatable=*/true, 0, deadline);
     if (decision == RetryDecision::kDone || decision == RetryDecision::kFail) return outcome.status;
     if (deadline.Expired() || !backoff.Pause()) return session.GaveUp(outcome, deadline.Expired());
-    if (HasLeftUnheard(session, deadline, reply)) return absl::OkStatus();
+    if (AskWhetherLeft(session, deadline, reply)) return absl::OkStatus();
     fan_out_.CountRetry();
   }
 }
 
-bool Membership::HasLeftUnheard(ServerSession& session, Deadline deadline,
+bool Membership::AskWhetherLeft(ServerSession& session, Deadline deadline,
                                 wire::HelloReply* reply) {
   if (session.index() == 0) return false;
   wire::HelloReply first;
@@ -82,9 +83,9 @@ absl::Status Membership::Refresh(Deadline deadline) {
   return Take(members, /*greet=*/true, deadline);
 }
 
-void Membership::Heard(const wire::ServerState& state) {
+void Membership::OnServerState(const wire::ServerState& state) {
   if (!state.__isset.members_version || state.members_version <= version()) return;
-  const absl::Status known = Refresh(Deadline::In(kHeardTimeout));
+  const absl::Status known = Refresh(Deadline::In(kRefreshTimeout));
   if (!known.ok()) LOG(WARNING) << "cannot refresh the list of servers: " << known.message();
 }
 
@@ -104,14 +105,15 @@ absl::Status Membership::Take(const wire::Members& members, bool greet, Deadline
     }
     changing_ = true;
   }
-  const absl::Status status = TakeInTurn(members, greet, deadline);
+  const absl::Status status = ApplyExclusively(members, greet, deadline);
   absl::MutexLock lock(&mutex_);
   changing_ = false;
   changed_.SignalAll();
   return status;
 }
 
-absl::Status Membership::TakeInTurn(const wire::Members& members, bool greet, Deadline deadline) {
+absl::Status Membership::ApplyExclusively(const wire::Members& members, bool greet,
+                                          Deadline deadline) {
   if (members.version <= version()) return absl::OkStatus();
   flags_.most_servers.store(members.server_count);
   std::vector<ServerSession*> gone;
@@ -119,7 +121,7 @@ absl::Status Membership::TakeInTurn(const wire::Members& members, bool greet, De
   for (const wire::Member& member : members.members) {
     if (member.index < 0 || member.index >= members.server_count) continue;
     const auto index = static_cast<size_t>(member.index);
-    SetLastWord(index, member.applied);
+    SetFinalSequence(index, member.applied);
     if (index >= sessions_.size()) {
       RETURN_IF_ERROR(Join(member, greet, deadline));
       continue;
@@ -175,7 +177,7 @@ absl::Status Membership::Join(const wire::Member& member, bool greet, Deadline d
     wire::HelloReply reply;
     RETURN_IF_ERROR(HelloTo(*session, incarnation_, deadline, &reply, /*joins=*/true));
     if (session->left()) {
-      SetLastWord(static_cast<size_t>(member.index), reply.state.durable);
+      SetFinalSequence(static_cast<size_t>(member.index), reply.state.durable);
     } else {
       CAIRN_CRASH_POINT("worker: a new server is greeted");
       session->Begin(reply, incarnation_, /*last_part=*/0, /*through=*/order_.settled());
@@ -200,7 +202,7 @@ bool Membership::Knows(const VariableSpec& spec, int32_t* unknown) const {
   return true;
 }
 
-absl::Status Membership::KnowServersOf(const VariableSpec& spec, Deadline deadline) {
+absl::Status Membership::EnsureServersKnown(const VariableSpec& spec, Deadline deadline) {
   int32_t unknown = 0;
   if (Knows(spec, &unknown)) return absl::OkStatus();
   RETURN_IF_ERROR(Refresh(deadline));
@@ -221,7 +223,7 @@ absl::StatusOr<JobHoldings> Membership::Describe(Deadline deadline) {
     absl::StatusOr<JobHoldings> holdings = calls_.Describe(sessions_.Live(), deadline);
     absl::Status status = holdings.status();
     for (size_t i = 0; status.ok() && i < holdings->specs.size(); ++i) {
-      status = KnowServersOf(holdings->specs[i], deadline);
+      status = EnsureServersKnown(holdings->specs[i], deadline);
     }
     const bool again = absl::IsUnavailable(status) && (version() != members || Changed(deadline));
     if (again) continue;  // servers came or went meanwhile
@@ -231,15 +233,15 @@ absl::StatusOr<JobHoldings> Membership::Describe(Deadline deadline) {
   }
 }
 
-void Membership::SetLastWord(size_t server, int64_t applied) {
+void Membership::SetFinalSequence(size_t server, int64_t applied) {
   absl::MutexLock lock(&mutex_);
-  if (server >= last_words_.size()) last_words_.resize(server + 1);
-  last_words_[server] = applied;
+  if (server >= final_sequences_.size()) final_sequences_.resize(server + 1);
+  final_sequences_[server] = applied;
 }
 
-int64_t Membership::LastWord(size_t server) const {
+int64_t Membership::FinalSequence(size_t server) const {
   absl::MutexLock lock(&mutex_);
-  return server < last_words_.size() ? last_words_[server] : 0;
+  return server < final_sequences_.size() ? final_sequences_[server] : 0;
 }
 
 }  // namespace cairn

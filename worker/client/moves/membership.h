@@ -54,16 +54,16 @@ class Membership {
   // --- A start: one thread calls these before any other method. ---
   // Says hello to ps:0, which grants the incarnation and answers with the other servers and the
   // timeline that they must hold.
-  absl::Status GreetFirst(Deadline deadline, wire::HelloReply* reply);
+  absl::Status SayHelloToFirst(Deadline deadline, wire::HelloReply* reply);
   // Says hello to another server under that incarnation. Returns OK also where the server has left
   // the cluster: its session is then marked as left, and `reply` holds only the last sequence of
   // this worker that the server had.
-  absl::Status Greet(ServerSession& session, Deadline deadline, wire::HelloReply* reply) {
+  absl::Status SayHello(ServerSession& session, Deadline deadline, wire::HelloReply* reply) {
     return HelloTo(session, incarnation_, deadline, reply, /*joins=*/false);
   }
   // Asks ps:0 about a server that does not answer. True: the server has left; its session is marked
   // as left, and `reply` holds the last sequence of this worker that the server had.
-  bool HasLeftUnheard(ServerSession& session, Deadline deadline, wire::HelloReply* reply);
+  bool AskWhetherLeft(ServerSession& session, Deadline deadline, wire::HelloReply* reply);
   // Input for ChooseResumePoint. `replies`: one for each known server, by index.
   std::vector<ResumeAnswer> Answers(absl::Span<const wire::HelloReply> replies) const;
 
@@ -75,13 +75,13 @@ class Membership {
   // whose servers have left.
   absl::Status Refresh(Deadline deadline);
   // Calls Refresh where a server's reply reports a newer member list.
-  void Heard(const wire::ServerState& state);
+  void OnServerState(const wire::ServerState& state);
   // Refreshes the list; true where it has changed. A client without heartbeats needs this to tell a
   // server that has left from a server that is down.
   bool Changed(Deadline deadline);
   // OK: the client knows every server that holds rows of `spec`, after a Refresh where one was
   // needed. kUnavailable: a server in the map has left, so a newer map exists.
-  absl::Status KnowServersOf(const VariableSpec& spec, Deadline deadline);
+  absl::Status EnsureServersKnown(const VariableSpec& spec, Deadline deadline);
   // Describes the job on every server, and adopts the newest map of each variable.
   absl::StatusOr<JobHoldings> Describe(Deadline deadline);
 
@@ -90,16 +90,16 @@ class Membership {
                        wire::HelloReply* reply, bool joins);
   // Applies a member list. With `greet` it says hello to new servers; else the caller does.
   absl::Status Take(const wire::Members& members, bool greet, Deadline deadline);
-  absl::Status TakeInTurn(const wire::Members& members, bool greet, Deadline deadline);
+  absl::Status ApplyExclusively(const wire::Members& members, bool greet, Deadline deadline);
   absl::Status Join(const wire::Member& member, bool greet, Deadline deadline);
   // Learns the placement of rows whose servers have left, from the servers in `staying`.
   absl::Status LearnMaps(absl::Span<const int32_t> staying, Deadline deadline);
   // Whether the client knows every server in the map. False: *unknown is a server that it does not
   // know, or that has left.
   bool Knows(const VariableSpec& spec, int32_t* unknown) const;
-  void SetLastWord(size_t server, int64_t applied);
+  void SetFinalSequence(size_t server, int64_t applied);
   // The worker's last sequence on a server that has left; 0: the server has not left.
-  int64_t LastWord(size_t server) const;
+  int64_t FinalSequence(size_t server) const;
 
   const ClientIdentity& identity_;
   const ReachServer reach_;
@@ -116,7 +116,7 @@ class Membership {
   mutable absl::Mutex mutex_;
   bool changing_ ABSL_GUARDED_BY(mutex_) = false;  // one change at a time
   MonotonicCondVar changed_;
-  std::vector<int64_t> last_words_ ABSL_GUARDED_BY(mutex_);  // by server
+  std::vector<int64_t> final_sequences_ ABSL_GUARDED_BY(mutex_);  // by server
 };
 
 }  // namespace cairn

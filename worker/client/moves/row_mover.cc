@@ -156,7 +156,8 @@ class Mover {
     clock_.WaitFor(std::min(busy * (1 / fraction - 1), absl::Seconds(1)));
   }
 
-  // Copies until the rows that are left fit in a last pass, which GiveAway makes.
+  // Prepares both servers, then copies until the rows that are left fit in a last pass, which
+  // GiveAway makes.
   absl::Status Copy() {
     RETURN_IF_ERROR(servers_.Create(move_.target, move_.job, move_.now));
     ++request_.start;

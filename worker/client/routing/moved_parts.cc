@@ -41,8 +41,8 @@ Item Without(const Item& item) {
 
 // Divides a table's item among the servers of its rows.
 template <typename Item>
-absl::Status DealKeys(Item item, const ClientVariable& variable, int32_t server,
-                      MovedParts<Item>* parts) {
+absl::Status SplitKeys(Item item, const ClientVariable& variable, int32_t server,
+                       MovedParts<Item>* parts) {
   const std::vector<int32_t> newcomers = variable.NewcomersSince(item.map_version);
   item.map_version = variable.spec().map_version;
   RETURN_IF_ERROR(UseRows(variable, &item));
@@ -130,7 +130,7 @@ absl::StatusOr<MovedParts<Item>> CutAnew(const std::vector<Item>& items, int32_t
     const ClientVariablePtr variable = find(item.variable);
     Item anew = item;
     if (variable != nullptr && variable->embedding()) {
-      RETURN_IF_ERROR(DealKeys(std::move(anew), *variable, server, &parts));
+      RETURN_IF_ERROR(SplitKeys(std::move(anew), *variable, server, &parts));
       continue;
     }
     if (variable != nullptr) anew.map_version = variable->spec().map_version;
