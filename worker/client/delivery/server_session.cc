@@ -563,10 +563,10 @@ absl::Status ServerSession::GaveUp(const Outcome& outcome, bool deadline_passed)
   }
   absl::MutexLock lock(&mutex_);
   return absl::UnavailableError(absl::StrCat(
-      name_, " is gone since ", TimeOfDayText(gone_since_), ": ", error, "; gave up ",
+      name_, " has been down since ", TimeOfDayText(gone_since_), ": ", error, "; gave up ",
       deadline_passed ? "at the call's deadline"
                       : absl::StrCat("after ", absl::FormatDuration(identity_.ps_wait)),
-      ": start it again with the same data directory, then this task"));
+      ": restart it with the same data directory, then this task"));
 }
 
 void ServerSession::NoteAnswer() {
@@ -583,9 +583,10 @@ void ServerSession::NoteGone(const absl::Status& error) {
   absl::MutexLock lock(&mutex_);
   if (gone_.exchange(true)) return;
   gone_since_ = absl::Now();
-  const absl::string_view what = absl::IsDeadlineExceeded(error) ? " does not answer"
-                                 : ReasonOf(error) == wire::ErrorReason::STOPPING ? " refuses calls"
-                                                                                  : " is gone";
+  const absl::string_view what = absl::IsDeadlineExceeded(error) ? " has not answered"
+                                 : ReasonOf(error) == wire::ErrorReason::STOPPING
+                                     ? " has refused calls"
+                                     : " has been down";
   LOG(WARNING) << name_ << what << " since " << TimeOfDayText(gone_since_) << ": "
                << WithoutPeer(error.message(), name_) << "; waiting up to "
                << absl::FormatDuration(identity_.ps_wait);
