@@ -34,7 +34,7 @@ inline constexpr ServerCounter kServerCounters[] = {
      "Contributions whose step had closed without them."},
     {"contributions_lost", "cairn_ps_contributions_lost_total",
      "Contributions that count for a step which closed here without them."},
-    // cairn_ps_snapshot_duration_seconds_count has those that succeeded.
+    // cairn_ps_snapshot_duration_seconds_count counts only successful ones.
     {"epochs", "", "Snapshots.", "snapshots"},
 };
 
