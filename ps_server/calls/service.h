@@ -1,4 +1,5 @@
-// The calls of the IDL over a ServerCore. Checks, counts and admits each, and hands it to its file.
+// The RPCs of one server: checks, counts and admits each call, then hands it and the parts that it
+// uses to its file.
 #pragma once
 
 #include <atomic>
@@ -8,6 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "ps_server/calls/checkpoint_calls.h"
 #include "ps_server/calls/step_closing.h"
 #include "ps_server/core/server_core.h"
 #include "thrift/ParameterServer.h"
@@ -43,11 +45,15 @@ class CallGate {
 class Service final : public wire::ParameterServerIf {
  public:
   explicit Service(ServerCore& core)
-      : core_(core), steps_(*core.store, core.rows, core.order, core.members, core.options) {}
+      : core_(core),
+        steps_(*core.store, core.rows, core.order, core.members, core.info.options),
+        checkpoints_(core.info, *core.store, core.registry, core.flusher, core.waits) {}
 
-  // Turns calls away from now on, those that wait for other workers included, and returns when
-  // every call has left.
+  // Rejects calls from now on, also those that wait for other workers, and returns when every call
+  // has ended.
   void Shut();
+  // From now on, calls that read the files of a checkpoint end with STOPPING.
+  void CancelLongCalls() { checkpoints_.CancelReads(); }
 
   void hello(wire::HelloReply& reply, const wire::HelloRequest& request) override;
   void heartbeat(wire::ServerState& state, const wire::Caller& caller) override;
@@ -92,6 +98,7 @@ class Service final : public wire::ParameterServerIf {
 
   ServerCore& core_;
   StepCloser steps_;
+  Checkpoints checkpoints_;
   CallGate gate_;
   std::atomic<bool> draining_{false};
 };

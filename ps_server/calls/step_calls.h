@@ -2,8 +2,10 @@
 #pragma once
 
 #include "absl/status/status.h"
+#include "ps_server/base/wait_board.h"
 #include "ps_server/calls/step_closing.h"
-#include "ps_server/core/server_core.h"
+#include "ps_server/core/admitted.h"
+#include "ps_server/jobs/registry.h"
 #include "thrift/cairn_types.h"
 
 namespace cairn {
@@ -14,7 +16,8 @@ namespace cairn {
 absl::Status AwaitStep(absl::string_view server, StepCloser& closer, const Admitted& admitted,
                        const wire::PullRequest& request, wire::PullReply& reply);
 
-// Who waits here and who is there, at once.
-absl::Status Why(ServerCore& core, const wire::Caller& caller, wire::WhyReply& reply);
+// Fills in the waits of calls and the state of workers. Does not wait.
+void FillWhy(const Registry& registry, const WaitBoard& waits, const wire::Caller& caller,
+             wire::WhyReply& reply);
 
 }  // namespace cairn

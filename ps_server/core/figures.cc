@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "common/consistency.h"
-#include "common/deadline.h"
-#include "ps_server/core/server_core.h"
+#include "ps_server/jobs/registry.h"
+#include "ps_server/persistence/flusher.h"
 
 namespace cairn {
 namespace {
@@ -27,12 +27,21 @@ void AddVariables(Job& job, FigureDetail detail, JobFigures& figures) {
   }
 }
 
-void AddWaits(const ServerCore& core, Job& job, JobFigures& figures) {
+int64_t DirtyStripesOf(Job& job) {
+  int64_t dirty = 0;
+  const auto variables = job.variables();
+  for (const auto& [name, variable] : *variables) {
+    for (HostedShard* shard : variable->shards()) dirty += shard->dirty().count();
+  }
+  return dirty;
+}
+
+void AddWaits(const WaitBoard& waits, Job& job, JobFigures& figures) {
   wire::WhyReply why;
   size_t waiting = job.cohort().FillWhy(why, kMostWaitsShown);
   waiting += job.steps().FillWhy(why, kMostWaitsShown);
   const size_t listed = why.waiting.size();
-  core.waits.List(job.name(), why.waiting);
+  waits.List(job.name(), why.waiting);
   figures.waiting_count = static_cast<int64_t>(waiting + why.waiting.size() - listed);
   figures.waiting = std::move(why.waiting);
   std::sort(figures.waiting.begin(), figures.waiting.end(),
@@ -40,23 +49,34 @@ void AddWaits(const ServerCore& core, Job& job, JobFigures& figures) {
   figures.workers = std::move(why.workers);
 }
 
-JobFigures FiguresOf(const ServerCore& core, FigureDetail detail, Job& job) {
+JobFigures ReadJob(const WaitBoard& waits, FigureDetail detail, Job& job) {
   JobFigures figures{.name = job.name(),
                      .consistency = ConsistencyText(job.cohort().settings()),
                      .since_checkpoint = job.SinceCheckpoint()};
   if (detail != FigureDetail::kSample) AddVariables(job, detail, figures);
   if (detail == FigureDetail::kMetrics) figures.dirty_stripes = DirtyStripesOf(job);
   if (detail == FigureDetail::kPage) {
-    AddWaits(core, job, figures);
+    AddWaits(waits, job, figures);
   } else {
     figures.workers = job.cohort().Standings();
   }
   return figures;
 }
 
-void CountWaits(const ServerCore& core, const std::vector<std::shared_ptr<Job>>& jobs,
+// Of every job, with "epochs".
+std::map<std::string, int64_t> CountersByName(const Statistics& statistics) {
+  std::map<std::string, int64_t> by_name;
+  for (size_t i = 0; i < Counter::kCount; ++i) {
+    const Counter counter = Counter::At(i);
+    by_name.emplace(counter->name, counter == Counter("epochs") ? statistics.flusher.epochs()
+                                                                : statistics.counters.Get(counter));
+  }
+  return by_name;
+}
+
+void CountWaits(const WaitBoard& waits, const std::vector<std::shared_ptr<Job>>& jobs,
                 std::map<std::string, int64_t>& counts) {
-  core.waits.Count(counts);
+  waits.Count(counts);
   for (const std::shared_ptr<Job>& job : jobs) {
     counts["step"] += static_cast<int64_t>(job->cohort().waiting());
     job->steps().CountWaits(counts);
@@ -73,51 +93,49 @@ int64_t JobFigures::DurableLag() const {
   return lag;
 }
 
-absl::Duration UptimeOf(const ServerCore& core) { return MonotonicNow() - core.started; }
-
-std::map<std::string, int64_t> CountersOf(const ServerCore& core) {
-  std::map<std::string, int64_t> counters;
-  for (size_t i = 0; i < Counter::kCount; ++i) {
-    const Counter counter = Counter::At(i);
-    counters.emplace(counter->name, counter == Counter("epochs") ? core.flusher.epochs()
-                                                                 : core.counters.Get(counter));
-  }
-  return counters;
-}
-
-int64_t DirtyStripesOf(Job& job) {
-  int64_t dirty = 0;
-  const auto variables = job.variables();
-  for (const auto& [name, variable] : *variables) {
-    for (HostedShard* shard : variable->shards()) dirty += shard->dirty().count();
-  }
-  return dirty;
-}
-
-EngineFigures FiguresOf(const ServerCore& core, FigureDetail detail) {
-  EngineFigures figures{.boot_id = core.boot_id,
-                        .durability = std::string(DurabilityName(core.options.durability)),
-                        .uptime = UptimeOf(core),
-                        .lease = core.options.lease,
-                        .failure = core.flusher.failure(),
-                        .counters = CountersOf(core),
-                        .memory_used_bytes = core.budget.used_bytes(),
-                        .memory_budget_bytes = core.budget.limit_bytes(),
-                        .rpcs_running = core.rpcs.running(),
-                        .staleness = core.staleness.Read(),
-                        .epoch_seconds = core.flusher.epoch_seconds(),
-                        .since_epoch = core.flusher.SinceEpoch()};
-  const std::vector<std::shared_ptr<Job>> jobs = core.registry.jobs();
-  for (const std::shared_ptr<Job>& job : jobs) {
-    figures.jobs.push_back(FiguresOf(core, detail, *job));
-  }
+EngineFigures Statistics::Read(FigureDetail detail) const {
+  EngineFigures figures{.boot_id = info.boot_id,
+                        .durability = std::string(DurabilityName(info.options.durability)),
+                        .uptime = info.uptime(),
+                        .lease = info.options.lease,
+                        .failure = flusher.failure(),
+                        .counters = CountersByName(*this),
+                        .memory_used_bytes = budget.used_bytes(),
+                        .memory_budget_bytes = budget.limit_bytes(),
+                        .rpcs_running = rpcs.running(),
+                        .staleness = staleness.Read(),
+                        .epoch_seconds = flusher.epoch_seconds(),
+                        .since_epoch = flusher.SinceEpoch()};
+  const std::vector<std::shared_ptr<Job>> jobs = registry.jobs();
+  for (const std::shared_ptr<Job>& job : jobs) figures.jobs.push_back(ReadJob(waits, detail, *job));
   if (detail == FigureDetail::kMetrics) {
-    CountWaits(core, jobs, figures.waiting_calls);
-    figures.rpcs = core.rpcs.Read();
-    figures.store = core.store->Figures();
+    CountWaits(waits, jobs, figures.waiting_calls);
+    figures.rpcs = rpcs.Read();
+    figures.store = store.Figures();
   }
-  if (detail != FigureDetail::kSample) figures.disk_bytes = core.store->DiskBytes();
+  if (detail != FigureDetail::kSample) figures.disk_bytes = store.DiskBytes();
   return figures;
+}
+
+void Statistics::Fill(bool with_server, wire::DescribeReply& reply) const {
+  constexpr size_t kMaxJobs = 1024;
+  reply.server_index = info.index();
+  reply.durability = std::string(DurabilityName(info.options.durability));
+  reply.memory_used_bytes = budget.used_bytes();
+  reply.memory_budget_bytes = budget.limit_bytes();
+  reply.uptime_seconds = absl::ToDoubleSeconds(info.uptime());
+  reply.counters = CountersByName(*this);
+  if (!with_server) return;
+  reply.disk_bytes = store.DiskBytes();
+  const auto since = flusher.SinceEpoch();
+  reply.seconds_since_epoch = since.has_value() ? absl::ToDoubleSeconds(*since) : -1;
+  reply.status_page = info.options.status_page;
+  reply.__set_staleness(StalenessOf(staleness.Read()));
+  for (const std::shared_ptr<Job>& job : registry.jobs()) {
+    reply.jobs.push_back(job->name());
+    reply.dirty_stripes += DirtyStripesOf(*job);
+  }
+  if (reply.jobs.size() > kMaxJobs) reply.jobs.resize(kMaxJobs);
 }
 
 wire::Staleness StalenessOf(const Histogram::Reading& reading) {

@@ -10,7 +10,11 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/metrics/slotted.h"
+#include "ps_server/base/counters.h"
+#include "ps_server/base/memory_budget.h"
 #include "ps_server/base/rpc_meter.h"
+#include "ps_server/base/server_info.h"
+#include "ps_server/base/wait_board.h"
 #include "ps_server/rows/row_census.h"
 #include "storage/stripe_store.h"
 #include "thrift/cairn_types.h"
@@ -69,16 +73,28 @@ struct EngineFigures {
   absl::Duration EpochAge() const { return since_epoch.value_or(uptime); }
 };
 
-class Job;
-struct ServerCore;
+class Flusher;
+class Registry;
 
-// Holds no lock for longer than one job's lists need.
-EngineFigures FiguresOf(const ServerCore& core, FigureDetail detail);
+// Gathers the statistics of one server from its parts.
+// Thread safety: every method may be called from several threads at once. None holds a lock for
+// longer than one job's lists need.
+struct Statistics {
+  EngineFigures Read(FigureDetail detail) const;
+  // Fills in the fields that concern the whole server; those that cost more only `with_server`.
+  void Fill(bool with_server, wire::DescribeReply& reply) const;
 
-absl::Duration UptimeOf(const ServerCore& core);
-// Of every job, with "epochs".
-std::map<std::string, int64_t> CountersOf(const ServerCore& core);
-int64_t DirtyStripesOf(Job& job);
+  const ServerInfo& info;
+  const StripeStore& store;
+  const MemoryBudget& budget;
+  const Registry& registry;
+  const Flusher& flusher;
+  const Counters& counters;
+  const RpcMeter& rpcs;
+  const Histogram& staleness;
+  const WaitBoard& waits;
+};
+
 // "p99" and so on of pushes to any job.
 wire::Staleness StalenessOf(const Histogram::Reading& reading);
 
