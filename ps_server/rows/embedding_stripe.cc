@@ -7,13 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/hash.h"
 #include "common/status.h"
+#include "ps_server/rows/copy_floats.h"
 #include "storage/bytes.h"
 
 namespace cairn {
 namespace {
 
-// Rows updated at a time: their gradients fit into the first-level cache.
-constexpr size_t kApplyRows = 128;
 // Bytes of rows that are loaded before they are indexed; bounds the memory of rows with repeated
 // keys.
 constexpr size_t kIndexedBytes = 32 << 20;
@@ -22,17 +21,6 @@ constexpr size_t kFewDirtyRows = 256;
 // Each sweep leaves only the rows pushed during it: fewer each time, if copying is faster than
 // pushing. Otherwise, the rest after the last sweep is put in one go.
 constexpr int kMaxSweeps = 8;
-
-void CopyFloats(const float* from, size_t count, float* to) {
-  // For the widths of common tables the compiler unrolls the copies.
-  switch (count) {
-    case 8: std::memcpy(to, from, 8 * sizeof(float)); return;
-    case 16: std::memcpy(to, from, 16 * sizeof(float)); return;
-    case 32: std::memcpy(to, from, 32 * sizeof(float)); return;
-    case 64: std::memcpy(to, from, 64 * sizeof(float)); return;
-    default: std::memcpy(to, from, count * sizeof(float)); return;
-  }
-}
 
 // The seed for the rounding of a push's rows. Derived from the push's worker and sequence, so that
 // a replay rounds in the same way; a push without a worker is never replayed.
@@ -59,20 +47,10 @@ uint32_t EmbeddingStripe::FoundOrMade(uint32_t found, int64_t key, int64_t& made
   ReserveDirty(table_.size());
   const auto [row, is_new] = table_.FindOrInsert(key);
   if (is_new) {
-    InitializeNumbers(key, row, expanded.data());
+    layout_.InitialRow(key, expanded.data(), table_.numbers(row));
     ++made;
   }
   return row;
-}
-
-void EmbeddingStripe::InitializeNumbers(int64_t key, uint32_t row, float* expanded) {
-  float* floats = layout_.row.plain() ? table_.floats(row) : expanded;
-  InitializeRow(layout_.initializer, layout_.table_hash, key, absl::MakeSpan(floats, layout_.dim));
-  for (const float initial : layout_.slot_initial) {
-    floats += layout_.dim;
-    std::fill_n(floats, layout_.dim, initial);
-  }
-  if (!layout_.row.plain()) layout_.row.Round(expanded, table_.numbers(row));
 }
 
 bool EmbeddingStripe::Take(int64_t key, uint32_t& row, int64_t& made) {
@@ -90,9 +68,9 @@ bool EmbeddingStripe::Take(int64_t key, uint32_t& row, int64_t& made) {
 void EmbeddingStripe::Apply(const UpdateStep& step, const Origin& origin,
                             absl::Span<const uint32_t> rows, absl::Span<const uint32_t> positions,
                             bool repeats, const float* gradients, TableScratch& scratch) {
-  const uint64_t draws = DrawsOf(origin, updates_, layout_.table_hash);
+  RowUpdate update(layout_, table_, step, DrawsOf(origin, updates_, layout_.table_hash), scratch);
   if (waiting_ == nullptr) {
-    ApplyTaken(step, draws, rows, positions, repeats, gradients, scratch);
+    update.Apply(rows, positions, repeats, gradients);
     return;
   }
   scratch.admitted.clear();
@@ -102,98 +80,15 @@ void EmbeddingStripe::Apply(const UpdateStep& step, const Origin& origin,
     scratch.admitted.push_back(rows[i]);
     scratch.admitted_positions.push_back(positions[i]);
   }
-  ApplyTaken(step, draws, scratch.admitted, scratch.admitted_positions, repeats, gradients,
-             scratch);
-}
-
-void EmbeddingStripe::ApplyTaken(const UpdateStep& step, uint64_t draws,
-                                 absl::Span<const uint32_t> rows,
-                                 absl::Span<const uint32_t> positions, bool repeats,
-                                 const float* gradients, TableScratch& scratch) {
-  scratch.gradients.resize(kApplyRows * layout_.dim);
-  scratch.pointers.resize(kApplyRows);
-  scratch.updated.resize(kApplyRows);
-  if (!layout_.row.plain()) {
-    scratch.expanded.resize(std::min(kApplyRows, rows.size()) * layout_.row.floats());
-  }
-  if (repeats) {
-    ApplySummed(step, draws, rows, positions, gradients, scratch);
-  } else {
-    ApplyOnce(step, draws, rows, positions, gradients, scratch);
-  }
-}
-
-void EmbeddingStripe::Update(const UpdateStep& step, uint64_t draws, size_t count,
-                             TableScratch& scratch) {
-  const size_t dim = layout_.dim;
-  const absl::Span<float* const> pointers = absl::MakeSpan(scratch.pointers.data(), count);
-  if (layout_.row.plain()) {
-    for (size_t i = 0; i < count; ++i) scratch.pointers[i] = table_.floats(scratch.updated[i]);
-    layout_.optimizer->ApplyRows(step, pointers, dim, scratch.gradients.data());
-    return;
-  }
-  const size_t width = layout_.row.floats();
-  for (size_t i = 0; i < count; ++i) {
-    scratch.pointers[i] = scratch.expanded.data() + i * width;
-    layout_.row.Expand(table_.numbers(scratch.updated[i]), scratch.pointers[i]);
-  }
-  layout_.optimizer->ApplyRows(step, pointers, dim, scratch.gradients.data());
-  for (size_t i = 0; i < count; ++i) {
-    const uint32_t row = scratch.updated[i];
-    layout_.row.RoundAtRandom(pointers[i], MixBits(draws ^ static_cast<uint64_t>(table_.key(row))),
-                              table_.numbers(row));
-  }
-}
-
-void EmbeddingStripe::ApplyOnce(const UpdateStep& step, uint64_t draws,
-                                absl::Span<const uint32_t> rows,
-                                absl::Span<const uint32_t> positions, const float* gradients,
-                                TableScratch& scratch) {
-  const size_t dim = layout_.dim;
-  for (size_t base = 0; base < rows.size(); base += kApplyRows) {
-    const size_t n = std::min(kApplyRows, rows.size() - base);
-    for (size_t i = 0; i < n; ++i) {
-      scratch.updated[i] = rows[base + i];
-      CopyFloats(gradients + positions[base + i] * dim, dim, scratch.gradients.data() + i * dim);
-    }
-    Update(step, draws, n, scratch);
-  }
-}
-
-void EmbeddingStripe::ApplySummed(const UpdateStep& step, uint64_t draws,
-                                  absl::Span<const uint32_t> rows,
-                                  absl::Span<const uint32_t> positions, const float* gradients,
-                                  TableScratch& scratch) {
-  const size_t dim = layout_.dim;
-  scratch.ordered.resize(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) scratch.ordered[i] = uint64_t{rows[i]} << 32 | i;
-  std::sort(scratch.ordered.begin(), scratch.ordered.end());
-  size_t n = 0;
-  for (size_t i = 0; i < scratch.ordered.size();) {
-    const uint64_t row = scratch.ordered[i] >> 32;
-    float* sum = scratch.gradients.data() + n * dim;
-    std::fill_n(sum, dim, 0.0f);
-    for (; i < scratch.ordered.size() && scratch.ordered[i] >> 32 == row; ++i) {
-      const float* gradient = gradients + positions[scratch.ordered[i] & UINT32_MAX] * dim;
-      for (size_t d = 0; d < dim; ++d) sum[d] += gradient[d];
-    }
-    scratch.updated[n++] = static_cast<uint32_t>(row);
-    if (n < kApplyRows && i < scratch.ordered.size()) continue;
-    Update(step, draws, n, scratch);
-    n = 0;
-  }
+  update.Apply(scratch.admitted, scratch.admitted_positions, repeats, gradients);
 }
 
 void EmbeddingStripe::CopyRow(size_t part, int64_t key, uint32_t row, float* to) const {
   if (row != RowTable::kNone) {
     table_.Touch(row);
     PeekRow(part, row, to);
-  } else if (part == 0) {
-    InitializeRow(layout_.initializer, layout_.table_hash, key, absl::MakeSpan(to, layout_.dim));
-    layout_.row.RoundTrip(part, to);
   } else {
-    std::fill_n(to, layout_.dim, layout_.slot_initial[part - 1]);
-    layout_.row.RoundTrip(part, to);
+    layout_.InitialPart(part, key, to);
   }
 }
 

@@ -14,51 +14,14 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/optimizer/optimizer.h"
-#include "common/variables/initializer.h"
-#include "common/variables/row_layout.h"
 #include "ps_server/rows/row_ages.h"
 #include "ps_server/rows/row_table.h"
+#include "ps_server/rows/row_update.h"
 #include "ps_server/rows/stripe.h"
+#include "ps_server/rows/table_layout.h"
 #include "ps_server/rows/waiting_keys.h"
 
 namespace cairn {
-
-// What all stripes of a table share. Immutable.
-struct TableLayout {
-  size_t dim = 1;
-  const Optimizer* optimizer = nullptr;
-  InitializerConfig initializer;
-  uint64_t table_hash = 0;          // HashBytes(name)
-  std::vector<float> slot_initial;  // by slot
-  RowStorage storage;
-  RowLayout row;  // derived by HostedTable from the fields above
-  // RowRules.
-  uint32_t admit_after_pushes = 1;
-  int64_t expire_after_seconds = 0;
-  bool deletes_rows = false;
-
-  // What a row charges to the memory budget: its numbers and at most 32 bytes of overhead.
-  int64_t row_charge() const { return static_cast<int64_t>(row.bytes()) + kRowOverheadBytes; }
-  static constexpr int64_t kRowOverheadBytes = 32;
-};
-
-// Reused from one request to the next. Thread safety: none.
-struct TableScratch {
-  std::vector<uint32_t> rows;
-  std::vector<uint64_t> ordered;
-  std::vector<float> gradients;
-  std::vector<float*> pointers;
-  std::vector<uint32_t> updated;             // rows, for one call of the optimizer
-  std::vector<float> expanded;               // numbers of these rows as floats
-  std::vector<uint32_t> admitted;            // rows
-  std::vector<uint32_t> admitted_positions;  // positions of their gradients
-  struct Absent {
-    uint32_t group = 0;  // index within a window
-    uint32_t at = 0;     // index among the keys
-  };
-  std::vector<Absent> absent;  // keys without a row
-};
 
 // Rows that left a stripe's memory and had been changed by an update after `since`.
 struct DepartedRows {
@@ -68,7 +31,6 @@ struct DepartedRows {
   bool too_many = false;      // too many to list: any row may have left, and `keys` is empty
 };
 
-// Part 0 of a row is the value, part s + 1 is slot s.
 // Thread safety: hold mutex() (shared for the const methods).
 class EmbeddingStripe final : public Stripe {
  public:
@@ -89,10 +51,9 @@ class EmbeddingStripe final : public Stripe {
   // Counts the push, once however often the push names the key. True: the key gets its row now, by
   // Take.
   bool Admit(int64_t key) { return waiting_->Admit(key, layout_.admit_after_pushes); }
-  // Applies one update to each taken row. The gradient of rows[i] is at gradients + positions[i] *
-  // dim. `repeats`: `rows` may contain a row several times; its gradients are summed in order.
-  // RowTable::kNone in `rows` stands for a key that was not admitted. The random rounding of
-  // compact rows depends on `origin`, so that a replay of the push gives the same rows.
+  // Applies one update to each taken row, as RowUpdate::Apply. RowTable::kNone in `rows` stands for
+  // a key that was not admitted. The random rounding of compact rows depends on `origin`, so that a
+  // replay of the push gives the same rows.
   void Apply(const UpdateStep& step, const Origin& origin, absl::Span<const uint32_t> rows,
              absl::Span<const uint32_t> positions, bool repeats, const float* gradients,
              TableScratch& scratch);
@@ -229,21 +190,6 @@ class EmbeddingStripe final : public Stripe {
 
  private:
   uint32_t FoundOrMade(uint32_t found, int64_t key, int64_t& made);
-  // `draws`: seed of the random rounding in this push.
-  void ApplyTaken(const UpdateStep& step, uint64_t draws, absl::Span<const uint32_t> rows,
-                  absl::Span<const uint32_t> positions, bool repeats, const float* gradients,
-                  TableScratch& scratch);
-  void ApplyOnce(const UpdateStep& step, uint64_t draws, absl::Span<const uint32_t> rows,
-                 absl::Span<const uint32_t> positions, const float* gradients,
-                 TableScratch& scratch);
-  void ApplySummed(const UpdateStep& step, uint64_t draws, absl::Span<const uint32_t> rows,
-                   absl::Span<const uint32_t> positions, const float* gradients,
-                   TableScratch& scratch);
-  // Applies one update to the first `count` rows of scratch.updated, each with its gradient.
-  void Update(const UpdateStep& step, uint64_t draws, size_t count, TableScratch& scratch);
-  // Sets the initial numbers of a new row. `expanded`: working memory for its floats, if the table
-  // is not plain().
-  void InitializeNumbers(int64_t key, uint32_t row, float* expanded);
   void MarkDirty(uint32_t row);
   // After this call, MarkDirty(row) cannot throw.
   void ReserveDirty(uint32_t row);
