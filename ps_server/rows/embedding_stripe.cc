@@ -1,7 +1,6 @@
 #include "ps_server/rows/embedding_stripe.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -16,11 +15,6 @@ namespace {
 // Bytes of rows that are loaded before they are indexed; bounds the memory of rows with repeated
 // keys.
 constexpr size_t kIndexedBytes = 32 << 20;
-// Above this count, the dirty rows of a stripe are found by its bits.
-constexpr size_t kFewDirtyRows = 256;
-// Each sweep leaves only the rows pushed during it: fewer each time, if copying is faster than
-// pushing. Otherwise, the rest after the last sweep is put in one go.
-constexpr int kMaxSweeps = 8;
 
 // The seed for the rounding of a push's rows. Derived from the push's worker and sequence, so that
 // a replay rounds in the same way; a push without a worker is never replayed.
@@ -44,7 +38,7 @@ uint32_t EmbeddingStripe::FoundOrMade(uint32_t found, int64_t key, int64_t& made
   thread_local std::vector<float> expanded;
   // Allocate before the row exists: it must never be left without its numbers.
   if (!layout_.row.plain()) expanded.resize(layout_.row.floats());
-  ReserveDirty(table_.size());
+  dirty_.Reserve(table_.size());
   const auto [row, is_new] = table_.FindOrInsert(key);
   if (is_new) {
     layout_.InitialRow(key, expanded.data(), table_.numbers(row));
@@ -60,7 +54,7 @@ bool EmbeddingStripe::Take(int64_t key, uint32_t& row, int64_t& made) {
   table_.set_last_update(row, updates_);
   // For a row that was just loaded from disk, this use is the reason for the load, and does not
   // count again.
-  if (!taken && made == made_before && !spare(row)) table_.Touch(row);
+  if (!taken && made == made_before && !spare_.Has(row)) table_.Touch(row);
   MarkDirty(row);
   return taken;
 }
@@ -132,43 +126,14 @@ void EmbeddingStripe::SetStoredRow(int64_t key, absl::string_view stored, int64_
   MarkDirty(row);
 }
 
-void EmbeddingStripe::ReserveDirty(uint32_t row) {
-  const size_t word = row / 64;
-  if (word >= dirty_bits_.size()) dirty_bits_.resize(word + 1);
-  if (many_dirty_ || dirty_rows_.size() < dirty_rows_.capacity()) return;
-  dirty_rows_.reserve(std::clamp<size_t>(2 * dirty_rows_.size(), 1, kFewDirtyRows));
-}
-
 void EmbeddingStripe::MarkDirty(uint32_t row) {
-  ReserveDirty(row);
-  const size_t word = row / 64;
-  const uint64_t bit = uint64_t{1} << (row % 64);
-  if (spare(row)) {
-    spare_bits_[word] &= ~bit;
-    --spare_count_;
-  }
-  if ((dirty_bits_[word] & bit) != 0) return;
-  dirty_bits_[word] |= bit;
-  ++dirty_count_;
-  if (many_dirty_) return;
-  if (dirty_rows_.size() < kFewDirtyRows) {
-    dirty_rows_.push_back(row);
-  } else {
-    many_dirty_ = true;
-  }
+  dirty_.Reserve(row);
+  spare_.Remove(row);
+  dirty_.Add(row);
 }
 
-void EmbeddingStripe::MarkEveryRow() {
-  const uint32_t rows = table_.size();
-  dirty_bits_.resize((rows + 63) / 64);
-  std::fill(dirty_bits_.begin(), dirty_bits_.end(), ~uint64_t{0});
-  if (rows % 64 != 0) dirty_bits_.back() = (uint64_t{1} << rows % 64) - 1;
-  // Rows that the disk has as cold rows stay cold.
-  for (size_t word = 0; word < std::min(spare_bits_.size(), dirty_bits_.size()); ++word) {
-    dirty_bits_[word] &= ~spare_bits_[word];
-  }
-  dirty_count_ = rows - spare_count_;
-  many_dirty_ = true;
+void EmbeddingStripe::PrepareBatch(const StripeBatch& batch) {
+  if (!dirty_.in_batch() && batch.wants_every_row()) dirty_.AssignAll(table_.size(), spare_);
 }
 
 void EmbeddingStripe::PutRow(StripeBatch& batch, uint32_t row) {
@@ -179,48 +144,16 @@ absl::string_view EmbeddingStripe::Stored(uint32_t row) {
   return {reinterpret_cast<const char*>(table_.stored(row)), table_.stored_bytes()};
 }
 
-size_t EmbeddingStripe::PutDirty(StripeBatch& batch, size_t word, size_t max_rows) {
-  for (size_t put = 0; word < dirty_bits_.size() && put < max_rows; ++word) {
-    for (uint64_t bits = dirty_bits_[word]; bits != 0; bits &= bits - 1, ++put) {
-      PutRow(batch,
-             static_cast<uint32_t>(word * 64) + static_cast<uint32_t>(std::countr_zero(bits)));
-    }
-    dirty_count_ -= static_cast<size_t>(std::popcount(dirty_bits_[word]));
-    dirty_bits_[word] = 0;
-  }
-  return word;
-}
-
 bool EmbeddingStripe::DrainAhead(StripeBatch& batch, size_t bytes) {
-  if (!sweeping_ && batch.wants_every_row()) MarkEveryRow();
-  sweeping_ = true;
+  PrepareBatch(batch);
   const size_t max_rows = std::max<size_t>(1, bytes / table_.stored_bytes());
-  if (dirty_count_ <= max_rows || sweeps_ == kMaxSweeps) return false;
-  many_dirty_ = true;  // from now on only the bits are valid
-  sweep_word_ = PutDirty(batch, sweep_word_, max_rows);
-  if (sweep_word_ < dirty_bits_.size()) return true;
-  sweep_word_ = 0;
-  ++sweeps_;
-  return true;
+  return dirty_.TakeAhead(max_rows, [&](uint32_t row) { PutRow(batch, row); });
 }
 
 void EmbeddingStripe::DrainContent(StripeBatch& batch) {
-  if (!sweeping_ && batch.wants_every_row()) MarkEveryRow();
-  if (many_dirty_) {
-    PutDirty(batch, 0, table_.size());
-  } else {
-    for (const uint32_t row : dirty_rows_) {
-      PutRow(batch, row);
-      dirty_bits_[row / 64] &= ~(uint64_t{1} << row % 64);
-    }
-  }
-  dirty_rows_.clear();
-  dirty_count_ = 0;
-  many_dirty_ = false;
-  sweeping_ = false;
-  sweep_word_ = 0;
-  sweeps_ = 0;
-  const int64_t cold = cold_rows_ + spare_count_;
+  PrepareBatch(batch);
+  dirty_.TakeAll([&](uint32_t row) { PutRow(batch, row); });
+  const int64_t cold = cold_rows_ + spare_.size();
   if (cold != counted_cold_) batch.SetColdCount(cold);
   counted_cold_ = cold;
   if (waiting_ != nullptr) waiting_->Put(batch);

@@ -14,7 +14,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "ps_server/rows/dirty_rows.h"
 #include "ps_server/rows/row_ages.h"
+#include "ps_server/rows/row_set.h"
 #include "ps_server/rows/row_table.h"
 #include "ps_server/rows/row_update.h"
 #include "ps_server/rows/stripe.h"
@@ -109,7 +111,7 @@ class EmbeddingStripe final : public Stripe {
   // Whether the disk's record of `key`, if it exists, equals the key's current row.
   bool ColdIsCurrent(int64_t key) const {
     const uint32_t row = table_.FindOne(key);
-    return row == RowTable::kNone || spare(row);
+    return row == RowTable::kNone || spare_.Has(row);
   }
   // From now on, records in `noted` which rows leave memory, for as long as `noted` exists.
   // Replaces the previous `noted`.
@@ -191,15 +193,11 @@ class EmbeddingStripe final : public Stripe {
  private:
   uint32_t FoundOrMade(uint32_t found, int64_t key, int64_t& made);
   void MarkDirty(uint32_t row);
-  // After this call, MarkDirty(row) cannot throw.
-  void ReserveDirty(uint32_t row);
-  void MarkEveryRow();
-  // Puts about `max_rows` dirty rows, found by their bits from word `word` on, and marks them as
-  // clean. Returns the next word.
-  size_t PutDirty(StripeBatch& batch, size_t word, size_t max_rows);
+  // Called before rows go into `batch`: if it wants every row, marks all as dirty, except those
+  // that the disk has as cold rows.
+  void PrepareBatch(const StripeBatch& batch);
   void PutRow(StripeBatch& batch, uint32_t row);
   absl::string_view Stored(uint32_t row);
-  bool spare(uint32_t row) const { return Bit(spare_bits_, row); }
   // Whether Choose passes over a row. Updates the row's marks of use.
   bool PassedOver(uint32_t row);
   // Puts a row as a cold row.
@@ -208,9 +206,6 @@ class EmbeddingStripe final : public Stripe {
   void NoteDeparture(uint32_t row, DepartedRows& noted) const;
   // Removes a row. The last row takes its number, with all marks.
   void RemoveRow(uint32_t row);
-  static bool Bit(const std::vector<uint64_t>& bits, uint32_t row) {
-    return row / 64 < bits.size() && (bits[row / 64] >> (row % 64) & 1) != 0;
-  }
 
   const TableLayout& layout_;
   RowTable table_;
@@ -218,19 +213,10 @@ class EmbeddingStripe final : public Stripe {
   std::unique_ptr<WaitingKeys> waiting_;  // null: the first push of a key creates its row
   std::unique_ptr<RowAges> ages_;         // null: the table deletes no rows
   std::unordered_set<int64_t> deleting_;
-  // Rows to write: one bit per row, their count, and a list of them while there are few.
-  std::vector<uint64_t> dirty_bits_;
-  size_t dirty_count_ = 0;
-  std::vector<uint32_t> dirty_rows_;
-  bool many_dirty_ = false;
-  // State of DrainAhead, between the batch's first call and Drain.
-  bool sweeping_ = false;
-  size_t sweep_word_ = 0;
-  int sweeps_ = 0;
+  DirtyRows dirty_;
   // Rows in memory that equal their cold records and are not in the segments: they can be evicted
-  // without a write.
-  std::vector<uint64_t> spare_bits_;
-  uint32_t spare_count_ = 0;
+  // without a write. No row is both spare and dirty.
+  RowSet spare_;
   int64_t cold_rows_ = 0;
   int64_t counted_cold_ = 0;  // as stored on disk: rows that a load leaves on disk
   uint32_t hand_ = 0;         // where Choose continues

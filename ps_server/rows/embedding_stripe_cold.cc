@@ -12,40 +12,24 @@ namespace {
 // Limit on listed departures: this many, or as many as there are rows in memory if those are more.
 constexpr size_t kNotedDepartures = 4096;
 
-void SetBit(std::vector<uint64_t>& bits, uint32_t row, bool value) {
-  const size_t word = row / 64;
-  if (word >= bits.size()) {
-    if (!value) return;
-    bits.resize(word + 1);
-  }
-  const uint64_t bit = uint64_t{1} << (row % 64);
-  bits[word] = value ? bits[word] | bit : bits[word] & ~bit;
-}
-
 }  // namespace
 
 uint32_t EmbeddingStripe::Promote(int64_t key, const char* stored) {
   const uint32_t row = table_.FindOrInsert(key).first;
   std::memcpy(table_.stored(row), stored, table_.stored_bytes());
   table_.Untouch(row);
-  SetBit(spare_bits_, row, true);
-  ++spare_count_;
+  spare_.Add(row);
   --cold_rows_;
   return row;
 }
 
 void EmbeddingStripe::Spill(StripeBatch& batch, uint32_t row) {
-  if (!sweeping_ && batch.wants_every_row()) MarkEveryRow();
-  sweeping_ = true;
-  many_dirty_ = true;  // from now on only the bits are valid
+  PrepareBatch(batch);
+  dirty_.BeginBatch();
   batch.PutCold(table_.key(row), Stored(row));
   batch.PutGone(table_.key(row));
-  if (Bit(dirty_bits_, row)) {
-    SetBit(dirty_bits_, row, false);
-    --dirty_count_;
-  }
-  SetBit(spare_bits_, row, true);
-  ++spare_count_;
+  dirty_.Remove(row);
+  spare_.Add(row);
 }
 
 bool EmbeddingStripe::PassedOver(uint32_t row) {
@@ -72,7 +56,7 @@ bool EmbeddingStripe::Choose(StripeBatch& batch, size_t bytes, Leave which, uint
     ++leaving.looked_at;
     if (which == Leave::kUntouched && PassedOver(row)) continue;
     leaving.rows.push_back(row);
-    if (spare(row)) continue;
+    if (spare_.Has(row)) continue;
     Spill(batch, row);
     leaving.writes = true;
     --left;
@@ -87,7 +71,7 @@ uint32_t EmbeddingStripe::DropChosen(Leave which, const Leaving& leaving) {
   uint32_t dropped = 0;
   for (size_t i = rows.size(); i-- > 0;) {
     const uint32_t row = rows[i];
-    if (!spare(row) || (which == Leave::kUntouched && table_.touched(row))) continue;
+    if (!spare_.Has(row) || (which == Leave::kUntouched && table_.touched(row))) continue;
     if (noted != nullptr) NoteDeparture(row, *noted);
     DropRow(row);
     ++dropped;
@@ -111,24 +95,20 @@ void EmbeddingStripe::NoteDeparture(uint32_t row, DepartedRows& noted) const {
 // Rows after `row` have been handled: the last row, which takes this number, is not dropped.
 void EmbeddingStripe::DropRow(uint32_t row) {
   RemoveRow(row);
-  --spare_count_;
   ++cold_rows_;
 }
 
 void EmbeddingStripe::RemoveRow(uint32_t row) {
   const uint32_t last = table_.size() - 1;
   table_.Remove(row);
-  SetBit(spare_bits_, row, spare(last));
-  SetBit(spare_bits_, last, false);
-  SetBit(dirty_bits_, row, Bit(dirty_bits_, last));
-  SetBit(dirty_bits_, last, false);
+  spare_.Renumber(last, row);
+  dirty_.Renumber(last, row);
   if (last < rounds_.size()) {
     rounds_[row] = rounds_[last];
     rounds_.pop_back();
   } else if (row < rounds_.size()) {
     rounds_[row] = 0;
   }
-  many_dirty_ = true;  // the row numbers in dirty_rows_ are out of date now
 }
 
 std::optional<uint32_t> EmbeddingStripe::NoteAges(int64_t now, DirtyList& dirty) {
@@ -142,8 +122,6 @@ void EmbeddingStripe::Delete(StripeBatch& batch, int64_t key, uint32_t up_to, De
   const uint32_t row = table_.FindOne(key);
   if (row != RowTable::kNone) {
     if (!Old(table_.last_update(row), up_to)) return;
-    if (spare(row)) --spare_count_;
-    if (Bit(dirty_bits_, row)) --dirty_count_;
     RemoveRow(row);
     batch.PutGone(key);
     ++deleted.in_memory;
