@@ -182,7 +182,7 @@ absl::StatusOr<bool> Evictor::Round(int64_t goal_bytes) {
   while (at < tables.size() && tables[at]->id() < hand_variable_) ++at;
   if (at < tables.size() && tables[at]->id() != hand_variable_) hand_bucket_ = 0;
   // Enough rounds to evict even a row that was used in each of the last rounds.
-  constexpr int64_t kRounds = EmbeddingStripe::kMostRounds + 2;
+  constexpr int64_t kRounds = EvictionClock::kMaxRounds + 2;
   for (int64_t looks = 0; looks <= kRounds * stripes && budget_.used_bytes() > goal_bytes;
        ++looks) {
     if (at == tables.size() || hand_bucket_ >= tables[at]->table()->bucket_count()) {

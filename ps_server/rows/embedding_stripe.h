@@ -14,7 +14,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "ps_server/rows/departed_rows.h"
 #include "ps_server/rows/dirty_rows.h"
+#include "ps_server/rows/eviction_clock.h"
 #include "ps_server/rows/row_ages.h"
 #include "ps_server/rows/row_set.h"
 #include "ps_server/rows/row_table.h"
@@ -24,14 +26,6 @@
 #include "ps_server/rows/waiting_keys.h"
 
 namespace cairn {
-
-// Rows that left a stripe's memory and had been changed by an update after `since`.
-struct DepartedRows {
-  static constexpr uint32_t kNever = UINT32_MAX;
-  uint32_t since = kNever;
-  std::vector<int64_t> keys;  // a key may appear several times
-  bool too_many = false;      // too many to list: any row may have left, and `keys` is empty
-};
 
 // Thread safety: hold mutex() (shared for the const methods).
 class EmbeddingStripe final : public Stripe {
@@ -139,19 +133,12 @@ class EmbeddingStripe final : public Stripe {
     kUntouched,  // not used since the last look, and not often before that
     kAny,
   };
-  // A row that was used since the last look is passed over for this many more looks, up to
-  // kMostRounds in total.
-  static constexpr uint32_t kRoundsOfUse = 2;
-  static constexpr uint32_t kMostRounds = 7;
   // Chooses rows after those looked at before, at most `max_rows` in total, and puts those whose
   // records on disk are missing or out of date; about `bytes` per call. False: enough rows are
   // chosen, or every row has been looked at.
   bool Choose(StripeBatch& batch, size_t bytes, Leave which, uint32_t max_rows, Leaving& leaving);
-  // For how many more looks a row is passed over if it is not used again.
-  uint32_t rounds(uint32_t row) const {
-    const uint32_t before = row < rounds_.size() ? rounds_[row] : 0;
-    return table_.touched(row) ? std::min(before + kRoundsOfUse, kMostRounds) : before;
-  }
+  // As EvictionClock::rounds.
+  uint32_t rounds(uint32_t row) const { return clock_.rounds(table_, row); }
   // How many updates the stripe has had since the row's last update.
   uint32_t age(uint32_t row) const {
     return (updates_ - table_.last_update(row)) & RowTable::kLastUpdate;
@@ -198,12 +185,8 @@ class EmbeddingStripe final : public Stripe {
   void PrepareBatch(const StripeBatch& batch);
   void PutRow(StripeBatch& batch, uint32_t row);
   absl::string_view Stored(uint32_t row);
-  // Whether Choose passes over a row. Updates the row's marks of use.
-  bool PassedOver(uint32_t row);
   // Puts a row as a cold row.
   void Spill(StripeBatch& batch, uint32_t row);
-  void DropRow(uint32_t row);
-  void NoteDeparture(uint32_t row, DepartedRows& noted) const;
   // Removes a row. The last row takes its number, with all marks.
   void RemoveRow(uint32_t row);
 
@@ -219,10 +202,7 @@ class EmbeddingStripe final : public Stripe {
   RowSet spare_;
   int64_t cold_rows_ = 0;
   int64_t counted_cold_ = 0;  // as stored on disk: rows that a load leaves on disk
-  uint32_t hand_ = 0;         // where Choose continues
-  // By row in memory: for how many more rounds Choose passes over a row that was not used. Empty
-  // until the first round.
-  std::vector<uint8_t> rounds_;
+  EvictionClock clock_;
   std::atomic<uint64_t> departures_{0};
   std::weak_ptr<DepartedRows> noted_;
 };

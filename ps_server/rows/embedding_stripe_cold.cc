@@ -7,12 +7,6 @@
 #include "ps_server/rows/embedding_stripe.h"
 
 namespace cairn {
-namespace {
-
-// Limit on listed departures: this many, or as many as there are rows in memory if those are more.
-constexpr size_t kNotedDepartures = 4096;
-
-}  // namespace
 
 uint32_t EmbeddingStripe::Promote(int64_t key, const char* stored) {
   const uint32_t row = table_.FindOrInsert(key).first;
@@ -32,16 +26,6 @@ void EmbeddingStripe::Spill(StripeBatch& batch, uint32_t row) {
   spare_.Add(row);
 }
 
-bool EmbeddingStripe::PassedOver(uint32_t row) {
-  if (row >= rounds_.size()) rounds_.resize(table_.size());
-  const bool used = table_.touched(row);
-  const uint32_t left = rounds(row);
-  if (used) table_.Untouch(row);
-  if (left == 0) return false;
-  rounds_[row] = static_cast<uint8_t>(used ? left : left - 1);
-  return true;
-}
-
 bool EmbeddingStripe::Choose(StripeBatch& batch, size_t bytes, Leave which, uint32_t max_rows,
                              Leaving& leaving) {
   // Looking at a row costs a cache miss: limit the number per call, so that pushes do not wait
@@ -51,10 +35,9 @@ bool EmbeddingStripe::Choose(StripeBatch& batch, size_t bytes, Leave which, uint
   const uint32_t rows = table_.size();
   for (uint32_t looks = 0; looks < kLooks && left > 0; ++looks) {
     if (leaving.looked_at >= rows || leaving.rows.size() >= max_rows) return false;
-    if (hand_ >= rows) hand_ = 0;
-    const uint32_t row = hand_++;
+    const uint32_t row = clock_.Next(rows);
     ++leaving.looked_at;
-    if (which == Leave::kUntouched && PassedOver(row)) continue;
+    if (which == Leave::kUntouched && clock_.PassesOver(table_, row)) continue;
     leaving.rows.push_back(row);
     if (spare_.Has(row)) continue;
     Spill(batch, row);
@@ -72,8 +55,9 @@ uint32_t EmbeddingStripe::DropChosen(Leave which, const Leaving& leaving) {
   for (size_t i = rows.size(); i-- > 0;) {
     const uint32_t row = rows[i];
     if (!spare_.Has(row) || (which == Leave::kUntouched && table_.touched(row))) continue;
-    if (noted != nullptr) NoteDeparture(row, *noted);
-    DropRow(row);
+    if (noted != nullptr) noted->Add(table_, row);
+    RemoveRow(row);  // the last row, which takes this number, stays: the loop has passed it
+    ++cold_rows_;
     ++dropped;
   }
   if (dropped == 0) return 0;
@@ -82,33 +66,12 @@ uint32_t EmbeddingStripe::DropChosen(Leave which, const Leaving& leaving) {
   return dropped;
 }
 
-void EmbeddingStripe::NoteDeparture(uint32_t row, DepartedRows& noted) const {
-  if (noted.too_many || table_.last_update(row) <= noted.since) return;
-  if (noted.keys.size() < std::max<size_t>(kNotedDepartures, table_.size())) {
-    noted.keys.push_back(table_.key(row));
-    return;
-  }
-  noted.too_many = true;
-  std::vector<int64_t>().swap(noted.keys);
-}
-
-// Rows after `row` have been handled: the last row, which takes this number, is not dropped.
-void EmbeddingStripe::DropRow(uint32_t row) {
-  RemoveRow(row);
-  ++cold_rows_;
-}
-
 void EmbeddingStripe::RemoveRow(uint32_t row) {
   const uint32_t last = table_.size() - 1;
   table_.Remove(row);
   spare_.Renumber(last, row);
   dirty_.Renumber(last, row);
-  if (last < rounds_.size()) {
-    rounds_[row] = rounds_[last];
-    rounds_.pop_back();
-  } else if (row < rounds_.size()) {
-    rounds_[row] = 0;
-  }
+  clock_.Renumber(last, row);
 }
 
 std::optional<uint32_t> EmbeddingStripe::NoteAges(int64_t now, DirtyList& dirty) {
