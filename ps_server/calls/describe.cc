@@ -25,9 +25,9 @@ std::vector<wire::RowRange> RangesOf(const std::array<int64_t, n>& least,
 
 void FillRows(const HostedTable& table, wire::ShardInfo& info) {
   info.rows_in_memory = table.rows_in_memory();
-  wire::RowFigures figures;
-  AddCounts(table.counts(), figures);
-  info.__set_row_figures(figures);
+  wire::RowFigures counts;
+  AddCounts(table.counts(), counts);
+  info.__set_row_figures(counts);
   const RowCensus taken = table.census();
   wire::RowCensus census;
   census.by_age = RangesOf(RowCensus::kAges, taken.by_age);
@@ -60,7 +60,7 @@ wire::VariableInfo InfoOf(const Variable& variable) {
   return info;
 }
 
-absl::Status Describe(const Statistics& statistics, const Admitted& admitted,
+absl::Status Describe(const StatisticsReader& statistics, const Admitted& admitted,
                       const wire::DescribeRequest& request, wire::DescribeReply& reply) {
   const VariableMap& variables = *admitted.variables;
   std::vector<absl::string_view> names(request.variables.begin(), request.variables.end());

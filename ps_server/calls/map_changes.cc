@@ -38,7 +38,7 @@ absl::Status TakeMap(JobCatalog& catalog, Job& job, Variable& variable, const Va
     CAIRN_CRASH_POINT("move: before the map");
     RETURN_IF_ERROR(catalog.store().PutMap(next->record(), shards, gone));
     CAIRN_CRASH_POINT("move: map written");
-    for (HostedShard* shard : changed) shard->dirty().DropGivenAway();
+    for (HostedShard* shard : changed) shard->dirty().DropHandedOver();
     job.SetVariables(std::move(variables));
     return absl::OkStatus();
   });

@@ -26,7 +26,7 @@ namespace {
 constexpr absl::Duration kCaughtUpRetry = absl::Milliseconds(50);
 // Of the memory budget a READ takes as much, or so many bytes.
 constexpr int64_t kReadShare = 32;
-constexpr int64_t kFewestReadBytes = 64 << 10;
+constexpr int64_t kMinReadBytes = 64 << 10;
 
 template <typename... Parts>
 absl::Status NotDue(const Parts&... parts) {
@@ -70,7 +70,7 @@ class Moving {
   absl::Status KeepFences();
   absl::Status Ready();
   absl::Status Commit();
-  absl::Status GiveAway(Move& move);
+  absl::Status HandOver(Move& move);
   absl::Status Learn();
   absl::Status Abort();
   // Whether this mover is the newest (Moves::Claim); the error where it is not.
@@ -222,8 +222,8 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
   const TracedLock lock = moves_.Lock(*move);
   OutgoingRows& rows = *move->outgoing;
   // Of a small budget a small part.
-  const int64_t bytes = std::min(
-      request_.max_bytes, std::max(kFewestReadBytes, rows_.budget.limit_bytes() / kReadShare));
+  const int64_t bytes = std::min(request_.max_bytes,
+                                 std::max(kMinReadBytes, rows_.budget.limit_bytes() / kReadShare));
   const int64_t most = 2 * (bytes + rows.largest_bytes());
   RETURN_IF_ERROR(rows_.budget.Acquire(most, "rows to be moved"));
   MemoryHold hold(rows_.budget, most);
@@ -346,7 +346,7 @@ absl::Status Moving::Ready() {
   return absl::OkStatus();
 }
 
-absl::Status Moving::GiveAway(Move& move) {
+absl::Status Moving::HandOver(Move& move) {
   const TracedLock lock = moves_.Lock(move);
   if (move.ended) return NotDue("it was given up");
   OutgoingRows& rows = *move.outgoing;
@@ -364,7 +364,7 @@ absl::Status Moving::GiveAway(Move& move) {
   RETURN_IF_ERROR(taken);
   move.ended = true;
   moves_.Erase(request_.caller.job, request_.variable);
-  LOG(INFO) << rows_.server << ": " << text_ << ": " << rows.stripes() << " stripes given away";
+  LOG(INFO) << rows_.server << ": " << text_ << ": " << rows.stripes() << " stripes handed over";
   return absl::OkStatus();
 }
 
@@ -402,7 +402,7 @@ absl::Status Moving::Commit() {
   if (move == nullptr || !(move->map == map_)) return Learn();
   if (move->outgoing != nullptr) {
     if (move->start != request_.start) return NotDue("another try has begun since");
-    return GiveAway(*move);
+    return HandOver(*move);
   }
   {
     const TracedLock lock = moves_.Lock(*move);

@@ -17,21 +17,21 @@
 
 namespace cairn {
 
-// A call that came too late.
+// The error of calls to a server that stops.
 absl::Status StoppingError(absl::string_view server);
-// A call to a server that an operator takes away.
+// The error of calls to a server that an operator drains.
 absl::Status DrainingError(absl::string_view server);
 
-// Turns calls away once the server stops, and lets it wait for those inside.
+// Rejects calls once the server stops, and waits for the calls that have entered.
 // Thread safety: every method may be called from several threads at once; Enter shares its lock.
 class CallGate {
  public:
-  // False once Close has begun. Else pair with Leave.
+  // False once Refuse or Close was called. If true, Leave must follow.
   bool Enter();
   void Leave() { mutex_.ReaderUnlock(); }
-  // Turns away what comes from now on.
+  // Rejects calls from now on.
   void Refuse() { closing_.store(true); }
-  // The same, and returns when every call has left.
+  // As Refuse; returns when every call has left.
   void Close();
 
  private:
@@ -39,8 +39,8 @@ class CallGate {
   absl::Mutex mutex_;
 };
 
-// Throws wire::ServerError, with the caller's state where it is known, and nothing else. Rejects
-// requests beyond their limits (check_request.h), also those of callers in this process.
+// Throws only wire::ServerError, with the caller's state if it is known. Rejects requests beyond
+// their limits (check_request.h), also those of callers in this process.
 // Thread safety: every method may be called from several threads at once.
 class Service final : public wire::ParameterServerIf {
  public:
@@ -89,11 +89,11 @@ class Service final : public wire::ParameterServerIf {
   void Serve(Method method, const wire::Caller& caller, wire::ServerState* state,
              absl::FunctionRef<absl::Status()> check, Body body);
   absl::Status AdmitCaller(Method method, const wire::Caller& caller, Admitted& admitted);
-  // Keeps step, then pulls.
+  // Waits for other workers as the job's consistency asks, then pulls.
   absl::Status PullInStep(const Admitted& admitted, const wire::PullRequest& request,
                           wire::PullReply& reply);
   [[noreturn]] void Throw(const wire::Caller& caller, const absl::Status& status);
-  // What calls are turned away with.
+  // The error of rejected calls.
   absl::Status Refusal() const;
 
   ServerCore& core_;

@@ -1,4 +1,4 @@
-// Keeping step with other workers, and telling who waits: the consistency side of pull and `why`.
+// The consistency of pulls, and the RPC why.
 #pragma once
 
 #include "absl/status/status.h"
@@ -10,9 +10,9 @@
 
 namespace cairn {
 
-// Before a pull is answered: announces the step that it begins and waits for others as the job's
-// consistency asks, for request.wait_seconds at most. Fills in what the reply says of steps. Errors
-// as Cohort::Await.
+// Called before a pull is answered: announces the step that the pull begins, and waits for other
+// workers as the job's consistency asks, for at most request.wait_seconds. Fills in the reply's
+// fields about steps. Errors as Cohort::Await.
 absl::Status AwaitStep(absl::string_view server, StepCloser& closer, const Admitted& admitted,
                        const wire::PullRequest& request, wire::PullReply& reply);
 

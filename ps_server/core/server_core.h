@@ -10,10 +10,10 @@
 #include "ps_server/base/server_info.h"
 #include "ps_server/base/wait_board.h"
 #include "ps_server/core/admission.h"
-#include "ps_server/core/figures.h"
 #include "ps_server/core/job_catalog.h"
 #include "ps_server/core/ordered_call.h"
 #include "ps_server/core/row_access.h"
+#include "ps_server/core/statistics.h"
 #include "ps_server/jobs/registry.h"
 #include "ps_server/moves/members.h"
 #include "ps_server/moves/moves.h"
@@ -47,7 +47,7 @@ struct ServerCore {
   UpdateOrder order;
   Admission admission;
   JobCatalog catalog;
-  const Statistics statistics;
+  const StatisticsReader statistics;
 };
 
 }  // namespace cairn

@@ -9,8 +9,8 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "ps_server/calls/service.h"
-#include "ps_server/core/figures.h"
 #include "ps_server/core/server_core.h"
+#include "ps_server/core/statistics.h"
 #include "ps_server/engine/server_load.h"
 #include "ps_server/persistence/untracked_memory.h"
 #include "storage/checkpoint_note.h"
@@ -64,7 +64,7 @@ class ServingEngine final : public Engine {
     return core_.budget.Acquire(bytes, absl::StrCat("a message to ", core_.info.name));
   }
   void ReleaseMessage(int64_t bytes) override { core_.budget.Release(bytes); }
-  EngineFigures Figures(FigureDetail detail) const override {
+  EngineStatistics ReadStatistics(StatisticsDetail detail) const override {
     return core_.statistics.Read(detail);
   }
   absl::Status failure() const override { return core_.flusher.failure(); }
@@ -103,9 +103,9 @@ absl::Status ServingEngine::Load() {
                  << "written at a clean exit";
   }
   if (core_.info.options.own_process &&
-      core_.budget.limit_bytes() < UntrackedMemory::kSmallestBudgetBytes) {
+      core_.budget.limit_bytes() < UntrackedMemory::kMinBudgetBytes) {
     LOG(WARNING) << core_.info.name << " has a memory budget of " << core_.budget.limit_bytes()
-                 << " bytes: below " << UntrackedMemory::kSmallestBudgetBytes
+                 << " bytes: below " << UntrackedMemory::kMinBudgetBytes
                  << " the program alone takes so much of it that more may be resident";
   }
   CAIRN_CRASH_POINT("start: loaded");

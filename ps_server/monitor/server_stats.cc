@@ -5,9 +5,9 @@
 namespace cairn {
 namespace {
 
-using Engine = EngineFigures;
-using Net = ListenerFigures;
-using Job = JobFigures;
+using Engine = EngineStatistics;
+using Net = ListenerStatistics;
+using Job = JobStatistics;
 
 constexpr StatKind kCounter = StatKind::kCounter;
 constexpr StatKind kGauge = StatKind::kGauge;
@@ -72,8 +72,8 @@ constexpr ServerStat<Job> kJobStats[] = {
 
 }  // namespace
 
-absl::Span<const ServerStat<EngineFigures>> EngineStats() { return kEngineStats; }
-absl::Span<const ServerStat<ListenerFigures>> ListenerStats() { return kListenerStats; }
-absl::Span<const ServerStat<JobFigures>> JobStats() { return kJobStats; }
+absl::Span<const ServerStat<EngineStatistics>> EngineStats() { return kEngineStats; }
+absl::Span<const ServerStat<ListenerStatistics>> ListenerStats() { return kListenerStats; }
+absl::Span<const ServerStat<JobStatistics>> JobStats() { return kJobStats; }
 
 }  // namespace cairn

@@ -1,10 +1,10 @@
-// What a server measures of itself, in tables: /metrics and /status.json are served from them.
+// Tables of the statistics of a server, from which /metrics and /status.json are served.
 // Counters of events are in thrift/server_counters.h and ps_server/rows/row_counts.h.
 #pragma once
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ps_server/core/figures.h"
+#include "ps_server/core/statistics.h"
 #include "ps_server/net/listener_options.h"
 
 namespace cairn {
@@ -21,8 +21,8 @@ struct ServerStat {
   bool on_page = false;  // /status.json has it too, under `name`
 };
 
-absl::Span<const ServerStat<EngineFigures>> EngineStats();
-absl::Span<const ServerStat<ListenerFigures>> ListenerStats();
-absl::Span<const ServerStat<JobFigures>> JobStats();  // with a label for the job
+absl::Span<const ServerStat<EngineStatistics>> EngineStats();
+absl::Span<const ServerStat<ListenerStatistics>> ListenerStats();
+absl::Span<const ServerStat<JobStatistics>> JobStats();  // with a label for the job
 
 }  // namespace cairn

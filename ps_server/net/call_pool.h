@@ -30,7 +30,7 @@ struct CallPoolOptions {
 };
 
 // Of this moment.
-struct CallPoolFigures {
+struct CallPoolStatistics {
   int64_t queued = 0;   // tasks that wait for a thread
   int64_t busy = 0;     // threads that run a task which does not wait
   int64_t threads = 0;  // busy, waiting and idle ones
@@ -107,7 +107,7 @@ class CallPool {
   // When no task is in the pool any more. Joins all threads. Idempotent.
   void Stop();
 
-  CallPoolFigures figures() const;
+  CallPoolStatistics statistics() const;
 
  private:
   using Threads = std::list<std::thread>;

@@ -47,7 +47,7 @@ class Listener {
 
   // "127.0.0.1:7001", with the port that was bound.
   const std::string& address() const { return address_; }
-  ListenerFigures figures() const;
+  ListenerStatistics statistics() const;
   // Stops accepting and serving, lets running calls answer for up to a second, ends every
   // connection, joins all threads. Idempotent.
   void Stop();

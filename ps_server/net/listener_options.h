@@ -47,7 +47,7 @@ absl::Status CheckOptions(const ListenerOptions& options);
 int32_t DefaultServingThreads();
 
 // Since the start, but for `connections`, which are open now, and the first three of calls.
-struct ListenerFigures {
+struct ListenerStatistics {
   int64_t connections = 0;
   int64_t accepted = 0;
   int64_t refused = 0;  // connections that were one too many

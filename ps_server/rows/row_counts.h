@@ -34,11 +34,11 @@ inline constexpr RowCounter kRowCounters[] = {
 
 using RowCounts = TableCounters<kRowCounters>;
 
-// Adds the counts to `figures`.
-inline void AddCounts(const RowCounts& counts, wire::RowFigures& figures) {
+// Adds the counts to `sums`.
+inline void AddCounts(const RowCounts& counts, wire::RowFigures& sums) {
   for (size_t i = 0; i < RowCounts::Row::kCount; ++i) {
     const auto row = RowCounts::Row::At(i);
-    figures.*(row->field) += counts.Get(row);
+    sums.*(row->field) += counts.Get(row);
   }
 }
 

@@ -1,6 +1,6 @@
 // The metrics of one server: what is told of the rows of tables.
 #include "ps_server/monitor/ps_metrics.h"
-#include "ps_server/core/figures.h"
+#include "ps_server/core/statistics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 using testing::HasSubstr;
 
 TEST(PsMetrics, RowsByAgeAndByUseAreGaugesOfEachJobWithALabelForEachRange) {
-  EngineFigures engine;
+  EngineStatistics engine;
   engine.jobs.push_back({.name = "j"});
   RowCensus& census = engine.jobs[0].census;
   for (size_t i = 0; i < census.by_age.size(); ++i) census.by_age[i] = 100 + int64_t(i);
@@ -37,7 +37,7 @@ TEST(PsMetrics, RowsByAgeAndByUseAreGaugesOfEachJobWithALabelForEachRange) {
 
 // A new row of a table needs no further line to be scraped.
 TEST(PsMetrics, EveryCounterOfTheTablesIsScraped) {
-  EngineFigures engine;
+  EngineStatistics engine;
   engine.jobs.push_back({.name = "j"});
   int64_t value = 100;
   for (const ServerCounter& counter : kServerCounters) {
