@@ -24,15 +24,21 @@ constexpr const char* kWaits[] = {"step",   "order",      "epoch",       "memory
 // WorkerStanding.state.
 constexpr const char* kStates[] = {"live", "finished", "left", "lost", "returning", "joining"};
 
+// The help of a row of one of the tables of statistics.
+template <typename Statistic>
+std::string HelpOf(const Statistic& statistic) {
+  return absl::StrCat(statistic.help, " Unit: ", statistic.unit, ".");
+}
+
 template <typename Reading>
 void AddStats(absl::Span<const ServerStat<Reading>> stats, const Reading& reading,
               const MetricLabels& labels, Families& families) {
   for (const ServerStat<Reading>& stat : stats) {
     const std::string name = absl::StrCat("cairn_ps_", stat.name);
     if (stat.kind == StatKind::kCounter) {
-      families.Counter(name, stat.help, stat.read(reading), labels);
+      families.Counter(name, HelpOf(stat), stat.read(reading), labels);
     } else {
-      families.Gauge(name, stat.help, stat.read(reading), labels);
+      families.Gauge(name, HelpOf(stat), stat.read(reading), labels);
     }
   }
 }
@@ -55,7 +61,7 @@ void AddCalls(const EngineStatistics& engine, Families& families) {
   for (const ServerCounter& counter : kServerCounters) {
     const auto found = engine.counters.find(std::string(counter.name));
     if (counter.metric.empty() || found == engine.counters.end()) continue;
-    families.Counter(counter.metric, counter.help, static_cast<double>(found->second));
+    families.Counter(counter.metric, HelpOf(counter), static_cast<double>(found->second));
   }
 }
 
@@ -124,7 +130,7 @@ void AddJob(const JobStatistics& job, Families& families) {
   const MetricLabels label = {{"cairn_job", job.name}};
   AddStats(JobStats(), job, label, families);
   for (const RowCounter& count : kRowCounters) {
-    families.Counter(count.metric, count.help, static_cast<double>(job.row_counts.*count.field),
+    families.Counter(count.metric, HelpOf(count), static_cast<double>(job.row_counts.*count.field),
                      label);
   }
   AddRanges("cairn_ps_rows_by_age",

@@ -14,8 +14,10 @@ enum class StatKind { kCounter, kGauge };
 // One number of `Reading`.
 template <typename Reading>
 struct ServerStat {
-  absl::string_view name;  // of the metric, after "cairn_ps_"; ends in the unit, or _total
+  absl::string_view
+      name;  // of the metric, after "cairn_ps_"; of bytes and seconds ends in the unit
   StatKind kind;
+  absl::string_view unit;  // "bytes", "rows"; /metrics adds it to the help
   absl::string_view help;
   double (*read)(const Reading&);
   bool on_page = false;  // /status.json has it too, under `name`
