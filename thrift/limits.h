@@ -81,7 +81,7 @@ inline constexpr int32_t kHighestServingThreads = 4096;
 // connections per host, and exceeds the calls that a job's workers make at one moment.
 inline constexpr int32_t kDefaultMaxQueuedCalls = 512;
 // The longest time that a refused call is asked to wait.
-inline constexpr double kLongestRetryAfterSeconds = 1;
+inline constexpr double kMaxRetryAfterSeconds = 1;
 
 // Callers that have not authenticated yet (thrift/security/)
 

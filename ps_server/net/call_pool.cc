@@ -19,7 +19,7 @@ constexpr absl::Duration kShare = absl::Milliseconds(1);
 constexpr int32_t kRefusers = 1;
 // A thread that has polled serves the task that it found. If serving takes longer than this,
 // another thread polls.
-constexpr absl::Duration kLongestVacancy = absl::Microseconds(500);
+constexpr absl::Duration kMaxVacancy = absl::Microseconds(500);
 constexpr absl::Duration kTrim = absl::Seconds(1);
 
 }  // namespace
@@ -111,7 +111,7 @@ void CallPool::Enqueue(absl::Span<Task* const> tasks) {
 absl::Duration CallPool::RetryAfter(absl::Duration now) {
   const absl::Duration step = std::max(interval_, absl::Microseconds(1));
   const absl::Duration behind = now + step * static_cast<int64_t>(queue_.size());
-  const absl::Duration last = now + absl::Seconds(kLongestRetryAfterSeconds);
+  const absl::Duration last = now + absl::Seconds(kMaxRetryAfterSeconds);
   next_return_ = std::min(std::max(next_return_, behind) + step, last);
   return next_return_ - now;
 }
@@ -235,7 +235,7 @@ void CallPool::Keep() {
       continue;
     }
     if (is_same) WakeOne();
-    keeper_wakes_.WaitUntil(&mutex_, Deadline::In(kLongestVacancy));
+    keeper_wakes_.WaitUntil(&mutex_, Deadline::In(kMaxVacancy));
   }
 }
 
@@ -269,7 +269,7 @@ void CallPool::Stop() {
   if (keeper_.joinable()) keeper_.join();
 }
 
-CallPoolFigures CallPool::figures() const {
+CallPoolStatistics CallPool::statistics() const {
   const absl::MutexLock lock(&mutex_);
   return {.queued = static_cast<int64_t>(queue_.size() + refusals_.size()),
           .busy = running_.load() + refusing_.load(),

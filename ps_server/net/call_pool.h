@@ -31,7 +31,7 @@ struct CallPoolOptions {
 };
 
 // Current values.
-struct CallPoolFigures {
+struct CallPoolStatistics {
   int64_t queued = 0;   // tasks waiting for a thread
   int64_t busy = 0;     // threads running a task that is not blocked
   int64_t threads = 0;  // busy, blocked and idle threads
@@ -109,7 +109,7 @@ class CallPool {
   // Joins all threads. No task may be in the pool. Idempotent.
   void Stop();
 
-  CallPoolFigures figures() const;
+  CallPoolStatistics statistics() const;
 
  private:
   using Threads = std::list<std::thread>;

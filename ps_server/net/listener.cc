@@ -244,19 +244,19 @@ void Listener::End(Connection& connection) {
   changed_.SignalAll();
 }
 
-ListenerFigures Listener::figures() const {
-  const CallPoolFigures calls = pool_->figures();
-  ListenerFigures figures{.received_bytes = received_bytes_.Read(),
-                          .sent_bytes = sent_bytes_.Read(),
-                          .queued_calls = calls.queued,
-                          .busy_threads = calls.busy,
-                          .threads = calls.threads,
-                          .refused_calls = refused_calls_.Read()};
+ListenerStatistics Listener::statistics() const {
+  const CallPoolStatistics calls = pool_->statistics();
+  ListenerStatistics statistics{.received_bytes = received_bytes_.Read(),
+                                .sent_bytes = sent_bytes_.Read(),
+                                .queued_calls = calls.queued,
+                                .busy_threads = calls.busy,
+                                .threads = calls.threads,
+                                .refused_calls = refused_calls_.Read()};
   const absl::MutexLock lock(&mutex_);
-  figures.connections = static_cast<int64_t>(connections_.size());
-  figures.accepted = accepted_;
-  figures.refused = refused_;
-  return figures;
+  statistics.connections = static_cast<int64_t>(connections_.size());
+  statistics.accepted = accepted_;
+  statistics.refused = refused_;
+  return statistics;
 }
 
 void Listener::ShutDownAll(int how) {

@@ -47,7 +47,7 @@ class Listener {
 
   // For example "127.0.0.1:7001"; has the bound port.
   const std::string& address() const { return address_; }
-  ListenerFigures figures() const;
+  ListenerStatistics statistics() const;
   // Stops accepting and serving, gives running calls up to a second to reply, closes all
   // connections and joins all threads. Idempotent.
   void Stop();

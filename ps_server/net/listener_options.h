@@ -47,7 +47,7 @@ int32_t DefaultServingThreads();
 
 // Totals since the start, except `connections`, `queued_calls`, `busy_threads` and `threads`, which
 // are current values.
-struct ListenerFigures {
+struct ListenerStatistics {
   int64_t connections = 0;
   int64_t accepted = 0;
   int64_t refused = 0;  // connections above a limit

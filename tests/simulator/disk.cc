@@ -205,7 +205,7 @@ class Store : public StripeStore {
   absl::Status Checkpoint(const std::string&) override { return NotHere(); }
   bool Behind() const override { return false; }
   absl::Status StartCompaction() override { return absl::OkStatus(); }
-  std::vector<StoreFigure> Figures() const override { return {}; }
+  std::vector<StoreStatistic> ReadStatistics() const override { return {}; }
   int64_t DiskBytes() const override { return 0; }
   absl::Status Close() override { return absl::OkStatus(); }
 

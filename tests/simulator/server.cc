@@ -90,7 +90,7 @@ void Server::Load(const std::shared_ptr<Run>& run) {
   ServerCore& core = run->core;
   const absl::Status members = core.members.Load(*core.store);
   CHECK(members.ok()) << members;
-  const absl::StatusOr<int64_t> variables = LoadServer(core);
+  const absl::StatusOr<int64_t> variables = LoadServer(core.catalog, core.moves, core.budget);
   CHECK(variables.ok()) << variables.status();
   if (*variables == 0 && index_ < options_.servers) {
     wire::ServerState state;

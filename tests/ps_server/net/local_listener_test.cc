@@ -123,8 +123,9 @@ class LocalListenerTest : public ::testing::Test {
   // Waits until no caller is connected.
   void ExpectNobody() {
     const Deadline deadline = Soon();
-    while (listener_->figures().connections > 0 && !deadline.Expired()) std::this_thread::yield();
-    EXPECT_EQ(listener_->figures().connections, 0);
+    while (listener_->statistics().connections > 0 && !deadline.Expired())
+      std::this_thread::yield();
+    EXPECT_EQ(listener_->statistics().connections, 0);
     EXPECT_EQ(engine_.message_bytes(), 0);
     EXPECT_EQ(SharedRingMappings(), 0);
   }
@@ -334,7 +335,7 @@ TEST_F(LocalListenerTest, AFloodOfSilentCallersPushesItselfOut) {
   std::vector<RawSocket> silent;
   for (int i = 0; i < 50; ++i) silent.push_back(ConnectRaw(path));
   ExpectStillServing();
-  EXPECT_LE(listener_->figures().connections, 5 + 1);
+  EXPECT_LE(listener_->statistics().connections, 5 + 1);
   EXPECT_EQ(silent.front().ReceiveUntilClosed(), "");
 }
 
