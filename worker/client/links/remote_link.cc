@@ -149,7 +149,7 @@ class Remote : public ServerLink {
   }
 
   // Logs the use of shared memory, and its failure, once each. After a failure new connections use
-  // TCP for a while.
+  // TCP for a while, unless the server ended meanwhile: its next start listens at another socket.
   void NoteLocal(const WireClient& client) {
     if (!client.is_local() && client.local_failure().ok()) return;
     absl::MutexLock lock(&mutex_);
@@ -158,7 +158,9 @@ class Remote : public ServerLink {
       LOG(INFO) << client.peer() << " is on this host: calls go through shared memory";
       return;
     }
-    try_local_again_ = MonotonicNow() + absl::Seconds(kLocalRetrySeconds);
+    if (!absl::IsUnavailable(client.local_failure())) {
+      try_local_again_ = MonotonicNow() + absl::Seconds(kLocalRetrySeconds);
+    }
     if (std::exchange(said_local_failure_, true)) return;
     LOG(WARNING) << client.local_failure().message()
                  << "; using TCP instead (--local_transport=off always uses TCP)";
