@@ -87,7 +87,7 @@ TEST(FanOut, ACallThatABusyServerRefusedIsSentAgainWhenItSays) {
                                          Deadline::In(absl::Milliseconds(200)), ask);
   EXPECT_THAT(busy, StatusIs(absl::StatusCode::kUnavailable,
                              ::testing::AllOf(::testing::HasSubstr("busy"),
-                                              ::testing::HasSubstr("gave up, for"))));
+                                              ::testing::HasSubstr("gave up at"))));
 }
 
 // The workers for which the other steps wait may need the failed call. So those waits end, but the

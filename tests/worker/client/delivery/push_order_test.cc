@@ -99,8 +99,8 @@ TEST_F(PushOrderTest, EndsWhereTheFateOfAPushIsNotKnown) {
   Push({0, 1}, {Progress::kUnknown, absl::UnavailableError("connection reset")});
   EXPECT_EQ(Through(0), 0);
   Push({0});
-  EXPECT_THAT(status_,
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("push 1 is not known")));
+  EXPECT_THAT(status_, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                HasSubstr("unknown which servers have push 1")));
   EXPECT_THAT(status_.message(), HasSubstr("connection reset"));
 }
 

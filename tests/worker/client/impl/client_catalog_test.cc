@@ -131,7 +131,7 @@ TEST(Scan, VisitsEveryRowOnce) {
   EXPECT_THAT(client->Scan("d", {}, Soon()),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dense")));
   EXPECT_THAT(client->Scan("t", nullptr, Soon()),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no function")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("function is null")));
 }
 
 TEST(DropJob, ForgetsEverythingAndStartsOver) {
