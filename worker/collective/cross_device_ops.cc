@@ -6,13 +6,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace cairn {
-namespace {
-
-bool AnyCpu(absl::Span<const Device> devices) {
-  return std::any_of(devices.begin(), devices.end(), [](const Device& d) { return d.is_cpu(); });
-}
-
-}  // namespace
 
 absl::string_view CrossDeviceOpsName(CrossDeviceOps ops) {
   switch (ops) {
@@ -42,16 +35,6 @@ CrossDeviceOps DefaultCrossDeviceOps(const ReplicaDevices& replicas,
   const bool physical = !replicas.virtual_gpus && static_cast<int64_t>(distinct.size()) == count;
   const bool ring = implementation == CommunicationImplementation::kRing;
   return physical && has_nccl && !ring ? CrossDeviceOps::kNccl : CrossDeviceOps::kRing;
-}
-
-CrossDeviceOps OpsForCall(CrossDeviceOps configured, const ReductionCall& call) {
-  const bool all_reduces =
-      configured == CrossDeviceOps::kNccl || configured == CrossDeviceOps::kHierarchicalCopy;
-  const bool collective =
-      configured == CrossDeviceOps::kNccl || configured == CrossDeviceOps::kRing;
-  const bool cannot = call.from != call.to || (collective && call.dtype == DType::kInt32) ||
-                      (all_reduces && (call.sparse || AnyCpu(call.to)));
-  return cannot ? CrossDeviceOps::kReductionToOneDevice : configured;
 }
 
 HierarchicalPlan PlanHierarchicalCopy(int devices, int64_t pack) {

@@ -9,7 +9,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/device.h"
-#include "common/dtype.h"
 #include "worker/collective/communication_options.h"
 
 namespace cairn {
@@ -39,19 +38,6 @@ struct ReplicaDevices {
 //   Only GPUs: kNccl if `has_nccl` and the options do not request a ring, otherwise kRing.
 CrossDeviceOps DefaultCrossDeviceOps(const ReplicaDevices& replicas,
                                      CommunicationImplementation implementation, bool has_nccl);
-
-// One reduction.
-struct ReductionCall {
-  DType dtype = DType::kFloat32;
-  bool sparse = false;  // IndexedSlices
-  absl::Span<const Device> from = {};
-  absl::Span<const Device> to = {};
-};
-
-// `configured`, or kReductionToOneDevice if `configured` cannot serve the call: int32 (kRing,
-// kNccl); destinations that are not the values' devices (all); a CPU destination or slices
-// (kHierarchicalCopy, kNccl). Slices under kRing are gathered (gather_slices.h).
-CrossDeviceOps OpsForCall(CrossDeviceOps configured, const ReductionCall& call);
 
 // The order of additions for pack `pack` on `devices` devices: the members of each half send to the
 // half's leader, the leaders' sums are added on `main`, and the result takes the same way back.

@@ -1,5 +1,4 @@
-// The algorithm follows from devices, dtype and destinations as in TensorFlow; sparse gradients are
-// gathered.
+// The algorithm follows from the devices as in TensorFlow; sparse gradients are gathered.
 #include "worker/collective/cross_device_ops.h"
 
 #include "gmock/gmock.h"
@@ -29,20 +28,6 @@ TEST(CrossDeviceOps, F8_DefaultFollowsFromTheDevices) {
   EXPECT_EQ(DefaultCrossDeviceOps({gpus}, kAuto, false), kRing);
   EXPECT_EQ(DefaultCrossDeviceOps({gpus}, CommunicationImplementation::kRing, true), kRing);
   EXPECT_EQ(DefaultCrossDeviceOps({cpus}, CommunicationImplementation::kNccl, true), kRing);
-  EXPECT_EQ(OpsForCall(kRing, {DType::kInt32, false, cpus, cpus}), kReductionToOneDevice);
-  EXPECT_EQ(OpsForCall(kRing, {DType::kFloat32, false, cpus, cpus}), kRing);
-}
-
-TEST(CrossDeviceOps, CallsThatAnAlgorithmCannotServeAreReducedOnOneDevice) {
-  const std::vector<Device> gpus = {Gpu(0), Gpu(1)};
-  const std::vector<Device> cpu = {Cpu(0)};
-  for (const CrossDeviceOps ops : {kNccl, kHierarchicalCopy}) {
-    EXPECT_EQ(OpsForCall(ops, {DType::kFloat32, false, gpus, gpus}), ops);
-    EXPECT_EQ(OpsForCall(ops, {DType::kFloat32, true, gpus, gpus}), kReductionToOneDevice);
-    EXPECT_EQ(OpsForCall(ops, {DType::kFloat32, false, gpus, cpu}), kReductionToOneDevice);
-    EXPECT_EQ(OpsForCall(ops, {DType::kFloat32, false, cpu, cpu}), kReductionToOneDevice);
-  }
-  EXPECT_EQ(OpsForCall(kRing, {DType::kFloat32, true, gpus, gpus}), kRing);
 }
 
 TEST(CrossDeviceOps, F3_ReduceSparse) {
