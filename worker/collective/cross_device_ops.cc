@@ -1,18 +1,8 @@
 #include "worker/collective/cross_device_ops.h"
 
-#include <algorithm>
-
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 
 namespace cairn {
-namespace {
-
-bool AnyCpu(absl::Span<const Device> devices) {
-  return std::any_of(devices.begin(), devices.end(), [](const Device& d) { return d.is_cpu(); });
-}
-
-}  // namespace
 
 absl::string_view CrossDeviceOpsName(CrossDeviceOps ops) {
   switch (ops) {
@@ -29,29 +19,6 @@ absl::Status CheckNumPacks(CrossDeviceOps ops, int64_t num_packs) {
   return absl::InvalidArgumentError(absl::StrCat(CrossDeviceOpsName(ops), ": num_packs is ",
                                                  num_packs,
                                                  "; it must be >= 0, and 0 means no packing"));
-}
-
-CrossDeviceOps DefaultCrossDeviceOps(const ReplicaDevices& replicas,
-                                     CommunicationImplementation implementation, bool has_nccl) {
-  const auto cpus = std::count_if(replicas.devices.begin(), replicas.devices.end(),
-                                  [](const Device& device) { return device.is_cpu(); });
-  const auto count = static_cast<int64_t>(replicas.devices.size());
-  if (cpus == count) return CrossDeviceOps::kRing;
-  if (cpus > 0) return CrossDeviceOps::kReductionToOneDevice;
-  const absl::flat_hash_set<Device> distinct(replicas.devices.begin(), replicas.devices.end());
-  const bool physical = !replicas.virtual_gpus && static_cast<int64_t>(distinct.size()) == count;
-  const bool ring = implementation == CommunicationImplementation::kRing;
-  return physical && has_nccl && !ring ? CrossDeviceOps::kNccl : CrossDeviceOps::kRing;
-}
-
-CrossDeviceOps OpsForCall(CrossDeviceOps configured, const ReductionCall& call) {
-  const bool all_reduces =
-      configured == CrossDeviceOps::kNccl || configured == CrossDeviceOps::kHierarchicalCopy;
-  const bool collective =
-      configured == CrossDeviceOps::kNccl || configured == CrossDeviceOps::kRing;
-  const bool cannot = call.from != call.to || (collective && call.dtype == DType::kInt32) ||
-                      (all_reduces && (call.sparse || AnyCpu(call.to)));
-  return cannot ? CrossDeviceOps::kReductionToOneDevice : configured;
 }
 
 HierarchicalPlan PlanHierarchicalCopy(int devices, int64_t pack) {

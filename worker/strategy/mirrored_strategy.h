@@ -19,8 +19,8 @@ namespace cairn {
 
 struct MirroredOptions {
   // How values of the replicas are reduced. None: kNccl if the devices are different GPUs and NCCL
-  // is installed, otherwise copies to the first device. kNccl serves float32 tensors;
-  // other values are copied to the first device (OpsForCall).
+  // is installed, otherwise copies to the first device. kNccl serves float32 tensors; other values
+  // are copied to the first device.
   std::optional<CrossDeviceOps> cross_device_ops = std::nullopt;
   // Of kNccl; 0: all gradients of a call are one pack.
   int64_t bytes_per_pack = 0;
