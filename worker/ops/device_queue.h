@@ -78,6 +78,7 @@ class DeviceQueue {
   // Gives sums of ops() a fixed order, so that two runs of the same steps return the same bits.
   // Such sums run on few threads. Tensor ops and optimizers always have a fixed order.
   virtual void SetDeterministic(bool) {}
+  virtual bool deterministic() const { return false; }
 
   // Declares that the calls until Finish may recur with the same arguments. The queue may then
   // defer them to Finish, which launches a recurring sequence as one graph. Finish, not CopyIn,

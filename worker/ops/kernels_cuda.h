@@ -269,6 +269,63 @@ struct SumRowsOfTablesBody {
   }
 };
 
+// Sums of chunks (sum_order.h) of some tables. i: chunk x column, from the first table's on.
+struct SumChunksBody {
+  const float* d_out;
+  uint64_t d_out_stride, column_stride;
+  uint32_t width;
+  const int32_t* positions;
+  uint32_t count;  // terms of each table
+  const int32_t* order;
+  const int32_t* chunks;
+  const int32_t* numbers;  // of their parts
+  uint32_t first_table;
+  TablePointers<float> sums;
+  float* parts;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const Index chunk = i / width, column = i % width;
+    const int32_t begin = chunks[chunk], end = chunks[chunk + 1];
+    const auto any = static_cast<uint32_t>(order[begin]);
+    const uint32_t table = any / count, first = table * count;
+    const float* const terms = d_out + table * column_stride + column;
+    float total = 0;
+    for (int32_t n = begin; n < end; ++n) {
+      total += terms[(static_cast<uint32_t>(order[n]) - first) * d_out_stride];
+    }
+    const int32_t part = numbers[chunk];
+    if (part < 0) {
+      const auto row = static_cast<uint64_t>(positions[any]);
+      sums.at[table - first_table][row * width + column] = total;
+    } else {
+      parts[static_cast<uint64_t>(part) * width + column] = total;
+    }
+  }
+};
+
+// Joins the parts of rows. i: row of several parts x column, from the first table's on.
+struct JoinPartsBody {
+  const float* parts;
+  uint32_t width;
+  const int32_t* positions;
+  uint32_t count;
+  const int32_t* joined;
+  const int32_t* joined_terms;
+  uint32_t first_table;
+  TablePointers<float> sums;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const Index row = i / width, column = i % width;
+    float total = 0;
+    for (int32_t part = joined[row]; part < joined[row + 1]; ++part) {
+      total += parts[static_cast<uint64_t>(part) * width + column];
+    }
+    const auto term = static_cast<uint32_t>(joined_terms[row]);
+    const auto at = static_cast<uint64_t>(positions[term]);
+    sums.at[term / count - first_table][at * width + column] = total;
+  }
+};
+
 struct AddByPositionBody {
   const float* table;
   const int32_t* positions;

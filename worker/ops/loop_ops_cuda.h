@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "absl/types/span.h"
 #include "worker/ops/kernels_cuda.h"
@@ -33,6 +34,7 @@ class LoopOps final : public Ops {
 
   // Sums have a fixed order from here on, so that two runs return the same bits; slower.
   void SetDeterministic(bool deterministic) { deterministic_ = deterministic; }
+  bool deterministic() const { return deterministic_; }
 
   // Row-major y = x w is column-major y^T = w^T x^T.
   void DenseForward(const DenseShape& shape, const float* x, const float* w, const float* b,
@@ -168,7 +170,12 @@ class LoopOps final : public Ops {
 
   void SumRowsOfTables(const float* d_out, size_t d_out_stride, size_t column_stride, size_t width,
                        const int32_t* positions, size_t position_stride, size_t count,
-                       absl::Span<const TableSums> tables) override {
+                       absl::Span<const TableSums> tables, const SumOrder& order,
+                       float* parts) override {
+    if (order.order != nullptr) {
+      SumInOrder(d_out, d_out_stride, column_stride, width, positions, count, tables, order, parts);
+      return;
+    }
     ZeroTables(tables, width);
     for (size_t first = 0; first < tables.size(); first += kernels::kTablesAtOnce) {
       const auto part = tables.subspan(first, kernels::kTablesAtOnce);
@@ -285,6 +292,29 @@ class LoopOps final : public Ops {
     kernels::TablePointers<T> pointers{};
     for (size_t t = 0; t < tables.size(); ++t) pointers.at[t] = tables[t];
     return pointers;
+  }
+
+  // Positions [tables, count]. Each row has a term, so none needs to be zero before.
+  void SumInOrder(const float* d_out, size_t d_out_stride, size_t column_stride, size_t width,
+                  const int32_t* positions, size_t count, absl::Span<const TableSums> tables,
+                  const SumOrder& order, float* parts) {
+    for (size_t first = 0; first < tables.size(); first += kernels::kTablesAtOnce) {
+      const size_t end = std::min(first + kernels::kTablesAtOnce, tables.size());
+      kernels::TablePointers<float> sums{};
+      for (size_t t = first; t < end; ++t) sums.at[t - first] = tables[t].sums;
+      const auto range = [&](absl::Span<const int32_t> starts) {
+        return std::pair<size_t, size_t>(starts[first], starts[end]);
+      };
+      const auto [chunk, chunk_end] = range(order.table_chunks);
+      Run((chunk_end - chunk) * width,
+          kernels::SumChunksBody{d_out, d_out_stride, column_stride, Extent(width), positions,
+                                 Extent(count), order.order, order.chunks + chunk,
+                                 order.parts + chunk, Extent(first), sums, parts});
+      const auto [row, row_end] = range(order.table_joined);
+      Run((row_end - row) * width,
+          kernels::JoinPartsBody{parts, Extent(width), positions, Extent(count), order.joined + row,
+                                 order.joined_terms + row, Extent(first), sums});
+    }
   }
 
   // Tables that follow each other, as a step lays them out, are zeroed together with the gaps

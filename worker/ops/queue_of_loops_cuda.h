@@ -21,6 +21,7 @@ class QueueOfLoops : public Base {
  public:
   Ops& ops() final { return ops_; }
   void SetDeterministic(bool deterministic) final { ops_.SetDeterministic(deterministic); }
+  bool deterministic() const final { return ops_.deterministic(); }
   TensorOps& tensor_ops() final { return tensor_ops_; }
 
   void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype,

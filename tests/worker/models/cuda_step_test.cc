@@ -272,6 +272,22 @@ TEST(CudaStepCounts, StepsThatNeverRecurAreIssuedAtOnce) {
   }
 }
 
+// With sums in a fixed order, no kernel has a thread that adds all rows of a column of a table.
+TEST(CudaStepCounts, DeterministicSumsOfTablesUseManyThreads) {
+  ModelCase c = DlrmCase();
+  Scene scene(c, 300, Scene::Graphs::kNo, /*deterministic=*/true);
+  ASSERT_OK(scene.Train());
+  ASSERT_TRUE(scene.IsRight());
+  fake::BeginTrace();
+  ASSERT_OK(scene.Train());
+  const auto columns = static_cast<uint64_t>(26 * c.config.embedding.dim);
+  for (const fake::TracedCall& call : fake::EndTrace()) {
+    if (call.name == "kernel") {
+      EXPECT_NE(call.size, columns);
+    }
+  }
+}
+
 // A step that computes nothing more keeps no memory.
 TEST(CudaStepMemory, IsFreedWithTheStep) {
   const size_t device = fake::DeviceBytes(), host = fake::HostBytes();
