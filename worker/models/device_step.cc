@@ -355,6 +355,7 @@ void StepDevice::SetSums(const StepSums& sums) {
 absl::StatusOr<std::unique_ptr<StepView>> StepDevice::Begin(const Batch& batch, StepState* state) {
   Layout layout = LayOut(batch, *state, queue_->deterministic());
   RETURN_IF_ERROR(Reserve(layout.bytes));
+  queue_->BeginStep();
   if (layout.bytes <= kRecurringBytes && sums_.rank == nullptr) queue_->BeginRecurring();
   auto step = std::make_unique<Step>(*this, batch, state, std::move(layout));
   step->SendInput();

@@ -80,6 +80,9 @@ class DeviceQueue {
   virtual void SetDeterministic(bool) {}
   virtual bool deterministic() const { return false; }
 
+  // Declares that the calls until Finish are a step of a model, which the device counts and may
+  // measure (gpu_usage.h).
+  virtual void BeginStep() {}
   // Declares that the calls until Finish may recur with the same arguments. The queue may then
   // defer them to Finish, which launches a recurring sequence as one graph. Finish, not CopyIn,
   // reads the host memory in that case.
