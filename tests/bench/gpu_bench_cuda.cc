@@ -301,6 +301,8 @@ struct Nothing {
   void ForEach(uint64_t, const Body&) {}
   void Zero(float*, size_t) {}
   void Multiply(int64_t, int64_t, int64_t, ColumnMajor, ColumnMajor, float*, int64_t) {}
+  void MultiplyEach(const ProductBatch&, int64_t, int64_t, int64_t, ColumnMajor, ColumnMajor,
+                    float*, int64_t) {}
 };
 
 // A queue that omits parts of a step, and records its copies so that they can be repeated alone.

@@ -56,10 +56,12 @@ class CudaDeviceQueue : public DeviceQueue {
   void Fail(const absl::Status& why) final;
   absl::Status Finish() final;
 
-  // Two of the three functions that loop_ops_cuda.h needs of an engine.
+  // Three of the four functions that loop_ops_cuda.h needs of an engine.
   void Zero(float* x, size_t count);
   void Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnMajor b, float* c,
                 int64_t c_stride);
+  void MultiplyEach(const ProductBatch& batch, int64_t m, int64_t n, int64_t k, ColumnMajor a,
+                    ColumnMajor b, float* c, int64_t c_stride);
 
  protected:
   // Of a kernel over `count` elements. blocks = 0: an earlier call has failed, launch nothing.
@@ -92,6 +94,9 @@ class CudaDeviceQueue : public DeviceQueue {
   void Mark(cudaStream_t stream, std::vector<int>* marks);
   void CountStep();
   absl::Status OpenBlas();
+  // Whether a product can be queued now.
+  bool BeginProduct();
+  void NoteProduct(cublasStatus_t status, int64_t m, int64_t n, int64_t k);
   void IssueDeferred();
   void RunDeferred();
   bool Capture(CudaGraph* graph);

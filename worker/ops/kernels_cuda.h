@@ -542,10 +542,11 @@ struct ScaleFieldsBody {
 // The index in a row of the dot product of vectors i > j.
 CAIRN_ANYWHERE inline uint32_t PairIndex(uint32_t i, uint32_t j) { return i * (i - 1) / 2 + j; }
 
+// The dot products of distinct vectors, from those of all: products [rows, vectors, vectors].
 // i: row x vector x vector; only pairs whose first number exceeds the second do work.
-struct DotInteractionBody {
-  const float* e;
-  uint32_t vectors, width;
+struct PairsOfProductsBody {
+  const float* products;
+  uint32_t vectors;
   float* out;
   uint64_t out_stride;
   template <typename Index>
@@ -553,33 +554,23 @@ struct DotInteractionBody {
     const Index row = i / (vectors * vectors);
     const uint32_t pair = i % (vectors * vectors);
     const uint32_t a = pair / vectors, b = pair % vectors;
-    if (b >= a) return;
-    const float* first = e + static_cast<uint64_t>(row) * vectors * width;
-    out[row * out_stride + PairIndex(a, b)] = Dot(first + a * width, first + b * width, width);
+    if (b < a) out[row * out_stride + PairIndex(a, b)] = products[i];
   }
 };
 
-// i: row x vector x column.
-struct DotInteractionBackwardBody {
-  const float* e;
+// The symmetric matrix of the pairs' gradients, with a zero diagonal. i: row x vector x vector.
+struct MatrixOfPairsBody {
   const float* d_out;
   uint64_t d_out_stride;
-  uint32_t vectors, width;
-  float* d_e;
+  uint32_t vectors;
+  float* matrix;
   template <typename Index>
   CAIRN_ANYWHERE void operator()(Index i) const {
-    const Index row = i / (vectors * width);
-    const uint32_t at = i % (vectors * width);
-    const uint32_t vector = at / width, column = at % width;
-    const float* first = e + static_cast<uint64_t>(row) * vectors * width;
+    const Index row = i / (vectors * vectors);
+    const uint32_t pair = i % (vectors * vectors);
+    const uint32_t a = pair / vectors, b = pair % vectors;
     const float* d = d_out + row * d_out_stride;
-    float sum = 0;
-    for (uint32_t other = 0; other < vectors; ++other) {
-      if (other == vector) continue;
-      const uint32_t pair = other < vector ? PairIndex(vector, other) : PairIndex(other, vector);
-      sum += d[pair] * first[other * width + column];
-    }
-    d_e[i] = sum;
+    matrix[i] = a == b ? 0 : d[a < b ? PairIndex(b, a) : PairIndex(a, b)];
   }
 };
 

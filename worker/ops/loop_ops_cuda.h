@@ -20,6 +20,12 @@ struct ColumnMajor {
   int64_t stride;
 };
 
+// Products of one call, each of matrices that many floats after the last one's.
+struct ProductBatch {
+  int64_t count;
+  int64_t a_step, b_step, c_step;
+};
+
 // `Engine` must have these methods, and execute calls in order:
 //   template <typename Body> void ForEach(uint64_t count, const Body& body)
 //       runs body(i) for every i below `count`, in any order and in parallel
@@ -27,6 +33,8 @@ struct ColumnMajor {
 //   void Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnMajor b, float* c,
 //                 int64_t c_stride)
 //       c [m, n] = a [m, k] b [k, n], all column-major
+//   void MultiplyEach(const ProductBatch& batch, int64_t m, ...)
+//       the same, batch.count times
 template <typename Engine>
 class LoopOps final : public Ops {
  public:
@@ -247,16 +255,23 @@ class LoopOps final : public Ops {
               kernels::FmSparseBackwardBody{RowsOf(x), v, sums, d_out, Extent(factors), d_v});
   }
 
+  // Column by column, the vectors of a row are a matrix x [width, vectors]: x^T x.
   void DotInteraction(const float* e, size_t rows, size_t vectors, size_t width, float* out,
-                      size_t out_stride) override {
+                      size_t out_stride, float* products) override {
+    const auto n = static_cast<int64_t>(vectors), k = static_cast<int64_t>(width);
+    engine_.MultiplyEach({static_cast<int64_t>(rows), n * k, n * k, n * n}, n, n, k, {e, true, k},
+                         {e, false, k}, products, n);
     Run(rows * vectors * vectors,
-        kernels::DotInteractionBody{e, Extent(vectors), Extent(width), out, out_stride});
+        kernels::PairsOfProductsBody{products, Extent(vectors), out, out_stride});
   }
 
   void DotInteractionBackward(const float* e, const float* d_out, size_t d_out_stride, size_t rows,
-                              size_t vectors, size_t width, float* d_e) override {
-    Run(rows * vectors * width, kernels::DotInteractionBackwardBody{
-                                    e, d_out, d_out_stride, Extent(vectors), Extent(width), d_e});
+                              size_t vectors, size_t width, float* d_e, float* products) override {
+    Run(rows * vectors * vectors,
+        kernels::MatrixOfPairsBody{d_out, d_out_stride, Extent(vectors), products});
+    const auto n = static_cast<int64_t>(vectors), k = static_cast<int64_t>(width);
+    engine_.MultiplyEach({static_cast<int64_t>(rows), n * k, n * n, n * k}, k, n, n, {e, false, k},
+                         {products, false, n}, d_e, k);
   }
 
   void SigmoidCrossEntropy(const float* logits, const float* labels, size_t count, float scale,

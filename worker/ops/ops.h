@@ -99,10 +99,13 @@ class Ops {
                                float* out) = 0;
   virtual void FmSparseBackward(const CsrView& x, const float* v, const float* sums,
                                 const float* d_out, size_t factors, size_t v_rows, float* d_v) = 0;
+  // `products` [rows, vectors, vectors] is memory for the products of one batched call,
+  // overwritten. The CPU does not use it.
   virtual void DotInteraction(const float* e, size_t rows, size_t vectors, size_t width, float* out,
-                              size_t out_stride) = 0;
+                              size_t out_stride, float* products) = 0;
   virtual void DotInteractionBackward(const float* e, const float* d_out, size_t d_out_stride,
-                                      size_t rows, size_t vectors, size_t width, float* d_e) = 0;
+                                      size_t rows, size_t vectors, size_t width, float* d_e,
+                                      float* products) = 0;
 
   // The losses multiply the gradients by `scale`.
   virtual void SigmoidCrossEntropy(const float* logits, const float* labels, size_t count,

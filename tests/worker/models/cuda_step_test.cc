@@ -211,7 +211,7 @@ ModelCase ThreeLayersCase() {
 
 // Each call costs the host microseconds, whatever the batch.
 TEST(CudaStepCounts, AStepMakesFewCallsOfTheRuntime) {
-  const std::pair<ModelCase, int64_t> cases[] = {{DlrmCase(), 60}, {ThreeLayersCase(), 25}};
+  const std::pair<ModelCase, int64_t> cases[] = {{DlrmCase(), 45}, {ThreeLayersCase(), 24}};
   for (const auto& [c, most] : cases) {
     SCOPED_TRACE(c.name);
     Scene scene(c, 64);
@@ -318,6 +318,21 @@ TEST(CudaStepTimes, OfStepsThatRecurAreMeasuredToo) {
   fake::BeginTrace();
   ASSERT_OK(scene.Train());
   EXPECT_LE(fake::EndTrace().size(), 10U);
+}
+
+// DLRM's dot products are one call for the whole batch, forward and backward.
+TEST(CudaStepCounts, FeaturesInteractInBatchedProducts) {
+  Scene scene(DlrmCase(), 64);
+  ASSERT_OK(scene.Train());
+  ASSERT_TRUE(scene.IsRight());
+  fake::BeginTrace();
+  ASSERT_OK(scene.Train());
+  const std::vector<fake::TracedCall> calls = fake::EndTrace();
+  EXPECT_EQ(std::count_if(calls.begin(), calls.end(),
+                          [](const fake::TracedCall& call) {
+                            return call.name == "cublasGemmStridedBatchedEx_64";
+                          }),
+            2);
 }
 
 // With sums in a fixed order, no kernel has a thread that adds all rows of a column of a table.
