@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "worker/ops/kernels_cuda.h"
 #include "worker/ops/ops.h"
+#include "worker/ops/table_kernels_cuda.h"
 
 namespace cairn {
 
