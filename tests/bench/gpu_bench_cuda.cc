@@ -171,8 +171,8 @@ void Update(DeviceQueue& queue, const std::string& type) {
     slots.push_back(array.data());
   }
   const auto update = [&] {
-    queue.ApplyOptimizer(*optimizer, step, DType::kFloat32, arrays[0]->get(), device_slots.data(),
-                         device_gradient.get(), count);
+    queue.ApplyOptimizer(*optimizer, step, DType::kFloat32,
+                         {{arrays[0]->get(), device_slots.data(), device_gradient.get(), count}});
   };
   update();
   Check(queue.Finish().ok(), "an update failed");
@@ -301,6 +301,8 @@ struct Nothing {
   void ForEach(uint64_t, const Body&) {}
   void Zero(float*, size_t) {}
   void Multiply(int64_t, int64_t, int64_t, ColumnMajor, ColumnMajor, float*, int64_t) {}
+  void MultiplyEach(const ProductBatch&, int64_t, int64_t, int64_t, ColumnMajor, ColumnMajor,
+                    float*, int64_t) {}
 };
 
 // A queue that omits parts of a step, and records its copies so that they can be repeated alone.
@@ -343,15 +345,14 @@ class PartQueue final : public DeviceQueue {
   void CopyFrom(Device other, const void* from, void* to, size_t bytes) override {
     queue_->CopyFrom(other, from, to, bytes);
   }
-  void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype, void* value,
-                      void* const* slots, const void* gradient, size_t count) override {
-    queue_->ApplyOptimizer(optimizer, step, dtype, value, slots, gradient, count);
+  void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
+                      absl::Span<const VariableArrays> variables) override {
+    queue_->ApplyOptimizer(optimizer, step, dtype, variables);
   }
   void ApplyOptimizerToRows(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
-                            void* value, void* const* slots, const int64_t* rows, size_t row_count,
-                            size_t width, const void* gradients) override {
-    queue_->ApplyOptimizerToRows(optimizer, step, dtype, value, slots, rows, row_count, width,
-                                 gradients);
+                            const VariableArrays& variable, const int64_t* rows, size_t row_count,
+                            size_t width) override {
+    queue_->ApplyOptimizerToRows(optimizer, step, dtype, variable, rows, row_count, width);
   }
   void Fail(const absl::Status& why) override { queue_->Fail(why); }
   absl::Status Finish() override {

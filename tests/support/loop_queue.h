@@ -130,6 +130,13 @@ class LoopQueue final : public QueueOfLoops<LoopQueue> {
     cblas_sgemm(CblasColMajor, op(a), op(b), number(m), number(n), number(k), 1.0f, a.data,
                 number(a.stride), b.data, number(b.stride), 0.0f, c, number(c_stride));
   }
+  void MultiplyEach(const ProductBatch& batch, int64_t m, int64_t n, int64_t k, ColumnMajor a,
+                    ColumnMajor b, float* c, int64_t c_stride) {
+    for (int64_t i = 0; i < batch.count; ++i) {
+      Multiply(m, n, k, {a.data + i * batch.a_step, a.transposed, a.stride},
+               {b.data + i * batch.b_step, b.transposed, b.stride}, c + i * batch.c_step, c_stride);
+    }
+  }
 
  private:
   struct Copy {

@@ -71,6 +71,7 @@ class StepDevice::Step final : public StepView {
   const float* values(size_t v) override;
   float* gradient(size_t v) override { return At<float>(layout_.gradients[v]); }
   float* Buffer(size_t buffer, size_t floats) override;
+  SumOrder OrderOfSums(absl::Span<const size_t> distinct) override;
   void ZeroGradients(absl::Span<const size_t> variables) override;
   void GradientDone(size_t v) override;
   const float* Fetch(const float* x, size_t count) override;
@@ -111,6 +112,7 @@ class StepDevice::Step final : public StepView {
   size_t sum_floats_ = 0;
   bool trains_ = false;
   size_t fetched_ = 0;
+  bool has_order_ = false;
   bool ended_ = false;
 };
 
@@ -173,6 +175,20 @@ float* StepDevice::Step::Buffer(size_t buffer, size_t floats) {
   }
   Reserve(floats * sizeof(float), &buffers[buffer]);
   return reinterpret_cast<float*>(buffers[buffer].data());
+}
+
+// The host sorts while the device computes the forward pass.
+SumOrder StepDevice::Step::OrderOfSums(absl::Span<const size_t> distinct) {
+  if (!device_.queue_->deterministic()) return {};
+  SumOrderBuilder& builder = device_.order_;
+  const size_t offset = layout_.order;
+  if (!std::exchange(has_order_, true)) {
+    builder.Build(own_.positions, static_cast<size_t>(rows()), distinct);
+    Stage(builder.numbers(), offset);
+    device_.queue_->AwaitCopy(device_.queue_->CopyIn(
+        device_.host_.data() + offset, At<std::byte>(offset), BytesOf(builder.numbers())));
+  }
+  return builder.At(At<int32_t>(offset));
 }
 
 void StepDevice::Step::Reserve(size_t bytes, StepMemory* memory) {
@@ -289,7 +305,8 @@ StepDevice::StepDevice(std::unique_ptr<DeviceQueue> queue)
       device_(*queue_, StepMemory::Place::kDevice),
       host_(*queue_, StepMemory::Place::kHost) {}
 
-StepDevice::Layout StepDevice::LayOut(const Batch& batch, const StepState& state) {
+StepDevice::Layout StepDevice::LayOut(const Batch& batch, const StepState& state,
+                                      bool deterministic) {
   Layout layout;
   const auto place = [&layout](size_t bytes) {
     return std::exchange(layout.bytes, layout.bytes + Aligned(bytes));
@@ -308,6 +325,9 @@ StepDevice::Layout StepDevice::LayOut(const Batch& batch, const StepState& state
     }
     if (small) layout.early_bytes = layout.bytes;
   }
+  if (deterministic) {
+    layout.order = place(SumOrderBuilder::MostNumbers(state.positions.size()) * sizeof(int32_t));
+  }
   layout.gradients.resize(state.uses.size());
   for (const bool small : {true, false}) {
     for (size_t v = 0; v < state.uses.size(); ++v) {
@@ -319,7 +339,7 @@ StepDevice::Layout StepDevice::LayOut(const Batch& batch, const StepState& state
 }
 
 absl::Status StepDevice::Reserve(const Batch& batch, const StepState& state) {
-  return Reserve(LayOut(batch, state).bytes);
+  return Reserve(LayOut(batch, state, queue_->deterministic()).bytes);
 }
 
 absl::Status StepDevice::Reserve(size_t bytes) {
@@ -333,8 +353,9 @@ void StepDevice::SetSums(const StepSums& sums) {
 }
 
 absl::StatusOr<std::unique_ptr<StepView>> StepDevice::Begin(const Batch& batch, StepState* state) {
-  Layout layout = LayOut(batch, *state);
+  Layout layout = LayOut(batch, *state, queue_->deterministic());
   RETURN_IF_ERROR(Reserve(layout.bytes));
+  queue_->BeginStep();
   if (layout.bytes <= kRecurringBytes && sums_.rank == nullptr) queue_->BeginRecurring();
   auto step = std::make_unique<Step>(*this, batch, state, std::move(layout));
   step->SendInput();

@@ -11,6 +11,7 @@
 #include "worker/models/step_view.h"
 #include "worker/ops/device_queue.h"
 #include "worker/ops/device_rank.h"
+#include "worker/ops/sum_order.h"
 
 namespace cairn {
 
@@ -84,10 +85,11 @@ class StepDevice {
     size_t labels = 0, dense = 0, row_offsets = 0, columns = 0, values = 0, positions = 0;
     std::vector<size_t> variables;
     std::vector<size_t> gradients;
+    size_t order = 0;        // of sums, if they are deterministic
     size_t early_bytes = 0;  // of the input and small values, which are at the beginning
     size_t bytes = 0;
   };
-  static Layout LayOut(const Batch& batch, const StepState& state);
+  static Layout LayOut(const Batch& batch, const StepState& state, bool deterministic);
   absl::Status Reserve(size_t bytes);
 
   // A copy of this size takes about as long as starting another copy.
@@ -103,6 +105,7 @@ class StepDevice {
   StepMemory device_, host_;
   std::vector<StepMemory> buffers_;  // the model's buffers, by number
   std::vector<StepMemory> fetched_;  // in host memory
+  SumOrderBuilder order_;
   StepSums sums_;
   bool outgrown_ = false;
   int64_t trained_rows_ = 0;

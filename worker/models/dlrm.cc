@@ -40,7 +40,8 @@ class Dlrm : public ModelBase {
         top_buffer_(list_.AddBuffer()),
         d_top_buffer_(list_.AddBuffer()),
         bottom_buffer_(list_.AddBuffer()),
-        d_bottom_buffer_(list_.AddBuffer()) {}
+        d_bottom_buffer_(list_.AddBuffer()),
+        products_buffer_(list_.AddBuffer()) {}
 
  protected:
   absl::Status PlanParts(const Batch& batch, StepState* state) const override {
@@ -59,7 +60,7 @@ class Dlrm : public ModelBase {
     step.ops().CopyColumns(bottom, dim_, rows, dim_, top, top_stride_);
     step.ops().DotInteraction(vectors, static_cast<size_t>(rows), static_cast<size_t>(vectors_),
                               static_cast<size_t>(dim_), top + dim_,
-                              static_cast<size_t>(top_stride_));
+                              static_cast<size_t>(top_stride_), Products(step));
     top_.Forward(step, TopInput(step), scores);
   }
 
@@ -71,7 +72,7 @@ class Dlrm : public ModelBase {
     step.ops().DotInteractionBackward(Floats(step, vectors_buffer_, rows * stride), d_top + dim_,
                                       static_cast<size_t>(top_stride_), static_cast<size_t>(rows),
                                       static_cast<size_t>(vectors_), static_cast<size_t>(dim_),
-                                      d_vectors);
+                                      d_vectors, Products(step));
     tables_.Scatter(step, d_vectors + dim_, stride);
     // The bottom MLP's output is used twice: directly, and in the products.
     float* d_bottom = Floats(step, d_bottom_buffer_, rows * dim_);
@@ -87,6 +88,10 @@ class Dlrm : public ModelBase {
   static float* Floats(StepView& step, size_t buffer, int64_t count) {
     return step.Buffer(buffer, static_cast<size_t>(count));
   }
+  float* Products(StepView& step) const {
+    if (step.on_host()) return nullptr;
+    return Floats(step, products_buffer_, step.rows() * vectors_ * vectors_);
+  }
   LayerStack::Input BottomInput(StepView& step) const {
     return {.dense = step.input().dense, .stride = dense_columns_};
   }
@@ -98,7 +103,7 @@ class Dlrm : public ModelBase {
   const KeyTables tables_;
   const LayerStack bottom_, top_;
   const size_t vectors_buffer_, d_vectors_buffer_, top_buffer_, d_top_buffer_, bottom_buffer_,
-      d_bottom_buffer_;
+      d_bottom_buffer_, products_buffer_;
 };
 
 }  // namespace

@@ -43,7 +43,10 @@ std::vector<std::string> ColumnNames(const std::string& prefix, int64_t columns)
 
 KeyTables::KeyTables(PartList* list, absl::Span<const std::string> names, int64_t dim,
                      const InitializerConfig& initializer)
-    : first_(list->variables.size()), columns_(static_cast<int64_t>(names.size())), dim_(dim) {
+    : first_(list->variables.size()),
+      columns_(static_cast<int64_t>(names.size())),
+      dim_(dim),
+      parts_(list->AddBuffer()) {
   for (const std::string& name : names) list->AddTable(name, dim, initializer);
 }
 
@@ -85,12 +88,18 @@ void KeyTables::ScatterColumns(StepView& step, const float* d_out, int64_t strid
                                size_t column_stride) const {
   const auto rows = static_cast<size_t>(step.rows());
   std::vector<TableSums> tables;
+  std::vector<size_t> distinct;
   for (int64_t c = 0; c < columns_; ++c) {
     const size_t table = first_ + static_cast<size_t>(c);
-    tables.push_back({step.gradient(table), step.id_count(table)});
+    distinct.push_back(step.id_count(table));
+    tables.push_back({step.gradient(table), distinct.back()});
   }
-  step.ops().SumRowsOfTables(d_out, static_cast<size_t>(stride), column_stride,
-                             static_cast<size_t>(dim_), step.input().positions, rows, rows, tables);
+  const SumOrder order = step.OrderOfSums(distinct);
+  const auto width = static_cast<size_t>(dim_);
+  float* const parts =
+      order.part_count == 0 ? nullptr : step.Buffer(parts_, order.part_count * width);
+  step.ops().SumRowsOfTables(d_out, static_cast<size_t>(stride), column_stride, width,
+                             step.input().positions, rows, rows, tables, order, parts);
   for (size_t c = 0; c < tables.size(); ++c) step.GradientDone(first_ + c);
 }
 

@@ -47,6 +47,7 @@ class KeyTables {
   size_t first_ = 0;
   int64_t columns_ = 0;
   int64_t dim_ = 0;
+  size_t parts_ = 0;  // a buffer: parts of sums
 };
 
 // PREFIX + "C1" … PREFIX + "Cn".

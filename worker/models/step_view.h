@@ -50,6 +50,11 @@ class StepView {
   // the same memory until the step ends.
   virtual float* Buffer(size_t buffer, size_t floats) = 0;
 
+  // The order of the terms of sums by input().positions [tables, rows()], for tables with
+  // `distinct` rows each; without an order if the device needs none. A step has one order: calls
+  // must have equal arguments.
+  virtual SumOrder OrderOfSums(absl::Span<const size_t> distinct) = 0;
+
   // Call before ops that add to these variables' gradients (BiasBackward), and before any op that
   // writes the gradient of a variable between the first and the last of them, which may be zeroed
   // too. `variables` ascend. The CPU's ops overwrite gradients, so its steps zero none.
@@ -79,6 +84,7 @@ class HostStep final : public StepView {
   const float* values(size_t v) override { return own_.uses[v].values.data(); }
   float* gradient(size_t v) override { return own_.uses[v].gradient.data(); }
   float* Buffer(size_t buffer, size_t floats) override;
+  SumOrder OrderOfSums(absl::Span<const size_t>) override { return {}; }
   void ZeroGradients(absl::Span<const size_t>) override {}
   void GradientDone(size_t) override {}
   const float* Fetch(const float* x, size_t) override { return x; }

@@ -40,6 +40,23 @@ void AddTraffic(const ClientCounters& counters, Families& families) {
                  static_cast<double>(counters.retained_bytes));
 }
 
+void AddGpu(const GpuUsage& gpu, Families& families) {
+  if (!gpu.used()) return;
+  const auto total = [&](const char* name, const char* help, double value) {
+    families.Counter(name, help, value);
+  };
+  total("cairn_worker_gpu_steps_total", "Steps computed on GPUs, of evaluations too.",
+        static_cast<double>(gpu.steps));
+  total("cairn_worker_gpu_measured_steps_total", "Those whose times were measured.",
+        static_cast<double>(gpu.measured_steps));
+  total("cairn_worker_gpu_compute_seconds_total",
+        "Time of measured steps from the first op to the last.", gpu.compute_seconds);
+  total("cairn_worker_gpu_copy_seconds_total",
+        "Time of measured steps' copies between host and device.", gpu.copy_seconds);
+  families.Gauge("cairn_worker_gpu_memory_bytes", "Device memory that Cairn has allocated.",
+                 static_cast<double>(gpu.memory_bytes));
+}
+
 }  // namespace
 
 void AddWorkerMetrics(const RunFigures& run, Families& families) {
@@ -61,6 +78,7 @@ void AddWorkerMetrics(const RunFigures& run, Families& families) {
                         "Updates by others between a shard's pull and its push.",
                         ReadingOf(run.staleness));
   AddTraffic(run.counters, families);
+  AddGpu(run.gpu, families);
 }
 
 }  // namespace cairn

@@ -16,6 +16,8 @@ struct Cublas {
   DynamicFunction<decltype(cublasSetStream_v2)> set_stream{library, "cublasSetStream_v2"};
   DynamicFunction<decltype(cublasSetWorkspace_v2)> set_workspace{library, "cublasSetWorkspace_v2"};
   DynamicFunction<decltype(cublasGemmEx_64)> gemm{library, "cublasGemmEx_64"};
+  DynamicFunction<decltype(cublasGemmStridedBatchedEx_64)> gemm_batch{
+      library, "cublasGemmStridedBatchedEx_64"};
   DynamicFunction<decltype(cublasGetStatusString)> text{library, "cublasGetStatusString"};
 
   // Loads the library on first use. If library.status() is not OK, no function may be called.

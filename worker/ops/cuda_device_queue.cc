@@ -10,6 +10,7 @@
 #include "common/status.h"
 #include "worker/ops/cublas_library.h"
 #include "worker/ops/cuda_gpus.h"
+#include "worker/ops/gpu_usage.h"
 
 namespace cairn {
 namespace {
@@ -88,8 +89,12 @@ absl::StatusOr<void*> CudaDeviceQueue::Allocate(absl::string_view what, size_t b
 }
 
 absl::StatusOr<void*> CudaDeviceQueue::AllocateDevice(size_t bytes) {
-  return Allocate("its memory", bytes,
-                  [](void** memory, size_t size) { return cudaMalloc(memory, size); });
+  ASSIGN_OR_RETURN(void* const memory, Allocate("its memory", bytes, [](void** at, size_t size) {
+                     return cudaMalloc(at, size);
+                   }));
+  allocated_[memory] = bytes;
+  CountGpuMemory(static_cast<int64_t>(bytes));
+  return memory;
 }
 
 absl::StatusOr<void*> CudaDeviceQueue::AllocateHost(size_t bytes) {
@@ -102,6 +107,9 @@ void CudaDeviceQueue::FreeDevice(void* memory) {
   IssueDeferred();
   Select();
   Note(cudaFree(memory), "free");
+  const auto found = allocated_.find(memory);
+  CountGpuMemory(-static_cast<int64_t>(found->second));
+  allocated_.erase(found);
 }
 
 void CudaDeviceQueue::FreeHost(void* memory) {
@@ -119,7 +127,9 @@ int CudaDeviceQueue::CopyIn(const void* host, void* device, size_t bytes) {
   copies_.push_back(0);
   if (!error_.ok()) return copy;
   Select();
+  Mark(in_.get(), &copy_marks_);
   Note(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, in_.get()), "copy in");
+  Mark(in_.get(), &copy_marks_);
   Note(events_.Record(in_.get(), &copies_.back()), "event");
   return copy;
 }
@@ -142,7 +152,9 @@ void CudaDeviceQueue::CopyOut(const void* device, void* host, size_t bytes) {
     if (!error_.ok()) return;
     out_lags_ = false;
   }
+  Mark(out_.get(), &copy_marks_);
   Note(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, out_.get()), "copy out");
+  Mark(out_.get(), &copy_marks_);
 }
 
 absl::StatusOr<CUstream_st*> CudaDeviceQueue::OpStream() {
@@ -187,6 +199,46 @@ void CudaDeviceQueue::Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) {
   if (error == cudaSuccess) error = events_.Await(out_.get(), sum);
   Note(error, "wait for a sum");
   out_lags_ = error != cudaSuccess;
+}
+
+void CudaDeviceQueue::BeginOp() {
+  Select();
+  out_lags_ = true;
+  if (op_marks_.empty()) Mark(compute_.get(), &op_marks_);
+}
+
+// A queue's first steps load kernels. Few steps are measured, because each event costs the host a
+// microsecond.
+void CudaDeviceQueue::BeginStep() {
+  constexpr int64_t kMeasuredOf = 16, kFirst = 4;
+  in_step_ = true;
+  measures_ = steps_++ % kMeasuredOf == kFirst;
+}
+
+void CudaDeviceQueue::Mark(cudaStream_t stream, std::vector<int>* marks) {
+  if (!measures_ || !error_.ok()) return;
+  int mark = 0;
+  Note(times_.Record(stream, &mark), "event");
+  marks->push_back(mark);
+}
+
+// All events have occurred, since the streams are idle.
+void CudaDeviceQueue::CountStep() {
+  double compute_ms = 0, copy_ms = 0;
+  const auto add = [this](absl::Span<const int> marks, double* sum) {
+    for (size_t i = 0; i + 1 < marks.size() && error_.ok(); i += 2) {
+      float ms = 0;
+      Note(times_.Elapsed(marks[i], marks[i + 1], &ms), "time of a step");
+      *sum += ms;
+    }
+  };
+  add(op_marks_, &compute_ms);
+  add(copy_marks_, &copy_ms);
+  if (error_.ok()) CountGpuStep(measures_, compute_ms / 1e3, copy_ms / 1e3);
+  times_.Reset();
+  op_marks_.clear();
+  copy_marks_.clear();
+  in_step_ = measures_ = false;
 }
 
 void CudaDeviceQueue::Fail(const absl::Status& why) { error_.Update(why); }
@@ -242,9 +294,11 @@ absl::Status CudaDeviceQueue::Finish() {
   if (stuck_) Fail(StuckError());
   if (defers_ && error_.ok()) RunDeferred();
   IssueDeferred();
+  if (!op_marks_.empty()) Mark(compute_.get(), &op_marks_);
   for (const CudaStream* stream : {&in_, &compute_, &sums_, &out_}) {
     if (!stuck_) Note(Await(*stream), "computing a step");
   }
+  if (in_step_) CountStep();
   rank_ = nullptr;
   events_.Reset();
   copies_.clear();
@@ -255,8 +309,7 @@ absl::Status CudaDeviceQueue::Finish() {
 
 CudaDeviceQueue::Grid CudaDeviceQueue::GridOf(uint64_t count) {
   if (!error_.ok()) return {};
-  Select();
-  out_lags_ = true;
+  BeginOp();
   const uint64_t needed = (count + kThreadsPerBlock - 1) / kThreadsPerBlock;
   return {.blocks = needed < blocks_ ? static_cast<unsigned>(needed) : blocks_,
           .threads = kThreadsPerBlock,
@@ -267,8 +320,7 @@ CudaDeviceQueue::Grid CudaDeviceQueue::GridOf(uint64_t count) {
 void CudaDeviceQueue::Zero(float* x, size_t count) {
   if (Defer([=, this] { Zero(x, count); }, 'z', x, count)) return;
   if (!error_.ok()) return;
-  Select();
-  out_lags_ = true;
+  BeginOp();
   Note(cudaMemsetAsync(x, 0, count * sizeof(float), compute_.get()), "zero");
 }
 

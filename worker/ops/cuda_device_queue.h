@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -43,6 +44,7 @@ class CudaDeviceQueue : public DeviceQueue {
   void FreeHost(void* memory) final;
   absl::Status PrepareProducts() final;
   void SetMatmulPrecision(MatmulPrecision precision) final { precision_ = precision; }
+  void BeginStep() final;
   void BeginRecurring() final;
   int CopyIn(const void* host, void* device, size_t bytes) final;
   void AwaitCopy(int copy) final;
@@ -54,10 +56,12 @@ class CudaDeviceQueue : public DeviceQueue {
   void Fail(const absl::Status& why) final;
   absl::Status Finish() final;
 
-  // Two of the three functions that loop_ops_cuda.h needs of an engine.
+  // Three of the four functions that loop_ops_cuda.h needs of an engine.
   void Zero(float* x, size_t count);
   void Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnMajor b, float* c,
                 int64_t c_stride);
+  void MultiplyEach(const ProductBatch& batch, int64_t m, int64_t n, int64_t k, ColumnMajor a,
+                    ColumnMajor b, float* c, int64_t c_stride);
 
  protected:
   // Of a kernel over `count` elements. blocks = 0: an earlier call has failed, launch nothing.
@@ -84,7 +88,15 @@ class CudaDeviceQueue : public DeviceQueue {
   // The calling thread works on this device from here on, until this queue's Finish or another
   // queue's call.
   void Select();
+  // Before each op: selects the device.
+  void BeginOp();
+  // Records a point of `stream` if the step is measured.
+  void Mark(cudaStream_t stream, std::vector<int>* marks);
+  void CountStep();
   absl::Status OpenBlas();
+  // Whether a product can be queued now.
+  bool BeginProduct();
+  void NoteProduct(cublasStatus_t status, int64_t m, int64_t n, int64_t k);
   void IssueDeferred();
   void RunDeferred();
   bool Capture(CudaGraph* graph);
@@ -105,7 +117,7 @@ class CudaDeviceQueue : public DeviceQueue {
   // Sums have a stream of their own: one rank's copy of a sum must not delay the next sum, for
   // which all ranks wait.
   CudaStream in_, compute_, sums_, out_;
-  CudaEvents events_;
+  CudaEvents events_{cudaEventDisableTiming};
   std::vector<int> copies_;  // events of copies in, by their numbers
   int deferred_copies_ = 0;
   DeferredCalls deferred_;
@@ -116,8 +128,14 @@ class CudaDeviceQueue : public DeviceQueue {
   void* blas_workspace_ = nullptr;  // of products in graphs
   unsigned blocks_ = 1;             // that the device runs at once, several a multiprocessor
   absl::Status error_;
-  bool out_lags_ = true;        // ops were queued that out_ does not wait for
-  DeviceRank* rank_ = nullptr;  // of sums that are on their way
+  bool out_lags_ = true;                          // ops were queued that out_ does not wait for
+  DeviceRank* rank_ = nullptr;                    // of sums that are on their way
+  absl::flat_hash_map<void*, size_t> allocated_;  // device memory, in bytes
+  // Times of steps. Marks are numbers of events; those of copies are beginnings and ends.
+  int64_t steps_ = 0;
+  bool in_step_ = false, measures_ = false;
+  CudaEvents times_{cudaEventDefault};
+  std::vector<int> op_marks_, copy_marks_;
 };
 
 // A queue with its kernels, not yet open.

@@ -16,6 +16,10 @@ cublasComputeType_t ComputeTypeOf(MatmulPrecision precision) {
   return CUBLAS_COMPUTE_32F;
 }
 
+cublasOperation_t OperationOf(const ColumnMajor& x) {
+  return x.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+}
+
 }  // namespace
 
 // With the first product: tensors need none.
@@ -41,25 +45,48 @@ absl::Status CudaDeviceQueue::PrepareProducts() {
   return OpenBlas();
 }
 
+bool CudaDeviceQueue::BeginProduct() {
+  if (!error_.ok()) return false;
+  BeginOp();
+  Fail(OpenBlas());
+  return error_.ok();
+}
+
+void CudaDeviceQueue::NoteProduct(cublasStatus_t status, int64_t m, int64_t n, int64_t k) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  Fail(absl::InternalError(absl::StrCat(device_.text(), ": cuBLAS: product of ", m, " x ", k,
+                                        " and ", k, " x ", n, ": ", Cublas::Get().text(status))));
+}
+
 void CudaDeviceQueue::Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnMajor b,
                                float* c, int64_t c_stride) {
   if (Defer([=, this] { Multiply(m, n, k, a, b, c, c_stride); }, 'm', m, n, k, a, b, c, c_stride,
             precision_)) {
     return;
   }
-  if (!error_.ok()) return;
-  Select();
-  Fail(OpenBlas());
-  if (!error_.ok()) return;
-  out_lags_ = true;
-  const auto op = [](const ColumnMajor& x) { return x.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  if (!BeginProduct()) return;
   const float one = 1, zero = 0;
-  const cublasStatus_t status = Cublas::Get().gemm(
-      blas_, op(a), op(b), m, n, k, &one, a.data, CUDA_R_32F, a.stride, b.data, CUDA_R_32F,
-      b.stride, &zero, c, CUDA_R_32F, c_stride, ComputeTypeOf(precision_), CUBLAS_GEMM_DEFAULT);
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  Fail(absl::InternalError(absl::StrCat(device_.text(), ": cuBLAS: product of ", m, " x ", k,
-                                        " and ", k, " x ", n, ": ", Cublas::Get().text(status))));
+  NoteProduct(
+      Cublas::Get().gemm(blas_, OperationOf(a), OperationOf(b), m, n, k, &one, a.data, CUDA_R_32F,
+                         a.stride, b.data, CUDA_R_32F, b.stride, &zero, c, CUDA_R_32F, c_stride,
+                         ComputeTypeOf(precision_), CUBLAS_GEMM_DEFAULT),
+      m, n, k);
+}
+
+void CudaDeviceQueue::MultiplyEach(const ProductBatch& batch, int64_t m, int64_t n, int64_t k,
+                                   ColumnMajor a, ColumnMajor b, float* c, int64_t c_stride) {
+  if (Defer([=, this] { MultiplyEach(batch, m, n, k, a, b, c, c_stride); }, 'e', batch, m, n, k, a,
+            b, c, c_stride, precision_)) {
+    return;
+  }
+  if (!BeginProduct()) return;
+  const float one = 1, zero = 0;
+  NoteProduct(
+      Cublas::Get().gemm_batch(blas_, OperationOf(a), OperationOf(b), m, n, k, &one, a.data,
+                               CUDA_R_32F, a.stride, batch.a_step, b.data, CUDA_R_32F, b.stride,
+                               batch.b_step, &zero, c, CUDA_R_32F, c_stride, batch.c_step,
+                               batch.count, ComputeTypeOf(precision_), CUBLAS_GEMM_DEFAULT),
+      m, n, k);
 }
 
 }  // namespace cairn

@@ -13,7 +13,8 @@ constexpr size_t kBlasWorkspaceBytes = size_t{32} << 20;
 
 }  // namespace
 
-void CudaDeviceQueue::BeginRecurring() { defers_ = graphs_.worthwhile(); }
+// A measured step runs call by call: a graph does not show the times of its copies.
+void CudaDeviceQueue::BeginRecurring() { defers_ = !measures_ && graphs_.worthwhile(); }
 
 // Later work of `stream` runs after the work that `after` has queued.
 cudaError_t CudaDeviceQueue::Join(cudaStream_t stream, cudaStream_t after) {

@@ -17,7 +17,7 @@ CudaEvents::~CudaEvents() {
 cudaError_t CudaEvents::Record(cudaStream_t stream, int* number) {
   if (used_ == events_.size()) {
     cudaEvent_t event = nullptr;
-    const cudaError_t error = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    const cudaError_t error = cudaEventCreateWithFlags(&event, flags_);
     if (error != cudaSuccess) return error;
     events_.push_back(event);
   }
@@ -27,6 +27,11 @@ cudaError_t CudaEvents::Record(cudaStream_t stream, int* number) {
 
 cudaError_t CudaEvents::Await(cudaStream_t stream, int number) const {
   return cudaStreamWaitEvent(stream, events_[static_cast<size_t>(number)], 0);
+}
+
+cudaError_t CudaEvents::Elapsed(int begin, int end, float* milliseconds) const {
+  return cudaEventElapsedTime(milliseconds, events_[static_cast<size_t>(begin)],
+                              events_[static_cast<size_t>(end)]);
 }
 
 }  // namespace cairn

@@ -26,7 +26,8 @@ class CudaStream {
 // Points in streams, used again after each Reset. Thread safety: none.
 class CudaEvents {
  public:
-  CudaEvents() = default;
+  // `flags` as of cudaEventCreateWithFlags.
+  explicit CudaEvents(unsigned flags) : flags_(flags) {}
   ~CudaEvents();
   CudaEvents(const CudaEvents&) = delete;
   CudaEvents& operator=(const CudaEvents&) = delete;
@@ -35,10 +36,13 @@ class CudaEvents {
   cudaError_t Record(cudaStream_t stream, int* number);
   // Later work of `stream` waits for the event.
   cudaError_t Await(cudaStream_t stream, int number) const;
+  // The time from event `begin` to event `end`, both of which have occurred. Needs timing.
+  cudaError_t Elapsed(int begin, int end, float* milliseconds) const;
   // No stream waits for an event any longer.
   void Reset() { used_ = 0; }
 
  private:
+  const unsigned flags_;
   std::vector<cudaEvent_t> events_;
   size_t used_ = 0;
 };

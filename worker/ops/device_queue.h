@@ -40,6 +40,14 @@ struct GpuArithmetic {
   bool deterministic = false;
 };
 
+// A variable in device memory, for an update.
+struct VariableArrays {
+  void* value = nullptr;
+  void* const* slots = nullptr;  // optimizer.slots().size() of them
+  const void* gradient = nullptr;
+  size_t count = 0;  // elements of each array
+};
+
 // Memory on a device, and three streams of work on it: copies in, ops, copies out. The streams run
 // in parallel, except for the orders stated below. Calls queue work and return; Finish reports
 // errors. Thread safety: one thread at a time. Several queues on one device are independent.
@@ -70,7 +78,11 @@ class DeviceQueue {
   // Gives sums of ops() a fixed order, so that two runs of the same steps return the same bits.
   // Such sums run on few threads. Tensor ops and optimizers always have a fixed order.
   virtual void SetDeterministic(bool) {}
+  virtual bool deterministic() const { return false; }
 
+  // Declares that the calls until Finish are a step of a model, which the device counts and may
+  // measure (gpu_usage.h).
+  virtual void BeginStep() {}
   // Declares that the calls until Finish may recur with the same arguments. The queue may then
   // defer them to Finish, which launches a recurring sequence as one graph. Finish, not CopyIn,
   // reads the host memory in that case.
@@ -101,18 +113,17 @@ class DeviceQueue {
   // Copies from memory of the GPU `other`, in the order of the ops. Nothing may write to `from`
   // before Finish.
   virtual void CopyFrom(Device other, const void* from, void* to, size_t bytes) = 0;
-  // Queues an update of `count` elements of a variable, as Optimizer::Apply. `value`, each of the
-  // optimizer.slots().size() `slots` and `gradient` are device memory of type `dtype`, float32 or
-  // float64; Finish reports any other type. The array of slots is read before the call returns.
+  // Queues an update of `variables`, each as by Optimizer::Apply: few launches, whatever their
+  // number. The arrays are of type `dtype`, float32 or float64; Finish reports any other type.
+  // `variables` and its arrays of slots are read before the call returns.
   virtual void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
-                              void* value, void* const* slots, const void* gradient,
-                              size_t count) = 0;
-  // The same for the rows whose numbers are in `rows` [row_count], in device memory, distinct and
-  // inside the variable. `value` and each slot have `width` elements per row; `gradients` is
-  // [row_count, width].
+                              absl::Span<const VariableArrays> variables) = 0;
+  // The same for the rows of one variable whose numbers are in `rows` [row_count], in device
+  // memory, distinct and inside the variable. The value and each slot have `width` elements per
+  // row; the gradient is [row_count, width]. variable.count is not used.
   virtual void ApplyOptimizerToRows(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
-                                    void* value, void* const* slots, const int64_t* rows,
-                                    size_t row_count, size_t width, const void* gradients) = 0;
+                                    const VariableArrays& variable, const int64_t* rows,
+                                    size_t row_count, size_t width) = 0;
 
   // Fails the step: later ops and copies do nothing, and Finish returns `why`.
   virtual void Fail(const absl::Status& why) = 0;

@@ -207,68 +207,6 @@ struct GatherRowsBody {
   }
 };
 
-// Tables of one launch. Kernels take them by value.
-inline constexpr size_t kTablesAtOnce = 32;
-template <typename T>
-struct TablePointers {
-  T* at[kTablesAtOnce];
-};
-
-// i: row x table x pack.
-template <int kFloats>
-struct GatherTablesBody {
-  TablePointers<const float> tables;
-  uint32_t table_count;
-  const int32_t* positions;
-  uint64_t position_stride;
-  uint32_t packs;  // a row
-  float* out;
-  uint64_t out_stride;
-  template <typename Index>
-  CAIRN_ANYWHERE void operator()(Index i) const {
-    using P = Pack<kFloats>;
-    const Index pack = i % packs, table = i / packs % table_count, row = i / packs / table_count;
-    const auto from = static_cast<uint64_t>(positions[table * position_stride + row]);
-    reinterpret_cast<P*>(out + row * out_stride)[table * packs + pack] =
-        reinterpret_cast<const P*>(tables.at[table])[from * packs + pack];
-  }
-};
-
-// i: row.
-struct AddTablesByPositionBody {
-  TablePointers<const float> tables;
-  uint32_t table_count;
-  const int32_t* positions;
-  uint64_t position_stride;
-  float* sums;
-  template <typename Index>
-  CAIRN_ANYWHERE void operator()(Index i) const {
-    float sum = sums[i];
-    for (uint32_t t = 0; t < table_count; ++t) {
-      sum += tables.at[t][positions[t * position_stride + i]];
-    }
-    sums[i] = sum;
-  }
-};
-
-// i: row x table x column.
-struct SumRowsOfTablesBody {
-  const float* d_out;
-  uint64_t d_out_stride, column_stride;
-  uint32_t width;
-  const int32_t* positions;
-  uint64_t position_stride;
-  TablePointers<float> sums;
-  uint32_t table_count;
-  template <typename Index>
-  CAIRN_ANYWHERE void operator()(Index i) const {
-    const Index column = i % width, table = i / width % table_count, row = i / width / table_count;
-    const auto to = static_cast<uint64_t>(positions[table * position_stride + row]);
-    AtomicAdd(sums.at[table] + to * width + column,
-              d_out[row * d_out_stride + table * column_stride + column]);
-  }
-};
-
 struct AddByPositionBody {
   const float* table;
   const int32_t* positions;
@@ -485,10 +423,11 @@ struct ScaleFieldsBody {
 // The index in a row of the dot product of vectors i > j.
 CAIRN_ANYWHERE inline uint32_t PairIndex(uint32_t i, uint32_t j) { return i * (i - 1) / 2 + j; }
 
+// The dot products of distinct vectors, from those of all: products [rows, vectors, vectors].
 // i: row x vector x vector; only pairs whose first number exceeds the second do work.
-struct DotInteractionBody {
-  const float* e;
-  uint32_t vectors, width;
+struct PairsOfProductsBody {
+  const float* products;
+  uint32_t vectors;
   float* out;
   uint64_t out_stride;
   template <typename Index>
@@ -496,33 +435,23 @@ struct DotInteractionBody {
     const Index row = i / (vectors * vectors);
     const uint32_t pair = i % (vectors * vectors);
     const uint32_t a = pair / vectors, b = pair % vectors;
-    if (b >= a) return;
-    const float* first = e + static_cast<uint64_t>(row) * vectors * width;
-    out[row * out_stride + PairIndex(a, b)] = Dot(first + a * width, first + b * width, width);
+    if (b < a) out[row * out_stride + PairIndex(a, b)] = products[i];
   }
 };
 
-// i: row x vector x column.
-struct DotInteractionBackwardBody {
-  const float* e;
+// The symmetric matrix of the pairs' gradients, with a zero diagonal. i: row x vector x vector.
+struct MatrixOfPairsBody {
   const float* d_out;
   uint64_t d_out_stride;
-  uint32_t vectors, width;
-  float* d_e;
+  uint32_t vectors;
+  float* matrix;
   template <typename Index>
   CAIRN_ANYWHERE void operator()(Index i) const {
-    const Index row = i / (vectors * width);
-    const uint32_t at = i % (vectors * width);
-    const uint32_t vector = at / width, column = at % width;
-    const float* first = e + static_cast<uint64_t>(row) * vectors * width;
+    const Index row = i / (vectors * vectors);
+    const uint32_t pair = i % (vectors * vectors);
+    const uint32_t a = pair / vectors, b = pair % vectors;
     const float* d = d_out + row * d_out_stride;
-    float sum = 0;
-    for (uint32_t other = 0; other < vectors; ++other) {
-      if (other == vector) continue;
-      const uint32_t pair = other < vector ? PairIndex(vector, other) : PairIndex(other, vector);
-      sum += d[pair] * first[other * width + column];
-    }
-    d_e[i] = sum;
+    matrix[i] = a == b ? 0 : d[a < b ? PairIndex(b, a) : PairIndex(a, b)];
   }
 };
 

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "absl/types/span.h"
 #include "worker/ops/kernels_cuda.h"
 #include "worker/ops/ops.h"
+#include "worker/ops/table_kernels_cuda.h"
 
 namespace cairn {
 
@@ -19,6 +21,12 @@ struct ColumnMajor {
   int64_t stride;
 };
 
+// Products of one call, each of matrices that many floats after the last one's.
+struct ProductBatch {
+  int64_t count;
+  int64_t a_step, b_step, c_step;
+};
+
 // `Engine` must have these methods, and execute calls in order:
 //   template <typename Body> void ForEach(uint64_t count, const Body& body)
 //       runs body(i) for every i below `count`, in any order and in parallel
@@ -26,6 +34,8 @@ struct ColumnMajor {
 //   void Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnMajor b, float* c,
 //                 int64_t c_stride)
 //       c [m, n] = a [m, k] b [k, n], all column-major
+//   void MultiplyEach(const ProductBatch& batch, int64_t m, ...)
+//       the same, batch.count times
 template <typename Engine>
 class LoopOps final : public Ops {
  public:
@@ -33,6 +43,7 @@ class LoopOps final : public Ops {
 
   // Sums have a fixed order from here on, so that two runs return the same bits; slower.
   void SetDeterministic(bool deterministic) { deterministic_ = deterministic; }
+  bool deterministic() const { return deterministic_; }
 
   // Row-major y = x w is column-major y^T = w^T x^T.
   void DenseForward(const DenseShape& shape, const float* x, const float* w, const float* b,
@@ -168,7 +179,12 @@ class LoopOps final : public Ops {
 
   void SumRowsOfTables(const float* d_out, size_t d_out_stride, size_t column_stride, size_t width,
                        const int32_t* positions, size_t position_stride, size_t count,
-                       absl::Span<const TableSums> tables) override {
+                       absl::Span<const TableSums> tables, const SumOrder& order,
+                       float* parts) override {
+    if (order.order != nullptr) {
+      SumInOrder(d_out, d_out_stride, column_stride, width, positions, count, tables, order, parts);
+      return;
+    }
     ZeroTables(tables, width);
     for (size_t first = 0; first < tables.size(); first += kernels::kTablesAtOnce) {
       const auto part = tables.subspan(first, kernels::kTablesAtOnce);
@@ -240,16 +256,23 @@ class LoopOps final : public Ops {
               kernels::FmSparseBackwardBody{RowsOf(x), v, sums, d_out, Extent(factors), d_v});
   }
 
+  // Column by column, the vectors of a row are a matrix x [width, vectors]: x^T x.
   void DotInteraction(const float* e, size_t rows, size_t vectors, size_t width, float* out,
-                      size_t out_stride) override {
+                      size_t out_stride, float* products) override {
+    const auto n = static_cast<int64_t>(vectors), k = static_cast<int64_t>(width);
+    engine_.MultiplyEach({static_cast<int64_t>(rows), n * k, n * k, n * n}, n, n, k, {e, true, k},
+                         {e, false, k}, products, n);
     Run(rows * vectors * vectors,
-        kernels::DotInteractionBody{e, Extent(vectors), Extent(width), out, out_stride});
+        kernels::PairsOfProductsBody{products, Extent(vectors), out, out_stride});
   }
 
   void DotInteractionBackward(const float* e, const float* d_out, size_t d_out_stride, size_t rows,
-                              size_t vectors, size_t width, float* d_e) override {
-    Run(rows * vectors * width, kernels::DotInteractionBackwardBody{
-                                    e, d_out, d_out_stride, Extent(vectors), Extent(width), d_e});
+                              size_t vectors, size_t width, float* d_e, float* products) override {
+    Run(rows * vectors * vectors,
+        kernels::MatrixOfPairsBody{d_out, d_out_stride, Extent(vectors), products});
+    const auto n = static_cast<int64_t>(vectors), k = static_cast<int64_t>(width);
+    engine_.MultiplyEach({static_cast<int64_t>(rows), n * k, n * n, n * k}, k, n, n, {e, false, k},
+                         {products, false, n}, d_e, k);
   }
 
   void SigmoidCrossEntropy(const float* logits, const float* labels, size_t count, float scale,
@@ -285,6 +308,29 @@ class LoopOps final : public Ops {
     kernels::TablePointers<T> pointers{};
     for (size_t t = 0; t < tables.size(); ++t) pointers.at[t] = tables[t];
     return pointers;
+  }
+
+  // Positions [tables, count]. Each row has a term, so none needs to be zero before.
+  void SumInOrder(const float* d_out, size_t d_out_stride, size_t column_stride, size_t width,
+                  const int32_t* positions, size_t count, absl::Span<const TableSums> tables,
+                  const SumOrder& order, float* parts) {
+    for (size_t first = 0; first < tables.size(); first += kernels::kTablesAtOnce) {
+      const size_t end = std::min(first + kernels::kTablesAtOnce, tables.size());
+      kernels::TablePointers<float> sums{};
+      for (size_t t = first; t < end; ++t) sums.at[t - first] = tables[t].sums;
+      const auto range = [&](absl::Span<const int32_t> starts) {
+        return std::pair<size_t, size_t>(starts[first], starts[end]);
+      };
+      const auto [chunk, chunk_end] = range(order.table_chunks);
+      Run((chunk_end - chunk) * width,
+          kernels::SumChunksBody{d_out, d_out_stride, column_stride, Extent(width), positions,
+                                 Extent(count), order.order, order.chunks + chunk,
+                                 order.parts + chunk, Extent(first), sums, parts});
+      const auto [row, row_end] = range(order.table_joined);
+      Run((row_end - row) * width,
+          kernels::JoinPartsBody{parts, Extent(width), positions, Extent(count), order.joined + row,
+                                 order.joined_terms + row, Extent(first), sums});
+    }
   }
 
   // Tables that follow each other, as a step lays them out, are zeroed together with the gaps

@@ -93,7 +93,8 @@ class OnCpu final : public Ops {
   }
   void SumRowsOfTables(const float* d_out, size_t d_out_stride, size_t column_stride, size_t width,
                        const int32_t* positions, size_t position_stride, size_t count,
-                       absl::Span<const TableSums> tables) override {
+                       absl::Span<const TableSums> tables, const SumOrder& /*order*/,
+                       float* /*parts*/) override {
     for (size_t t = 0; t < tables.size(); ++t) {
       SumRowsByPosition(d_out + t * column_stride, d_out_stride, width,
                         positions + t * position_stride, count, tables[t].distinct, tables[t].sums);
@@ -138,11 +139,12 @@ class OnCpu final : public Ops {
     cairn::FmSparseBackward(x, v, sums, d_out, factors, v_rows, d_v);
   }
   void DotInteraction(const float* e, size_t rows, size_t vectors, size_t width, float* out,
-                      size_t out_stride) override {
+                      size_t out_stride, float* /*products*/) override {
     cairn::DotInteraction(e, rows, vectors, width, out, out_stride);
   }
   void DotInteractionBackward(const float* e, const float* d_out, size_t d_out_stride, size_t rows,
-                              size_t vectors, size_t width, float* d_e) override {
+                              size_t vectors, size_t width, float* d_e,
+                              float* /*products*/) override {
     cairn::DotInteractionBackward(e, d_out, d_out_stride, rows, vectors, width, d_e);
   }
   void SigmoidCrossEntropy(const float* logits, const float* labels, size_t count, float scale,

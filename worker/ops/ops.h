@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 #include "worker/ops/dense.h"
 #include "worker/ops/sparse.h"
+#include "worker/ops/sum_order.h"
 
 namespace cairn {
 
@@ -69,10 +70,12 @@ class Ops {
   virtual void AddTablesByPosition(absl::Span<const float* const> tables, const int32_t* positions,
                                    size_t position_stride, size_t count, float* sums) = 0;
   // SumRowsByPosition of several tables. Table t's rows of `d_out` begin at column
-  // t * column_stride.
+  // t * column_stride. With an order (only on a GPU), the sums are added in that order, over
+  // `parts` [order.part_count, width], which is overwritten.
   virtual void SumRowsOfTables(const float* d_out, size_t d_out_stride, size_t column_stride,
                                size_t width, const int32_t* positions, size_t position_stride,
-                               size_t count, absl::Span<const TableSums> tables) = 0;
+                               size_t count, absl::Span<const TableSums> tables,
+                               const SumOrder& order, float* parts) = 0;
   // `distinct`: how many positions there are, so rows of `sums`.
   virtual void SumRowsByPosition(const float* d_out, size_t d_out_stride, size_t width,
                                  const int32_t* positions, size_t count, size_t distinct,
@@ -96,10 +99,13 @@ class Ops {
                                float* out) = 0;
   virtual void FmSparseBackward(const CsrView& x, const float* v, const float* sums,
                                 const float* d_out, size_t factors, size_t v_rows, float* d_v) = 0;
+  // `products` [rows, vectors, vectors] is memory for the products of one batched call,
+  // overwritten. The CPU does not use it.
   virtual void DotInteraction(const float* e, size_t rows, size_t vectors, size_t width, float* out,
-                              size_t out_stride) = 0;
+                              size_t out_stride, float* products) = 0;
   virtual void DotInteractionBackward(const float* e, const float* d_out, size_t d_out_stride,
-                                      size_t rows, size_t vectors, size_t width, float* d_e) = 0;
+                                      size_t rows, size_t vectors, size_t width, float* d_e,
+                                      float* products) = 0;
 
   // The losses multiply the gradients by `scale`.
   virtual void SigmoidCrossEntropy(const float* logits, const float* labels, size_t count,

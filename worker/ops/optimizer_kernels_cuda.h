@@ -58,13 +58,18 @@ struct ScalarOps {
   }
 };
 
-// What an update works on. Slots that a rule does not have are null.
+// The constants of an update, and whether the gradient is clipped or the weight decays.
+template <typename T>
+struct OptimizerConstants {
+  static constexpr int kCount = 8;
+
+  T values[kCount];
+  bool guarded;
+};
+
+// The arrays of one variable. Slots that a rule does not have are null.
 template <typename T>
 struct OptimizerArrays {
-  static constexpr int kConstants = 8;
-
-  T constants[kConstants];
-  bool guarded;
   T* value;
   T* slots[3];
   const T* gradient;
@@ -78,7 +83,8 @@ struct alignas(kCount * sizeof(T)) OptimizerPack {
 
 // Updates pack `pack` of the variable and its slots with pack `from` of the gradient.
 template <class Rule, int kPack, typename T>
-CAIRN_ANYWHERE void UpdatePack(const OptimizerArrays<T>& at, uint64_t pack, uint64_t from) {
+CAIRN_ANYWHERE void UpdatePack(const OptimizerConstants<T>& constants, const OptimizerArrays<T>& at,
+                               uint64_t pack, uint64_t from) {
   using P = OptimizerPack<T, kPack>;
   P w = reinterpret_cast<const P*>(at.value)[pack];
   P slots[Rule::kSlots + 1];  // no array is empty
@@ -91,8 +97,8 @@ CAIRN_ANYWHERE void UpdatePack(const OptimizerArrays<T>& at, uint64_t pack, uint
     if constexpr (Rule::kSlots > 1) s1 = slots[1].x[i];
     if constexpr (Rule::kSlots > 2) s2 = slots[2].x[i];
     T g = gradient.x[i];
-    if (at.guarded) Guard(op, at.constants, w.x[i], g);
-    Rule::Update(op, at.constants, w.x[i], s0, s1, s2, g);
+    if (constants.guarded) Guard(op, constants.values, w.x[i], g);
+    Rule::Update(op, constants.values, w.x[i], s0, s1, s2, g);
     if constexpr (Rule::kSlots > 0) slots[0].x[i] = s0;
     if constexpr (Rule::kSlots > 1) slots[1].x[i] = s1;
     if constexpr (Rule::kSlots > 2) slots[2].x[i] = s2;
@@ -101,18 +107,36 @@ CAIRN_ANYWHERE void UpdatePack(const OptimizerArrays<T>& at, uint64_t pack, uint
   for (int s = 0; s < Rule::kSlots; ++s) reinterpret_cast<P*>(at.slots[s])[pack] = slots[s];
 }
 
-// i: pack of elements; the last may be a part of one.
+// Variables of one launch. With their table, a kernel's arguments stay below the 4 KiB that every
+// driver accepts.
+inline constexpr uint32_t kVariablesAtOnce = 64;
+
+// i: pack of elements, of one variable after the other; the last pack of each may be a part of one.
 template <class Rule, int kPack, typename T>
 struct UpdateElementsBody {
-  OptimizerArrays<T> at;
-  uint64_t count;
+  OptimizerConstants<T> constants;
+  uint32_t variables;
+  OptimizerArrays<T> at[kVariablesAtOnce];
+  uint64_t counts[kVariablesAtOnce];  // elements
+  uint64_t ends[kVariablesAtOnce];    // packs of this variable and of those before it
   template <typename Index>
   CAIRN_ANYWHERE void operator()(Index i) const {
-    const uint64_t first = static_cast<uint64_t>(i) * kPack;
-    if (first + kPack <= count) {
-      UpdatePack<Rule, kPack>(at, i, i);
+    uint32_t v = 0;
+    for (uint32_t last = variables - 1; v < last;) {
+      const uint32_t middle = (v + last) / 2;
+      if (i < ends[middle]) {
+        last = middle;
+      } else {
+        v = middle + 1;
+      }
+    }
+    const OptimizerArrays<T> own = at[v];
+    const uint64_t pack = v == 0 ? i : i - ends[v - 1];
+    const uint64_t first = pack * kPack;
+    if (first + kPack <= counts[v]) {
+      UpdatePack<Rule, kPack>(constants, own, pack, pack);
     } else {
-      for (uint64_t e = first; e < count; ++e) UpdatePack<Rule, 1>(at, e, e);
+      for (uint64_t e = first; e < counts[v]; ++e) UpdatePack<Rule, 1>(constants, own, e, e);
     }
   }
 };
@@ -120,13 +144,14 @@ struct UpdateElementsBody {
 // i: row that has a gradient x pack of its elements.
 template <class Rule, int kPack, typename T>
 struct UpdateRowsBody {
+  OptimizerConstants<T> constants;
   OptimizerArrays<T> at;
   const int64_t* rows;
   uint64_t packs;  // a row
   template <typename Index>
   CAIRN_ANYWHERE void operator()(Index i) const {
     const Index row = i / static_cast<Index>(packs), pack = i % static_cast<Index>(packs);
-    UpdatePack<Rule, kPack>(at, static_cast<uint64_t>(rows[row]) * packs + pack, i);
+    UpdatePack<Rule, kPack>(constants, at, static_cast<uint64_t>(rows[row]) * packs + pack, i);
   }
 };
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "common/dtype.h"
 #include "common/optimizer/optimizer.h"
 #include "worker/ops/device_queue.h"
@@ -20,17 +21,17 @@ class QueueOfLoops : public Base {
  public:
   Ops& ops() final { return ops_; }
   void SetDeterministic(bool deterministic) final { ops_.SetDeterministic(deterministic); }
+  bool deterministic() const final { return ops_.deterministic(); }
   TensorOps& tensor_ops() final { return tensor_ops_; }
 
-  void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype, void* value,
-                      void* const* slots, const void* gradient, size_t count) final {
-    LoopOptimizer(engine(), optimizer, step).Apply(dtype, value, slots, gradient, count);
+  void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
+                      absl::Span<const VariableArrays> variables) final {
+    LoopOptimizer(engine(), optimizer, step).Apply(dtype, variables);
   }
   void ApplyOptimizerToRows(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
-                            void* value, void* const* slots, const int64_t* rows, size_t row_count,
-                            size_t width, const void* gradients) final {
-    LoopOptimizer(engine(), optimizer, step)
-        .ApplyToRows(dtype, value, slots, rows, row_count, width, gradients);
+                            const VariableArrays& variable, const int64_t* rows, size_t row_count,
+                            size_t width) final {
+    LoopOptimizer(engine(), optimizer, step).ApplyToRows(dtype, variable, rows, row_count, width);
   }
 
  protected:

@@ -7,9 +7,11 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/optimizer/clip.h"
 #include "common/shape.h"
@@ -142,32 +144,56 @@ void UpdateOnHost(const Optimizer& optimizer, const UpdateStep& step,
   optimizer.ApplyZero(step, to + next, slots_at(next), count - next);
 }
 
-absl::Status UpdateOnDevice(const Optimizer& optimizer, const UpdateStep& step,
-                            const TensorGradient& gradient, Tensor* value,
-                            absl::Span<Tensor* const> slots) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<DeviceTensors> gpu, DeviceTensors::Of(value->device()));
-  std::array<void*, Optimizer::kMaxSlots> at{};
-  for (size_t s = 0; s < slots.size(); ++s) at[s] = slots[s]->mutable_data();
-  ASSIGN_OR_RETURN(Tensor from, TensorOn(value->device(), gradient.values));
-  const bool some_rows = gradient.rows.has_value() && optimizer.ZeroGradientIsIdentity();
-  if (some_rows) {
-    ASSIGN_OR_RETURN(const Tensor rows, TensorOn(value->device(), *gradient.rows));
-    return gpu->Compute([&](DeviceQueue& queue) {
-      queue.ApplyOptimizerToRows(optimizer, step, value->dtype(), value->mutable_data(), at.data(),
-                                 static_cast<const int64_t*>(rows.data()),
-                                 static_cast<size_t>(rows.elements()),
-                                 static_cast<size_t>(RowWidth(value->shape())), from.data());
-    });
+// A variable's part of an update, with all arrays in the memory of its GPU.
+struct OnGpu {
+  Tensor* value = nullptr;
+  std::array<void*, Optimizer::kMaxSlots> slots{};
+  Tensor gradient;
+  std::optional<Tensor> rows;  // nullopt: the gradient is whole
+
+  VariableArrays arrays() const {
+    return {value->mutable_data(), slots.data(), gradient.data(),
+            static_cast<size_t>(value->elements())};
   }
-  if (gradient.rows.has_value()) {
-    ASSIGN_OR_RETURN(Tensor whole, FullTensor(value->dtype(), value->shape(), 0, value->device()));
-    RETURN_IF_ERROR(ApplyRows(ElementOp::kSet, *gradient.rows, from, &whole));
-    from = std::move(whole);
+};
+
+absl::StatusOr<OnGpu> MoveToGpu(const Optimizer& optimizer, const TensorUpdate& update) {
+  const TensorGradient& gradient = update.gradient;
+  const Device gpu = update.value->device();
+  OnGpu moved{.value = update.value, .slots = {}, .gradient = {}, .rows = {}};
+  for (size_t s = 0; s < update.slots.size(); ++s) {
+    moved.slots[s] = update.slots[s]->mutable_data();
   }
-  return gpu->Compute([&](DeviceQueue& queue) {
-    queue.ApplyOptimizer(optimizer, step, value->dtype(), value->mutable_data(), at.data(),
-                         from.data(), static_cast<size_t>(value->elements()));
-  });
+  ASSIGN_OR_RETURN(moved.gradient, TensorOn(gpu, gradient.values));
+  if (!gradient.rows.has_value()) return moved;
+  if (optimizer.ZeroGradientIsIdentity()) {
+    ASSIGN_OR_RETURN(moved.rows, TensorOn(gpu, *gradient.rows));
+    return moved;
+  }
+  ASSIGN_OR_RETURN(Tensor whole, FullTensor(update.value->dtype(), update.value->shape(), 0, gpu));
+  RETURN_IF_ERROR(ApplyRows(ElementOp::kSet, *gradient.rows, moved.gradient, &whole));
+  moved.gradient = std::move(whole);
+  return moved;
+}
+
+// Whole gradients of one dtype go in one call.
+void QueueUpdates(const Optimizer& optimizer, const UpdateStep& step,
+                  absl::Span<const OnGpu> updates, DeviceQueue& queue) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    std::vector<VariableArrays> whole;
+    for (const OnGpu& update : updates) {
+      if (update.value->dtype() != dtype) continue;
+      if (!update.rows.has_value()) {
+        whole.push_back(update.arrays());
+        continue;
+      }
+      queue.ApplyOptimizerToRows(optimizer, step, dtype, update.arrays(),
+                                 static_cast<const int64_t*>(update.rows->data()),
+                                 static_cast<size_t>(update.rows->elements()),
+                                 static_cast<size_t>(RowWidth(update.value->shape())));
+    }
+    if (!whole.empty()) queue.ApplyOptimizer(optimizer, step, dtype, whole);
+  }
 }
 
 }  // namespace
@@ -233,19 +259,39 @@ absl::StatusOr<TensorGradient> WithDistinctRows(const TensorGradient& gradient) 
   return TensorGradient{Tensor::Vector<int64_t>(distinct), std::move(sums)};
 }
 
+absl::Status UpdateTensors(const Optimizer& optimizer, const UpdateStep& step,
+                           absl::Span<const TensorUpdate> updates) {
+  for (const TensorUpdate& update : updates) {
+    RETURN_IF_ERROR(CheckUpdate(optimizer, update.gradient, *update.value, update.slots));
+  }
+  absl::flat_hash_map<Device, std::vector<OnGpu>> on_gpus;
+  for (const TensorUpdate& update : updates) {
+    if (!update.value->device().is_cpu()) {
+      ASSIGN_OR_RETURN(OnGpu moved, MoveToGpu(optimizer, update));
+      on_gpus[update.value->device()].push_back(std::move(moved));
+      continue;
+    }
+    ASSIGN_OR_RETURN(const Tensor from, HostTensor(update.gradient.values));
+    const TensorGradient here{update.gradient.rows, from};
+    if (IsDouble(*update.value)) {
+      UpdateOnHost<double>(optimizer, step, here, update.value, update.slots);
+    } else {
+      UpdateOnHost<float>(optimizer, step, here, update.value, update.slots);
+    }
+  }
+  for (const auto& [device, moved] : on_gpus) {
+    ASSIGN_OR_RETURN(const std::shared_ptr<DeviceTensors> gpu, DeviceTensors::Of(device));
+    RETURN_IF_ERROR(
+        gpu->Compute([&](DeviceQueue& queue) { QueueUpdates(optimizer, step, moved, queue); }));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status UpdateTensor(const Optimizer& optimizer, const UpdateStep& step,
                           const TensorGradient& gradient, Tensor* value,
                           absl::Span<Tensor* const> slots) {
-  RETURN_IF_ERROR(CheckUpdate(optimizer, gradient, *value, slots));
-  if (!value->device().is_cpu()) return UpdateOnDevice(optimizer, step, gradient, value, slots);
-  ASSIGN_OR_RETURN(const Tensor from, HostTensor(gradient.values));
-  const TensorGradient here{gradient.rows, from};
-  if (IsDouble(*value)) {
-    UpdateOnHost<double>(optimizer, step, here, value, slots);
-  } else {
-    UpdateOnHost<float>(optimizer, step, here, value, slots);
-  }
-  return absl::OkStatus();
+  const TensorUpdate update{gradient, value, slots};
+  return UpdateTensors(optimizer, step, {&update, 1});
 }
 
 }  // namespace cairn

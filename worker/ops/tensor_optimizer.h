@@ -29,14 +29,25 @@ absl::Status ClipGradients(const OptimizerConfig& config, absl::Span<TensorGradi
 // tensor_math.h.
 absl::StatusOr<TensorGradient> WithDistinctRows(const TensorGradient& gradient);
 
-// One update of a variable and its slots, in place. Rows must be distinct and ascending. Other rows
-// are updated with a gradient of zero, as in Keras, or skipped if that changes nothing
-// (Optimizer::ZeroGradientIsIdentity).
+// One variable's part of an update.
 //   value, slots  float32 or float64, one dtype and shape, on one device; `slots` in the order of
 //                 optimizer.slots().
 //   gradient      copied to that device if necessary.
+struct TensorUpdate {
+  TensorGradient gradient = {};
+  Tensor* value = nullptr;
+  absl::Span<Tensor* const> slots = {};
+};
+
+// One update of all `updates`, in place; each GPU makes its share in few launches and one wait.
+// Rows must be distinct and ascending. Other rows are updated with a gradient of zero, as in Keras,
+// or skipped if that changes nothing (Optimizer::ZeroGradientIsIdentity).
 // kInvalidArgument: other types or shapes, or invalid rows; then nothing is written. Other errors
-// as tensor_math.h.
+// as tensor_math.h; some variables may then be updated.
+absl::Status UpdateTensors(const Optimizer& optimizer, const UpdateStep& step,
+                           absl::Span<const TensorUpdate> updates);
+
+// The same for one variable.
 absl::Status UpdateTensor(const Optimizer& optimizer, const UpdateStep& step,
                           const TensorGradient& gradient, Tensor* value,
                           absl::Span<Tensor* const> slots);

@@ -352,14 +352,28 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   if (cudaError_t error = Begin("cudaEventCreateWithFlags"); error != cudaSuccess) return error;
   *event = new CUevent_st;
+  (*event)->timing = (flags & cudaEventDisableTiming) == 0;
   return cudaSuccess;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  if (cudaError_t error = Begin("cudaEventElapsedTime"); error != cudaSuccess) return error;
+  for (const cudaEvent_t event : {begin, end}) {
+    if (!event->timing || event->recorded == 0) return Result(cudaErrorInvalidResourceHandle);
+    if (event->recording->done.load(std::memory_order_relaxed) != event->recorded)
+      return Result(cudaErrorNotReady);
+  }
+  const auto elapsed = end->recording->at.load(std::memory_order_relaxed) -
+                       begin->recording->at.load(std::memory_order_relaxed);
+  *milliseconds = std::chrono::duration<float, std::milli>(elapsed).count();
   return cudaSuccess;
 }
 

@@ -4,6 +4,7 @@
 #include <semaphore.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -55,12 +56,17 @@ struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
 // The latest recording of an event. Thread safety: as CUstream_st.
 struct CUevent_st {
   struct Recording {
-    void Complete(uint64_t number) { done.store(number, std::memory_order_release); }
+    void Complete(uint64_t number) {
+      at.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
+      done.store(number, std::memory_order_release);
+    }
     void Await(uint64_t number) const;
 
+    std::atomic<std::chrono::steady_clock::time_point> at{};
     std::atomic<uint64_t> done{0};
   };
   const std::shared_ptr<Recording> recording = std::make_shared<Recording>();
+  bool timing = true;
   uint64_t recorded = 0;  // by host threads, one at a time
   // The capture that the event was last recorded in, and its number there; null: none.
   std::shared_ptr<cairn::test::fake::Capture> capture;

@@ -43,6 +43,22 @@ TEST(WorkerMetrics, StalenessKeepsItsBuckets) {
                                  HasSubstr("cairn_worker_staleness_updates_sum 10\n")));
 }
 
+TEST(WorkerMetrics, HaveGpusOnlyIfAGpuWasUsed) {
+  RunFigures run;
+  EXPECT_THAT(TextOf(run), Not(HasSubstr("gpu")));
+  run.gpu = {.steps = 32,
+             .measured_steps = 2,
+             .compute_seconds = 0.5,
+             .copy_seconds = 0.25,
+             .memory_bytes = 512,
+             .memory_bytes_max = 1024};
+  EXPECT_THAT(TextOf(run), AllOf(HasSubstr("cairn_worker_gpu_steps_total 32\n"),
+                                 HasSubstr("cairn_worker_gpu_measured_steps_total 2\n"),
+                                 HasSubstr("cairn_worker_gpu_compute_seconds_total 0.5\n"),
+                                 HasSubstr("cairn_worker_gpu_copy_seconds_total 0.25\n"),
+                                 HasSubstr("cairn_worker_gpu_memory_bytes 512\n")));
+}
+
 TEST(WorkerMetrics, ThereIsNoLossBeforeTheFirstStep) {
   EXPECT_THAT(TextOf(RunMeter("clicks", "worker:3").Read()), Not(HasSubstr("cairn_worker_loss")));
 }

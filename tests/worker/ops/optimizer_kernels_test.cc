@@ -113,16 +113,26 @@ class Twins {
   }
 
   void Update(const UpdateStep& step, const T* device_gradient, const std::vector<T>& gradient) {
-    queue_.ApplyOptimizer(optimizer_, step, DTypeOf<T>(), device_[0]->data(), DeviceSlots().data(),
-                          device_gradient, gradient.size());
+    const std::vector<void*> slots = DeviceSlots();
+    queue_.ApplyOptimizer(optimizer_, step, DTypeOf<T>(),
+                          {{device_[0]->data(), slots.data(), device_gradient, gradient.size()}});
+    UpdateTwin(step, gradient);
+  }
+  // The variable on the device, for an update that the caller queues.
+  VariableArrays Arrays(std::vector<void*>* slots, const T* device_gradient) const {
+    *slots = DeviceSlots();
+    return {device_[0]->data(), slots->data(), device_gradient, arrays_[0].size()};
+  }
+  void UpdateTwin(const UpdateStep& step, const std::vector<T>& gradient) {
     optimizer_.Apply(step, arrays_[0].data(), SlotsAt(0).data(), gradient.data(), gradient.size());
   }
   void UpdateRows(const UpdateStep& step, const int64_t* device_rows,
                   const std::vector<int64_t>& rows, const T* device_gradients,
                   const std::vector<T>& gradients, size_t width) {
-    queue_.ApplyOptimizerToRows(optimizer_, step, DTypeOf<T>(), device_[0]->data(),
-                                DeviceSlots().data(), device_rows, rows.size(), width,
-                                device_gradients);
+    const std::vector<void*> slots = DeviceSlots();
+    queue_.ApplyOptimizerToRows(optimizer_, step, DTypeOf<T>(),
+                                {device_[0]->data(), slots.data(), device_gradients}, device_rows,
+                                rows.size(), width);
     for (size_t r = 0; r < rows.size(); ++r) {
       const size_t at = static_cast<size_t>(rows[r]) * width;
       optimizer_.Apply(step, arrays_[0].data() + at, SlotsAt(at).data(),
@@ -195,6 +205,32 @@ void CheckRows(DeviceQueue& queue, const Optimizer& optimizer, size_t width, siz
                      gradients, width);
     twins.Compare(absl::StrCat("after step ", t));  // rows without a gradient do not change
   }
+}
+
+// More variables than one launch takes, large, small and empty, some of them not aligned.
+template <typename T>
+void CheckManyVariables(DeviceQueue& queue, const Optimizer& optimizer) {
+  SCOPED_TRACE(DTypeName(DTypeOf<T>()));
+  constexpr size_t kVariables = 70;
+  std::vector<std::unique_ptr<Twins<T>>> twins;
+  std::vector<std::vector<T>> gradients;
+  std::vector<std::unique_ptr<DeviceArray<T>>> device_gradients;
+  std::vector<std::vector<void*>> slots(kVariables);
+  std::vector<VariableArrays> variables;
+  for (size_t v = 0; v < kVariables; ++v) {
+    const size_t count = v % 10 == 3 ? 0 : v % 10 == 7 ? 1000 + v : v % 9;
+    const size_t shift = v % 4 == 1 ? 1 : 0;
+    twins.push_back(std::make_unique<Twins<T>>(queue, optimizer, count, shift));
+    gradients.push_back(Normal<T>(count, static_cast<uint32_t>(v)));
+    device_gradients.push_back(std::make_unique<DeviceArray<T>>(queue, gradients[v], 0));
+    variables.push_back(twins[v]->Arrays(&slots[v], device_gradients[v]->data()));
+  }
+  for (int t = 0; t < 2; ++t) {
+    const UpdateStep step = optimizer.Begin(t);
+    queue.ApplyOptimizer(optimizer, step, DTypeOf<T>(), variables);
+    for (size_t v = 0; v < kVariables; ++v) twins[v]->UpdateTwin(step, gradients[v]);
+  }
+  for (size_t v = 0; v < kVariables; ++v) twins[v]->Compare(absl::StrCat("of variable ", v));
 }
 
 // Whether the CPU's vectors fuse multiply and add, as GPUs do. Targets that do not are older or
@@ -273,6 +309,15 @@ void CheckCase(const OptimizerCase& c, DeviceQueue& queue) {
   }
 }
 
+void CheckLaunches(DeviceQueue& queue) {
+  for (const char* const type : {"sgd", "adam"}) {
+    SCOPED_TRACE(type);
+    const std::unique_ptr<Optimizer> optimizer = Optimizer::Create({.type = type}).value();
+    CheckManyVariables<float>(queue, *optimizer);
+    CheckManyVariables<double>(queue, *optimizer);
+  }
+}
+
 class DeviceOptimizer : public ::testing::TestWithParam<OptimizerCase> {};
 
 TEST_P(DeviceOptimizer, EqualsTheCpuWithTheKernelsAsLoops) {
@@ -283,6 +328,11 @@ TEST_P(DeviceOptimizer, EqualsTheCpuWithTheKernelsAsLoops) {
 INSTANTIATE_TEST_SUITE_P(Every, DeviceOptimizer, ::testing::ValuesIn(OptimizerCases()),
                          [](const auto& info) { return info.param.name; });
 
+TEST(DeviceOptimizerRules, VariablesOfOneLaunchAreUpdatedAsAlone) {
+  LoopQueue queue;
+  CheckLaunches(queue);
+}
+
 TEST(DeviceOptimizerOnGpu, EqualsTheCpu) {
   if (UsableGpuCount() == 0) GTEST_SKIP() << OpenGpuQueue(Gpu(0)).status().message();
   absl::StatusOr<std::unique_ptr<DeviceQueue>> queue = OpenGpuQueue(Gpu(0));
@@ -291,6 +341,7 @@ TEST(DeviceOptimizerOnGpu, EqualsTheCpu) {
     SCOPED_TRACE(c.name);
     CheckCase(c, **queue);
   }
+  CheckLaunches(**queue);
   // More elements than threads that run in parallel.
   const std::unique_ptr<Optimizer> adam = Optimizer::Create({.type = "adam"}).value();
   CheckElements<float>(**queue, *adam, 5'000'003, 0);
@@ -308,9 +359,8 @@ TEST(DeviceOptimizerRules, AnUpdateThatStandsTouchesNothing) {
     const std::unique_ptr<Optimizer> optimizer = Optimizer::Create(config).value();
     const UpdateStep step = optimizer->Begin(5);
     ASSERT_TRUE(optimizer->IsNoOp(step));
-    queue.ApplyOptimizer(*optimizer, step, DType::kFloat32, nullptr, nullptr, nullptr, 3);
-    queue.ApplyOptimizerToRows(*optimizer, step, DType::kFloat32, nullptr, nullptr, nullptr, 2, 2,
-                               nullptr);
+    queue.ApplyOptimizer(*optimizer, step, DType::kFloat32, {{.count = 3}});
+    queue.ApplyOptimizerToRows(*optimizer, step, DType::kFloat32, {}, nullptr, 2, 2);
     EXPECT_OK(queue.Finish());
   }
 }
@@ -318,7 +368,7 @@ TEST(DeviceOptimizerRules, AnUpdateThatStandsTouchesNothing) {
 TEST(DeviceOptimizerRules, AnotherDtypeIsAnErrorThatNamesIt) {
   LoopQueue queue;
   const std::unique_ptr<Optimizer> sgd = Optimizer::Create({.type = "sgd"}).value();
-  queue.ApplyOptimizer(*sgd, sgd->Begin(0), DType::kBFloat16, nullptr, nullptr, nullptr, 3);
+  queue.ApplyOptimizer(*sgd, sgd->Begin(0), DType::kBFloat16, {{.count = 3}});
   EXPECT_THAT(queue.Finish(), StatusIs(absl::StatusCode::kInvalidArgument,
                                        HasSubstr("found a variable of bfloat16")));
   EXPECT_OK(queue.Finish());

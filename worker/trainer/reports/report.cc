@@ -33,6 +33,18 @@ Json EvaluationJson(const Evaluation& evaluation) {
   return object;
 }
 
+Json GpuJson(const GpuUsage& gpu) {
+  Json object;
+  object["steps"] = gpu.steps;
+  object["measured_steps"] = gpu.measured_steps;
+  if (gpu.measured_steps > 0) {
+    object["compute_ms_per_step"] = Number(gpu.compute_ms_per_step());
+    object["copy_ms_per_step"] = Number(gpu.copy_ms_per_step());
+  }
+  object["memory_bytes_max"] = gpu.memory_bytes_max;
+  return object;
+}
+
 }  // namespace
 
 std::string EvaluationText(const Evaluation& evaluation) {
@@ -81,6 +93,7 @@ std::string ReportJson(const Report& report) {
   json["replayed_pushes"] = report.counters.replayed_pushes;
   json["replayed_bytes"] = report.counters.replayed_bytes;
   json["replay_seconds"] = Number(report.counters.replay_seconds);
+  if (report.gpu.used()) json["gpu"] = GpuJson(report.gpu);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "worker/client/ps_client.h"
+#include "worker/ops/gpu_usage.h"
 
 namespace cairn {
 
@@ -44,10 +45,15 @@ struct Report {
   int64_t largest_step_gap = 0;  // the largest gap to the slowest other live worker at the
                                  // beginning of a step
   ClientCounters counters;
+  GpuUsage gpu;  // of the training; not in the JSON report if no GPU was used
 };
 
 // One line, without a line break. Numbers that are not finite become null. staleness.histogram
-// counts pushes by the upper bound of their bucket.
+// counts pushes by the upper bound of their bucket. If GPUs computed, `gpu` has
+//   steps, measured_steps   of all GPUs of this process (gpu_usage.h)
+//   compute_ms_per_step     from a step's first op to its last; absent if no step was measured
+//   copy_ms_per_step        of copies between host and device, which run beside the ops; likewise
+//   memory_bytes_max        device memory allocated at most
 std::string ReportJson(const Report& report);
 
 // Mean of the last 100 values.

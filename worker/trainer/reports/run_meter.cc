@@ -47,7 +47,8 @@ RunFigures RunMeter::Read() const {
           .step_seconds = step_seconds_.Read(),
           .exchange_seconds = exchange_seconds_.Read(),
           .counters = counters_,
-          .staleness = staleness_};
+          .staleness = staleness_,
+          .gpu = ReadGpuUsage()};
 }
 
 }  // namespace cairn

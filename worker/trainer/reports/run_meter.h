@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/metrics/slotted.h"
 #include "worker/client/ps_client.h"
+#include "worker/ops/gpu_usage.h"
 #include "worker/trainer/reports/progress.h"
 
 namespace cairn {
@@ -23,6 +24,7 @@ struct RunFigures {
   Histogram::Reading exchange_seconds;
   ClientCounters counters;
   StalenessSummary staleness;
+  GpuUsage gpu;  // of the process
 };
 
 // Thread safety: every method may be called from several threads at once.

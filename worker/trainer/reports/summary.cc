@@ -45,6 +45,19 @@ std::string Headline(const Report& report, const JobConfig& job, const SummaryOp
                       " rows/s");
 }
 
+// "1.2 ms of ops and 0.8 ms of copies a step, 120 MiB of memory at most".
+std::string GpuText(const GpuUsage& gpu) {
+  if (!gpu.used()) return "";
+  std::string text;
+  if (gpu.measured_steps > 0) {
+    text = absl::StrFormat("%.3g ms of ops and %.3g ms of copies a step, ",
+                           gpu.compute_ms_per_step(), gpu.copy_ms_per_step());
+  }
+  constexpr double kMib = 1 << 20;
+  return text + absl::StrFormat("%.1f MiB of memory at most",
+                                static_cast<double>(gpu.memory_bytes_max) / kMib);
+}
+
 std::string NextStep(const Report& report, const JobConfig& job, const SummaryOptions& options) {
   if (options.follows || options.mode != "train") return "";
   if (report.status == "interrupted") return "run the same command again: it continues from here";
@@ -73,6 +86,7 @@ std::string SummaryText(const Report& report, const JobConfig& job, const Summar
         absl::StrCat(report.counters.pushes_dropped,
                      " pushes, since they were not finite (optimizer.not_finite: skip)"));
   }
+  add("gpu", GpuText(report.gpu));
   const bool trained = !options.follows && options.mode == "train";
   if (trained) add("checkpoints", job.checkpoint.directory);
   add("exported", trained ? report.exported : job.output.export_file);

@@ -46,6 +46,20 @@ EventHistogram Between(const StalenessSummary& before, const StalenessSummary& a
   return histogram;
 }
 
+// The use of GPUs at a point; `before`: at the previous one.
+void AddGpu(const GpuUsage& before, const GpuUsage& now, Event* event) {
+  if (!now.used()) return;
+  const auto add = [event](absl::string_view tag, double value) {
+    event->scalars.push_back({tag, static_cast<float>(value)});
+  };
+  const GpuUsage since = now.Since(before);
+  if (since.measured_steps > 0) {
+    add("gpu/compute_ms", since.compute_ms_per_step());
+    add("gpu/copy_ms", since.copy_ms_per_step());
+  }
+  add("gpu/memory_bytes", static_cast<double>(now.memory_bytes));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TrainingEvents>> TrainingEvents::Open(
@@ -77,6 +91,8 @@ absl::Status TrainingEvents::StepDone(const StepFigures& figures, bool last,
     event.scalars.push_back({"learning_rate", static_cast<float>(rate)});
   }
   event.scalars.push_back({"staleness/mean", static_cast<float>(seen.mean)});
+  const GpuUsage gpu = ReadGpuUsage();
+  AddGpu(std::exchange(gpu_, gpu), gpu, &event);
   RETURN_IF_ERROR(file_->Add(event));
   examples_ = 0;
   seconds_ = figures.seconds;

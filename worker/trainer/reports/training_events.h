@@ -13,6 +13,7 @@
 #include "common/config/job_config.h"
 #include "common/optimizer/schedule.h"
 #include "worker/client/ps_client.h"
+#include "worker/ops/gpu_usage.h"
 #include "worker/trainer/reports/event_file.h"
 #include "worker/trainer/reports/report.h"
 
@@ -31,6 +32,8 @@ struct StepFigures {
 //   examples_per_second  since the previous point
 //   learning_rate        of the job's optimizer at that step, if known
 //   staleness/mean       of this start's pushes so far, as in the report
+//   gpu/compute_ms, gpu/copy_ms, gpu/memory_bytes    if GPUs compute (gpu_usage.h): per step, the
+//                        mean of the steps measured since the previous point, if any; allocated now
 // Every 100 points and at the end also `staleness`, a histogram of the pushes since the previous
 // histogram; and eval/auc, eval/log_loss, eval/accuracy, eval/rmse at evaluations. Every step is a
 // point until there are 1000 points, then every second step for 1000 points more, every fourth, …:
@@ -53,7 +56,7 @@ class TrainingEvents {
 
  private:
   TrainingEvents(std::unique_ptr<EventFile> file, std::optional<ScheduleConfig> learning_rate)
-      : file_(std::move(file)), learning_rate_(std::move(learning_rate)) {}
+      : file_(std::move(file)), learning_rate_(std::move(learning_rate)), gpu_(ReadGpuUsage()) {}
   bool Due(const StepFigures& figures) const;
   absl::Status AddHistogram(int64_t step, const StalenessSummary& staleness);
 
@@ -65,6 +68,7 @@ class TrainingEvents {
   double seconds_ = 0;      // time of the last point
   double flushed_at_ = 0;   // on the same clock
   StalenessSummary shown_;  // already in histograms
+  GpuUsage gpu_;            // at the last point
 };
 
 // The learning rate of job.optimizer if a worker knows it at each of its steps: a constant, or the

@@ -416,7 +416,9 @@ class Training {
          .call_timeout = CallTimeout(options_),
          .stop_requested = lockstep_.has_value() ? stopped_together : options_.stop_requested},
         start_);
+    const GpuUsage before = ReadGpuUsage();
     RETURN_IF_ERROR(loop.Run());
+    report_.gpu = ReadGpuUsage().Since(before);
     if (lockstep_.has_value()) LeaveTogether();
     RETURN_IF_ERROR(output_.CloseMetrics());
     loop.position().EncodeTo(&last_position_);

@@ -36,5 +36,11 @@ cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t a_op,
                                int64_t b_stride, const void* beta, void* c, cudaDataType_t c_type,
                                int64_t c_stride, cublasComputeType_t compute,
                                cublasGemmAlgo_t algorithm);
+cublasStatus_t cublasGemmStridedBatchedEx_64(
+    cublasHandle_t handle, cublasOperation_t a_op, cublasOperation_t b_op, int64_t m, int64_t n,
+    int64_t k, const void* alpha, const void* a, cudaDataType_t a_type, int64_t a_stride,
+    long long a_step, const void* b, cudaDataType_t b_type, int64_t b_stride, long long b_step,
+    const void* beta, void* c, cudaDataType_t c_type, int64_t c_stride, long long c_step,
+    int64_t count, cublasComputeType_t compute, cublasGemmAlgo_t algorithm);
 const char* cublasGetStatusString(cublasStatus_t status);
 }

@@ -43,6 +43,21 @@ TEST(Report, HasTheKeysOfTheJobDocument) {
   EXPECT_FALSE(json["eval"].contains("rmse"));
 }
 
+// A run on CPUs has no figures of GPUs, not even zeros.
+TEST(Report, HasTheUseOfGpusOnlyIfThereWasAny) {
+  Report report;
+  EXPECT_FALSE(Json::parse(ReportJson(report)).contains("gpu"));
+  report.gpu = {.steps = 3, .memory_bytes = 512, .memory_bytes_max = 1024};
+  EXPECT_EQ(Json::parse(ReportJson(report))["gpu"],
+            Json::parse(R"({"steps": 3, "measured_steps": 0, "memory_bytes_max": 1024})"));
+  report.gpu.measured_steps = 2;
+  report.gpu.compute_seconds = 0.5;
+  report.gpu.copy_seconds = 0.25;
+  const Json gpu = Json::parse(ReportJson(report))["gpu"];
+  EXPECT_EQ(gpu["compute_ms_per_step"], 250);
+  EXPECT_EQ(gpu["copy_ms_per_step"], 125);
+}
+
 TEST(Report, WritesNullForALossThatIsNotFinite) {
   Report report;
   report.train_loss = std::nan("");

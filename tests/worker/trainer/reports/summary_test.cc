@@ -56,6 +56,22 @@ TEST(Summary, NamesNoFileThatThisWorkerDidNotWrite) {
               AllOf(Not(HasSubstr("exported")), Not(HasSubstr("next"))));
 }
 
+TEST(Summary, HasTheUseOfGpusOnlyIfThereWasAny) {
+  Report report = Trained();
+  EXPECT_THAT(SummaryText(report, Job(), {}), Not(HasSubstr("gpu")));
+  report.gpu = {.steps = 1563,
+                .measured_steps = 97,
+                .compute_seconds = 0.097,
+                .copy_seconds = 0.0485,
+                .memory_bytes_max = 3 << 19};
+  EXPECT_THAT(SummaryText(report, Job(), {}),
+              HasSubstr("  gpu          1 ms of ops and 0.5 ms of copies a step, 1.5 MiB of memory "
+                        "at most\n"));
+  report.gpu.measured_steps = 0;
+  EXPECT_THAT(SummaryText(report, Job(), {}),
+              HasSubstr("  gpu          1.5 MiB of memory at most\n"));
+}
+
 TEST(Summary, OfAStoppedRunSaysHowToGoOn) {
   Report report = Trained();
   report.status = "interrupted";

@@ -9,10 +9,12 @@
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "worker/input/dataset/record_file.h"
+#include "worker/ops/gpu_usage.h"
 
 namespace cairn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -67,6 +69,25 @@ TEST_F(TrainingEventsTest, AQuietTimeAndTheLastStepMakePointsOfTheirOwn) {
   EXPECT_TRUE(Step(1003, 11));
   EXPECT_FALSE(Step(1005, 12));
   EXPECT_TRUE(Step(1007, 12, /*last=*/true));
+}
+
+// Of the steps measured since the previous point; without any, only the memory.
+TEST_F(TrainingEventsTest, PointsHaveTheUseOfGpusOnlyIfThereIsAny) {
+  Open();
+  Step(1, 20);
+  CountGpuMemory(4096);
+  CountGpuStep(/*measured=*/true, 0.25, 0.125);
+  Step(2, 40);
+  CountGpuStep(/*measured=*/false, 0, 0);
+  Step(3, 60, /*last=*/true);
+  CountGpuMemory(-4096);
+  const std::vector<std::string> records = Records();
+  ASSERT_EQ(records.size(), kHead + 3);
+  EXPECT_THAT(records[kHead], Not(HasSubstr("gpu")));
+  EXPECT_THAT(records[kHead + 1], AllOf(HasSubstr("gpu/compute_ms"), HasSubstr("gpu/copy_ms"),
+                                        HasSubstr("gpu/memory_bytes")));
+  EXPECT_THAT(records[kHead + 2],
+              AllOf(Not(HasSubstr("gpu/compute_ms")), HasSubstr("gpu/memory_bytes")));
 }
 
 TEST_F(TrainingEventsTest, PointsReachTheFileAfterTenSecondsAtEvaluationsAndAtTheEnd) {
