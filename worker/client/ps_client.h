@@ -53,6 +53,8 @@ struct PullTarget {
   // has written to it since: rows that have not changed stay as they are. Of a pull that fails
   // `out` keeps what it may, and `held` knows what. Null: every row comes.
   HeldValues* held = nullptr;
+  // Of kKeys: each distinct key travels once. Pays where many keys repeat.
+  bool combine_repeats = false;
 };
 
 // One variable's part of a Push (gradients) or Assign (values).
@@ -69,6 +71,9 @@ struct PushSource {
   // first push: added to the gradients; what rounding leaves out of their sum is put there for the
   // next push. Written where the push fails, too.
   absl::Span<float> residual = {};
+  // Of kKeys. Pushes: the client sums the gradients of repeats, in their order, before they are
+  // rounded, and each distinct key travels once. Pays where many keys repeat.
+  bool combine_repeats = false;
 };
 
 // How stale this client's pushes were: by how many updates of others each shard had changed between

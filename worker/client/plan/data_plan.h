@@ -2,7 +2,9 @@
 //
 // Rows of one server's part are sorted together by a counting sort, O(n), in scratch memory that is
 // reused from call to call. A part that lies on one server alone is neither sorted nor copied: the
-// request views the caller's ids and values, the reply lands in the caller's memory.
+// request views the caller's ids and values, the reply lands in the caller's memory. Where a part
+// combines repeats, the distinct keys are sorted instead, and each of the caller's keys has the
+// number of its sorted row.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/key_index.h"
 #include "worker/client/delivery/fan_out.h"
 #include "worker/client/delivery/server_table.h"
 #include "worker/client/ps_client.h"
@@ -77,6 +80,8 @@ class DataPlan {
   // Checks a reply and moves what it holds to where it belongs. `staleness` gets those of pushes.
   // kInternal: the reply does not fit the request.
   absl::Status Land(Exchange& exchange, absl::FunctionRef<void(int64_t)> staleness);
+  // After every pulled row has landed: copies rows to the repeats of their keys.
+  void CopyRepeats();
 
   // Payload bytes of gradients, values and ids to send, and of values to be received; less once
   // they have landed, where only changes came.
@@ -91,7 +96,22 @@ class DataPlan {
     ScratchArray<int32_t> order;   // order[j]: index of sorted row j in the caller's arrays
     ScratchArray<std::byte> rows;  // push: values sorted; pull: where replies land
     std::vector<int64_t> starts;
-    size_t bytes() const { return group.bytes() + ids.bytes() + order.bytes() + rows.bytes(); }
+    // Where repeats are combined: the distinct ids, order[d] is the sorted row of distinct id d,
+    // and row[i] that of the caller's id i, of `count`.
+    ScratchArray<int64_t> distinct;
+    ScratchArray<int32_t> row;
+    int64_t count = 0;
+    size_t bytes() const {
+      return group.bytes() + ids.bytes() + order.bytes() + rows.bytes() + distinct.bytes() +
+             row.bytes();
+    }
+  };
+
+  // A pull that combines repeats.
+  struct Repeats {
+    Sorted* sorted;
+    absl::Span<std::byte> out;
+    size_t row_bytes;
   };
 
   // Where a pulled item goes.
@@ -140,11 +160,18 @@ class DataPlan {
   // Of `rows` of the values as they travel.
   static size_t BytesOf(const Landing& landing, int64_t rows);
   static int64_t WidthOf(const ClientVariable& variable);
+  absl::Status CheckRepeats(const ClientVariable& variable, bool combine_repeats,
+                            absl::string_view what) const;
   absl::Status CheckHeld(const ClientVariable& variable, const PullTarget& target) const;
   ScratchArray<std::byte>& NextScratch();
   // The values of a push in its format, in scratch memory.
   absl::Span<const std::byte> Encode(const Cut& cut);
-  absl::StatusOr<Sorted*> Sort(const ClientVariable& variable, absl::Span<const int64_t> ids);
+  absl::StatusOr<Sorted*> Sort(const ClientVariable& variable, absl::Span<const int64_t> ids,
+                               bool combine_repeats);
+  absl::Span<const int64_t> FindDistinct(absl::Span<const int64_t> ids, Sorted* sorted);
+  // The source's values in the order of the sorted ids.
+  const std::byte* SortValues(const ClientVariable& variable, const PushSource& source,
+                              Sorted& sorted);
   absl::Status AddUpdate(const ClientVariable& variable, const PushSource& source, bool assign);
   absl::Status PutUpdate(const Cut& cut, bool assign);
   absl::Status PutPull(const Cut& cut, Landing landing, std::byte* target);
@@ -166,6 +193,8 @@ class DataPlan {
   std::vector<Slot*> current_;  // by server: the one that takes the next pull
   std::deque<Sorted> sorted_;
   size_t sorted_used_ = 0;
+  KeyIndex index_;
+  std::vector<Repeats> repeats_;
   std::deque<ScratchArray<std::byte>> encoded_;  // values that travel in another format
   size_t encoded_used_ = 0;
   int64_t contribution_step_ = 0;  // > 0: all of wave 0 are pushes

@@ -46,6 +46,7 @@ class KeyIndex {
     return number;
   }
 
+  size_t bytes() const { return slots_.capacity() * sizeof(Slot); }
   // Distinct keys inserted since Reset.
   int32_t size() const { return size_; }
 
