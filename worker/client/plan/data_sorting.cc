@@ -1,4 +1,5 @@
 // Sorts ids and values of a part by the server that has them.
+#include <cstddef>
 #include <cstring>
 #include <limits>
 
@@ -8,6 +9,11 @@
 #include "worker/client/routing/row_moves.h"
 
 namespace cairn {
+namespace {
+
+constexpr size_t kKeysAhead = 16;  // whose slots are being loaded
+
+}  // namespace
 
 absl::Status DataPlan::CheckRepeats(const ClientVariable& variable, bool combine_repeats,
                                     absl::string_view what) const {
@@ -22,6 +28,7 @@ absl::Span<const int64_t> DataPlan::FindDistinct(absl::Span<const int64_t> ids, 
   int32_t* const number = sorted->row.Get(ids.size());
   index_.Reset(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
+    if (i + kKeysAhead < ids.size()) index_.Prefetch(ids[i + kKeysAhead]);
     number[i] = index_.Insert(ids[i]);
     distinct[number[i]] = ids[i];
   }
