@@ -66,11 +66,11 @@ def zipf(rng, exponent):
             return int(x)
 
 
-def write_wide(path):
+def write_wide(path, rows=WIDE_ROWS):
     """Rows of tf_ps.py's `emb` shape in Criteo's format: 26 keys of one million, Zipf(1.1)."""
     rng = random.Random(0)
     with open(path, "w", encoding="ascii") as f:
-        for _ in range(WIDE_ROWS):
+        for _ in range(rows):
             keys = [f"{zipf(rng, 1.1) * 2654435761 % 1_000_000:08x}" for _ in range(26)]
             dense = [str(rng.randrange(100)) for _ in range(13)]
             f.write("\t".join([str(rng.randrange(2)), *dense, *keys]) + "\n")
@@ -85,8 +85,8 @@ def verified(metrics):
             sum(losses[-tenth:]) <= sum(losses[:tenth]) * 1.02)
 
 
-def run_cluster(build, folder, job_path):
-    """Two servers, two workers; the sum of the reports' rates."""
+def train(build, folder, job_path):
+    """Two servers, two workers; the workers' reports, and whether the run is verified."""
     tasks = addresses.own_addresses(4)
     cluster = os.path.join(folder, "cluster.yaml")
     with open(cluster, "w", encoding="ascii") as f:
@@ -118,6 +118,12 @@ def run_cluster(build, folder, job_path):
         for process in workers + servers:
             process.wait(60)
     ok = all(verified(os.path.join(folder, f"metrics{i}.jsonl")) for i in range(2))
+    return reports, ok
+
+
+def run_cluster(build, folder, job_path):
+    """As train, with the sum of the workers' rates."""
+    reports, ok = train(build, folder, job_path)
     return sum(r["examples_per_second"] for r in reports), ok
 
 

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """The wide model in PyTorch on Cairn beside TensorFlow's ParameterServerStrategy and Paddle's fleet,
 in one run and in turns: 26 keys (Zipf, 1 million ids) in a table of dim 16, 13 dense columns, an MLP
-of 64; 2 servers, 2 asynchronous workers, data in memory. Prints the rates, and a JSON line for each
-peer with the ratio and its bar. Losses are finite and fall, or the run fails.
+of 64; 2 servers, 2 asynchronous workers, data in memory. Prints the rates and the processor time of
+a worker's step, and a JSON line for each peer with the ratio and its bar. Losses are finite and
+fall, or the run fails.
 
 usage: CAIRN_BIN=build/ps_server CAIRN_LIBRARY=build/worker/capi/libcairn_client.so.0 \\
        PYTHONPATH=worker/python tests/bench/torch_wide.py [--batch 1024] [--seconds 8] [--repeats 2]
@@ -16,6 +17,10 @@ import statistics
 import subprocess
 import sys
 import time
+
+# OpenBLAS has threads of its own, which poll for work whatever torch.set_num_threads says; the
+# workers of this machine share its cores.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import torch
@@ -62,12 +67,12 @@ def train(index, servers, batch, seconds, barrier, queue):
     with cairn.connect(servers, job="wide", worker=index, workers=WORKERS) as client:
         model = Wide(client)
         optimizer = cairn.torch.ServerOptimizer(model, client, optimizer=cairn.optim.Adagrad(0.05))
-        losses, begin, step = [], 0.0, 0
+        losses, begin, used, step = [], 0.0, 0.0, 0
         ahead = cairn.torch.prefetch(batches(index, batch), {model.table: lambda b: b[0]})
         for step, (keys, dense, labels) in enumerate(ahead):
             if step == WARM_STEPS:
                 barrier.wait(60)
-                begin = time.monotonic()
+                begin, used = time.monotonic(), time.process_time()
             elif step > WARM_STEPS and time.monotonic() - begin > seconds:
                 break
             loss = torch.nn.functional.binary_cross_entropy_with_logits(model(keys, dense), labels)
@@ -75,10 +80,12 @@ def train(index, servers, batch, seconds, barrier, queue):
             loss.backward()
             optimizer.step(position=str(step))
             losses.append(loss.detach())
-        took = time.monotonic() - begin
+        took, used = time.monotonic() - begin, time.process_time() - used
     values = torch.stack(losses)
     fell = values[-10:].mean() < values[:10].mean()
-    queue.put(((step - WARM_STEPS) * batch / took, bool(values.isfinite().all() and fell)))
+    steps = step - WARM_STEPS
+    queue.put((steps * batch / took, used / steps, step * batch,
+               bool(values.isfinite().all() and fell)))
 
 
 def measure_cairn(options):
@@ -93,9 +100,12 @@ def measure_cairn(options):
         results = [queue.get(timeout=options.seconds + 120) for _ in workers]
         for worker in workers:
             worker.join()
-    if not all(verified for _, verified in results):
+    rates, seconds, examples, verified = zip(*results)
+    if not all(verified):
         sys.exit("torch_wide.py: a loss is not finite, or did not fall")
-    return sum(rate for rate, _ in results)
+    print(json.dumps({"worker_processor_ms_per_step": round(statistics.mean(seconds) * 1e3, 2),
+                      "examples": sum(examples)}), flush=True)
+    return sum(rates)
 
 
 def measure_peer(name, python, options):

@@ -107,6 +107,25 @@ TEST_F(Capi, PullsWhatItPushed) {
   EXPECT_EQ(cairn_scan_rows(scan, &count, nullptr, nullptr, nullptr), CAIRN_FAILED_PRECONDITION);
 }
 
+TEST_F(Capi, CombinesRepeatedKeys) {
+  const int64_t keys[] = {5, 9, 5};
+  const int64_t shape[] = {3, 2};
+  float gradients[6] = {1, 2, 3, 4, 5, 6};
+  cairn_item item = Keys(gradients);
+  item.part = CAIRN_REPEATED_KEYS;
+  item.ids = keys;
+  item.id_count = 3;
+  item.shape = shape;
+  ASSERT_EQ(cairn_push(client_, &item, 1, nullptr, 0, 0), CAIRN_OK) << cairn_last_error_message();
+  float rows[6] = {};
+  item.data = rows;
+  ASSERT_EQ(cairn_pull(client_, &item, 1, 0), CAIRN_OK) << cairn_last_error_message();
+  EXPECT_THAT(rows, ElementsAre(-6, -8, -3, -4, -6, -8));
+  cairn_counters_t counters;
+  ASSERT_EQ(cairn_counters(client_, &counters), CAIRN_OK);
+  EXPECT_EQ(counters.bytes_pulled, 2 * 2 * 4);  // two rows of two floats
+}
+
 TEST_F(Capi, RefusesItemsThatAreNotTheVariables) {
   float values[6] = {};
   cairn_item item = Whole(values);
@@ -130,6 +149,10 @@ TEST_F(Capi, RefusesItemsThatAreNotTheVariables) {
   item = Whole(values);
   item.part = CAIRN_KEYS;
   ExpectRefused(item, CAIRN_INVALID_ARGUMENT, "is a dense variable");
+  item.part = CAIRN_REPEATED_KEYS;
+  ExpectRefused(item, CAIRN_INVALID_ARGUMENT, "is a dense variable");
+  item.part = 4;
+  ExpectRefused(item, CAIRN_INVALID_ARGUMENT, "part is 4; expected 0 to 3");
   item = Keys(values);
   item.ids = nullptr;
   ExpectRefused(item, CAIRN_INVALID_ARGUMENT, "ids is null");

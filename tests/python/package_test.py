@@ -76,6 +76,22 @@ class Data(OnServers):
         t.assign([1], [[5, 6]])
         np.testing.assert_array_equal(t[[1]], [[5, 6]])
 
+    def test_repeats_combine(self):
+        client = self.connect(worker=0)
+        t = client.embedding("t", 2, optimizer=cairn.optim.SGD(1.0))
+        keys = np.array([[7, -3], [7, 9]], np.int64)
+        t.combines_repeats = True
+        self.assertTrue(t.combines_repeats)
+        t.push(keys, np.ones((2, 2, 2), np.float32))
+        before = client.counters().bytes_pulled
+        for _ in range(2):  # the second by the items of the first
+            np.testing.assert_array_equal(t.pull(keys[0].repeat(3)), [[-2, -2]] * 3 + [[-1, -1]] * 3)
+        self.assertEqual(client.counters().bytes_pulled - before, 2 * 2 * 2 * 4)
+        np.testing.assert_array_equal(t[keys], [[[-2, -2], [-1, -1]], [[-2, -2], [-1, -1]]])
+        t.assign([1], [[5, 6]])
+        t.combines_repeats = False
+        np.testing.assert_array_equal(t.pull(np.array([1, 1])), [[5, 6], [5, 6]])
+
     def test_repeated_pulls_of_one_shape(self):
         t = self.connect().embedding("t", 2, optimizer="sgd")
         t.assign([1, 2, 3], [[1, 1], [2, 2], [3, 3]])

@@ -88,6 +88,22 @@ class Torch(unittest.TestCase):
         self.check_bag("sum", None, square, weights=torch.rand(2, 3))
         self.check_bag("sum", 3, flat, offsets, torch.rand(5))
 
+    def test_many_repeats_are_torchs(self):
+        for padding in (None, 4):
+            module = cairn.torch.Embedding(self.connect(), f"t{padding}", 8, padding_idx=padding,
+                                           optimizer=cairn.optim.SGD(1.0))
+            weight = self.same_weights(module, 50)
+            keys = torch.randint(0, 50, (64, 26))
+            scale = torch.randn(64, 26 * 8)
+            ours = module(keys).reshape(64, -1)
+            theirs = torch.nn.functional.embedding(keys, weight, padding_idx=padding).reshape(64, -1)
+            torch.testing.assert_close(ours, theirs)
+            (ours * scale).sum().backward()
+            (theirs * scale).sum().backward()
+            expected = (weight - weight.grad).detach().numpy()
+            np.testing.assert_allclose(module.table.pull(np.arange(50)), expected, rtol=1e-4,
+                                       atol=1e-4)
+
     def test_empty_and_repeated_batches(self):
         module = cairn.torch.Embedding(self.connect(), "t", 2, optimizer=cairn.optim.SGD(1.0),
                                        initializer="zeros", padding_idx=0)

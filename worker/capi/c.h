@@ -58,7 +58,10 @@ enum cairn_dtype {
 enum cairn_part {
   CAIRN_WHOLE = 0, /* every row of a dense variable; no ids */
   CAIRN_ROWS = 1,  /* rows of a dense variable by number, any order, repeats allowed */
-  CAIRN_KEYS = 2   /* rows of an embedding table by key, any order, repeats allowed */
+  CAIRN_KEYS = 2,  /* rows of an embedding table by key, any order, repeats allowed */
+  /* As CAIRN_KEYS, for calls in which many keys repeat: each distinct key travels once; a push sums
+   * the gradients of repeats before, in their order. */
+  CAIRN_REPEATED_KEYS = 3
 };
 
 /* How float32 values travel. Formats other than plain round values to fewer bytes. */
@@ -83,7 +86,7 @@ typedef struct cairn_record_reader cairn_record_reader;
 typedef struct cairn_item {
   const char* variable; /* NUL-terminated */
   const char* slot;     /* pull, assign: an optimizer slot by Keras' name; null: the value */
-  const int64_t* ids;   /* CAIRN_ROWS, CAIRN_KEYS. Assign: no repeats */
+  const int64_t* ids;   /* of all parts but CAIRN_WHOLE. Assign: no repeats */
   uint64_t id_count;
   void* data;
   const int64_t* shape; /* [rank] */

@@ -22,6 +22,7 @@ struct Checked {
   absl::Span<const int64_t> ids;
   size_t bytes = 0;
   ValueFormat format = ValueFormat::kPlain;
+  bool combine_repeats = false;
 };
 
 std::string DTypeText(int32_t number) {
@@ -40,10 +41,10 @@ Shape ExpectedShape(const KnownVariable& known, const cairn_item& item) {
 
 absl::Status CheckPart(const KnownVariable& known, const cairn_item& item) {
   const bool is_table = known.kind == VariableKind::kEmbedding;
-  if (item.part < CAIRN_WHOLE || item.part > CAIRN_KEYS) {
-    return absl::InvalidArgumentError(absl::StrCat("part is ", item.part, "; expected 0, 1 or 2"));
+  if (item.part < CAIRN_WHOLE || item.part > CAIRN_REPEATED_KEYS) {
+    return absl::InvalidArgumentError(absl::StrCat("part is ", item.part, "; expected 0 to 3"));
   }
-  if (is_table != (item.part == CAIRN_KEYS)) {
+  if (is_table != (item.part >= CAIRN_KEYS)) {
     return absl::InvalidArgumentError(
         is_table ? "is an embedding table, whose rows are named by keys (CAIRN_KEYS)"
                  : "is a dense variable, which has rows and no keys (CAIRN_WHOLE, CAIRN_ROWS)");
@@ -88,7 +89,8 @@ absl::Status CheckItem(const Client& client, const cairn_item& item, Checked* ou
   if (item.format < CAIRN_PLAIN || item.format > CAIRN_TOP_K) {
     return absl::InvalidArgumentError(absl::StrCat("format is ", item.format, "; expected 0 to 4"));
   }
-  out->part = static_cast<Part>(item.part);
+  out->combine_repeats = item.part == CAIRN_REPEATED_KEYS;
+  out->part = out->combine_repeats ? Part::kKeys : static_cast<Part>(item.part);
   out->format = static_cast<ValueFormat>(item.format);
   if (item.slot != nullptr) out->slot = item.slot;
   if (item.id_count > 0) out->ids = {item.ids, static_cast<size_t>(item.id_count)};
@@ -129,7 +131,8 @@ absl::Status ToTargets(const Client& client, const cairn_item* items, uint64_t c
                         .ids = checked.ids,
                         .out = {static_cast<std::byte*>(item.data), checked.bytes},
                         .slot = checked.slot,
-                        .format = checked.format});
+                        .format = checked.format,
+                        .combine_repeats = checked.combine_repeats});
   });
 }
 
@@ -141,7 +144,8 @@ absl::Status ToSources(const Client& client, const cairn_item* items, uint64_t c
                          .ids = checked.ids,
                          .values = {static_cast<const std::byte*>(item.data), checked.bytes},
                          .slot = checked.slot,
-                         .format = checked.format};
+                         .format = checked.format,
+                         .combine_repeats = checked.combine_repeats};
     if (item.kept_fraction != 0) source.kept_fraction = item.kept_fraction;
     if (item.residual != nullptr) {
       source.residual = {item.residual, static_cast<size_t>(item.residual_count)};

@@ -56,6 +56,8 @@ struct PullTarget {
   // pull leaves `out` partly updated, and `held` records which parts are valid. Null: transfers
   // every row.
   HeldValues* held = nullptr;
+  // Of kKeys: each distinct key travels once. Pays where many keys repeat.
+  bool combine_repeats = false;
 };
 
 // One variable's rows in a Push (gradients) or an Assign (values).
@@ -72,6 +74,9 @@ struct PushSource {
   // before the first push. The push adds it to the gradients, and stores the rounding error of the
   // sum in it for the next push. Also written if the push fails.
   absl::Span<float> residual = {};
+  // Of kKeys. Pushes: the client sums the gradients of repeats, in their order, before they are
+  // rounded, and each distinct key travels once. Pays where many keys repeat.
+  bool combine_repeats = false;
 };
 
 // Staleness of this client's pushes: for each pushed shard, the number of updates by others between

@@ -10,10 +10,10 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/config/job_config.h"
+#include "common/key_index.h"
 #include "common/variables/variable_spec.h"
 #include "worker/client/ps_client.h"
 #include "worker/input/batch.h"
-#include "worker/models/key_index.h"
 
 namespace cairn {
 

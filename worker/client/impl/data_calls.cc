@@ -56,6 +56,7 @@ absl::Status DataCalls::Assign(absl::Span<const PushSource> sources, Deadline de
 absl::Status DataCalls::Deliver(DataPlan& plan, bool updates, const absl::string_view* position,
                                 Deadline deadline, bool* moved) {
   RETURN_IF_ERROR(uses_.deliverer.Deliver(plan, updates, position, deadline, moved));
+  if (!*moved) plan.CopyRepeats();
   Count(plan);
   return absl::OkStatus();
 }

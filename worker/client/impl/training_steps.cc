@@ -144,7 +144,9 @@ absl::Status TrainingSteps::PullStepOnce(int64_t step, absl::Span<const PullTarg
   for (size_t wave = 1; wave < waves && !*moved; ++wave) {
     RETURN_IF_ERROR(uses_.deliverer.Pull(plan, wave, deadline, moved));
   }
-  if (!*moved) uses_.data.Count(plan);
+  if (*moved) return absl::OkStatus();
+  plan.CopyRepeats();
+  uses_.data.Count(plan);
   return absl::OkStatus();
 }
 

@@ -11,7 +11,6 @@
 #include "thrift/errors.h"
 #include "thrift/limits.h"
 #include "worker/client/plan/value_coding.h"
-#include "worker/client/routing/row_moves.h"
 
 namespace cairn {
 namespace {
@@ -58,6 +57,7 @@ DataPlan::DataPlan(const ServerTable& sessions, const PlanLimits& limits)
 
 void DataPlan::Reset() {
   variables_.clear();
+  repeats_.clear();
   used_ = sorted_used_ = encoded_used_ = 0;
   bytes_out_ = bytes_in_ = 0;
   contribution_step_ = contribution_rows_ = 0;
@@ -65,10 +65,11 @@ void DataPlan::Reset() {
   current_.assign(sessions_.size(), nullptr);
   waves_.clear();
   wave_ends_.clear();
-  size_t bytes = 0;
+  size_t bytes = index_.bytes();
   for (const Sorted& sorted : sorted_) bytes += sorted.bytes();
   for (const auto& encoded : encoded_) bytes += encoded.bytes();
   if (bytes <= kKeptScratchBytes) return;
+  index_ = KeyIndex();
   sorted_.clear();
   encoded_.clear();
 }
@@ -191,43 +192,6 @@ absl::Span<const std::byte> DataPlan::Encode(const Cut& cut) {
   return {out, bytes};
 }
 
-absl::StatusOr<DataPlan::Sorted*> DataPlan::Sort(const ClientVariable& variable,
-                                                 absl::Span<const int64_t> ids) {
-  if (sorted_used_ == sorted_.size()) sorted_.emplace_back();
-  Sorted& sorted = sorted_[sorted_used_++];
-  const size_t groups = variable.groups().size();
-  if (groups > std::numeric_limits<uint16_t>::max()) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", variable.spec().name, "\" has ", groups,
-                                                   " shards; rows can be named in up to 65535"));
-  }
-  uint16_t* const group = sorted.group.Get(ids.size());
-  sorted.starts.assign(groups + 1, 0);
-  // Counts are stored one place up, so that their prefix sums are the starts.
-  const auto count = [&](auto group_of) {
-    for (size_t i = 0; i < ids.size(); ++i) {
-      group[i] = static_cast<uint16_t>(group_of(ids[i]));
-      ++sorted.starts[group[i] + 1];
-    }
-  };
-  if (variable.embedding()) {
-    count([&](int64_t key) { return variable.GroupOfKey(key); });
-  } else {
-    count([&](int64_t row) { return variable.GroupOfRow(row); });
-  }
-  for (size_t g = 0; g < groups; ++g) sorted.starts[g + 1] += sorted.starts[g];
-  int64_t* const out = sorted.ids.Get(ids.size());
-  int32_t* const order = sorted.order.Get(ids.size());
-  for (size_t i = 0; i < ids.size(); ++i) {
-    const int64_t at = sorted.starts[group[i]]++;
-    out[at] = ids[i];
-    order[at] = static_cast<int32_t>(i);
-  }
-  // Filling has advanced each start to its group's end; shift them back by one.
-  for (size_t g = groups; g > 0; --g) sorted.starts[g] = sorted.starts[g - 1];
-  sorted.starts[0] = 0;
-  return &sorted;
-}
-
 absl::Status DataPlan::AddPush(ClientVariablePtr held, const PushSource& source) {
   const ClientVariable& variable = *variables_.emplace_back(std::move(held));
   if (!source.slot.empty()) {
@@ -246,8 +210,9 @@ absl::Status DataPlan::AddAssign(ClientVariablePtr held, const PushSource& sourc
 
 absl::Status DataPlan::AddUpdate(const ClientVariable& variable, const PushSource& source,
                                  bool assign) {
-  RETURN_IF_ERROR(CheckPart(variable, source.part, source.ids, source.values.size(),
-                            assign ? "assign" : "push"));
+  const absl::string_view what = assign ? "assign" : "push";
+  RETURN_IF_ERROR(CheckPart(variable, source.part, source.ids, source.values.size(), what));
+  RETURN_IF_ERROR(CheckRepeats(variable, source.combine_repeats, what));
   const absl::Span<const ClientVariableGroup> groups = variable.groups();
   Cut cut{&variable, 0, source.part, source.ids, source.values, source.slot};
   if (!assign) {
@@ -268,13 +233,11 @@ absl::Status DataPlan::AddUpdate(const ClientVariable& variable, const PushSourc
     }
     return absl::OkStatus();
   }
-  if (groups.size() == 1) {
+  if (groups.size() == 1 && !source.combine_repeats) {
     return assign && source.ids.empty() ? absl::OkStatus() : PutUpdate(cut, assign);
   }
-  ASSIGN_OR_RETURN(Sorted * sorted, Sort(variable, source.ids));
-  std::byte* const rows = sorted->rows.Get(source.values.size());
-  GatherRows(source.values.data(), sorted->order.Get(0), source.ids.size(), variable.row_bytes(),
-             rows);
+  ASSIGN_OR_RETURN(Sorted * sorted, Sort(variable, source.ids, source.combine_repeats));
+  const std::byte* const rows = SortValues(variable, source, *sorted);
   for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
     const int64_t start = sorted->starts[cut.group];
     const size_t count = sorted->starts[cut.group + 1] - start;
@@ -343,6 +306,7 @@ absl::Status DataPlan::CheckHeld(const ClientVariable& variable, const PullTarge
 absl::Status DataPlan::AddPull(ClientVariablePtr held, const PullTarget& target) {
   const ClientVariable& variable = *variables_.emplace_back(std::move(held));
   RETURN_IF_ERROR(CheckPart(variable, target.part, target.ids, target.out.size(), "pull"));
+  RETURN_IF_ERROR(CheckRepeats(variable, target.combine_repeats, "pull"));
   RETURN_IF_ERROR(CheckPullFormat(variable.spec(), target));
   RETURN_IF_ERROR(CheckHeld(variable, target));
   const absl::Span<const ClientVariableGroup> groups = variable.groups();
@@ -366,15 +330,21 @@ absl::Status DataPlan::AddPull(ClientVariablePtr held, const PullTarget& target)
     return absl::OkStatus();
   }
   if (target.ids.empty()) return absl::OkStatus();
-  if (groups.size() == 1) return PutPull(cut, landing, landing.out);
-  ASSIGN_OR_RETURN(Sorted * sorted, Sort(variable, target.ids));
-  std::byte* const rows = sorted->rows.Get(target.out.size());
+  if (groups.size() == 1 && !target.combine_repeats) return PutPull(cut, landing, landing.out);
+  ASSIGN_OR_RETURN(Sorted * sorted, Sort(variable, target.ids, target.combine_repeats));
+  const auto count = static_cast<size_t>(sorted->starts.back());
+  std::byte* const rows = sorted->rows.Get(count * row_bytes);
+  if (target.combine_repeats) repeats_.push_back({sorted, target.out, row_bytes});
   for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
     const int64_t start = sorted->starts[cut.group];
     cut.ids =
         absl::MakeConstSpan(sorted->ids.Get(0) + start, sorted->starts[cut.group + 1] - start);
     landing.group = cut.group;
-    landing.order = sorted->order.Get(0) + start;
+    if (target.combine_repeats) {
+      landing.out = rows + start * row_bytes;
+    } else {
+      landing.order = sorted->order.Get(0) + start;
+    }
     RETURN_IF_ERROR(PutPull(cut, landing, rows + start * row_bytes));
   }
   return absl::OkStatus();

@@ -3,6 +3,8 @@
 // Rows are grouped by server with a counting sort, O(n), in scratch memory that is reused between
 // calls. Rows that are all on one server are neither sorted nor copied: the request refers to the
 // caller's ids and values, and the reply is written to the caller's memory.
+// Where a part combines repeats, the distinct keys are sorted instead, and each of the caller's
+// keys has the number of its sorted row.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/key_index.h"
 #include "worker/client/delivery/fan_out.h"
 #include "worker/client/delivery/server_table.h"
 #include "worker/client/ps_client.h"
@@ -78,6 +81,8 @@ class DataPlan {
   // Checks a reply and writes its rows to the caller's memory. Calls `staleness` for each pushed
   // shard. kInternal: the reply does not fit the request.
   absl::Status Land(Exchange& exchange, absl::FunctionRef<void(int64_t)> staleness);
+  // After every pulled row has landed: copies rows to the repeats of their keys.
+  void CopyRepeats();
 
   // Payload bytes of gradients, values and ids to send, and of values to receive. Land lowers the
   // latter where only changed rows came.
@@ -92,7 +97,22 @@ class DataPlan {
     ScratchArray<int32_t> order;   // order[j]: index of sorted row j in the caller's arrays
     ScratchArray<std::byte> rows;  // push: sorted values; pull: received rows
     std::vector<int64_t> starts;
-    size_t bytes() const { return group.bytes() + ids.bytes() + order.bytes() + rows.bytes(); }
+    // Where repeats are combined: the distinct ids, order[d] is the sorted row of distinct id d,
+    // and row[i] that of the caller's id i, of `count`.
+    ScratchArray<int64_t> distinct;
+    ScratchArray<int32_t> row;
+    int64_t count = 0;
+    size_t bytes() const {
+      return group.bytes() + ids.bytes() + order.bytes() + rows.bytes() + distinct.bytes() +
+             row.bytes();
+    }
+  };
+
+  // A pull that combines repeats.
+  struct Repeats {
+    Sorted* sorted;
+    absl::Span<std::byte> out;
+    size_t row_bytes;
   };
 
   // The destination of a pulled item.
@@ -141,11 +161,18 @@ class DataPlan {
   // Bytes on the wire of `rows` rows.
   static size_t BytesOf(const Landing& landing, int64_t rows);
   static int64_t WidthOf(const ClientVariable& variable);
+  absl::Status CheckRepeats(const ClientVariable& variable, bool combine_repeats,
+                            absl::string_view what) const;
   absl::Status CheckHeld(const ClientVariable& variable, const PullTarget& target) const;
   ScratchArray<std::byte>& NextScratch();
   // Encodes the values of a push in its wire format, in scratch memory.
   absl::Span<const std::byte> Encode(const Cut& cut);
-  absl::StatusOr<Sorted*> Sort(const ClientVariable& variable, absl::Span<const int64_t> ids);
+  absl::StatusOr<Sorted*> Sort(const ClientVariable& variable, absl::Span<const int64_t> ids,
+                               bool combine_repeats);
+  absl::Span<const int64_t> FindDistinct(absl::Span<const int64_t> ids, Sorted* sorted);
+  // The source's values in the order of the sorted ids.
+  const std::byte* SortValues(const ClientVariable& variable, const PushSource& source,
+                              Sorted& sorted);
   absl::Status AddUpdate(const ClientVariable& variable, const PushSource& source, bool assign);
   absl::Status PutUpdate(const Cut& cut, bool assign);
   absl::Status PutPull(const Cut& cut, Landing landing, std::byte* target);
@@ -167,6 +194,8 @@ class DataPlan {
   std::vector<Slot*> current_;  // by server: takes the next pull
   std::deque<Sorted> sorted_;
   size_t sorted_used_ = 0;
+  KeyIndex index_;
+  std::vector<Repeats> repeats_;
   std::deque<ScratchArray<std::byte>> encoded_;  // values encoded for the wire
   size_t encoded_used_ = 0;
   int64_t contribution_step_ = 0;  // > 0: wave 0 has only contributions to this step

@@ -41,4 +41,14 @@ void ScatterRows(const std::byte* from, const int32_t* order, int64_t rows, size
   });
 }
 
+void AddRows(const float* from, const int32_t* order, int64_t rows, size_t width, float* to) {
+  WithRowBytes(width * sizeof(float), [&](auto bytes) {
+    const size_t count = bytes() / sizeof(float);
+    for (int64_t i = 0; i < rows; ++i) {
+      float* const sum = to + static_cast<size_t>(order[i]) * count;
+      for (size_t k = 0; k < count; ++k) sum[k] += from[i * count + k];
+    }
+  });
+}
+
 }  // namespace cairn

@@ -13,4 +13,7 @@ void GatherRows(const std::byte* from, const int32_t* order, int64_t rows, size_
 void ScatterRows(const std::byte* from, const int32_t* order, int64_t rows, size_t row_bytes,
                  std::byte* to);
 
+// to[order[i]] += from[i] for `rows` rows of `width` floats.
+void AddRows(const float* from, const int32_t* order, int64_t rows, size_t width, float* to);
+
 }  // namespace cairn

@@ -44,14 +44,31 @@ class _Looked(NamedTuple):
     """The rows of a batch's keys."""
 
     keys: Any  # the tensor that was asked for
-    unique: Any  # [n] int64, without padding
-    inverse: Any  # shape of keys: index of each key's row
-    rows: Any  # [n, dim], and one zero row more where there is padding
+    pulled: Any  # [n] int64, without padding; repeats where the table combines them
+    places: Any  # Embedding: which of the flat keys have rows, None: all; EmbeddingBag: each row
+    rows: Any  # [n, dim]; EmbeddingBag: and one zero row more where there is padding
+
+
+class _Pulled(torch.autograd.Function):
+    """Rows as an output of the graph whose gradient goes to the servers. `anchor` is a tensor that
+    needs a gradient, without which there would be no backward."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Any, module: _Table, looked: _Looked, rows: Any) -> Any:
+        ctx.module, ctx.looked = module, looked
+        return rows
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        ctx.module._take(ctx.looked, gradient)
+        return None, None, None, None
 
 
 class _Table(torch.nn.Module):
     """Rows by key: pulled in forward; their gradients are pushed in backward, or kept for the
     ServerOptimizer that has adopted the module."""
+
+    _combines_repeats = False
 
     def __init__(self, client: Client, name: str, dim: int, *, optimizer: optim.OptimizerLike,
                  initializer: init.InitializerLike = "glorot_uniform",
@@ -59,10 +76,12 @@ class _Table(torch.nn.Module):
         super().__init__()
         self.table: variables.Embedding = client.embedding(
             name, dim, optimizer=optimizer, initializer=initializer, **rules)
+        self.table.combines_repeats = self._combines_repeats
         self.padding_idx = padding_idx
         self._deferred = False
         self._gradients: List[Tuple[Any, Any]] = []
         self._ahead: Optional[_Looked] = None
+        self._anchor = torch.zeros((), requires_grad=True)
 
     @property
     def dim(self) -> int:
@@ -74,52 +93,40 @@ class _Table(torch.nn.Module):
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"'{self.table.name}', {self.table.dim}{padding}"
 
-    def _index(self, keys: Any) -> Tuple[Any, Any]:
-        """Distinct keys without padding, and for each key the index of its row."""
+    def _prepare(self, keys: Any) -> _Looked:
+        """The keys to pull, and memory for their rows."""
+        raise NotImplementedError
+
+    def _flat(self, keys: Any) -> Any:
         if keys.dtype.is_floating_point or keys.dtype.is_complex or keys.dtype == torch.bool:
             raise InvalidArgumentError(
                 f"keys of '{self.table.name}' are {keys.dtype}; expected integers")
-        unique, inverse = torch.unique(keys.detach().cpu().long(), return_inverse=True)
-        if self.padding_idx is None:
-            return unique, inverse
-        kept = unique != self.padding_idx
-        if bool(kept.all()):
-            return unique, inverse
-        # Padding has the last row, which is zero and stays here.
-        places = torch.cumsum(kept, 0) - 1
-        places[~kept] = kept.sum()
-        return unique[kept], places[inverse]
-
-    def _memory(self, unique: Any, inverse: Any) -> Any:
-        has_padding = bool(inverse.numel()) and int(inverse.max()) == len(unique)
-        rows = torch.empty(len(unique) + int(has_padding), self.table.dim)
-        if has_padding:
-            rows[-1] = 0
-        return rows
+        return keys.detach().cpu().long().reshape(-1)
 
     def _look_up(self, keys: Any) -> _Looked:
         ahead, self._ahead = self._ahead, None
         if ahead is not None and (ahead.keys is keys or (
                 ahead.keys.shape == keys.shape and torch.equal(ahead.keys, keys))):
             return ahead
-        unique, inverse = self._index(keys)
-        rows = self._memory(unique, inverse)
-        self.table.pull(unique, out=rows[:len(unique)])
-        return _Looked(keys, unique, inverse, rows)
+        looked = self._prepare(keys)
+        self.table.pull(looked.pulled, out=looked.rows[:len(looked.pulled)])
+        return looked
 
-    def _differentiable(self, looked: _Looked) -> Any:
-        rows, unique = looked.rows, looked.unique
-        if torch.is_grad_enabled() and len(unique) > 0:
-            rows = rows.detach().requires_grad_()
-            rows.register_hook(lambda gradient: self._take(unique, gradient[:len(unique)]))
+    def _differentiable(self, looked: _Looked, rows: Any) -> Any:
+        if torch.is_grad_enabled() and len(looked.pulled) > 0:
+            rows = _Pulled.apply(self._anchor, self, looked, rows)
         return rows.to(looked.keys.device)
 
-    def _take(self, unique: Any, gradient: Any) -> None:
-        gradient = gradient.detach().cpu().contiguous()
+    def _gradient(self, looked: _Looked, gradient: Any) -> Any:
+        """Of the pulled rows, from that of the rows in the graph."""
+        return gradient[:len(looked.pulled)]
+
+    def _take(self, looked: _Looked, gradient: Any) -> None:
+        gradient = self._gradient(looked, gradient.detach().cpu()).contiguous()
         if self._deferred:
-            self._gradients.append((unique, gradient))
+            self._gradients.append((looked.pulled, gradient))
         else:
-            self.table.push(unique, gradient)
+            self.table.push(looked.pulled, gradient)
 
     def take_gradients(self) -> List[Tuple[variables.Embedding, Any, Any]]:
         """The gradients of the backward passes since the last call, as a part of Client.push. A
@@ -127,7 +134,9 @@ class _Table(torch.nn.Module):
         kept, self._gradients = self._gradients, []
         if not kept:
             return []
-        keys = torch.cat([unique for unique, _ in kept])
+        if len(kept) == 1:
+            return [(self.table, *kept[0])]
+        keys = torch.cat([pulled for pulled, _ in kept])
         return [(self.table, keys, torch.cat([gradient for _, gradient in kept]))]
 
 
@@ -137,11 +146,29 @@ class Embedding(_Table):
     Rows of `padding_idx` are zero and get no gradient. Further arguments are those of
     Client.embedding: initializer, admit_after, expire_after, max_rows, storage."""
 
+    # The client copies rows to repeated keys and sums their gradients, at a tenth of the cost of
+    # torch.unique and of the backward pass of torch.nn.functional.embedding.
+    _combines_repeats = True
+
+    def _prepare(self, keys: Any) -> _Looked:
+        flat, kept = self._flat(keys), None
+        if self.padding_idx is not None:
+            kept = flat != self.padding_idx
+            flat, kept = (flat, None) if bool(kept.all()) else (flat[kept], kept)
+        return _Looked(keys, flat, kept, torch.empty(len(flat), self.table.dim))
+
+    def _gradient(self, looked: _Looked, gradient: Any) -> Any:
+        gradient = gradient.reshape(-1, self.table.dim)
+        return gradient if looked.places is None else gradient[looked.places]
+
     def forward(self, keys: Any) -> Any:
         """keys: integers of any shape. Returns keys.shape + (dim,) float32."""
         looked = self._look_up(keys)
-        rows = self._differentiable(looked)
-        return torch.nn.functional.embedding(looked.inverse.to(keys.device), rows)
+        rows = looked.rows
+        if looked.places is not None:
+            rows = torch.zeros(len(looked.places), self.table.dim)
+            rows[looked.places] = looked.rows
+        return self._differentiable(looked, rows.reshape(*keys.shape, self.table.dim))
 
 
 class EmbeddingBag(_Table):
@@ -155,14 +182,27 @@ class EmbeddingBag(_Table):
         self.mode = mode
         self.include_last_offset = include_last_offset
 
+    def _prepare(self, keys: Any) -> _Looked:
+        unique, inverse = torch.unique(self._flat(keys), return_inverse=True)
+        inverse = inverse.reshape(keys.shape)
+        kept = unique != self.padding_idx if self.padding_idx is not None else None
+        if kept is None or bool(kept.all()):
+            return _Looked(keys, unique, inverse, torch.empty(len(unique), self.table.dim))
+        # Padding has the last row, which is zero and stays here.
+        places = torch.cumsum(kept, 0) - 1
+        places[~kept] = kept.sum()
+        rows = torch.empty(len(unique), self.table.dim)
+        rows[-1] = 0
+        return _Looked(keys, unique[kept], places[inverse], rows)
+
     def forward(self, keys: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
         """keys: [bags, size], or [n] with `offsets` [bags], where each bag begins.
         per_sample_weights: shape of keys, for mode sum. Returns [bags, dim] float32."""
         looked = self._look_up(keys)
-        rows = self._differentiable(looked)
-        padding = len(looked.unique) if len(rows) > len(looked.unique) else None
+        rows = self._differentiable(looked, looked.rows)
+        padding = len(looked.pulled) if len(rows) > len(looked.pulled) else None
         return torch.nn.functional.embedding_bag(
-            looked.inverse.to(keys.device), rows, offsets, mode=self.mode,
+            looked.places.to(keys.device), rows, offsets, mode=self.mode,
             per_sample_weights=per_sample_weights, include_last_offset=self.include_last_offset,
             padding_idx=padding)
 
@@ -267,15 +307,12 @@ KeysOf = Callable[[Any], Any]
 
 
 def _pull_ahead(keys_of: Mapping[_Table, KeysOf], batch: Any) -> Dict[_Table, _Looked]:
-    looked, pulls = {}, []
-    for module, keys_of_batch in keys_of.items():
-        keys = keys_of_batch(batch)
-        unique, inverse = module._index(keys)
-        rows = module._memory(unique, inverse)
-        pulls.append((module.table, unique, rows[:len(unique)]))
-        looked[module] = _Looked(keys, unique, inverse, rows)
-    if pulls:
-        next(iter(keys_of)).table.client.pull(pulls)
+    looked = {module: module._prepare(keys_of_batch(batch))
+              for module, keys_of_batch in keys_of.items()}
+    if looked:
+        next(iter(looked)).table.client.pull(
+            [(module.table, ahead.pulled, ahead.rows[:len(ahead.pulled)])
+             for module, ahead in looked.items()])
     return looked
 
 

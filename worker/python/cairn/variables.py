@@ -14,7 +14,7 @@ from cairn.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from cairn.client import Client
 
-_WHOLE, _ROWS, _KEYS = 0, 1, 2
+_WHOLE, _ROWS, _KEYS, _REPEATED_KEYS = 0, 1, 2, 3
 FORMATS = {"plain": 0, "float16": 1, "bfloat16": 2, "int8": 3, "top_k": 4}
 # A packed item, and what it points to, which must outlive the call.
 Prepared = Tuple[bytes, Tuple[Any, ...]]
@@ -188,6 +188,7 @@ class Embedding(Stored):
     def __init__(self, client: Client, description: Dict[str, Any]) -> None:
         super().__init__(client, description)
         self._dim: int = description["dim"]
+        self._part = _KEYS
         # By the shape of keys: the result's shape, an item before and after ITEM_MEMORY, and what
         # it points to.
         self._usual: Dict[Tuple[int, ...], Tuple[Tuple[int, int], bytes, bytes, Any]] = {}
@@ -197,6 +198,18 @@ class Embedding(Stored):
         """Values of a row."""
         return self._dim
 
+    @property
+    def combines_repeats(self) -> bool:
+        """Whether pulls and pushes through this object send each distinct key of a call once, and
+        sum the gradients of repeats before. Pays where many keys of a call repeat."""
+        return self._part == _REPEATED_KEYS
+
+    @combines_repeats.setter
+    def combines_repeats(self, combines: bool) -> None:
+        """Sets it for later calls."""
+        self._part = _REPEATED_KEYS if combines else _KEYS
+        self._usual = {}
+
     def _prepare_pull(self, ids: Any, out: Any, slot: Optional[str],
                       wire: str) -> Tuple[Prepared, Array]:
         keys = _arrays.as_keys(ids)
@@ -204,13 +217,13 @@ class Embedding(Stored):
         data = (np.empty(shape, self._numpy) if out is None else
                 _arrays.as_out(out, self._dtype, shape))
         flat = data if data.ndim == 2 else data.reshape(keys.size, self._dim)
-        return self._item(_KEYS, keys, flat, slot, wire), data
+        return self._item(self._part, keys, flat, slot, wire), data
 
     def _prepare_push(self, ids: Any, values: Any, slot: Optional[str], wire: str) -> Prepared:
         keys = _arrays.as_keys(ids)
         data = _arrays.as_values(values, self._dtype, (*keys.shape, self._dim), "values")
         flat = data if data.ndim == 2 else data.reshape(keys.size, self._dim)
-        return self._item(_KEYS, keys, flat, slot, wire)
+        return self._item(self._part, keys, flat, slot, wire)
 
     def pull(self, keys: Any, out: Any = None, *, slot: Optional[str] = None,
              format: str = "plain",

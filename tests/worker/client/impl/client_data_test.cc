@@ -60,6 +60,7 @@ struct Sample {
   Part part = Part::kWhole;
   std::vector<int64_t> ids;
   std::vector<float> values;
+  bool combine_repeats = false;
 };
 
 // Values are small integers, so that sums are exact in any order.
@@ -82,7 +83,8 @@ class RandomCalls {
   Sample Next(const VariableSpec& spec, bool push) {
     Sample sample{.name = spec.name};
     const bool table = spec.kind == VariableKind::kEmbedding;
-    const int64_t rows = table ? 1000 : spec.shape[0];
+    sample.combine_repeats = table && Int(0, 1) == 0;
+    const int64_t rows = sample.combine_repeats ? 10 : table ? 1000 : spec.shape[0];
     const int64_t width = spec.shape.back();
     if (!table && Int(0, 1) == 0) {
       for (int64_t row = 0; row < rows; ++row) sample.ids.push_back(row);
@@ -127,7 +129,8 @@ TEST_P(ClientDataTest, EqualsOneServerForRandomShapesAndKeys) {
                            .part = sample.part,
                            .ids = sample.part == Part::kWhole ? absl::Span<const int64_t>()
                                                               : absl::MakeConstSpan(sample.ids),
-                           .values = AsBytes(absl::MakeConstSpan(sample.values))});
+                           .values = AsBytes(absl::MakeConstSpan(sample.values)),
+                           .combine_repeats = sample.combine_repeats});
         const size_t width = sample.ids.empty() ? 1 : sample.values.size() / sample.ids.size();
         oracle.Push(sample.name, sample.ids, width, sample.values);
       }
@@ -137,7 +140,8 @@ TEST_P(ClientDataTest, EqualsOneServerForRandomShapesAndKeys) {
                            .part = sample.part,
                            .ids = sample.part == Part::kWhole ? absl::Span<const int64_t>()
                                                               : absl::MakeConstSpan(sample.ids),
-                           .out = AsWritableBytes(absl::MakeSpan(sample.values))});
+                           .out = AsWritableBytes(absl::MakeSpan(sample.values)),
+                           .combine_repeats = sample.combine_repeats});
       }
       if (step % 2 == 0) {
         ASSERT_OK(client->PushPull(sources, "p", targets, Soon()));

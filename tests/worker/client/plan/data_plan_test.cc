@@ -67,6 +67,47 @@ TEST_F(DataPlanTest, SortsRowsByServerAndKeepsTheirOrder) {
   EXPECT_EQ(item(1).values.As<float>(), absl::MakeConstSpan({1.0f, 3.0f, 5.0f}));
 }
 
+TEST_F(DataPlanTest, CombinedRepeatsTravelOnce) {
+  VariableSpec spec = Table("t", 2);
+  spec.bucket_ps = {0};
+  const auto variable = std::make_shared<const ClientVariable>(std::move(spec));
+  const std::vector<int64_t> keys = {7, -3, 7, 7};
+  const std::vector<float> gradients = {1, 2, 3, 4, 5, 6, 7, 8};
+  std::vector<float> out(8);
+  PushSource source = Some("t", Part::kKeys, keys, gradients);
+  PullTarget target = SomeInto("t", Part::kKeys, keys, &out);
+  source.combine_repeats = target.combine_repeats = true;
+  DataPlan plan(sessions_, limits_);
+  ASSERT_OK(plan.AddPush(variable, source));
+  ASSERT_OK(plan.AddPull(variable, target));
+  ASSERT_EQ(plan.WaveCount(), 1u);
+  Exchange& exchange = *plan.Wave(0)[0];
+  const wire::PushItem& pushed = exchange.call.request.push.items.at(0);
+  EXPECT_EQ(pushed.ids.As<int64_t>(), absl::MakeConstSpan({int64_t{7}, int64_t{-3}}));
+  EXPECT_EQ(pushed.values.As<float>(), absl::MakeConstSpan({13.0f, 16.0f, 3.0f, 4.0f}));
+  EXPECT_EQ(exchange.call.request.pull.items.at(0).ids.As<int64_t>(), pushed.ids.As<int64_t>());
+  wire::StepReply& reply = exchange.call.reply;
+  reply.push.items.resize(1);
+  const std::vector<float> rows = {1, 2, 3, 4};
+  reply.pull.items.emplace_back();
+  reply.pull.items[0].dtype = wire::DType::FLOAT32;
+  reply.pull.items[0].values = Payload::Copy(rows.data(), rows.size() * sizeof(float));
+  ASSERT_OK(plan.Land(exchange, [](int64_t) {}));
+  plan.CopyRepeats();
+  EXPECT_THAT(out, ElementsAre(1, 2, 3, 4, 1, 2, 1, 2));
+}
+
+TEST_F(DataPlanTest, OnlyRepeatsOfKeysCombine) {
+  DataPlan plan(sessions_, limits_);
+  const auto variable = std::make_shared<const ClientVariable>(Dense("v", {4}, {{0, 4, 0}}));
+  const std::vector<int64_t> ids = {3};
+  std::vector<float> values(1);
+  PullTarget target = SomeInto("v", Part::kRows, ids, &values);
+  target.combine_repeats = true;
+  EXPECT_THAT(plan.AddPull(variable, target),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("an embedding table's keys")));
+}
+
 TEST_F(DataPlanTest, CutsPullsByItemsAndIds) {
   DataPlan plan(sessions_, limits_);
   const auto variable = std::make_shared<const ClientVariable>(Dense("v", {1000}, {{0, 1000, 0}}));

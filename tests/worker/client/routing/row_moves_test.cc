@@ -23,5 +23,19 @@ TEST(RowMoves, ScatterUndoesGather) {
   }
 }
 
+TEST(RowMoves, AddsRowsInTheirOrder) {
+  const std::vector<int32_t> order = {2, 0, 2};
+  for (const size_t width : {1, 3, 16, 25}) {
+    std::vector<float> rows(order.size() * width), sums(4 * width, 1.0f);
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
+    AddRows(rows.data(), order.data(), order.size(), width, sums.data());
+    for (size_t k = 0; k < width; ++k) {
+      EXPECT_EQ(sums[k], 1 + rows[width + k]);
+      EXPECT_EQ(sums[width + k], 1);
+      EXPECT_EQ(sums[2 * width + k], 1 + rows[k] + rows[2 * width + k]);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace cairn

@@ -46,6 +46,13 @@ class KeyIndex {
     return number;
   }
 
+  // Loads the slot of a key that is about to be inserted: where the table is larger than the
+  // second-level cache, an insertion otherwise takes twice as long.
+  void Prefetch(int64_t key) const {
+    __builtin_prefetch(&slots_[MixBits(static_cast<uint64_t>(key)) >> shift_], 1);
+  }
+
+  size_t bytes() const { return slots_.capacity() * sizeof(Slot); }
   // Distinct keys inserted since Reset.
   int32_t size() const { return size_; }
 

@@ -1,5 +1,5 @@
 // Keys are numbered by first appearance, for any keys, over growth, reuse and full tables.
-#include "worker/models/key_index.h"
+#include "common/key_index.h"
 
 #include <cstdint>
 #include <random>
