@@ -1,6 +1,7 @@
 #include "worker/strategy/variable_optimizer.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -395,28 +396,44 @@ absl::Status VariableOptimizer::Clip(absl::Span<Update> updates) const {
 
 absl::Status VariableOptimizer::UpdateLocked(absl::Span<const Update> updates) {
   ASSIGN_OR_RETURN(const int64_t done, IterationsLocked());
-  const UpdateStep step = optimizer_->Begin(done);
-  const UpdateStep step_of_rows = optimizer_of_rows_->Begin(done);
+  // A copy of a variable, then its slots.
+  struct Part {
+    std::vector<PlainVariable*> changed;
+    const TensorGradient* gradient;
+  };
+  std::vector<Part> parts;
+  std::vector<PlainVariable*> all;
   for (const Update& update : updates) {
     const Entry& entry = entries_[entry_of_.at(update.variable.get())];
     ASSIGN_OR_RETURN(const std::vector<PlainVariable*> own, CopiesOf(*entry.variable));
-    std::vector<std::vector<PlainVariable*>> of_slots;
-    for (const VariablePtr& slot : entry.slots) {
-      ASSIGN_OR_RETURN(of_slots.emplace_back(), CopiesOf(*slot));
-    }
+    const size_t first = parts.size();
     for (size_t c = 0; c < own.size(); ++c) {
-      std::vector<PlainVariable*> changed = {own[c]};
-      for (const std::vector<PlainVariable*>& of_slot : of_slots) changed.push_back(of_slot[c]);
-      const TensorGradient& gradient = update.of_copies[update.of_copies.size() == 1 ? 0 : c];
-      const bool of_rows = gradient.rows.has_value();
-      std::vector<Tensor*> tensors;
-      RETURN_IF_ERROR(ChangeAll(changed, &tensors, [&] {
-        return UpdateTensor(of_rows ? *optimizer_of_rows_ : *optimizer_,
-                            of_rows ? step_of_rows : step, gradient, tensors[0],
-                            absl::MakeConstSpan(tensors).subspan(1));
-      }));
+      parts.push_back({{own[c]}, &update.of_copies[update.of_copies.size() == 1 ? 0 : c]});
+    }
+    for (const VariablePtr& slot : entry.slots) {
+      ASSIGN_OR_RETURN(const std::vector<PlainVariable*> of_slot, CopiesOf(*slot));
+      for (size_t c = 0; c < own.size(); ++c) parts[first + c].changed.push_back(of_slot[c]);
     }
   }
+  for (const Part& part : parts) all.insert(all.end(), part.changed.begin(), part.changed.end());
+  // In one order for all optimizers, so that none waits for another one's lock in a circle.
+  std::sort(all.begin(), all.end(), std::less<>());
+  std::vector<Tensor*> tensors;
+  RETURN_IF_ERROR(ChangeAll(all, &tensors, [&] {
+    absl::flat_hash_map<const PlainVariable*, Tensor*> tensor_of;
+    for (size_t i = 0; i < all.size(); ++i) tensor_of[all[i]] = tensors[i];
+    std::vector<std::vector<Tensor*>> slots(parts.size());
+    std::vector<TensorUpdate> whole, of_rows;
+    for (size_t p = 0; p < parts.size(); ++p) {
+      const std::vector<PlainVariable*>& changed = parts[p].changed;
+      for (size_t s = 1; s < changed.size(); ++s) slots[p].push_back(tensor_of.at(changed[s]));
+      const TensorGradient& gradient = *parts[p].gradient;
+      (gradient.rows.has_value() ? of_rows : whole)
+          .push_back({gradient, tensor_of.at(changed[0]), slots[p]});
+    }
+    RETURN_IF_ERROR(UpdateTensors(*optimizer_, optimizer_->Begin(done), whole));
+    return UpdateTensors(*optimizer_of_rows_, optimizer_of_rows_->Begin(done), of_rows);
+  }));
   return iterations_->Assign(Tensor::Scalar<int64_t>(done + 1));
 }
 
