@@ -1,5 +1,5 @@
-// Collective operations between the ranks of a group: processes (gloo_group.h) or GPUs
-// (nccl_group.h). Replicas in one process reduce by their strategy (worker/strategy).
+// Collective operations between the ranks of a group of processes (gloo_group.h). Replicas in one
+// process reduce by their strategy (worker/strategy); GPUs sum by NCCL (nccl_ranks.h).
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,5 @@
 #include "worker/collective/cross_device_ops.h"
 
-#include <algorithm>
-
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 
 namespace cairn {
@@ -22,19 +19,6 @@ absl::Status CheckNumPacks(CrossDeviceOps ops, int64_t num_packs) {
   return absl::InvalidArgumentError(absl::StrCat(CrossDeviceOpsName(ops), ": num_packs is ",
                                                  num_packs,
                                                  "; it must be >= 0, and 0 means no packing"));
-}
-
-CrossDeviceOps DefaultCrossDeviceOps(const ReplicaDevices& replicas,
-                                     CommunicationImplementation implementation, bool has_nccl) {
-  const auto cpus = std::count_if(replicas.devices.begin(), replicas.devices.end(),
-                                  [](const Device& device) { return device.is_cpu(); });
-  const auto count = static_cast<int64_t>(replicas.devices.size());
-  if (cpus == count) return CrossDeviceOps::kRing;
-  if (cpus > 0) return CrossDeviceOps::kReductionToOneDevice;
-  const absl::flat_hash_set<Device> distinct(replicas.devices.begin(), replicas.devices.end());
-  const bool physical = !replicas.virtual_gpus && static_cast<int64_t>(distinct.size()) == count;
-  const bool ring = implementation == CommunicationImplementation::kRing;
-  return physical && has_nccl && !ring ? CrossDeviceOps::kNccl : CrossDeviceOps::kRing;
 }
 
 HierarchicalPlan PlanHierarchicalCopy(int devices, int64_t pack) {

@@ -1,5 +1,4 @@
 // For builds without CUDA or NCCL.
-#include "worker/collective/nccl_group.h"
 #include "worker/collective/nccl_ranks.h"
 
 namespace cairn {
@@ -12,12 +11,8 @@ absl::Status NcclStatus() {
       "installed, or use the implementation RING");
 }
 
-absl::StatusOr<std::unique_ptr<CollectiveGroup>> ConnectNccl(CollectiveGroup&, const NcclOptions&,
-                                                             Deadline) {
-  return NcclStatus();
-}
-
-absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> JoinByNccl(absl::Span<const Device>) {
+absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> JoinByNccl(absl::Span<const Device>,
+                                                                    const NcclPeers&) {
   return NcclStatus();
 }
 

@@ -2,61 +2,132 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <cstring>
+#include <fstream>
 #include <iterator>
+#include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "common/deadline.h"
+#include "common/hash.h"
 #include "common/status.h"
+#include "worker/collective/collective_call.h"
+#include "worker/collective/gather_values.h"
 #include "worker/collective/nccl_library.h"
 #include "worker/ops/device_queue.h"
 
 namespace cairn {
 namespace {
 
-// Limit of connecting and of a call of Reduce; the first calls of a size open further connections.
-constexpr absl::Duration kTimeout = absl::Seconds(60);
 // Queueing takes about 20 us.
 constexpr int kLooksWithoutPause = 200;
 constexpr absl::Duration kLookPause = absl::Microseconds(20);
+// A process that has waited for so long asks the others whether they still run, so often and with
+// this limit.
+constexpr absl::Duration kFirstRequest = absl::Seconds(1);
+constexpr absl::Duration kRequestPause = absl::Milliseconds(500);
+constexpr absl::Duration kRequestTimeout = absl::Milliseconds(200);
 
-// The failure that the ranks share. Thread safety: any thread.
+// What the ranks of a process share: their failure, and the other processes. Thread safety: Set and
+// Get from any thread; the other methods from the first rank's thread.
 class Failure {
  public:
+  explicit Failure(const NcclPeers& peers) : peers_(peers) {}
+
   void Set(const absl::Status& why) {
-    absl::MutexLock lock(&mutex_);
-    if (!why_.ok()) return;
-    why_ =
-        absl::AbortedError(absl::StrCat("sums over GPUs were given up: ",
-                                        why.ToString(absl::StatusToStringMode::kWithNoExtraData)));
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!why_.ok()) return;
+      why_ = absl::AbortedError(
+          absl::StrCat("sums over GPUs were given up: ",
+                       why.ToString(absl::StatusToStringMode::kWithNoExtraData)));
+    }
+    if (peers_.workers != nullptr) peers_.workers->Abort(why);
   }
   absl::Status Get() const {
     absl::MutexLock lock(&mutex_);
     return why_;
   }
 
+  // A wait for the other ranks begins.
+  void BeginWait(absl::Duration limit) {
+    end_ = Deadline::In(limit);
+    last_request_ = Deadline::In(limit - std::min(2 * kRequestTimeout, limit / 4));
+    request_ = Deadline::In(kFirstRequest);
+  }
+  // Called repeatedly during a wait. An error: why the wait is in vain, from now on also Get's.
+  absl::Status Look() {
+    if (peers_.workers == nullptr) return absl::OkStatus();
+    const absl::Status fault = FindFault();
+    absl::MutexLock lock(&mutex_);
+    if (why_.ok()) why_ = fault;
+    return why_;
+  }
+
  private:
+  absl::Status FindFault() {
+    RETURN_IF_ERROR(peers_.workers->usable());
+    if (last_request_.Expired()) {
+      RETURN_IF_ERROR(
+          peers_.workers->FindFault(/*silence_is_fault=*/true, Deadline::In(end_.Remaining() / 2)));
+      const absl::Status late = absl::DeadlineExceededError(
+          "NCCL: a sum over the workers' GPUs was not done in time: all workers answer; is a GPU "
+          "busy or hung?");
+      peers_.workers->Abort(late);
+      return late;
+    }
+    if (!request_.Expired()) return absl::OkStatus();
+    request_ = Deadline::In(kRequestPause);
+    return peers_.workers->FindFault(
+        /*silence_is_fault=*/false,
+        Deadline::Earlier(last_request_, Deadline::In(kRequestTimeout)));
+  }
+
+  const NcclPeers peers_;
   mutable absl::Mutex mutex_;
   absl::Status why_ ABSL_GUARDED_BY(mutex_);
+  Deadline end_ = Deadline::In(absl::ZeroDuration());
+  Deadline last_request_ = end_, request_ = end_;
 };
+
+absl::Status CheckNccl(ncclResult_t result, absl::string_view what) {
+  if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("NCCL: ", what, ": ", Nccl::Get().error_text(result)));
+}
+
+// A GPU of the communicator. Processes exchange its bytes.
+struct Seat {
+  int64_t worker;
+  int64_t gpu;  // the worker's number of it
+  // Two seats with the same of both are one GPU.
+  uint64_t host;
+  uint64_t address;
+
+  static constexpr size_t kWords = 4;
+};
+static_assert(sizeof(Seat) == Seat::kWords * sizeof(int64_t), "sent as raw bytes: no padding");
 
 // The communicator does not block, so that a rank always notices that another one gave up. Only the
 // rank's own thread uses the communicator.
 class NcclRank final : public DeviceRank {
  public:
-  NcclRank(Device device, std::shared_ptr<Failure> failure)
-      : device_(device), failure_(std::move(failure)) {}
+  // `looks`: whether the rank looks for faults of other processes when it waits.
+  NcclRank(Device device, std::shared_ptr<Failure> failure, absl::Duration timeout, bool looks)
+      : device_(device), failure_(std::move(failure)), timeout_(timeout), looks_(looks) {}
   ~NcclRank() override { End(); }
 
   // Makes the calling thread work on this device.
   absl::Status Select() const { return Named(cudaSetDevice(PhysicalGpu(device_)), "select"); }
+  absl::StatusOr<Seat> SeatOf(int worker) const;
   // Starts to connect; Ready waits for it. Called for all ranks between NCCL's group calls.
   absl::Status Begin(const ncclUniqueId& id, int rank, int ranks);
-  absl::Status Ready(absl::string_view what, Deadline deadline);
+  // `looks`: as the constructor's.
+  absl::Status Ready(absl::string_view what, absl::Duration limit, bool looks);
 
   absl::Status Reduce(absl::Span<const RankSum> sums, CUstream_st* stream) override;
   absl::Status Check() override;
@@ -76,6 +147,8 @@ class NcclRank final : public DeviceRank {
 
   const Device device_;
   const std::shared_ptr<Failure> failure_;
+  const absl::Duration timeout_;
+  const bool looks_;
   ncclComm_t comm_ = nullptr;
 };
 
@@ -87,9 +160,17 @@ absl::Status NcclRank::Named(cudaError_t error, absl::string_view what) const {
 }
 
 absl::Status NcclRank::Named(ncclResult_t result, absl::string_view what) const {
-  if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat(device_.text(), ": NCCL: ", what, ": ", Nccl::Get().error_text(result)));
+  return Annotate(CheckNccl(result, what), device_.text());
+}
+
+absl::StatusOr<Seat> NcclRank::SeatOf(int worker) const {
+  RETURN_IF_ERROR(Select());
+  char address[32] = {};
+  RETURN_IF_ERROR(
+      Named(cudaDeviceGetPCIBusId(address, sizeof(address), PhysicalGpu(device_)), "address"));
+  std::string host;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> host;
+  return Seat{worker, device_.index, HashBytes(host), HashBytes(address)};
 }
 
 absl::Status NcclRank::Begin(const ncclUniqueId& id, int rank, int ranks) {
@@ -99,17 +180,20 @@ absl::Status NcclRank::Begin(const ncclUniqueId& id, int rank, int ranks) {
   return Named(Nccl::Get().init_rank(&comm_, ranks, id, rank, &config), "connect");
 }
 
-absl::Status NcclRank::Ready(absl::string_view what, Deadline deadline) {
-  for (int looks = 0;; ++looks) {
+absl::Status NcclRank::Ready(absl::string_view what, absl::Duration limit, bool looks) {
+  const Deadline deadline = Deadline::In(limit);
+  if (looks) failure_->BeginWait(limit);
+  for (int polls = 0;; ++polls) {
     RETURN_IF_ERROR(failure_->Get());
     ncclResult_t state = ncclSuccess;
     RETURN_IF_ERROR(Named(Nccl::Get().async_error(comm_, &state), what));
     if (state != ncclInProgress) return Named(state, what);
-    if (looks < kLooksWithoutPause) continue;
+    if (polls < kLooksWithoutPause) continue;
+    if (looks) RETURN_IF_ERROR(failure_->Look());
     if (deadline.Expired()) {
       return absl::DeadlineExceededError(
           absl::StrCat(device_.text(), ": NCCL: ", what, " was not done in ",
-                       absl::FormatDuration(kTimeout), ": another GPU hangs, or others use it"));
+                       absl::FormatDuration(limit), ": another GPU hangs, or others use it"));
     }
     absl::SleepFor(kLookPause);
   }
@@ -118,6 +202,7 @@ absl::Status NcclRank::Ready(absl::string_view what, Deadline deadline) {
 // NCCL may queue the work from its own thread; later work in the stream is queued when NCCL has
 // finished.
 absl::Status NcclRank::Reduce(absl::Span<const RankSum> sums, CUstream_st* stream) {
+  if (looks_) failure_->BeginWait(timeout_);
   RETURN_IF_ERROR(Check());
   const Nccl& nccl = Nccl::Get();
   absl::Status status = Named(nccl.group_start(), "reduce");
@@ -131,7 +216,7 @@ absl::Status NcclRank::Reduce(absl::Span<const RankSum> sums, CUstream_st* strea
   }
   const absl::Status ended = Named(nccl.group_end(), "reduce");
   if (status.ok()) status = ended;
-  if (status.ok()) status = Ready("reduce", Deadline::In(kTimeout));
+  if (status.ok()) status = Ready("reduce", timeout_, looks_);
   if (!status.ok()) failure_->Set(status);
   return status.ok() ? status : Check();
 }
@@ -142,6 +227,7 @@ absl::Status NcclRank::Check() {
     ncclResult_t state = ncclSuccess;
     absl::Status own = Named(Nccl::Get().async_error(comm_, &state), "sum");
     if (own.ok()) own = Named(state, "sum");
+    if (own.ok() && looks_) own = failure_->Look();
     if (own.ok()) return own;
     failure_->Set(own);
     why = failure_->Get();
@@ -150,53 +236,107 @@ absl::Status NcclRank::Check() {
   return why;
 }
 
-absl::Status Connect(absl::Span<const std::unique_ptr<NcclRank>> ranks) {
-  const Nccl& nccl = Nccl::Get();
-  const auto named = [&](ncclResult_t result, absl::string_view what) -> absl::Status {
-    if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat("NCCL: ", what, ": ", nccl.error_text(result)));
-  };
-  // Before any NCCL call for these ranks.
-  for (const std::unique_ptr<NcclRank>& rank : ranks) RETURN_IF_ERROR(rank->Select());
-  ncclUniqueId id = {};
-  RETURN_IF_ERROR(named(nccl.unique_id(&id), "unique id"));
-  RETURN_IF_ERROR(named(nccl.group_start(), "connect"));
-  absl::Status status;
-  for (size_t r = 0; r < ranks.size() && status.ok(); ++r) {
-    status = ranks[r]->Begin(id, static_cast<int>(r), static_cast<int>(ranks.size()));
-  }
-  status.Update(named(nccl.group_end(), "connect"));
-  const Deadline deadline = Deadline::In(kTimeout);
+using Ranks = std::vector<std::unique_ptr<NcclRank>>;
+
+// This worker's seats, and on the first worker NCCL's id.
+absl::StatusOr<std::vector<Seat>> TakeSeats(const Ranks& ranks, int worker, ncclUniqueId* id) {
+  RETURN_IF_ERROR(Nccl::Get().library.status());
+  std::vector<Seat> seats;
   for (const std::unique_ptr<NcclRank>& rank : ranks) {
-    if (status.ok()) status = rank->Ready("connecting", deadline);
+    ASSIGN_OR_RETURN(seats.emplace_back(), rank->SeatOf(worker));
   }
-  return status;
+  if (worker == 0) RETURN_IF_ERROR(CheckNccl(Nccl::Get().unique_id(id), "unique id"));
+  return seats;
+}
+
+// Every worker's seats, in the order of the workers. A worker with an error shows none, so that no
+// other waits for it in NCCL.
+absl::StatusOr<std::vector<Seat>> ShareSeats(const absl::StatusOr<std::vector<Seat>>& own,
+                                             CollectiveGroup& workers, Deadline deadline) {
+  std::vector<int64_t> words(own.ok() ? own->size() * Seat::kWords : 0), all;
+  if (own.ok()) std::memcpy(words.data(), own->data(), words.size() * sizeof(int64_t));
+  RETURN_IF_ERROR(GatherValues(workers, words, &all, deadline));
+  RETURN_IF_ERROR(own.status());
+  std::vector<Seat> seats(all.size() / Seat::kWords);
+  std::memcpy(seats.data(), all.data(), all.size() * sizeof(int64_t));
+  for (int worker = 0; worker < workers.size(); ++worker) {
+    if (std::any_of(seats.begin(), seats.end(),
+                    [worker](const Seat& seat) { return seat.worker == worker; })) {
+      continue;
+    }
+    return absl::UnavailableError(absl::StrCat("NCCL: ", RankText(worker, workers.peer(worker)),
+                                               " cannot use its GPUs; its own error says why"));
+  }
+  return seats;
 }
 
 // NCCL refuses two ranks on one GPU.
-absl::Status CheckDistinct(absl::Span<const Device> devices) {
-  for (size_t i = 0; i < devices.size(); ++i) {
+absl::Status CheckDistinct(absl::Span<const Seat> seats, const CollectiveGroup* workers) {
+  const auto text = [workers](const Seat& seat) {
+    const auto worker = static_cast<int>(seat.worker);
+    return absl::StrCat(
+        Gpu(static_cast<int32_t>(seat.gpu)).text(),
+        workers == nullptr ? "" : absl::StrCat(" of ", RankText(worker, workers->peer(worker))));
+  };
+  for (size_t i = 0; i < seats.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
-      if (PhysicalGpu(devices[i]) != PhysicalGpu(devices[j])) continue;
-      return absl::FailedPreconditionError(absl::StrCat("NCCL: ", devices[j].text(), " and ",
-                                                        devices[i].text(), " are the same GPU"));
+      if (seats[i].host != seats[j].host || seats[i].address != seats[j].address) continue;
+      return absl::FailedPreconditionError(absl::StrCat(
+          "NCCL: ", text(seats[j]), " and ", text(seats[i]),
+          " are the same GPU; give every replica its own (LOCAL_RANK, CUDA_VISIBLE_DEVICES)"));
     }
   }
   return absl::OkStatus();
 }
 
+absl::Status Connect(const Ranks& ranks, const NcclPeers& peers) {
+  const Deadline deadline = Deadline::In(peers.connect_timeout);
+  const int worker = peers.workers == nullptr ? 0 : peers.workers->rank();
+  ncclUniqueId id = {};
+  absl::StatusOr<std::vector<Seat>> seats = TakeSeats(ranks, worker, &id);
+  if (peers.workers != nullptr) seats = ShareSeats(seats, *peers.workers, deadline);
+  RETURN_IF_ERROR(seats.status());
+  RETURN_IF_ERROR(CheckDistinct(*seats, peers.workers));
+  if (peers.workers != nullptr) {
+    static_assert(sizeof(id) % sizeof(int64_t) == 0);
+    constexpr int64_t kWords = sizeof(id) / sizeof(int64_t);
+    int64_t words[kWords];
+    std::memcpy(words, &id, sizeof(id));
+    RETURN_IF_ERROR(peers.workers->Broadcast(0, {DType::kInt64, words, kWords}, deadline));
+    std::memcpy(&id, words, sizeof(id));
+  }
+  const auto first = std::find_if(seats->begin(), seats->end(),
+                                  [worker](const Seat& seat) { return seat.worker == worker; });
+  const Nccl& nccl = Nccl::Get();
+  RETURN_IF_ERROR(CheckNccl(nccl.group_start(), "connect"));
+  absl::Status status;
+  auto number = static_cast<int>(first - seats->begin());
+  for (const std::unique_ptr<NcclRank>& rank : ranks) {
+    if (status.ok()) status = rank->Begin(id, number++, static_cast<int>(seats->size()));
+  }
+  status.Update(CheckNccl(nccl.group_end(), "connect"));
+  for (const std::unique_ptr<NcclRank>& rank : ranks) {
+    if (status.ok()) status = rank->Ready("connecting", deadline.Remaining(), /*looks=*/true);
+  }
+  return status;
+}
+
 }  // namespace
 
+bool HasNccl() { return true; }
+
+absl::Status NcclStatus() { return Nccl::Get().library.status(); }
+
 absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> JoinByNccl(
-    absl::Span<const Device> devices) {
-  RETURN_IF_ERROR(Nccl::Get().library.status());
-  RETURN_IF_ERROR(CheckDistinct(devices));
-  const auto failure = std::make_shared<Failure>();
-  std::vector<std::unique_ptr<NcclRank>> ranks;
-  ranks.reserve(devices.size());
-  for (const Device device : devices) ranks.push_back(std::make_unique<NcclRank>(device, failure));
+    absl::Span<const Device> devices, const NcclPeers& peers) {
+  const auto failure = std::make_shared<Failure>(peers);
+  Ranks ranks;
+  for (const Device device : devices) {
+    const bool looks = ranks.empty();
+    ranks.push_back(std::make_unique<NcclRank>(device, failure, peers.timeout, looks));
+  }
   const KeepCurrentGpu keep;
-  RETURN_IF_ERROR(Connect(ranks));
+  RETURN_IF_ERROR(Connect(ranks, peers));
   return std::vector<std::unique_ptr<DeviceRank>>(std::make_move_iterator(ranks.begin()),
                                                   std::make_move_iterator(ranks.end()));
 }

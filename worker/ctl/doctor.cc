@@ -27,7 +27,7 @@
 #include "thrift/limits.h"
 #include "thrift/security/client_security.h"
 #include "worker/cluster/local_gpus.h"
-#include "worker/collective/nccl_group.h"
+#include "worker/collective/nccl_ranks.h"
 #include "worker/ctl/doctor_tls.h"
 #include "worker/ctl/human_text.h"
 #include "worker/ctl/local_ports.h"

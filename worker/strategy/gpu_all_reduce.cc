@@ -3,6 +3,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "common/status.h"
 #include "worker/collective/packing.h"
 #include "worker/ops/device_tensors.h"
@@ -26,8 +27,9 @@ struct GpuAllReduce::Pack {
   float* data(size_t device) const { return static_cast<float*>(memory[device]->mutable_data()); }
 };
 
-GpuAllReduce::GpuAllReduce(std::vector<Device> devices, int64_t bytes_per_pack, JoinGpus join)
-    : devices_(std::move(devices)), bytes_per_pack_(bytes_per_pack), join_(std::move(join)) {}
+GpuAllReduce::GpuAllReduce(std::vector<Device> devices, int64_t bytes_per_pack,
+                           std::unique_ptr<GpuRanks> ranks)
+    : devices_(std::move(devices)), bytes_per_pack_(bytes_per_pack), ranks_(std::move(ranks)) {}
 
 GpuAllReduce::~GpuAllReduce() = default;
 
@@ -71,8 +73,10 @@ absl::StatusOr<std::vector<GpuAllReduce::Pack>> GpuAllReduce::MakePacks(
 
 absl::Status GpuAllReduce::RunDevice(size_t device, ReduceOp op,
                                      absl::Span<const Value::Sequence> locals,
-                                     absl::Span<Pack> packs) {
-  DeviceRank& rank = *ranks_[device];
+                                     absl::Span<Pack> packs, DeviceRank& rank) const {
+  const CollectiveGroup* const others = ranks_->peers().workers;
+  const int workers = others == nullptr ? 1 : others->size();
+  const float count = static_cast<float>(devices_.size()) * static_cast<float>(workers);
   const auto queue_all = [&](DeviceQueue& queue) {
     std::vector<RankSum> sums;
     for (const Pack& pack : packs) {
@@ -86,7 +90,7 @@ absl::Status GpuAllReduce::RunDevice(size_t device, ReduceOp op,
       const auto floats = static_cast<size_t>(pack.floats);
       if (floats == 0) continue;
       if (op == ReduceOp::kMean) {
-        queue.ops().Scale(1.0F / static_cast<float>(devices_.size()), to, floats);
+        queue.ops().Scale(1.0F / count, to, floats);
       }
       sums.push_back({to, floats, RankSum::kAllRanks});
     }
@@ -101,14 +105,14 @@ absl::Status GpuAllReduce::RunDevice(size_t device, ReduceOp op,
 absl::StatusOr<std::vector<Value>> GpuAllReduce::Reduce(ReduceOp op,
                                                         absl::Span<const Value::Sequence> locals) {
   absl::MutexLock lock(&mutex_);
-  if (ranks_.empty()) {
-    ASSIGN_OR_RETURN(ranks_, join_(devices_));
-  }
+  ranks_->Take();
+  const absl::Cleanup give_back = [this] { ranks_->Return(); };
+  ASSIGN_OR_RETURN(const absl::Span<const std::unique_ptr<DeviceRank>> ranks, ranks_->Get());
   // Before anything is queued: an allocation may wait for sums.
   ASSIGN_OR_RETURN(std::vector<Pack> packs, MakePacks(locals));
   std::vector<absl::Status> statuses(devices_.size());
-  const auto run = [&](size_t device) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    statuses[device] = RunDevice(device, op, locals, absl::MakeSpan(packs));
+  const auto run = [&](size_t device) {
+    statuses[device] = RunDevice(device, op, locals, absl::MakeSpan(packs), *ranks[device]);
   };
   // A thread each: NCCL's calls wait for the other ranks' calls.
   std::vector<std::thread> threads;
@@ -119,10 +123,7 @@ absl::StatusOr<std::vector<Value>> GpuAllReduce::Reduce(ReduceOp op,
   for (const absl::Status& status : statuses) {
     if (failure.ok() || (absl::IsAborted(failure) && !status.ok())) failure = status;
   }
-  if (!failure.ok()) {
-    ranks_.clear();
-    return Annotate(failure, "sums over GPUs by NCCL");
-  }
+  if (!failure.ok()) return Annotate(failure, "sums over GPUs by NCCL");
   std::vector<Value> results(locals.size());
   for (const Pack& pack : packs) {
     for (size_t i = 0; i < pack.values.size(); ++i) {

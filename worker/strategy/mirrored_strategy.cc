@@ -1,15 +1,13 @@
 #include "worker/strategy/mirrored_strategy.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "worker/collective/nccl_group.h"
-#include "worker/ops/device_queue.h"
 #include "worker/strategy/distributed_variable.h"
+#include "worker/strategy/gpu_ranks.h"
 #include "worker/strategy/reduce_values.h"
 
 namespace cairn {
@@ -37,23 +35,6 @@ absl::Status CheckReplicated(const VariableOptions& options) {
 }
 
 namespace {
-
-absl::Status CheckNccl(absl::Span<const Device> devices) {
-  std::set<int> gpus;
-  for (const Device device : devices) {
-    if (device.is_cpu() || !gpus.insert(PhysicalGpu(device)).second) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("NCCL adds up between different GPUs; ", device.text(),
-                       device.is_cpu() ? " is none" : " shares a GPU with another device"));
-    }
-  }
-  if (gpus.size() < 2) return absl::FailedPreconditionError("NCCL needs more than one GPU");
-  if (*gpus.rbegin() >= UsableGpuCount()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("NCCL needs GPUs that CUDA can use; it can use ", UsableGpuCount(), " here"));
-  }
-  return NcclStatus();
-}
 
 // Adds up the two halves of the devices, then the two sums.
 absl::StatusOr<Value> HierarchicalSum(absl::Span<const Value> of_devices, int64_t pack) {
@@ -97,41 +78,37 @@ absl::StatusOr<std::unique_ptr<MirroredStrategy>> MirroredStrategy::Create(
   std::unique_ptr<MirroredStrategy> strategy(new MirroredStrategy(std::move(devices)));
   strategy->cross_device_ops_ = ops;
   if (ops == CrossDeviceOps::kNccl) {
-    strategy->gpus_ = std::make_unique<GpuAllReduce>(strategy->worker_devices(),
-                                                     options.bytes_per_pack, options.join);
+    strategy->gpus_ = std::make_unique<GpuAllReduce>(
+        strategy->worker_devices(), options.bytes_per_pack,
+        std::make_unique<GpuRanks>(strategy->worker_devices(), options.join, /*required=*/true));
   }
   return strategy;
 }
 
 absl::StatusOr<std::vector<Value>> MirroredStrategy::ReduceAll(
     ReduceOp op, absl::Span<const Value::Sequence> locals, const CommunicationOptions& options) {
-  std::vector<Value> results(locals.size());
-  std::vector<Value::Sequence> by_nccl, by_copies;
-  std::vector<size_t> nccl_places, copy_places;
-  for (size_t v = 0; v < locals.size(); ++v) {
-    const bool nccl = gpus_ != nullptr && gpus_->CanReduce(locals[v]);
-    if (!nccl && cross_device_ops_ == CrossDeviceOps::kHierarchicalCopy && !locals[v].empty() &&
-        IsDense(locals[v])) {
-      const auto pack = static_cast<int64_t>(v);
-      ASSIGN_OR_RETURN(results[v], HierarchicalSum(locals[v], pack));
-      if (op == ReduceOp::kMean) {
-        ASSIGN_OR_RETURN(results[v], MeanOf(results[v], static_cast<int64_t>(locals[v].size())));
-      }
-      continue;
+  std::vector<bool> on_gpus;
+  for (const Value::Sequence& values : locals) {
+    on_gpus.push_back(gpus_ != nullptr && gpus_->CanReduce(values));
+  }
+  const auto by_nccl = [&](ReplicaValues values) { return gpus_->Reduce(op, values); };
+  const auto by_copies = [&](ReplicaValues others) -> absl::StatusOr<std::vector<Value>> {
+    if (cross_device_ops_ != CrossDeviceOps::kHierarchicalCopy) {
+      return Strategy::ReduceAll(op, others, options);
     }
-    (nccl ? by_nccl : by_copies).push_back(locals[v]);
-    (nccl ? nccl_places : copy_places).push_back(v);
-  }
-  const auto place = [&results](std::vector<Value> from, const std::vector<size_t>& places) {
-    for (size_t i = 0; i < from.size(); ++i) results[places[i]] = std::move(from[i]);
+    std::vector<Value> results;
+    for (const Value::Sequence& values : others) {
+      const auto pack = static_cast<int64_t>(results.size());
+      const bool dense = !values.empty() && IsDense(values);
+      ASSIGN_OR_RETURN(Value sum, dense ? HierarchicalSum(values, pack) : SumValues(values));
+      if (op == ReduceOp::kMean) {
+        ASSIGN_OR_RETURN(sum, MeanOf(sum, static_cast<int64_t>(values.size())));
+      }
+      results.push_back(std::move(sum));
+    }
+    return results;
   };
-  if (!by_nccl.empty()) {
-    ASSIGN_OR_RETURN(std::vector<Value> sums, gpus_->Reduce(op, by_nccl));
-    place(std::move(sums), nccl_places);
-  }
-  ASSIGN_OR_RETURN(std::vector<Value> sums, Strategy::ReduceAll(op, by_copies, options));
-  place(std::move(sums), copy_places);
-  return results;
+  return ReduceApart(locals, on_gpus, by_nccl, by_copies);
 }
 
 absl::StatusOr<std::unique_ptr<MirroredStrategy>> MirroredStrategy::Create(

@@ -5,18 +5,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/log.h"
 #include "common/status.h"
 #include "worker/collective/batch_all_reduce.h"
 #include "worker/collective/gather_slices.h"
 #include "worker/collective/gather_values.h"
 #include "worker/collective/gloo_group.h"
-#include "worker/ops/device_queue.h"
 #include "worker/ops/tensor_math.h"
 #include "worker/strategy/reduce_values.h"
 
 namespace cairn {
 namespace {
+
+using Implementation = CommunicationImplementation;
 
 constexpr absl::Duration kCallTimeout = absl::Seconds(60);
 constexpr absl::Duration kLeaveTimeout = absl::Seconds(5);
@@ -28,26 +28,12 @@ ConstBuffer BufferOf(const Tensor& tensor) {
   return {tensor.dtype(), tensor.data(), tensor.elements()};
 }
 
-// Why this worker cannot take part in sums between GPUs; OK if it can.
-absl::Status CanJoinGpus(absl::Span<const Device> devices,
-                         const MultiWorkerMirroredOptions& options) {
-  if (options.communication.implementation == CommunicationImplementation::kRing) {
-    return absl::FailedPreconditionError("implementation RING is asked for");
-  }
-  for (const Device device : devices) {
-    if (!device.is_cpu()) continue;
-    return absl::FailedPreconditionError(absl::StrCat("its device ", device.text(), " is no GPU"));
-  }
-  return options.connect_nccl == nullptr ? NcclStatus() : absl::OkStatus();
-}
-
-// Copies of the values to sum over the workers: tensors on `device`, slices in host memory with
-// int64 rows.
-absl::StatusOr<std::vector<Value>> CopiesOn(Device device, absl::Span<const Value> values) {
+// Copies in host memory of the values to sum over the workers; slices with int64 rows.
+absl::StatusOr<std::vector<Value>> HostCopies(absl::Span<const Value> values) {
   std::vector<Value> copies;
   for (const Value& value : values) {
     if (value.kind() != Value::Kind::kSlices) {
-      ASSIGN_OR_RETURN(Tensor copy, CopyTensor(value.tensor(), device));
+      ASSIGN_OR_RETURN(Tensor copy, CopyTensor(value.tensor(), Cpu(0)));
       copies.emplace_back(std::move(copy));
       continue;
     }
@@ -135,7 +121,22 @@ absl::StatusOr<std::unique_ptr<MultiWorkerMirroredStrategy>> MultiWorkerMirrored
   std::unique_ptr<MultiWorkerMirroredStrategy> strategy(
       new MultiWorkerMirroredStrategy(options.devices, options.communication, std::move(group)));
   RETURN_IF_ERROR(strategy->CheckDeviceCounts());
-  RETURN_IF_ERROR(strategy->JoinGpus(options));
+  if (strategy->workers() == 1 && options.communication.implementation != Implementation::kNccl) {
+    return strategy;
+  }
+  absl::MutexLock lock(&strategy->mutex_);
+  absl::StatusOr<std::unique_ptr<GpuRanks>> gpus =
+      JoinWorkers({.devices = options.devices,
+                   .implementation = options.communication.implementation,
+                   .peers = {.workers = strategy->group_.get(),
+                             .connect_timeout = options.connect_timeout,
+                             .timeout = options.communication.timeout.value_or(kCallTimeout)},
+                   .join = options.join});
+  if (!gpus.ok()) return Annotate(gpus.status(), "MultiWorkerMirroredStrategy");
+  if (*gpus != nullptr) {
+    strategy->gpus_ = std::make_unique<GpuAllReduce>(
+        options.devices, options.communication.bytes_per_pack, *std::move(gpus));
+  }
   return strategy;
 }
 
@@ -172,47 +173,9 @@ absl::Status MultiWorkerMirroredStrategy::CheckDeviceCounts() {
                                                  " devices; every worker must have as many"));
 }
 
-absl::StatusOr<int64_t> MultiWorkerMirroredStrategy::CountWorkers(bool counted) {
-  int64_t count = counted ? 1 : 0;
-  RETURN_IF_ERROR(
-      group_->AllReduce(ReduceOp::kSum, MutableBuffer{DType::kInt64, &count, 1}, CallDeadline({})));
-  return count;
-}
-
-absl::Status MultiWorkerMirroredStrategy::JoinGpus(const MultiWorkerMirroredOptions& options) {
-  absl::Status own = CanJoinGpus(worker_devices(), options);
-  const bool asked_for = communication_.implementation == CommunicationImplementation::kNccl;
-  const bool expected = asked_for || own.ok();
-  if (workers() == 1 && !asked_for) return absl::OkStatus();
-  absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(int64_t able, CountWorkers(own.ok()));
-  if (able == workers()) {
-    const KeepCurrentGpu keep;
-    const auto& connect = options.connect_nccl != nullptr ? options.connect_nccl : ConnectNccl;
-    absl::StatusOr<std::unique_ptr<CollectiveGroup>> joined =
-        connect(*group_, {.device = PhysicalGpu(worker_devices()[0]), .stream = nullptr},
-                Deadline::In(options.connect_timeout));
-    own = joined.status();
-    ASSIGN_OR_RETURN(able, CountWorkers(own.ok()));
-    if (able == workers()) {
-      gpus_ = *std::move(joined);
-      return absl::OkStatus();
-    }
-  }
-  if (!expected) return absl::OkStatus();
-  if (own.ok()) own = absl::FailedPreconditionError("their own errors or warnings say why");
-  own = Annotate(own, absl::StrCat("MultiWorkerMirroredStrategy: sums by NCCL: ", workers() - able,
-                                   " of ", workers(), " workers cannot"));
-  if (asked_for) return absl::FailedPreconditionError(own.message());
-  LOG(WARNING) << own.message() << "; sums go between CPUs";
-  return absl::OkStatus();
-}
-
 absl::Status MultiWorkerMirroredStrategy::CheckCall(const CommunicationOptions& options) const {
   RETURN_IF_ERROR(options.Validate());
-  if (options.implementation != CommunicationImplementation::kNccl || gpus_ != nullptr) {
-    return absl::OkStatus();
-  }
+  if (options.implementation != Implementation::kNccl || gpus_ != nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "MultiWorkerMirroredStrategy: a call asks for implementation NCCL, and the strategy's sums "
       "go "
@@ -235,9 +198,7 @@ absl::StatusOr<Value> MultiWorkerMirroredStrategy::SumSlices(const IndexedSlices
 absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
     absl::StatusOr<std::vector<Value>> locals, const CommunicationOptions& options) {
   const CommunicationOptions merged = communication_.Merge(options);
-  const bool on_gpus =
-      gpus_ != nullptr && merged.implementation != CommunicationImplementation::kRing;
-  if (locals.ok()) locals = CopiesOn(on_gpus ? worker_devices()[0] : Cpu(0), *locals);
+  if (locals.ok()) locals = HostCopies(*locals);
   absl::MutexLock lock(&mutex_);
   if (!locals.ok()) {
     // No worker must wait for one that cannot take part: a call that matches no other fails on all
@@ -254,16 +215,9 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
     if (local.kind() != Value::Kind::kSlices) sums.push_back(local.tensor());
   }
   for (Tensor& sum : sums) buffers.push_back(BufferOf(sum));
-  if (on_gpus) {
-    const KeepCurrentGpu keep;
-    for (const MutableBuffer& buffer : buffers) {
-      RETURN_IF_ERROR(gpus_->AllReduce(ReduceOp::kSum, buffer, CallDeadline(options)));
-    }
-  } else {
-    const absl::Duration each = merged.timeout.value_or(kCallTimeout);
-    RETURN_IF_ERROR(BatchAllReduce(*group_, ReduceOp::kSum, buffers, merged,
-                                   Deadline::In(each * static_cast<int64_t>(buffers.size()))));
-  }
+  const absl::Duration each = merged.timeout.value_or(kCallTimeout);
+  RETURN_IF_ERROR(BatchAllReduce(*group_, ReduceOp::kSum, buffers, merged,
+                                 Deadline::In(each * static_cast<int64_t>(buffers.size()))));
   std::vector<Value> results;
   auto sum = sums.begin();
   for (const Value& local : *locals) {
@@ -278,16 +232,57 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
   return results;
 }
 
+// The number of values and the size of each, -1 if this worker's is not on its GPUs.
+absl::StatusOr<std::vector<bool>> MultiWorkerMirroredStrategy::OnGpus(
+    absl::Span<const Value::Sequence> locals, const CommunicationOptions& options) {
+  std::vector<bool> on_gpus(locals.size());
+  if (gpus_ == nullptr || communication_.Merge(options).implementation == Implementation::kRing) {
+    return on_gpus;
+  }
+  const size_t words = locals.size() + 1;
+  std::vector<int64_t> own = {static_cast<int64_t>(locals.size())}, all;
+  for (const Value::Sequence& values : locals) {
+    own.push_back(gpus_->CanReduce(values) ? values[0].tensor().elements() : -1);
+  }
+  absl::MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(GatherValues(*group_, own, &all, CallDeadline(options)));
+  on_gpus.assign(locals.size(), true);
+  size_t at = 0;
+  for (int worker = 0; worker < workers(); ++worker) {
+    bool same = all[at] == all[0];
+    for (size_t v = 0; same && v + 1 < words; ++v) {
+      const int64_t first = all[v + 1], size = all[at + v + 1];
+      on_gpus[v] = on_gpus[v] && size >= 0;
+      same = first < 0 || size < 0 || first == size;
+    }
+    if (!same) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "MultiWorkerMirroredStrategy: worker 0 (", group_->peer(0), ") and worker ", worker, " (",
+          group_->peer(worker), ") reduce different numbers or sizes of values in one call"));
+    }
+    at += static_cast<size_t>(all[at]) + 1;
+  }
+  return on_gpus;
+}
+
 absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::ReduceAll(
     ReduceOp op, absl::Span<const Value::Sequence> locals, const CommunicationOptions& options) {
   RETURN_IF_ERROR(CheckCall(options));
-  ASSIGN_OR_RETURN(std::vector<Value> sums,
-                   SumOverWorkers(Strategy::ReduceAll(ReduceOp::kSum, locals, options), options));
-  if (op == ReduceOp::kSum) return sums;
-  for (size_t i = 0; i < sums.size(); ++i) {
-    ASSIGN_OR_RETURN(sums[i], MeanOf(sums[i], static_cast<int64_t>(locals[i].size()) * workers()));
-  }
-  return sums;
+  ASSIGN_OR_RETURN(const std::vector<bool> on_gpus, OnGpus(locals, options));
+  const auto by_nccl = [&](ReplicaValues values) {
+    absl::MutexLock lock(&mutex_);
+    return gpus_->Reduce(op, values);
+  };
+  const auto by_gloo = [&](ReplicaValues others) -> absl::StatusOr<std::vector<Value>> {
+    ASSIGN_OR_RETURN(std::vector<Value> sums,
+                     SumOverWorkers(Strategy::ReduceAll(ReduceOp::kSum, others, options), options));
+    for (size_t i = 0; op == ReduceOp::kMean && i < sums.size(); ++i) {
+      const int64_t count = static_cast<int64_t>(others[i].size()) * workers();
+      ASSIGN_OR_RETURN(sums[i], MeanOf(sums[i], count));
+    }
+    return sums;
+  };
+  return ReduceApart(locals, on_gpus, by_nccl, by_gloo);
 }
 
 absl::StatusOr<Value> MultiWorkerMirroredStrategy::ReducePlain(ReduceOp op, const Value& value) {

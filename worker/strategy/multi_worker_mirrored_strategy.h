@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,7 +13,7 @@
 #include "absl/time/time.h"
 #include "worker/collective/collective_group.h"
 #include "worker/collective/communication_options.h"
-#include "worker/collective/nccl_group.h"
+#include "worker/collective/nccl_ranks.h"
 #include "worker/strategy/mirrored_strategy.h"
 
 namespace cairn {
@@ -25,17 +24,14 @@ struct MultiWorkerMirroredOptions {
   std::vector<std::string> workers = {};
   int32_t worker_index = 0;          // index of this process in `workers`
   std::vector<Device> devices = {};  // of this process; the same number on every worker
-  // timeout: how long a worker waits for the others in one collective (default 60 s). kAuto: if
-  // every device of every worker is a GPU and NCCL connects the workers' first GPUs, sums of
-  // tensors go between these; otherwise, and with kRing, between CPUs, with lists of values in
-  // packs (bytes_per_pack). kNccl, here and in calls: kFailedPrecondition if NCCL cannot be used.
+  // timeout: how long a worker waits for the others in one collective (default 60 s). kAuto: if the
+  // devices of all workers are different GPUs that NCCL connects, float32 tensors are summed
+  // between these; other values, and all values with kRing, between CPUs. bytes_per_pack: of lists
+  // of values. kNccl, here and in calls: kFailedPrecondition if NCCL cannot be used.
   CommunicationOptions communication = {};
   absl::Duration connect_timeout = absl::Minutes(5);  // for all workers to connect
   std::string rendezvous_address = {};                // as in GlooOptions
-  // Replaces NCCL in tests.
-  std::function<absl::StatusOr<std::unique_ptr<CollectiveGroup>>(
-      CollectiveGroup& bootstrap, const NcclOptions& options, Deadline deadline)>
-      connect_nccl = {};
+  JoinGpus join = JoinByNccl;                         // for tests
 };
 
 // One copy of every variable on each device of each worker, kept equal: gradients are reduced over
@@ -89,13 +85,13 @@ class MultiWorkerMirroredStrategy : public MirroredStrategy {
                               std::unique_ptr<CollectiveGroup> group);
 
   absl::Status CheckDeviceCounts();
-  // Connects the workers' GPUs if the options request it and it is possible; same result on every
-  // worker.
-  absl::Status JoinGpus(const MultiWorkerMirroredOptions& options);
-  absl::StatusOr<int64_t> CountWorkers(bool counted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Which values are summed between GPUs; the same on every worker. kInvalidArgument, on every
+  // worker: they reduce different values.
+  absl::StatusOr<std::vector<bool>> OnGpus(absl::Span<const Value::Sequence> locals,
+                                           const CommunicationOptions& options);
   absl::Status CheckCall(const CommunicationOptions& options) const;
   Deadline CallDeadline(const CommunicationOptions& options) const;
-  // Sums the workers' values; an error here is sent to all workers.
+  // Sums the workers' values between CPUs; an error here is sent to all workers.
   absl::StatusOr<std::vector<Value>> SumOverWorkers(absl::StatusOr<std::vector<Value>> locals,
                                                     const CommunicationOptions& options);
   absl::StatusOr<Value> SumSlices(const IndexedSlices& slices, Deadline deadline)
@@ -108,8 +104,9 @@ class MultiWorkerMirroredStrategy : public MirroredStrategy {
   // worker leaves.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   const std::unique_ptr<CollectiveGroup> group_;
-  // Connects the workers' first GPUs, over group_; null: sums go between CPUs. Set once, by Create.
-  std::unique_ptr<CollectiveGroup> gpus_;
+  // The GPUs of all workers; null: sums go between CPUs. Used under mutex_, like group_, which it
+  // asks for faults. Set once, by Create.
+  std::unique_ptr<GpuAllReduce> gpus_;
 };
 
 }  // namespace cairn

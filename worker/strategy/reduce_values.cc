@@ -119,4 +119,20 @@ absl::StatusOr<std::vector<Value>> SpreadOver(const Value& value,
   return spread;
 }
 
+absl::StatusOr<std::vector<Value>> ReduceApart(ReplicaValues locals,
+                                               const std::vector<bool>& chosen,
+                                               ReduceFn reduce_chosen, ReduceFn reduce_others) {
+  std::vector<Value::Sequence> first, second;
+  for (size_t v = 0; v < locals.size(); ++v) (chosen[v] ? first : second).push_back(locals[v]);
+  std::vector<Value> of_first;
+  if (!first.empty()) {
+    ASSIGN_OR_RETURN(of_first, reduce_chosen(first));
+  }
+  ASSIGN_OR_RETURN(std::vector<Value> of_second, reduce_others(second));
+  std::vector<Value> results;
+  auto one = of_first.begin(), other = of_second.begin();
+  for (const bool is_first : chosen) results.push_back(std::move(is_first ? *one++ : *other++));
+  return results;
+}
+
 }  // namespace cairn

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/device.h"
@@ -21,5 +22,13 @@ absl::StatusOr<Value> MeanOf(const Value& sum, int64_t count);
 // component of a Mirrored one, is that itself, so the caller must hold the only reference; the
 // other entries are copies.
 absl::StatusOr<std::vector<Value>> SpreadOver(const Value& value, absl::Span<const Device> devices);
+
+// Reduces the values v with chosen[v], if any, by one call of `reduce_chosen`, and all others by
+// one call of `reduce_others`. Returns the results in the order of `locals`.
+using ReplicaValues = absl::Span<const Value::Sequence>;
+using ReduceFn = absl::FunctionRef<absl::StatusOr<std::vector<Value>>(ReplicaValues locals)>;
+absl::StatusOr<std::vector<Value>> ReduceApart(ReplicaValues locals,
+                                               const std::vector<bool>& chosen,
+                                               ReduceFn reduce_chosen, ReduceFn reduce_others);
 
 }  // namespace cairn

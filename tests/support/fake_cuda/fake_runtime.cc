@@ -1,6 +1,7 @@
 // CUDA's runtime over threads and guarded memory.
 #include "tests/support/fake_cuda/include/cuda_runtime_api.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -167,6 +168,13 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int device) {
   if (cudaError_t error = Call("cudaDeviceGetAttribute"); error != cudaSuccess) return error;
   *value = 2;
   return IsDevice(device) ? cudaSuccess : Result(cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* address, int bytes, int device) {
+  if (cudaError_t error = Call("cudaDeviceGetPCIBusId"); error != cudaSuccess) return error;
+  if (!IsDevice(device)) return Result(cudaErrorInvalidDevice);
+  std::snprintf(address, static_cast<size_t>(bytes), "0000:%02x:00.0", device);
+  return cudaSuccess;
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {

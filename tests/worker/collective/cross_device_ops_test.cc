@@ -1,4 +1,4 @@
-// The algorithm follows from the devices as in TensorFlow; sparse gradients are gathered.
+// Sparse gradients are gathered; the plan of hierarchical sums.
 #include "worker/collective/cross_device_ops.h"
 
 #include "gmock/gmock.h"
@@ -12,23 +12,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using enum CrossDeviceOps;
-constexpr auto kAuto = CommunicationImplementation::kAuto;
-
-TEST(CrossDeviceOps, F8_DefaultFollowsFromTheDevices) {
-  const std::vector<Device> cpus = {Cpu(0), Cpu(1)};
-  const std::vector<Device> mixed = {Cpu(0), Gpu(0)};
-  const std::vector<Device> gpus = {Gpu(0), Gpu(1)};
-  const std::vector<Device> shared = {Gpu(0), Gpu(0)};
-  EXPECT_EQ(DefaultCrossDeviceOps({cpus}, kAuto, true), kRing);
-  EXPECT_EQ(DefaultCrossDeviceOps({mixed}, kAuto, true), kReductionToOneDevice);
-  EXPECT_EQ(DefaultCrossDeviceOps({gpus}, kAuto, true), kNccl);
-  EXPECT_EQ(DefaultCrossDeviceOps({gpus, /*virtual_gpus=*/true}, kAuto, true), kRing);
-  EXPECT_EQ(DefaultCrossDeviceOps({shared}, kAuto, true), kRing);
-  EXPECT_EQ(DefaultCrossDeviceOps({gpus}, kAuto, false), kRing);
-  EXPECT_EQ(DefaultCrossDeviceOps({gpus}, CommunicationImplementation::kRing, true), kRing);
-  EXPECT_EQ(DefaultCrossDeviceOps({cpus}, CommunicationImplementation::kNccl, true), kRing);
-}
 
 TEST(CrossDeviceOps, F3_ReduceSparse) {
   Ranks groups(2);
@@ -70,7 +53,7 @@ TEST(CrossDeviceOps, HierarchicalPlanHalvesTheDevicesAndSpreadsTheMainDevice) {
 }
 
 TEST(CrossDeviceOps, ANegativeNumberOfPacksIsRefused) {
-  EXPECT_THAT(CheckNumPacks(kNccl, -1),
+  EXPECT_THAT(CheckNumPacks(CrossDeviceOps::kNccl, -1),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("num_packs is -1")));
 }
 

@@ -9,7 +9,6 @@
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 #include "tests/worker/collective/ranks.h"
-#include "worker/collective/nccl_group.h"
 #include "worker/collective/nccl_ranks.h"
 #include "worker/ops/device_queue.h"
 
@@ -54,48 +53,6 @@ class NcclDevices : public ::testing::Test {
   }
   int ranks_ = 0;
 };
-
-TEST_F(NcclDevices, AllReduceBroadcastAndGatherAgreeWithTheCpu) {
-  Ranks bootstrap(ranks_);
-  Ranks oracle(ranks_);
-  OnRanks(ranks_, [&](int r) {
-    const auto group = ConnectNccl(bootstrap[r], {.device = r}, Soon());
-    ASSERT_OK(group);
-    std::vector<float> want = test::Values(r, 100'003);
-    const OnDevice in(want);
-    const OnDevice out(std::vector<float>(want.size()));
-    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean}) {
-      want = test::Values(r, want.size());
-      ASSERT_OK(oracle[r].AllReduce(op, Into(want), Soon()));
-      ASSERT_OK((*group)->AllReduce(op, in.buffer(), out.buffer(), Soon()));
-      const std::vector<float> got = out.Values();
-      for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-6F * want[i]);
-    }
-    ASSERT_OK((*group)->Broadcast(ranks_ - 1, in.buffer(), Soon()));
-    EXPECT_EQ(in.Values(), test::Values(ranks_ - 1, want.size()));
-
-    const OnDevice part(std::vector<float>(static_cast<size_t>(r) + 1, static_cast<float>(r)));
-    const OnDevice all(std::vector<float>(static_cast<size_t>(ranks_ * (ranks_ + 1) / 2)));
-    const auto place = [&](absl::Span<const int64_t>) -> absl::StatusOr<MutableBuffer> {
-      return all.buffer();
-    };
-    ASSERT_OK((*group)->AllGatherV(part.buffer(), place, Soon()));
-    EXPECT_EQ(all.Values().back(), static_cast<float>(ranks_ - 1));
-  });
-}
-
-TEST_F(NcclDevices, WrongArgumentsAreRefusedAndTheGroupStaysUsable) {
-  Ranks bootstrap(ranks_);
-  OnRanks(ranks_, [&](int r) {
-    const auto group = ConnectNccl(bootstrap[r], {.device = r}, Soon());
-    ASSERT_OK(group);
-    const OnDevice four(std::vector<float>(4));
-    const OnDevice five(std::vector<float>(5));
-    EXPECT_THAT((*group)->AllReduce(ReduceOp::kSum, four.buffer(), five.buffer(), Soon()),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("all_reduce")));
-    EXPECT_OK((*group)->AllReduce(ReduceOp::kSum, four.buffer(), Soon()));
-  });
-}
 
 // A stream of GPU `device`; waits for its work at most 60 s.
 class OfDevice {
@@ -157,6 +114,35 @@ TEST_F(NcclDevices, RanksAddUpOnTheirStreamsAndTheRootHasTheSum) {
       }
     }
   });
+}
+
+// Each worker has one GPU, or two.
+TEST_F(NcclDevices, WorkersHaveTheSumOverTheGpusOfAll) {
+  for (const int each : {1, 2}) {
+    const int count = ranks_ / each;
+    if (count == 0) continue;
+    Ranks workers(count), oracle(count * each);
+    OnRanks(count, [&](int worker) {
+      const std::vector<Device> own = {Gpu(worker * each), Gpu(worker * each + each - 1)};
+      const auto ranks = JoinByNccl(absl::MakeConstSpan(own).first(static_cast<size_t>(each)),
+                                    {.workers = &workers[worker]});
+      ASSERT_OK(ranks);
+      OnRanks(each, [&](int local) {
+        const int r = worker * each + local;
+        DeviceRank& rank = *(*ranks)[static_cast<size_t>(local)];
+        const OfDevice stream(r);
+        std::vector<float> want = test::Values(r, 100'003);
+        const OnDevice x(want);
+        ASSERT_OK(oracle[r].AllReduce(ReduceOp::kSum, Into(want), Soon()));
+        const RankSum sum = {static_cast<float*>(x.buffer().data), want.size(), RankSum::kAllRanks};
+        ASSERT_OK(rank.Reduce({&sum, 1}, stream.get()));
+        ASSERT_OK(stream.Await(rank));
+        const std::vector<float> got = x.Values();
+        for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 2e-6F * want[i]);
+      });
+      EXPECT_OK(workers[worker].Barrier(Soon()));
+    });
+  }
 }
 
 // Ops that write the inputs of a sum run before it, and copies of the sum after it.

@@ -1,15 +1,13 @@
-// Faults in the middle of NCCL's collectives, on fake GPUs: what the other ranks do about them.
-#include <cuda_runtime_api.h>
-
+// Faults in the middle of NCCL's sums, on fake GPUs: what the other ranks do about them.
 #include <atomic>
-#include <optional>
+#include <memory>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/fake_cuda/fake_gpus.h"
 #include "tests/support/status_matchers.h"
 #include "tests/worker/collective/ranks.h"
-#include "worker/collective/nccl_group.h"
 #include "worker/collective/nccl_ranks.h"
 #include "worker/ops/device_queue.h"
 
@@ -19,116 +17,128 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr int64_t kCount = 1000;
+constexpr size_t kCount = 1000;
 
-// Memory on `device`, not freed: freeing waits for the device's work.
-MutableBuffer MemoryOn(int device) {
-  void* memory = nullptr;
-  EXPECT_EQ(cudaSetDevice(device), cudaSuccess);
-  EXPECT_EQ(cudaMalloc(&memory, kCount * sizeof(float)), cudaSuccess);
-  return {DType::kFloat32, memory, kCount};
-}
-
-// Forwards to a rank's group; its rank's next barrier or exchange of calls is its last: the rank
-// agrees to a collective and does not run it.
-class Leaving final : public CollectiveGroup {
+// A worker with one GPU, and a tensor there.
+class Worker {
  public:
-  explicit Leaving(CollectiveGroup& group) : group_(group) {}
+  Worker(CollectiveGroup& group, Device gpu, absl::Duration timeout = absl::Seconds(20))
+      : queue_(OpenGpuQueue(gpu).value()),
+        ranks_(JoinByNccl({gpu}, {.workers = &group, .timeout = timeout})) {
+    x_ = static_cast<float*>(queue_->AllocateDevice(kCount * sizeof(float)).value());
+  }
+  ~Worker() { queue_->FreeDevice(x_); }
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
 
-  void LeaveAfterNextCall() { leaves_ = true; }
-
-  int rank() const override { return group_.rank(); }
-  int size() const override { return group_.size(); }
-  const std::string& peer(int rank) const override { return group_.peer(rank); }
-  absl::Status AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out,
-                         Deadline deadline) override {
-    return group_.AllReduce(op, in, out, deadline);
-  }
-  absl::Status Broadcast(int root, MutableBuffer buffer, Deadline deadline) override {
-    return group_.Broadcast(root, buffer, deadline);
-  }
-  absl::Status AllGatherV(ConstBuffer in, PlaceGathered place, Deadline deadline) override {
-    const absl::Status status = group_.AllGatherV(in, place, deadline);
-    return leaves_ ? absl::InternalError("this rank leaves") : status;
-  }
-  absl::Status ReduceScatter(ReduceOp op, ConstBuffer in, MutableBuffer out,
-                             Deadline deadline) override {
-    return group_.ReduceScatter(op, in, out, deadline);
-  }
-  absl::Status Barrier(Deadline deadline) override { return group_.Barrier(deadline); }
-  void Abort(const absl::Status& why) override { group_.Abort(why); }
-  absl::Status usable() const override { return group_.usable(); }
-  absl::Status FindFault(bool silence_is_fault, Deadline deadline) override {
-    return group_.FindFault(silence_is_fault, deadline);
+  absl::Status joined() const { return ranks_.status(); }
+  absl::Status Sum() {
+    const RankSum sum = {x_, kCount, RankSum::kAllRanks};
+    queue_->ops().Zero(x_, kCount);
+    queue_->Reduce(*ranks_->front(), {&sum, 1});
+    return queue_->Finish();
   }
 
  private:
-  CollectiveGroup& group_;
-  bool leaves_ = false;
+  const std::unique_ptr<DeviceQueue> queue_;
+  const absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> ranks_;
+  float* x_ = nullptr;
 };
 
-// Rank 1 agrees to a collective, does not run it, and aborts: rank 0, which waits for it in NCCL,
-// learns so at once.
-TEST(NcclFaults, AnAbortInTheMiddleOfACollectiveEndsTheOthers) {
-  Ranks bootstrap(2);
+// Worker 1 does not come to a sum, and aborts: worker 0, which waits for it in NCCL, learns so at
+// once.
+TEST(NcclFaults, AnAbortInTheMiddleOfASumEndsTheOthers) {
+  Ranks group(2);
   OnRanks(2, [&](int r) {
-    Leaving own(bootstrap[r]);
-    const auto group = ConnectNccl(own, {.device = r}, Soon());
-    ASSERT_OK(group);
-    const MutableBuffer buffer = MemoryOn(r);
-    ASSERT_OK((*group)->AllReduce(ReduceOp::kSum, buffer, Soon()));
-    if (r == 1) own.LeaveAfterNextCall();
+    Worker worker(group[r], Gpu(r));
+    ASSERT_OK(worker.joined());
+    ASSERT_OK(worker.Sum());
+    if (r == 1) return group[r].Abort(absl::InternalError("no more"));
     const absl::Duration begin = MonotonicNow();
-    const absl::Status status = (*group)->AllReduce(ReduceOp::kSum, buffer, Soon());
-    if (r == 1) {
-      EXPECT_FALSE(status.ok());
-      (*group)->Abort(absl::InternalError("no more"));
-      return;
-    }
-    EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted, HasSubstr("no more")));
-    EXPECT_LT(MonotonicNow() - begin, absl::Seconds(20));
-    EXPECT_FALSE((*group)->usable().ok());
+    EXPECT_THAT(worker.Sum(), StatusIs(absl::StatusCode::kAborted,
+                                       AllOf(HasSubstr("no more"), HasSubstr(group[r].peer(1)))));
+    EXPECT_LT(MonotonicNow() - begin, absl::Seconds(10));
+    EXPECT_FALSE(group[r].usable().ok());
+    EXPECT_FALSE(worker.Sum().ok()) << "the ranks stay broken";
   });
 }
 
-// The network still carries what a rank has sent when its own kernel has ended: leaving must not
-// cut it off.
-TEST(NcclFaults, ARankThatIsDoneLeavesWithoutBreakingTheOthersCollective) {
-  fake::settings().network = true;
-  Ranks bootstrap(2);
+// A worker that is alive and does not come to a sum is no fault: the sum's limit ends it.
+TEST(NcclFaults, AWorkerThatDoesNotComeIsWaitedForUntilTheTimeout) {
+  Ranks group(2), others(2);
   OnRanks(2, [&](int r) {
-    auto group = ConnectNccl(bootstrap[r], {.device = r}, Soon());
-    ASSERT_OK(group);
-    const MutableBuffer buffer = MemoryOn(r);
-    const auto soon = Deadline::In(absl::Seconds(10));
-    EXPECT_OK((*group)->Broadcast(0, buffer, soon)) << "rank " << r;
+    Worker worker(group[r], Gpu(r), absl::Milliseconds(1500));
+    ASSERT_OK(worker.joined());
+    if (r == 0) {
+      EXPECT_THAT(worker.Sum(), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                         HasSubstr("not done in time: all workers answer")));
+    }
+    EXPECT_OK(others[r].Barrier(Soon()));
+    if (r == 1) {
+      EXPECT_THAT(worker.Sum(), StatusIs(absl::StatusCode::kAborted, HasSubstr(group[r].peer(0))));
+    }
+  });
+}
+
+TEST(NcclFaults, WorkersOnOneGpuAreRefusedByName) {
+  Ranks group(2);
+  OnRanks(2, [&](int r) {
+    const absl::Status status = JoinByNccl({Gpu(2)}, {.workers = &group[r]}).status();
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 AllOf(HasSubstr("gpu:2 of rank 0 (" + group[r].peer(0)),
+                                       HasSubstr("gpu:2 of rank 1 (" + group[r].peer(1)),
+                                       HasSubstr("are the same GPU"))));
+    EXPECT_OK(group[r].Barrier(Soon()));
+  });
+}
+
+TEST(NcclFaults, AWorkerThatCannotUseItsGpuIsNamedByTheOthers) {
+  Ranks group(3);
+  OnRanks(3, [&](int r) {
+    const absl::Status status = JoinByNccl({Gpu(r == 1 ? 77 : r)}, {.workers = &group[r]}).status();
+    EXPECT_THAT(status.message(),
+                HasSubstr(r == 1 ? "gpu:77: CUDA" : "rank 1 (" + group[r].peer(1)));
+    EXPECT_OK(group[r].Barrier(Soon()));
+  });
+}
+
+// The network still carries what a rank has sent when its own kernel has ended: a worker that waits
+// for the others before it leaves does not cut it off.
+TEST(NcclFaults, AWorkerThatIsDoneLeavesWithoutBreakingTheOthersSum) {
+  fake::settings().network = true;
+  Ranks group(2);
+  OnRanks(2, [&](int r) {
+    Worker worker(group[r], Gpu(r));
+    ASSERT_OK(worker.joined());
+    EXPECT_OK(worker.Sum()) << "rank " << r;
+    EXPECT_OK(group[r].Barrier(Soon()));
   });
   fake::settings().network = false;
 }
 
-// Each call that a collective makes of CUDA or NCCL fails once on rank 1: no rank hangs, and both
-// say that the group is broken, or both have the sum.
-TEST(NcclFaults, AnyFailedCallEndsTheCollectiveOnEveryRank) {
-  for (int n = 1; n < 12; ++n) {
+// Each call that a sum makes of CUDA or NCCL fails once on worker 1: no worker hangs, and an error
+// of worker 1 reaches worker 0, at the latest in its next collective.
+TEST(NcclFaults, AnyFailedCallEndsTheSumOnEveryWorker) {
+  int failures = 0;
+  for (int n = 1; n < 16; ++n) {
     SCOPED_TRACE(absl::StrCat("call ", n));
-    Ranks bootstrap(2);
-    std::atomic<int> failed = 0;
+    Ranks group(2);
+    std::atomic<bool> failed = false, broken = false;
     OnRanks(2, [&](int r) {
-      const auto group = ConnectNccl(bootstrap[r], {.device = r}, Soon());
-      ASSERT_OK(group);
-      const MutableBuffer buffer = MemoryOn(r);
-      ASSERT_OK(bootstrap[r].Barrier(Soon()));
+      Worker worker(group[r], Gpu(r), absl::Seconds(3));
+      ASSERT_OK(worker.joined());
+      ASSERT_OK(group[r].Barrier(Soon()));
       if (r == 1) fake::settings().fail_at = n;
-      const absl::Status status =
-          (*group)->AllReduce(ReduceOp::kSum, buffer, Deadline::In(absl::Seconds(3)));
-      if (!status.ok()) {
-        ++failed;
-        EXPECT_FALSE((*group)->usable().ok()) << status;
-      }
+      const absl::Status status = worker.Sum();
+      group[r].Abort(status);
+      if (!status.ok()) failed = true;
+      if (!group[r].Barrier(Soon()).ok() && r == 0) broken = true;
     });
     fake::settings().fail_at = 0;
-    EXPECT_NE(failed, 1);
+    EXPECT_EQ(failed, broken);
+    failures += failed ? 1 : 0;
   }
+  EXPECT_GT(failures, 5);
 }
 
 // Replicas of one process: a queue whose sums another replica gives up ends its step, and new ranks

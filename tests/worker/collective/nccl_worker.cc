@@ -1,16 +1,15 @@
-// One rank of an NCCL group as a process with a fake GPU of its own, for gloo_process_test.cc.
-// Reduces repeatedly until a collective fails; then prints the error and the seconds that the call
+// A worker with a fake GPU of its own, as a process, for gloo_process_test.cc. Sums over the
+// workers' GPUs repeatedly until a sum fails; then prints the error and the seconds that the sum
 // took.
 //   usage: nccl_worker RANK SIZE RENDEZVOUS_ADDRESS ELEMENTS TIMEOUT_MS
-#include <cuda_runtime_api.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "worker/collective/gloo_group.h"
-#include "worker/collective/nccl_group.h"
+#include "worker/collective/nccl_ranks.h"
+#include "worker/ops/device_queue.h"
 
 namespace cairn {
 namespace {
@@ -24,29 +23,31 @@ int Main(char** argv) {
   for (int r = 0; r < std::atoi(argv[2]); ++r) {
     options.addresses.push_back(absl::StrCat(host, ":", 5000 + r));
   }
-  const Deadline soon = Deadline::In(absl::Seconds(60));
-  const auto bootstrap = ConnectGloo(options, soon);
-  if (!bootstrap.ok()) {
-    std::printf("connect: %s\n", bootstrap.status().ToString().c_str());
+  const auto workers = ConnectGloo(options, Deadline::In(absl::Seconds(60)));
+  if (!workers.ok()) {
+    std::printf("connect: %s\n", workers.status().ToString().c_str());
     return 2;
   }
-  const auto group = ConnectNccl(**bootstrap, {.device = rank}, soon);
-  if (!group.ok()) {
-    std::printf("connect: %s\n", group.status().ToString().c_str());
-    return 2;
-  }
-  const int64_t count = std::atoi(argv[4]);
-  void* memory = nullptr;
-  cudaSetDevice(rank);
-  if (cudaMalloc(&memory, static_cast<size_t>(count) * sizeof(float)) != cudaSuccess) return 2;
-  const MutableBuffer buffer = {DType::kFloat32, memory, count};
   const absl::Duration timeout = absl::Milliseconds(std::atoi(argv[5]));
+  const auto ranks = JoinByNccl({Gpu(rank)}, {.workers = workers->get(), .timeout = timeout});
+  const auto queue = OpenGpuQueue(Gpu(rank));
+  if (!ranks.ok() || !queue.ok()) {
+    std::printf("join: %s\n", ranks.status().ToString().c_str());
+    return 2;
+  }
+  const auto count = static_cast<size_t>(std::atoi(argv[4]));
+  const auto memory = (*queue)->AllocateDevice(count * sizeof(float));
+  if (!memory.ok()) return 2;
+  const RankSum sum = {static_cast<float*>(*memory), count, RankSum::kAllRanks};
   for (bool first = true;; first = false) {
     const absl::Duration start = MonotonicNow();
-    const absl::Status status = (*group)->AllReduce(ReduceOp::kMean, buffer, Deadline::In(timeout));
+    (*queue)->ops().Zero(sum.x, count);
+    (*queue)->Reduce(*ranks->front(), {&sum, 1});
+    const absl::Status status = (*queue)->Finish();
     if (!status.ok()) {
-      std::printf("failed after %.3f s: %s\n", absl::ToDoubleSeconds(MonotonicNow() - start),
-                  status.ToString().c_str());
+      std::printf("failed after %.3f s: sum on rank %d (%s): %s\n",
+                  absl::ToDoubleSeconds(MonotonicNow() - start), rank,
+                  (*workers)->peer(rank).c_str(), status.ToString().c_str());
       return 3;
     }
     if (first) std::printf("reducing\n");

@@ -96,15 +96,24 @@ TEST(MirroredNccl, OtherOpsCanBeChosen) {
 TEST(MirroredNccl, IsRefusedWhereTheDevicesAreNotDifferentGpus) {
   const MirroredOptions nccl = {.cross_device_ops = CrossDeviceOps::kNccl};
   EXPECT_THAT(MirroredStrategy::Create({Cpu(0), Cpu(1)}, nccl),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("cpu:0 is none")));
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("cpu:0 is no GPU")));
   EXPECT_THAT(MirroredStrategy::Create({Gpu(0)}, nccl),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("more than one GPU")));
   EXPECT_THAT(MirroredStrategy::Create(Gpus(2), {.cross_device_ops = CrossDeviceOps::kRing}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("NcclAllReduce")));
   EXPECT_THAT(MirroredStrategy::Create(Gpus(2), {.bytes_per_pack = -1}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bytes_per_pack")));
-  const auto mixed = MirroredStrategy::Create({Gpu(0), Cpu(0)}).value();
-  EXPECT_EQ(mixed->cross_device_ops(), CrossDeviceOps::kReductionToOneDevice);
+}
+
+TEST(MirroredNccl, F8_DefaultFollowsFromTheDevices) {
+  const auto of = [](std::vector<Device> devices) {
+    return MirroredStrategy::Create(std::move(devices)).value()->cross_device_ops();
+  };
+  EXPECT_EQ(of({Gpu(0), Gpu(1)}), CrossDeviceOps::kNccl);
+  for (const std::vector<Device>& devices : std::vector<std::vector<Device>>{
+           {Cpu(0), Cpu(1)}, {Gpu(0), Cpu(0)}, {Gpu(0)}, {Gpu(0), Gpu(99)}}) {
+    EXPECT_EQ(of(devices), CrossDeviceOps::kReductionToOneDevice);
+  }
 }
 
 // Every GPU updates its copy with the sum that it has.

@@ -1,6 +1,8 @@
-// Workers whose devices are GPUs, simulated by loops on the CPU. Their sums go between the GPUs if
-// every worker can connect its own, otherwise between CPUs, or are refused if NCCL was requested.
+// Workers whose devices are GPUs, simulated by loops on the CPU. Their float32 tensors are summed
+// between all GPUs if every worker can connect its own, otherwise between CPUs, or are refused if
+// NCCL was requested.
 #include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "tests/support/addresses.h"
+#include "tests/support/loop_ranks.h"
 #include "tests/worker/collective/ranks.h"
 #include "tests/worker/strategy/case_support.h"
 #include "worker/collective/control_server.h"
@@ -17,44 +20,10 @@
 namespace cairn::test {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
-
-// Replaces NCCL: buffers are gpu:0's memory, and go to the bootstrap group through the host.
-class ThroughTheHost final : public CollectiveGroup {
- public:
-  ThroughTheHost(CollectiveGroup& bootstrap, std::atomic<int>* sums)
-      : bootstrap_(bootstrap), sums_(*sums) {}
-
-  int rank() const override { return bootstrap_.rank(); }
-  int size() const override { return bootstrap_.size(); }
-  const std::string& peer(int rank) const override { return bootstrap_.peer(rank); }
-  absl::Status AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out,
-                         Deadline deadline) override {
-    ++sums_;
-    EXPECT_EQ(in.data, out.data);
-    Tensor there = Tensor::Wrap(out.dtype, {out.count}, Gpu(0), nullptr, out.data);
-    Tensor host = HostTensor(there).value();
-    const absl::Status status = bootstrap_.AllReduce(
-        op, MutableBuffer{host.dtype(), host.mutable_data(), host.elements()}, deadline);
-    return status.ok() ? ApplyElements(ElementOp::kSet, host, &there) : status;
-  }
-  absl::Status Broadcast(int, MutableBuffer, Deadline) override { return NotHere(); }
-  absl::Status AllGatherV(ConstBuffer, PlaceGathered, Deadline) override { return NotHere(); }
-  absl::Status ReduceScatter(ReduceOp, ConstBuffer, MutableBuffer, Deadline) override {
-    return NotHere();
-  }
-  absl::Status Barrier(Deadline) override { return NotHere(); }
-  void Abort(const absl::Status& why) override { bootstrap_.Abort(why); }
-  absl::Status usable() const override { return bootstrap_.usable(); }
-
- private:
-  static absl::Status NotHere() { return absl::UnimplementedError("sums alone"); }
-
-  CollectiveGroup& bootstrap_;
-  std::atomic<int>& sums_;
-};
 
 class SumsBetweenGpus : public ::testing::Test {
  protected:
@@ -64,12 +33,21 @@ class SumsBetweenGpus : public ::testing::Test {
     // Except if all strategies' devices are loops in this run.
     if (ReplicaDevice(0).is_cpu()) loops_.emplace();
   }
+  // On GPUs, NCCL connects them.
+  void SetUp() override {
+    if (OnGpus() && UsableGpuCount() < 4) GTEST_SKIP() << "needs four GPUs";
+  }
+  static bool OnGpus() {
+    const char* const kind = std::getenv("CAIRN_TEST_DEVICES");
+    return kind != nullptr && absl::string_view(kind) == "gpu";
+  }
 
-  // Runs `body` in each of two workers' threads; worker i's GPU connects if joined_[i] is OK.
+  // Runs `body` in each of two workers' threads; worker i's GPUs connect if joined_[i] is OK.
   void OnWorkers(CommunicationImplementation implementation,
                  const std::function<void(Made made)>& body,
-                 const std::vector<Device>& of_the_second = {Gpu(0), Gpu(1)}) {
+                 const std::vector<Device>& of_the_second = {Gpu(2), Gpu(3)}) {
     const auto server = ControlServer::Start(OwnAddress()).value();
+    rendezvous_ = std::make_shared<LoopRendezvous>(4, absl::Seconds(30));
     OnRanks(2, [&](int i) {
       MultiWorkerMirroredOptions options{.workers = {OwnAddress(), OwnAddress()},
                                          .worker_index = i,
@@ -77,38 +55,48 @@ class SumsBetweenGpus : public ::testing::Test {
                                          .rendezvous_address = server->address()};
       if (i == 1) options.devices = of_the_second;
       options.communication.implementation = implementation;
-      options.connect_nccl = [this, i](
-                                 CollectiveGroup& bootstrap, const NcclOptions& nccl,
-                                 Deadline) -> absl::StatusOr<std::unique_ptr<CollectiveGroup>> {
-        EXPECT_EQ(nccl.device, 0);
+      options.join = [this, i](absl::Span<const Device> devices, const NcclPeers& peers)
+          -> absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> {
+        EXPECT_EQ(peers.workers->rank(), i);
+        if (OnGpus()) {
+          return joined_[i].ok() ? JoinByNccl(devices, peers) : JoinByNccl({Gpu(77)}, peers);
+        }
         if (!joined_[i].ok()) return joined_[i];
-        return std::make_unique<ThroughTheHost>(bootstrap, &sums_);
+        std::vector<std::unique_ptr<DeviceRank>> ranks;
+        for (size_t d = 0; d < devices.size(); ++d) {
+          ranks.push_back(std::make_unique<LoopRank>(rendezvous_, static_cast<size_t>(2 * i) + d));
+        }
+        return ranks;
       };
       body(MultiWorkerMirroredStrategy::Create(options));
     });
   }
 
-  // A step of every replica: each has its own tensor, number and rows.
-  static void CheckStep(Strategy& strategy, const CommunicationOptions& options = {}) {
-    const auto sums = strategy.Run([&options](absl::Span<const Value>) {
+  // A step of every replica: each has its own tensor on its GPU, number and rows.
+  static void CheckStep(Strategy& strategy, const CommunicationOptions& options = {},
+                        ReduceOp op = ReduceOp::kSum) {
+    const auto sums = strategy.Run([&](absl::Span<const Value>) -> absl::StatusOr<Value> {
+      const std::shared_ptr<ReplicaContext> context = GetReplicaContext();
       const auto own = static_cast<float>(ReplicaId());
+      const Device device =
+          strategy.worker_devices()[static_cast<size_t>(context->local_replica())];
+      const Tensor tensor = CopyTensor(Tensor::Vector<float>({own, 1}), device).value();
       const IndexedSlices rows{Tensor::Vector<int64_t>({ReplicaId() % 2, 5}),
                                Tensor::Of<float>({2, 1}, {own, 1})};
-      return GetReplicaContext()->AllReduce(
-          ReduceOp::kSum,
-          Value::List({Tensor::Vector<float>({own, 1}), Tensor::Scalar<int64_t>(7), rows}),
-          options);
+      return context->AllReduce(op, Value::List({tensor, Tensor::Scalar<double>(7), rows}),
+                                options);
     });
     ASSERT_OK(sums);
+    const double divisor = op == ReduceOp::kMean ? 4 : 1;
     const std::vector<Value> of_replicas = strategy.LocalResults(*sums).value();
     for (const Value& own : of_replicas) {
-      EXPECT_THAT(Doubles(own.items()[0]), ElementsAre(6, 4));
-      EXPECT_THAT(Doubles(own.items()[1]), ElementsAre(28));
+      EXPECT_THAT(Doubles(own.items()[0]), ElementsAre(6 / divisor, 4 / divisor));
+      EXPECT_THAT(Doubles(own.items()[1]), ElementsAre(28 / divisor));
       std::map<double, double> rows;
       const std::vector<double> values = NumbersOf(own.items()[2].slices().values);
       size_t next = 0;
       for (const double row : NumbersOf(own.items()[2].slices().indices)) {
-        rows[row] += values[next++];
+        rows[row] += divisor * values[next++];
       }
       EXPECT_THAT(rows, ElementsAre(Pair(0, 2), Pair(1, 4), Pair(5, 4)));
     }
@@ -116,25 +104,44 @@ class SumsBetweenGpus : public ::testing::Test {
 
   std::optional<LoopDevices> loops_;
   absl::Status joined_[2];
-  std::atomic<int> sums_ = 0;
+  std::shared_ptr<LoopRendezvous> rendezvous_;
 };
 
 TEST_F(SumsBetweenGpus, GoBetweenGpusIfEveryWorkerCanConnect) {
   for (const auto implementation :
        {CommunicationImplementation::kAuto, CommunicationImplementation::kNccl}) {
-    sums_ = 0;
     OnWorkers(implementation, [](Made made) {
       ASSERT_OK(made);
       CheckStep(**made);
       CheckStep(**made, {.implementation = CommunicationImplementation::kNccl});
-      // A mean, and a call that requests sums between CPUs.
-      EXPECT_THAT(Doubles((*made)->Reduce(ReduceOp::kMean, Scalar((*made)->worker_index()), {})),
-                  ElementsAre(0.5));
+      CheckStep(**made, {}, ReduceOp::kMean);
+      // A call that requests sums between CPUs.
       CheckStep(**made, {.implementation = CommunicationImplementation::kRing});
     });
-    // Two tensors in two steps and one for the mean, of two workers.
-    EXPECT_EQ(sums_, 2 * (2 + 2 + 1));
+    // The float32 tensors of three steps; all four GPUs meet for each.
+    EXPECT_EQ(rendezvous_->turns(), OnGpus() ? 0u : 3u);
   }
+}
+
+TEST_F(SumsBetweenGpus, DifferentValuesAreRefusedOnEveryWorkerAndTheGroupStaysUsable) {
+  OnWorkers(CommunicationImplementation::kAuto, [](Made made) {
+    ASSERT_OK(made);
+    MultiWorkerMirroredStrategy& strategy = **made;
+    for (const bool count : {false, true}) {
+      const bool other = strategy.worker_index() == 1;
+      std::vector<Value::Sequence> locals(count && other ? 2 : 1);
+      for (Value::Sequence& values : locals) {
+        for (const Device device : strategy.worker_devices()) {
+          values.emplace_back(
+              FullTensor(DType::kFloat32, {!count && other ? 4 : 3}, 1, device).value());
+        }
+      }
+      EXPECT_THAT(strategy.ReduceAll(ReduceOp::kSum, locals, {}),
+                  StatusIs(absl::StatusCode::kInvalidArgument,
+                           HasSubstr("reduce different numbers or sizes of values")));
+    }
+    CheckStep(strategy);
+  });
 }
 
 TEST_F(SumsBetweenGpus, AWorkerThatFailsMidwayDoesNotLeaveTheOthersWaiting) {
@@ -159,22 +166,23 @@ TEST_F(SumsBetweenGpus, GoBetweenCpusIfOneWorkerCannotConnect) {
     ASSERT_OK(made);
     CheckStep(**made);
   });
-  EXPECT_EQ(sums_, 0);
+  EXPECT_EQ(rendezvous_->turns(), 0u);
 }
 
 TEST_F(SumsBetweenGpus, IfRequestedAreRefusedOnEveryWorkerWithTheReason) {
   joined_[1] = absl::InternalError("no such link");
+  const char* const reason = OnGpus() ? "gpu:77: CUDA" : "no such link";
   std::atomic<int> reasons = 0;
   OnWorkers(CommunicationImplementation::kNccl, [&](Made made) {
-    EXPECT_THAT(made, StatusIs(absl::StatusCode::kFailedPrecondition,
-                               HasSubstr("NCCL: 1 of 2 workers cannot")));
-    if (made.status().message().find("no such link") != std::string::npos) ++reasons;
+    EXPECT_THAT(made, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("sums by NCCL: ")));
+    if (made.status().message().find(reason) != std::string::npos) ++reasons;
   });
   EXPECT_EQ(reasons, 1);
   OnWorkers(CommunicationImplementation::kNccl,
             [&](Made made) {
               EXPECT_THAT(made, StatusIs(absl::StatusCode::kFailedPrecondition,
-                                         HasSubstr("NCCL: 1 of 2 workers cannot")));
+                                         AnyOf(HasSubstr("NCCL: 1 of 2 workers cannot"),
+                                               HasSubstr("NCCL: NCCL sums between"))));
               if (made.status().message().find("cpu:0 is no GPU") != std::string::npos) ++reasons;
             },
             {Cpu(0), Cpu(1)});

@@ -11,7 +11,6 @@
 #include "common/log.h"
 #include "common/shape.h"
 #include "common/status.h"
-#include "worker/collective/nccl_group.h"
 #include "worker/collective/nccl_ranks.h"
 #include "worker/models/device_step.h"
 #include "worker/strategy/registry.h"
@@ -69,7 +68,7 @@ class ReplicatedModel::StepOfReplicas {
  public:
   // `ranks` null: gradients are summed in host memory.
   StepOfReplicas(const ReplicatedModel& model, const Batch& batch, StepState* state,
-                 ReplicaRanks* ranks)
+                 GpuRanks* ranks)
       : model_(model.model()),
         devices_(model.devices_),
         step_devices_(model.step_devices()),
@@ -135,7 +134,9 @@ class ReplicatedModel::StepOfReplicas {
     if (std::all_of(roots.begin(), roots.end(), [](int root) { return root < 0; })) {
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(joined_, ranks_->Get());
+    auto joined = ranks_->Get();
+    if (!joined.ok()) return Annotate(joined.status(), "strategy.cross_device_ops: nccl");
+    joined_ = *joined;
     if (!joined_.empty()) roots_ = std::move(roots);
     return absl::OkStatus();
   }
@@ -268,7 +269,7 @@ class ReplicatedModel::StepOfReplicas {
   StepState& state_;
   std::vector<absl::flat_hash_map<int64_t, size_t>> rows_of_ids_;  // for variables used by ids
   // Sums on the devices; no roots: none.
-  ReplicaRanks* const ranks_;
+  GpuRanks* const ranks_;
   absl::Span<const std::unique_ptr<DeviceRank>> joined_;
   std::vector<int> roots_;
   // By replica: errors of replicas that outgrew their memory, and all other errors.
@@ -278,7 +279,7 @@ class ReplicatedModel::StepOfReplicas {
 
 ReplicatedModel::ReplicatedModel(std::unique_ptr<Model> model, std::unique_ptr<Strategy> strategy,
                                  std::vector<Device> devices, OpenQueue open,
-                                 std::unique_ptr<ReplicaRanks> ranks)
+                                 std::unique_ptr<GpuRanks> ranks)
     : PlacedModel(std::move(model), devices.front(), std::move(open)),
       strategy_(std::move(strategy)),
       devices_(std::move(devices)),
@@ -328,23 +329,21 @@ namespace {
 
 // The ranks that replicas on `devices` use, as strategy.cross_device_ops demands. Null: gradients
 // are summed in host memory.
-absl::StatusOr<std::unique_ptr<ReplicaRanks>> RanksFor(const std::vector<Device>& devices,
-                                                       const std::string& cross_device_ops) {
+absl::StatusOr<std::unique_ptr<GpuRanks>> RanksFor(const std::vector<Device>& devices,
+                                                   const std::string& cross_device_ops) {
   const bool required = cross_device_ops == "nccl";
-  if (!required && (cross_device_ops != "auto" || !CanAddUp(devices))) return nullptr;
-  if (!CanAddUp(devices)) {
-    return AsBadInput(absl::FailedPreconditionError(absl::StrCat(
-        "strategy.cross_device_ops: nccl sums gradients between several GPUs, each named once; "
-        "the replicas are on ",
-        DevicesText(devices), ": take auto, or other strategy.devices")));
+  if (!required && cross_device_ops != "auto") return nullptr;
+  const absl::Status status = CheckNccl(devices);
+  if (status.ok()) return std::make_unique<GpuRanks>(devices, JoinByNccl, required);
+  const std::string text =
+      absl::StrCat(status.message(), "; the replicas are on ", DevicesText(devices));
+  if (required) {
+    return AsBadInput(absl::FailedPreconditionError(
+        absl::StrCat("strategy.cross_device_ops: nccl: ", text, ": take auto, or other devices")));
   }
-  const absl::Status status = NcclStatus();
-  if (!status.ok() && required) {
-    return AsBadInput(Annotate(status, "strategy.cross_device_ops: nccl"));
-  }
-  LOG_IF(WARNING, !status.ok()) << "gradients are summed in host memory: " << status.message();
-  if (!status.ok()) return nullptr;
-  return std::make_unique<ReplicaRanks>(devices, JoinByNccl, required);
+  LOG_IF(WARNING, devices.size() > 1 && !devices[0].is_cpu())
+      << "gradients are summed in host memory: " << text;
+  return nullptr;
 }
 
 }  // namespace
@@ -362,7 +361,7 @@ absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model>
     queue->SetDeterministic(arithmetic.deterministic);
     return queue;
   };
-  ASSIGN_OR_RETURN(std::unique_ptr<ReplicaRanks> ranks, RanksFor(devices, cross_device_ops));
+  ASSIGN_OR_RETURN(std::unique_ptr<GpuRanks> ranks, RanksFor(devices, cross_device_ops));
   if (devices.size() == 1) {
     if (devices[0].is_cpu()) return model;
     return std::make_unique<DeviceModel>(std::move(model), devices[0], open);

@@ -8,9 +8,9 @@
 #include "absl/status/statusor.h"
 #include "common/device.h"
 #include "worker/models/model.h"
+#include "worker/strategy/gpu_ranks.h"
 #include "worker/strategy/strategy.h"
 #include "worker/trainer/devices/device_model.h"
-#include "worker/trainer/devices/replica_ranks.h"
 
 namespace cairn {
 
@@ -34,7 +34,7 @@ class ReplicatedModel : public PlacedModel {
   // threads.
   ReplicatedModel(std::unique_ptr<Model> model, std::unique_ptr<Strategy> strategy,
                   std::vector<Device> devices, OpenQueue open = OpenGpuQueue,
-                  std::unique_ptr<ReplicaRanks> ranks = nullptr);
+                  std::unique_ptr<GpuRanks> ranks = nullptr);
 
   absl::StatusOr<double> Train(const Batch& batch, StepState* state) const override;
 
@@ -44,7 +44,7 @@ class ReplicatedModel : public PlacedModel {
 
   const std::unique_ptr<Strategy> strategy_;
   const std::vector<Device> devices_;
-  const std::unique_ptr<ReplicaRanks> ranks_;
+  const std::unique_ptr<GpuRanks> ranks_;
 };
 
 // Returns `model` on `devices` (DevicesOf) under a job's strategy.type and cross_device_ops:

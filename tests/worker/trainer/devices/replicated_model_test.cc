@@ -16,7 +16,7 @@
 #include "tests/worker/models/model_scene.h"
 #include "tests/worker/models/random_batch.h"
 #include "tests/worker/trainer/joint/divided_model.h"
-#include "worker/collective/nccl_group.h"
+#include "worker/strategy/gpu_ranks.h"
 #include "worker/strategy/mirrored_strategy.h"
 
 namespace cairn {
@@ -212,8 +212,9 @@ TEST(ReplicatedModel, NcclIsRefusedWhereTheDevicesCannotAddUpWithTheReason) {
   }
   const auto divided =
       DivideOverReplicas(scene.MakeModel(), "mirrored", {Gpu(0), Gpu(1)}, "nccl").status();
-  EXPECT_EQ(divided.ok(), NcclStatus().ok());
-  EXPECT_THAT(divided.message(), ::testing::HasSubstr(NcclStatus().message()));
+  const absl::Status nccl = CheckNccl({Gpu(0), Gpu(1)});
+  EXPECT_EQ(divided.ok(), nccl.ok());
+  EXPECT_THAT(divided.message(), ::testing::HasSubstr(nccl.message()));
 }
 
 // An error of one replica is the step's error.

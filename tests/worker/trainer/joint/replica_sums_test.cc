@@ -85,10 +85,12 @@ class Divided {
       queues_[static_cast<size_t>(device.index)] = queue.get();
       return queue;
     };
-    const auto join = [this](absl::Span<const Device> joined) { return Join(joined); };
+    const auto join = [this](absl::Span<const Device> joined, const NcclPeers&) {
+      return Join(joined);
+    };
     model_ = std::make_unique<ReplicatedModel>(
         std::move(failing), MirroredStrategy::Create(std::move(places)).value(), devices, open,
-        std::make_unique<ReplicaRanks>(devices, join, /*required=*/false));
+        std::make_unique<GpuRanks>(devices, join, /*required=*/false));
   }
 
   Batch RandomRows(int64_t rows, uint32_t seed) const {
@@ -358,14 +360,12 @@ TEST(SumsOnDevicesErrors, RanksThatCannotBeJoinedLeaveTheSumsToTheHost) {
 
 // Unless NCCL was requested by name.
 TEST(SumsOnDevicesErrors, RanksThatMustBeJoinedAndCannotAreAnError) {
-  const auto join =
-      [](absl::Span<const Device>) -> absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> {
+  const JoinGpus join = [](absl::Span<const Device>, const NcclPeers&) {
     return absl::InternalError("NCCL: connect: no");
   };
-  ReplicaRanks ranks({Gpu(0), Gpu(1)}, join, /*required=*/true);
+  GpuRanks ranks({Gpu(0), Gpu(1)}, join, /*required=*/true);
   ASSERT_TRUE(ranks.Take());
-  EXPECT_THAT(ranks.Get(), StatusIs(absl::StatusCode::kInternal,
-                                    HasSubstr("cross_device_ops: nccl: NCCL: connect: no")));
+  EXPECT_THAT(ranks.Get(), StatusIs(absl::StatusCode::kInternal, HasSubstr("NCCL: connect: no")));
   ranks.Return();
 }
 
@@ -408,21 +408,21 @@ TEST(SumsOnGpus, AreTheGradientsOfOneReplica) {
   }
 }
 
-TEST(ReplicaRanks, AreForDifferentGpusAlone) {
-  EXPECT_TRUE(CanAddUp({Gpu(0), Gpu(1)}));
-  EXPECT_TRUE(CanAddUp({Gpu(3), Gpu(1), Gpu(0)}));
-  EXPECT_FALSE(CanAddUp({Gpu(0)}));
-  EXPECT_FALSE(CanAddUp({Gpu(0), Gpu(0)}));
-  EXPECT_FALSE(CanAddUp({Gpu(0), Gpu(1), Cpu(0)}));
-  EXPECT_FALSE(CanAddUp({Cpu(0), Cpu(1)}));
-  const auto join =
-      [](absl::Span<const Device>) -> absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> {
+TEST(GpuRanks, AreForDifferentGpusAlone) {
+  for (const std::vector<Device>& devices : std::vector<std::vector<Device>>{
+           {Gpu(0)}, {Gpu(0), Gpu(0)}, {Gpu(0), Gpu(1), Cpu(0)}, {Cpu(0), Cpu(1)}}) {
+    EXPECT_THAT(CheckNccl(devices),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("NCCL")));
+  }
+  EXPECT_EQ(CheckNccl({Gpu(0), Gpu(1)}).ok(), NcclStatus().ok() && UsableGpuCount() > 1);
+  EXPECT_FALSE(CheckNccl({Gpu(0), Gpu(99)}).ok());
+}
+
+TEST(GpuRanks, ServeOneStepAtATime) {
+  const JoinGpus join = [](absl::Span<const Device>, const NcclPeers&) {
     return absl::InternalError("not asked for");
   };
-  EXPECT_FALSE(ReplicaRanks({Gpu(0), Gpu(0)}, join, /*required=*/true).Take());
-  EXPECT_FALSE(ReplicaRanks({Gpu(0), Cpu(0)}, join, /*required=*/true).Take());
-  EXPECT_FALSE(ReplicaRanks({Gpu(0), Gpu(1)}, nullptr, /*required=*/false).Take());
-  ReplicaRanks ranks({Gpu(0), Gpu(1)}, join, /*required=*/true);
+  GpuRanks ranks({Gpu(0), Gpu(1)}, join, /*required=*/true);
   EXPECT_TRUE(ranks.Take());
   EXPECT_FALSE(ranks.Take()) << "another step has them";
   ranks.Return();

@@ -1,0 +1,113 @@
+#include "worker/strategy/gpu_ranks.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "worker/ops/device_queue.h"
+
+namespace cairn {
+namespace {
+
+// Why `devices` are not different GPUs that CUDA can use; OK if they are.
+absl::Status CheckGpus(absl::Span<const Device> devices) {
+  std::set<int> gpus;
+  for (const Device device : devices) {
+    if (device.is_cpu() || !gpus.insert(PhysicalGpu(device)).second) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("NCCL sums between different GPUs, and ", device.text(),
+                       device.is_cpu() ? " is no GPU" : " shares a GPU with another device"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckNccl(absl::Span<const Device> devices) {
+  RETURN_IF_ERROR(CheckGpus(devices));
+  if (devices.size() < 2) return absl::FailedPreconditionError("NCCL needs more than one GPU");
+  RETURN_IF_ERROR(NcclStatus());
+  for (const Device device : devices) {
+    if (PhysicalGpu(device) < UsableGpuCount()) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("NCCL needs GPUs that CUDA can use; it can use ", UsableGpuCount(), " here"));
+  }
+  return absl::OkStatus();
+}
+
+GpuRanks::GpuRanks(std::vector<Device> devices, JoinGpus join, bool required)
+    : devices_(std::move(devices)), join_(std::move(join)), required_(required) {}
+
+GpuRanks::GpuRanks(std::vector<std::unique_ptr<DeviceRank>> joined, const NcclPeers& peers)
+    : peers_(peers), ranks_(std::move(joined)) {}
+
+bool GpuRanks::Take() { return !none_.load() && !taken_.exchange(true); }
+
+void GpuRanks::Return() {
+  const bool failed =
+      std::any_of(ranks_.begin(), ranks_.end(),
+                  [](const std::unique_ptr<DeviceRank>& rank) { return !rank->Check().ok(); });
+  if (failed && peers_.workers == nullptr) ranks_.clear();
+  taken_.store(false);
+}
+
+absl::StatusOr<absl::Span<const std::unique_ptr<DeviceRank>>> GpuRanks::Get() {
+  if (peers_.workers != nullptr) RETURN_IF_ERROR(ranks_.front()->Check());
+  if (!ranks_.empty()) return ranks_;
+  absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> joined = join_(devices_, {});
+  if (joined.ok()) {
+    ranks_ = *std::move(joined);
+    return ranks_;
+  }
+  if (required_) return joined.status();
+  LOG(WARNING) << "gradients are summed in host memory from now on: " << joined.status().message();
+  none_.store(true);
+  return absl::Span<const std::unique_ptr<DeviceRank>>();
+}
+
+namespace {
+
+// A worker that fails early waits for others that wait for it until the timeout.
+absl::StatusOr<int64_t> CountWorkers(bool counted, const NcclPeers& peers) {
+  int64_t count = counted ? 1 : 0;
+  RETURN_IF_ERROR(peers.workers->AllReduce(ReduceOp::kSum, MutableBuffer{DType::kInt64, &count, 1},
+                                           Deadline::In(2 * peers.connect_timeout)));
+  return count;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GpuRanks>> JoinWorkers(const WorkerGpus& gpus) {
+  const NcclPeers& peers = gpus.peers;
+  if (gpus.implementation == CommunicationImplementation::kRing) return nullptr;
+  absl::Status own = CheckGpus(gpus.devices);
+  const bool required = gpus.implementation == CommunicationImplementation::kNccl;
+  const bool expected = required || own.ok();
+  ASSIGN_OR_RETURN(int64_t able, CountWorkers(own.ok(), peers));
+  if (able == peers.workers->size()) {
+    absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> joined =
+        gpus.join(gpus.devices, peers);
+    own = joined.status();
+    ASSIGN_OR_RETURN(able, CountWorkers(own.ok(), peers));
+    if (able == peers.workers->size()) {
+      return std::make_unique<GpuRanks>(*std::move(joined), peers);
+    }
+  }
+  if (!expected) return nullptr;
+  if (own.ok()) {
+    own = absl::FailedPreconditionError(
+        absl::StrCat(peers.workers->size() - able, " of ", peers.workers->size(),
+                     " workers cannot; their own errors or warnings say why"));
+  }
+  own = Annotate(own, "sums by NCCL");
+  if (required) return absl::FailedPreconditionError(own.message());
+  LOG(WARNING) << own.message() << "; sums go between CPUs";
+  return nullptr;
+}
+
+}  // namespace cairn
