@@ -97,7 +97,7 @@ struct PartitionerConfig {
 
 // How workers that train as one exchange gradients (multi_worker_mirrored).
 struct CommunicationConfig {
-  std::string implementation = "auto";   // or ring
+  std::string implementation = "auto";   // ring nccl
   int64_t bytes_per_pack = 0;            // packs of small gradients; 0: one pack
   double timeout_seconds = 60;           // how long a worker waits for the others in one exchange
   double connect_timeout_seconds = 300;  // how long it waits for all of them at the start

@@ -239,7 +239,7 @@ void StepDevice::Step::GradientDone(size_t v) {
   const StepSums& sums = device_.sums_;
   if (sums.rank == nullptr || sums.roots[v] < 0) return CopyOut(v);
   ops().Scale(sums.weight, gradient(v), count);
-  sums_.push_back({gradient(v), count, sums.roots[v]});
+  sums_.push_back({gradient(v), count, sums.everywhere ? RankSum::kAllRanks : sums.roots[v]});
   summed_.push_back(v);
   sum_floats_ += count;
   if (sum_floats_ >= kSumFloats) QueueSums();

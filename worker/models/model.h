@@ -24,6 +24,8 @@ struct VariableUse {
   // float32: for kWhole the variable, else [ids.size(), width].
   std::vector<float> values;    // pulled
   std::vector<float> gradient;  // of the mean loss over the batch; the model fills it
+  // The gradient is already that of the mean loss over all workers' rows.
+  bool of_all_workers = false;
 };
 
 // A step's data, reused from step to step. `uses[i]` belongs to variables()[i]. The members after
@@ -32,6 +34,8 @@ struct ReplicaShare;
 class StepDevice;
 struct StepState {
   std::vector<VariableUse> uses;
+  // Rows of the step of all workers that train as one; 0: this worker trains alone.
+  int64_t joint_rows = 0;
   std::vector<int32_t> positions;
   KeyIndex key_index;
   std::vector<std::vector<float>> scratch;

@@ -281,9 +281,6 @@ TEST(JobErrors, FeaturesNotBuiltAreRefusedWithTheAlternatives) {
       absl::StatusCode::kUnimplemented,
       {{{"strategy.type=tpu"}, "TPUStrategy is not built: it needs hardware"},
        {{"strategy.cross_device_ops=hierarchical_copy"}, "it offers: auto, nccl"},
-       {{"strategy.type=multi_worker_mirrored", "strategy.communication.implementation=nccl"},
-        "strategy.communication.implementation: nccl is not built in this version; it offers: "
-        "auto, ring"},
        {{"optimizer.use_ema=true"}, "optimizer.use_ema is not built in this version; leave it out"},
        {{"optimizer.gradient_accumulation_steps=2"}, "is not built in this version"},
        {{"optimizer.loss_scale_factor=2"}, "is not built in this version"}});

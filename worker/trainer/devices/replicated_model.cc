@@ -81,7 +81,10 @@ class ReplicatedModel::StepOfReplicas {
         errors_(replicas_),
         outgrown_(replicas_) {
     state_.shares.resize(replicas_);
-    for (VariableUse& use : state_.uses) use.gradient.resize(use.values.size());
+    for (VariableUse& use : state_.uses) {
+      use.gradient.resize(use.values.size());
+      use.of_all_workers = false;
+    }
   }
 
   // Whether a variable is used by ids, so that IndexIds has work.
@@ -116,28 +119,26 @@ class ReplicatedModel::StepOfReplicas {
 
   bool may_add_up() const { return ranks_ != nullptr; }
 
-  // Chooses the variables to sum on the devices, and for each the replica that receives the sum, so
-  // that each receives about as many bytes. Called once, when all replicas have prepared. Chooses
-  // none if a device may have to allocate memory.
+  // Chooses the variables to sum on the devices, and for each the replica that copies the sum to
+  // the host, so that each copies about as many bytes. Called once, when all replicas have
+  // prepared. Chooses the same variables on every worker.
   absl::Status ChooseRoots() {
-    std::vector<int> roots(state_.uses.size(), -1);
-    std::vector<size_t> floats(replicas_);
-    for (const ReplicaShare& share : state_.shares) {
-      if (!share.state.device->HasTrained(share.batch.rows)) return absl::OkStatus();
-    }
-    for (size_t v = 0; v < roots.size(); ++v) {
-      if (!UsedWhole(v)) continue;
-      const auto least = std::min_element(floats.begin(), floats.end());
-      roots[v] = static_cast<int>(least - floats.begin());
-      *least += state_.uses[v].gradient.size();
-    }
-    if (std::all_of(roots.begin(), roots.end(), [](int root) { return root < 0; })) {
-      return absl::OkStatus();
-    }
+    ASSIGN_OR_RETURN(const std::vector<int64_t> able, CountAble());
+    const int64_t all = workers() == nullptr ? 1 : workers()->size();
+    if (std::count(able.begin(), able.end(), all) == 0) return absl::OkStatus();
     auto joined = ranks_->Get();
+    if (!joined.ok() && workers() != nullptr) return joined.status();
     if (!joined.ok()) return Annotate(joined.status(), "strategy.cross_device_ops: nccl");
     joined_ = *joined;
-    if (!joined_.empty()) roots_ = std::move(roots);
+    if (joined_.empty()) return absl::OkStatus();
+    std::vector<size_t> floats(replicas_);
+    roots_.assign(able.size(), -1);
+    for (size_t v = 0; v < able.size(); ++v) {
+      if (able[v] != all) continue;
+      const auto least = std::min_element(floats.begin(), floats.end());
+      roots_[v] = static_cast<int>(least - floats.begin());
+      *least += state_.uses[v].gradient.size();
+    }
     return absl::OkStatus();
   }
 
@@ -146,7 +147,11 @@ class ReplicatedModel::StepOfReplicas {
     StepDevice* const device = share.state.device.get();
     const bool adds_up = !roots_.empty();
     if (adds_up) {
-      device->SetSums({joined_[replica].get(), static_cast<int>(replica), Weight(share), roots_});
+      device->SetSums({.rank = joined_[replica].get(),
+                       .number = static_cast<int>(replica),
+                       .weight = workers() == nullptr ? Weight(share) : JointWeight(share),
+                       .roots = roots_,
+                       .everywhere = workers() != nullptr});
     }
     const absl::StatusOr<double> loss = model_.Train(share.batch, &share.state);
     if (adds_up) device->SetSums({});
@@ -162,11 +167,14 @@ class ReplicatedModel::StepOfReplicas {
     return loss.status();
   }
 
-  // True if the step failed only for lack of device memory: it may succeed in host memory.
-  bool outgrown() const {
+  // Whether the step failed, on this or another worker, only for lack of device memory: it may
+  // succeed in host memory.
+  absl::StatusOr<bool> Outgrown() const {
     const auto failed = [](const absl::Status& status) { return !status.ok(); };
-    return std::none_of(errors_.begin(), errors_.end(), failed) &&
-           std::any_of(outgrown_.begin(), outgrown_.end(), failed);
+    if (std::any_of(errors_.begin(), errors_.end(), failed)) return false;
+    int64_t outgrown = std::any_of(outgrown_.begin(), outgrown_.end(), failed) ? 1 : 0;
+    if (!roots_.empty()) RETURN_IF_ERROR(SumOverWorkers({DType::kInt64, &outgrown, 1}));
+    return outgrown > 0;
   }
 
   // The error that made the step fail. `status` may be only a consequence of it: a replica that
@@ -187,6 +195,7 @@ class ReplicatedModel::StepOfReplicas {
       if (!roots_.empty() && roots_[v] >= 0) {
         if (static_cast<size_t>(roots_[v]) != replica) continue;
         use.gradient.swap(state_.shares[replica].state.uses[v].gradient);
+        use.of_all_workers = workers() != nullptr;
       } else if (UsedWhole(v)) {
         const size_t first = FirstOf(replica, replicas_, use.gradient.size());
         ReduceRange(v, first, FirstOf(replica + 1, replicas_, use.gradient.size()) - first);
@@ -206,6 +215,28 @@ class ReplicatedModel::StepOfReplicas {
   }
 
  private:
+  // Null: the sums are those of this worker.
+  CollectiveGroup* workers() const { return ranks_ == nullptr ? nullptr : ranks_->peers().workers; }
+  // Sums over the workers, if there are others.
+  absl::Status SumOverWorkers(MutableBuffer counts) const {
+    if (workers() == nullptr) return absl::OkStatus();
+    return workers()->AllReduce(ReduceOp::kSum, counts, Deadline::In(ranks_->peers().timeout));
+  }
+
+  // By variable, the number of workers that can sum it on their devices: every replica has rows,
+  // uses the whole variable, and its device need not allocate memory.
+  absl::StatusOr<std::vector<int64_t>> CountAble() const {
+    std::vector<int64_t> able(state_.uses.size());
+    const bool all_compute = batch_.rows >= static_cast<int64_t>(replicas_);
+    const bool has_memory = std::all_of(
+        state_.shares.begin(), state_.shares.end(),
+        [](const ReplicaShare& share) { return share.state.device->HasTrained(share.batch.rows); });
+    for (size_t v = 0; v < able.size(); ++v) able[v] = all_compute && has_memory && UsedWhole(v);
+    RETURN_IF_ERROR(
+        SumOverWorkers({DType::kInt64, able.data(), static_cast<int64_t>(able.size())}));
+    return able;
+  }
+
   // True if the step and every replica use the whole variable.
   bool UsedWhole(size_t variable) const {
     return state_.uses[variable].part == Part::kWhole &&
@@ -236,6 +267,10 @@ class ReplicatedModel::StepOfReplicas {
   float Weight(const ReplicaShare& share) const {
     if (batch_.rows == 0) return 0;
     return static_cast<float>(share.batch.rows) / static_cast<float>(batch_.rows);
+  }
+
+  float JointWeight(const ReplicaShare& share) const {
+    return static_cast<float>(share.batch.rows) / static_cast<float>(state_.joint_rows);
   }
 
   void ReduceRange(size_t variable, size_t first, size_t count) {
@@ -311,14 +346,13 @@ absl::Status ReplicatedModel::Run(StepOfReplicas* step) const {
 }
 
 absl::StatusOr<double> ReplicatedModel::Train(const Batch& batch, StepState* state) const {
-  // A replica without rows does not compute, and the sums on the devices need all of them.
-  const bool all_compute = batch.rows >= static_cast<int64_t>(devices_.size());
-  if (all_compute && ranks_ != nullptr && ranks_->Take()) {
+  if (ranks_ != nullptr && ranks_->Take()) {
     StepOfReplicas step(*this, batch, state, ranks_.get());
     const absl::Status status = Run(&step);
     ranks_->Return();
-    if (status.ok()) return step.Loss();
-    if (!step.outgrown()) return status;
+    ASSIGN_OR_RETURN(const bool outgrown, step.Outgrown());
+    if (!outgrown && !status.ok()) return status;
+    if (!outgrown) return step.Loss();
   }
   StepOfReplicas step(*this, batch, state, nullptr);
   RETURN_IF_ERROR(Run(&step));
@@ -348,11 +382,34 @@ absl::StatusOr<std::unique_ptr<GpuRanks>> RanksFor(const std::vector<Device>& de
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<GpuRanks>> RanksOfWorkers(const StrategyConfig& config,
+                                                         const std::vector<Device>& devices,
+                                                         CollectiveGroup& workers) {
+  const CommunicationConfig& communication = config.communication;
+  ASSIGN_OR_RETURN(const CommunicationImplementation implementation,
+                   CommunicationImplementationFromName(communication.implementation));
+  if (config.cross_device_ops == "reduction_to_one_device") {
+    if (implementation != CommunicationImplementation::kNccl) return nullptr;
+    return AsBadInput(absl::InvalidArgumentError(
+        "strategy.communication.implementation: nccl sums between the GPUs of a worker too; leave "
+        "strategy.cross_device_ops: reduction_to_one_device out"));
+  }
+  absl::StatusOr<std::unique_ptr<GpuRanks>> ranks = JoinWorkers(
+      {.devices = devices,
+       .implementation = implementation,
+       .peers = {.workers = &workers,
+                 .connect_timeout = absl::Seconds(communication.connect_timeout_seconds),
+                 .timeout = absl::Seconds(communication.timeout_seconds)}});
+  if (!absl::IsFailedPrecondition(ranks.status())) return ranks;
+  return AsBadInput(Annotate(ranks.status(), "strategy.communication.implementation: nccl"));
+}
+
 absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model> model,
                                                           const std::string& strategy_type,
                                                           std::vector<Device> devices,
                                                           const std::string& cross_device_ops,
-                                                          GpuArithmetic arithmetic) {
+                                                          GpuArithmetic arithmetic,
+                                                          std::unique_ptr<GpuRanks> ranks) {
   const OpenQueue open =
       [arithmetic](Device device) -> absl::StatusOr<std::unique_ptr<DeviceQueue>> {
     ASSIGN_OR_RETURN(std::unique_ptr<DeviceQueue> queue, OpenGpuQueue(device));
@@ -361,8 +418,10 @@ absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model>
     queue->SetDeterministic(arithmetic.deterministic);
     return queue;
   };
-  ASSIGN_OR_RETURN(std::unique_ptr<GpuRanks> ranks, RanksFor(devices, cross_device_ops));
-  if (devices.size() == 1) {
+  if (ranks == nullptr) {
+    ASSIGN_OR_RETURN(ranks, RanksFor(devices, cross_device_ops));
+  }
+  if (devices.size() == 1 && ranks == nullptr) {
     if (devices[0].is_cpu()) return model;
     return std::make_unique<DeviceModel>(std::move(model), devices[0], open);
   }

@@ -25,6 +25,10 @@ namespace cairn {
 // replicas, one with more rows than any before it (its memory is not allocated yet), and one that
 // overlaps with another thread's. The values are the same but for the order of addition.
 //
+// If the ranks are those of all workers, the workers agree on the variables that all of them use
+// whole, and the GPUs of all sum these; such a gradient is of_all_workers, and every worker must
+// train the same steps.
+//
 // An error of one replica ends the sums of all and becomes the step's error; the next step can
 // succeed. Of n rows, the first n mod R replicas get one more than the others. Prediction is not
 // divided: the first device computes it.
@@ -47,14 +51,21 @@ class ReplicatedModel : public PlacedModel {
   const std::unique_ptr<GpuRanks> ranks_;
 };
 
+// The ranks for sums between the GPUs of all workers, as strategy.communication demands; null:
+// between CPUs. Every worker calls it. AsBadInput: NCCL is demanded, and a worker cannot use it.
+// Otherwise errors as CollectiveGroup.
+absl::StatusOr<std::unique_ptr<GpuRanks>> RanksOfWorkers(const StrategyConfig& config,
+                                                         const std::vector<Device>& devices,
+                                                         CollectiveGroup& workers);
+
 // Returns `model` on `devices` (DevicesOf) under a job's strategy.type and cross_device_ops:
 // `model` itself on one CPU device, a DeviceModel on one GPU, otherwise a model that divides
 // batches over the devices. With `auto`, different GPUs sum by NCCL if it is installed; with
-// `nccl`, an error says why they cannot.
-absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model> model,
-                                                          const std::string& strategy_type,
-                                                          std::vector<Device> devices,
-                                                          const std::string& cross_device_ops,
-                                                          GpuArithmetic arithmetic = {});
+// `nccl`, an error says why they cannot. `ranks`, of RanksOfWorkers,
+// replace those of cross_device_ops.
+absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(
+    std::unique_ptr<Model> model, const std::string& strategy_type, std::vector<Device> devices,
+    const std::string& cross_device_ops, GpuArithmetic arithmetic = {},
+    std::unique_ptr<GpuRanks> ranks = nullptr);
 
 }  // namespace cairn

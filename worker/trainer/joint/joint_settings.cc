@@ -42,6 +42,8 @@ std::vector<std::string> JointSettings(const JobConfig& job, bool fresh,
   add("optimizer.global_clipnorm", job.optimizer.global_clipnorm);
   add("optimizer.not_finite", job.not_finite);
   add("strategy.pull_ahead_steps", job.strategy.pull_ahead_steps);
+  add("strategy.communication.implementation", job.strategy.communication.implementation);
+  add("strategy.cross_device_ops", job.strategy.cross_device_ops);
   add("strategy.communication.bytes_per_pack", job.strategy.communication.bytes_per_pack);
   add("checkpoint.every_steps", job.checkpoint.every_steps);
   add("evaluation.every_steps", job.evaluation.every_steps);

@@ -135,6 +135,7 @@ absl::StatusOr<bool> Lockstep::Load(bool wanted, Reader& reader, Step* step) {
     if (has) std::swap(step->batch, held_);
     RETURN_IF_ERROR(TakeNone(step));
   }
+  step->state.joint_rows = joint.rows;
   step->batch.epoch = epoch;
   step->batch.next_row = next_row;
   return true;
@@ -142,6 +143,10 @@ absl::StatusOr<bool> Lockstep::Load(bool wanted, Reader& reader, Step* step) {
 
 absl::Status Lockstep::Reduce(Step* step) {
   return Advised(exchange_.Reduce(step->joint, &step->state, timeout_));
+}
+
+absl::Status Lockstep::Advise(const absl::Status& status) const {
+  return group_.usable().ok() ? status : Advised(status);
 }
 
 absl::Status Lockstep::Meanwhile(absl::FunctionRef<absl::Status()> work) {

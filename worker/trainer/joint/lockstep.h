@@ -51,6 +51,8 @@ class Lockstep {
 
   // See gradient_exchange.h.
   absl::Status Reduce(Step* step);
+  // An error of a step, with the advice of this class' errors if a worker is gone or has given up.
+  absl::Status Advise(const absl::Status& status) const;
 
   // Runs `work` on every worker, in a separate thread, and returns when all have finished it,
   // however long that takes. Every worker returns an error of any of them; interruptible work

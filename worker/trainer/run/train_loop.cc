@@ -84,7 +84,12 @@ absl::Status TrainLoop::Load(int64_t number) {
 absl::Status TrainLoop::DoStep(int64_t number) {
   RETURN_IF_ERROR(pipeline_.WaitPulled(number));
   Step& step = pipeline_.step(number);
-  ASSIGN_OR_RETURN(double loss, parts_.model.Train(step.batch, &step.state));
+  const absl::StatusOr<double> trained = parts_.model.Train(step.batch, &step.state);
+  if (!trained.ok() && parts_.lockstep != nullptr) {
+    return parts_.lockstep->Advise(trained.status());
+  }
+  RETURN_IF_ERROR(trained.status());
+  double loss = *trained;
   if (parts_.lockstep != nullptr) {
     parts_.lockstep->Trained(loss, step.batch.rows);
     RETURN_IF_ERROR(parts_.lockstep->Reduce(&step));

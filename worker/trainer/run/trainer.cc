@@ -87,15 +87,17 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenTrainReader(const TrainerOptions& op
   return opened;
 }
 
-// The model for rows of `schema`, on `devices`.
+// The model for rows of `schema`, on `devices`. `ranks`: as DivideOverReplicas.
 absl::StatusOr<std::unique_ptr<Model>> MakeModel(const JobConfig& job, const Schema& schema,
-                                                 std::vector<Device> devices) {
+                                                 std::vector<Device> devices,
+                                                 std::unique_ptr<GpuRanks> ranks = nullptr) {
   absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(job.model, job.data, schema);
   if (!model.ok()) return AsBadInput(model.status());
   return DivideOverReplicas(*std::move(model), job.strategy.type, std::move(devices),
                             job.strategy.cross_device_ops,
                             {.precision = ParseMatmulPrecision(job.strategy.matmul_precision),
-                             .deterministic = job.strategy.deterministic});
+                             .deterministic = job.strategy.deterministic},
+                            std::move(ranks));
 }
 
 // One worker's run, from the first call to the last.
@@ -175,12 +177,12 @@ class Training {
           absl::InvalidArgumentError("data.train names no file; there is nothing to train on"));
     }
     ASSIGN_OR_RETURN(reader_, OpenTrainReader(options_));
-    ASSIGN_OR_RETURN(std::vector<Device> devices, DevicesOf(options_.job.strategy));
-    LOG(INFO) << options_.task << ": computes on " << DevicesText(devices)
-              << (options_.job.strategy.devices.empty() && devices[0].is_cpu()
+    ASSIGN_OR_RETURN(devices_, DevicesOf(options_.job.strategy));
+    LOG(INFO) << options_.task << ": computes on " << DevicesText(devices_)
+              << (options_.job.strategy.devices.empty() && devices_[0].is_cpu()
                       ? ", since there is no GPU that it can use"
                       : "");
-    ASSIGN_OR_RETURN(model_, MakeModel(options_.job, reader_->schema(), std::move(devices)));
+    ASSIGN_OR_RETURN(model_, MakeModel(options_.job, reader_->schema(), devices_));
     return absl::OkStatus();
   }
 
@@ -198,10 +200,17 @@ class Training {
   // For workers that train as one: checks that all have the same job and gives all the same state.
   absl::Status StartTogether() {
     const absl::Duration timeout = *Communication().timeout;
-    lockstep_.emplace(*options_.group, *model_, Communication(), options_.stop_requested);
     ASSIGN_OR_RETURN(specs_, PlanVariables(options_.job, *model_, {0}));
     RETURN_IF_ERROR(AsBadInput(CheckSameSettings(
         *options_.group, JointSettings(options_.job, options_.fresh, specs_), timeout)));
+    ASSIGN_OR_RETURN(std::unique_ptr<GpuRanks> gpus,
+                     RanksOfWorkers(options_.job.strategy, devices_, *options_.group));
+    if (gpus != nullptr) {
+      LOG(INFO) << options_.task << ": sums gradients between the GPUs of all workers by NCCL";
+      ASSIGN_OR_RETURN(model_,
+                       MakeModel(options_.job, reader_->schema(), devices_, std::move(gpus)));
+    }
+    lockstep_.emplace(*options_.group, *model_, Communication(), options_.stop_requested);
     RETURN_IF_ERROR(lockstep_->Meanwhile([this]() -> absl::Status {
       RETURN_IF_ERROR(Connect());
       return CreateVariables();
@@ -470,6 +479,7 @@ class Training {
   const Connector& connect_;
   RosterEntry entry_;
   std::unique_ptr<Reader> reader_;
+  std::vector<Device> devices_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<PsClient> client_;
   std::unique_ptr<Checkpointer> checkpointer_;  // only on the first worker, if a directory is named

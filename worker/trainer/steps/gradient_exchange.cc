@@ -61,7 +61,9 @@ absl::Status GradientExchange::Reduce(const JointStep& step, StepState* state,
                                       absl::Duration timeout) {
   const int64_t own_rows = step.worker_rows[static_cast<size_t>(group_.rank())];
   const float weight = static_cast<float>(own_rows) / static_cast<float>(step.rows);
-  for (VariableUse& use : state->uses) Scale(weight, &use.gradient);
+  for (VariableUse& use : state->uses) {
+    if (!use.of_all_workers) Scale(weight, &use.gradient);
+  }
   FindShared(step);
   RETURN_IF_ERROR(ReduceWhole(state, timeout));
   return GatherRows(step, state, timeout);
@@ -70,8 +72,8 @@ absl::Status GradientExchange::Reduce(const JointStep& step, StepState* state,
 absl::Status GradientExchange::ReduceWhole(StepState* state, absl::Duration timeout) {
   std::vector<MutableBuffer> gradients;
   for (size_t v = 0; v < variables_.size(); ++v) {
-    if (shared_[v] != Shared::kWhole) continue;
     VariableUse& use = state->uses[v];
+    if (shared_[v] != Shared::kWhole || use.of_all_workers) continue;
     MakeWhole(v, &use);
     gradients.push_back(
         {DType::kFloat32, use.gradient.data(), static_cast<int64_t>(use.gradient.size())});

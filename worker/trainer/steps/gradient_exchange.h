@@ -36,7 +36,8 @@ class GradientExchange {
   // Turns the gradients in `state`, of the mean loss over this worker's rows, into those of the
   // mean over all workers' rows, with the same bits on every worker. A variable that all use by ids
   // then has the ids of all, in worker order; a variable that one worker uses whole is whole on
-  // all. `state.values` do not change. Variables that are used whole are reduced in packs, the
+  // all. Gradients that are of_all_workers, which must be the same variables on every worker, and
+  // `state.values` do not change. Variables that are used whole are reduced in packs, the
   // others gathered in one collective. `timeout` applies to each collective. Errors as
   // CollectiveGroup: the gradients are then unspecified.
   absl::Status Reduce(const JointStep& step, StepState* state, absl::Duration timeout);

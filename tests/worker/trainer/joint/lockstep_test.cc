@@ -1,6 +1,7 @@
 // Workers that train as one, as threads. Their gradients together are those of all rows, with the
-// same bits on each worker, whether a worker uses a variable whole, by ids or not at all. Epochs
-// end together; a stop, an error and long work of one worker affect all.
+// same bits on each worker, whether a worker uses a variable whole, by ids or not at all, and
+// whether it computes on CPUs or on GPUs. Epochs end together; a stop, an error and long work of
+// one worker affect all.
 #include "worker/trainer/joint/lockstep.h"
 
 #include <array>
@@ -20,6 +21,8 @@
 #include "tests/worker/collective/ranks.h"
 #include "tests/worker/models/model_scene.h"
 #include "tests/worker/models/random_batch.h"
+#include "worker/ops/device_queue.h"
+#include "worker/trainer/devices/replicated_model.h"
 
 namespace cairn::test {
 namespace {
@@ -106,8 +109,9 @@ ById GradientOf(const Model& model, const StepState& state, size_t variable) {
 
 class Workers {
  public:
-  explicit Workers(int count, const ModelScene& scene = SparseScene("linear", 12))
-      : groups_(count), model_(scene.MakeModel()) {}
+  // `gpus`: of each worker, which sum by NCCL.
+  explicit Workers(int count, const ModelScene& scene = SparseScene("linear", 12), int gpus = 0)
+      : groups_(count), scene_(scene), gpus_(gpus), model_(scene.MakeModel()) {}
 
   const Model& model() const { return *model_; }
   int size() const { return groups_.size(); }
@@ -119,17 +123,36 @@ class Workers {
       body(lockstep, rank);
     });
   }
+  // The model of a worker, which shares the GPUs with those of the others. Every rank calls it.
+  std::unique_ptr<Model> ModelOf(int rank) {
+    if (gpus_ == 0) return scene_.MakeModel();
+    std::vector<Device> devices;
+    for (int g = 0; g < gpus_; ++g) devices.push_back(Gpu(rank * gpus_ + g));
+    StrategyConfig config;
+    config.type = "multi_worker_mirrored";
+    config.communication.implementation = "nccl";
+    auto ranks = RanksOfWorkers(config, devices, groups_[rank]);
+    EXPECT_OK(ranks);
+    return DivideOverReplicas(scene_.MakeModel(), config.type, devices, "auto", {},
+                              ranks.ok() ? *std::move(ranks) : nullptr)
+        .value();
+  }
   void AskToStop(int rank) { asked_ = rank; }
 
  private:
   Ranks groups_;
+  const ModelScene scene_;
+  const int gpus_;
   const std::unique_ptr<Model> model_;
   std::atomic<int> asked_{-1};
 };
 
-void CheckScene(const ModelScene& scene, const std::vector<size_t>& rows_of_workers) {
-  SCOPED_TRACE(absl::StrCat(scene.name, ", rows ", absl::StrJoin(rows_of_workers, ", ")));
-  Workers workers(static_cast<int>(rows_of_workers.size()), scene);
+// Trains the same step several times, on `gpus` of each worker.
+void CheckScene(const ModelScene& scene, const std::vector<size_t>& rows_of_workers, int gpus = 0) {
+  SCOPED_TRACE(absl::StrCat(scene.name, ", rows ", absl::StrJoin(rows_of_workers, ", "), ", ", gpus,
+                            " GPUs"));
+  Workers workers(static_cast<int>(rows_of_workers.size()), scene, gpus);
+  const size_t times = gpus == 0 ? 1 : 3;
   const Model& model = workers.model();
   std::vector<size_t> first = {0};
   for (const size_t rows : rows_of_workers) first.push_back(first.back() + rows);
@@ -146,23 +169,39 @@ void CheckScene(const ModelScene& scene, const std::vector<size_t>& rows_of_work
   workers.Each([&](Lockstep& lockstep, int rank) {
     const auto own = static_cast<size_t>(rank);
     std::deque<Batch> batches;
-    if (rows_of_workers[own] > 0) batches = {Rows(scene, all, first[own], first[own + 1])};
+    if (rows_of_workers[own] > 0) {
+      batches.assign(times, Rows(scene, all, first[own], first[own + 1]));
+    }
     ListReader reader(std::move(batches));
+    const std::unique_ptr<Model> trains = workers.ModelOf(rank);
     Step& step = steps[own];
-    ASSERT_EQ(Loaded(lockstep.Load(true, reader, &step)), true);
-    FillValues(model, &step.state);
-    const absl::StatusOr<double> loss = model.Train(step.batch, &step.state);
-    ASSERT_OK(loss);
-    lockstep.Trained(*loss, step.batch.rows);
-    ASSERT_OK(lockstep.Reduce(&step));
+    for (size_t time = 0; time < times; ++time) {
+      ASSERT_EQ(Loaded(lockstep.Load(true, reader, &step)), true);
+      FillValues(model, &step.state);
+      const absl::StatusOr<double> loss = trains->Train(step.batch, &step.state);
+      ASSERT_OK(loss);
+      lockstep.Trained(*loss, step.batch.rows);
+      ASSERT_OK(lockstep.Reduce(&step));
+    }
     Step none;
     ASSERT_EQ(Loaded(lockstep.Load(true, reader, &none)), false);
     losses[own] = lockstep.loss_sum() / static_cast<double>(step.joint.rows);
   });
+  // The variables that are summed between GPUs.
+  const bool on_gpus =
+      gpus > 0 && std::all_of(rows_of_workers.begin(), rows_of_workers.end(),
+                              [gpus](size_t rows) { return rows >= static_cast<size_t>(gpus); });
+  std::vector<bool> whole(want.uses.size(), true);
+  for (const Step& step : steps) {
+    for (size_t i = 0; i < step.joint.worker_ids.size(); ++i) {
+      if (step.joint.worker_ids[i] != JointStep::kWhole) whole[i % whole.size()] = false;
+    }
+  }
   for (size_t w = 0; w < steps.size(); ++w) {
     EXPECT_NEAR(losses[w], *want_loss, 1e-6 * (1 + *want_loss));
     for (size_t v = 0; v < want.uses.size(); ++v) {
       EXPECT_EQ(steps[w].state.uses[v].part, steps[0].state.uses[v].part);
+      EXPECT_EQ(steps[w].state.uses[v].of_all_workers, on_gpus && whole[v]);
       EXPECT_EQ(steps[w].state.uses[v].ids, steps[0].state.uses[v].ids);
       EXPECT_EQ(steps[w].state.uses[v].gradient, steps[0].state.uses[v].gradient);
       const ById wanted = GradientOf(model, want, v), got = GradientOf(model, steps[w].state, v);
@@ -191,6 +230,18 @@ TEST(Lockstep, WhatOneUsesWholeAllExchangeWhole) {
   const ModelScene scene = SparseScene("linear", 400);
   CheckScene(scene, {1, 200});
   CheckScene(scene, {200, 1, 0});
+}
+
+// One communicator over the GPUs of all workers sums the variables that all use whole.
+TEST(Lockstep, SumsBetweenTheGpusOfAllWorkers) {
+  if (UsableGpuCount() < 4) GTEST_SKIP() << "needs four GPUs";
+  for (const ModelScene& scene : ModelScenes()) {
+    CheckScene(scene, {8, 9}, 1);
+    CheckScene(scene, {11, 6}, 2);
+    CheckScene(scene, {1, 6}, 2);
+    CheckScene(scene, {0, 4}, 2);
+  }
+  CheckScene(SparseScene("linear", 400), {2, 200}, 2);
 }
 
 TEST(Lockstep, EpochsEndTogether) {
