@@ -99,9 +99,12 @@ absl::StatusOr<std::unique_ptr<GpuRanks>> JoinWorkers(const WorkerGpus& gpus) {
     }
   }
   if (!expected) return nullptr;
-  if (own.ok()) own = absl::FailedPreconditionError("their own errors or warnings say why");
-  own = Annotate(own, absl::StrCat("sums by NCCL: ", peers.workers->size() - able, " of ",
-                                   peers.workers->size(), " workers cannot"));
+  if (own.ok()) {
+    own = absl::FailedPreconditionError(
+        absl::StrCat(peers.workers->size() - able, " of ", peers.workers->size(),
+                     " workers cannot; their own errors or warnings say why"));
+  }
+  own = Annotate(own, "sums by NCCL");
   if (required) return absl::FailedPreconditionError(own.message());
   LOG(WARNING) << own.message() << "; sums go between CPUs";
   return nullptr;
