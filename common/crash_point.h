@@ -1,5 +1,5 @@
-// Named places at which tests kill a process (SIGKILL) to examine what is left. Only test programs
-// (tests/faults/meson.build) have crash points: they compile these sources again with
+// Named places at which tests kill a process (SIGKILL) to examine the surviving state. Only test
+// programs (tests/faults/meson.build) have crash points: they compile these sources again with
 // CAIRN_CRASH_POINTS. Everywhere else a crash point compiles to nothing, so it may be in a hot
 // loop. It must not be in a header, because both kinds of program would share the header's code.
 #pragma once

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 namespace cairn {
@@ -41,6 +42,10 @@ std::string PrintableText(absl::string_view text) {
     text.remove_prefix(control == 2 ? 2 : 1);
   }
   return shown;
+}
+
+std::string EscapedText(absl::string_view text) {
+  return PrintableText(absl::Utf8SafeCHexEscape(text));  // which leaves U+0080 … U+009F
 }
 
 std::string FirstControlOf(absl::string_view text) {

@@ -1,4 +1,4 @@
-// What cairn-ps was asked for: flags, cluster file, TF_CONFIG.
+// The configuration of cairn-ps, from flags, the cluster file and TF_CONFIG.
 #pragma once
 
 #include <optional>
@@ -15,19 +15,19 @@
 namespace cairn {
 
 struct ServerConfig {
-  std::string text;  // of --help, --version or --completion: to be printed, nothing else is set
+  std::string text;  // the output of --help, --version or --completion; then nothing else is set
   EngineOptions engine;
   ListenerOptions listener;
   std::string port_file;  // empty: none
   std::optional<HttpFlags> http;
   std::optional<HttpOptions> health;  // for probes alone; only with http
   std::vector<std::string> servers;   // addresses of the cluster's ps tasks
-  // After SIGTERM, as long as workers are there.
+  // How long to serve after SIGTERM while workers are live.
   absl::Duration linger;
 };
 
 // `arguments` are those after the program's name. kInvalidArgument or kNotFound: a bad flag or
-// file, the message names it and says what is allowed.
+// file; the message names it and the allowed values.
 absl::StatusOr<ServerConfig> ReadServerConfig(absl::Span<const char* const> arguments);
 
 }  // namespace cairn

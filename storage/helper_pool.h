@@ -41,14 +41,14 @@ class HelperPool {
 
     // Adds `pieces` pieces, numbered after the previous ones.
     void Add(size_t pieces) { Add(pieces, pieces); }
-    // Does the pieces that nobody has begun, and returns when all have returned.
+    // Processes the pieces that no helper has begun, and returns when all pieces have returned.
     void Finish();
 
    private:
     friend class HelperPool;
     // Wakes at most `helpers` helpers.
     void Add(size_t pieces, size_t helpers);
-    // Works while there are pieces that nobody has begun.
+    // Processes pieces until all have been begun.
     void Help() ABSL_EXCLUSIVE_LOCKS_REQUIRED(side_.mutex_);
 
     HelperPool& side_;

@@ -71,7 +71,7 @@ class RocksStripeBatch : public StripeBatch {
 
   const StripeId& id() const { return id_; }
   rocksdb::WriteBatch& batch() { return batch_; }
-  // Makes the batch fail with `status`, which is not OK, whatever is put into it.
+  // Makes the batch fail with `status`, which is not OK, regardless of its contents.
   void Refuse(absl::Status status) { refusal_ = std::move(status); }
   const absl::Status& refusal() const { return refusal_; }
   // The first Put that RocksDB refused (a value of 4 GiB or more); otherwise OK.

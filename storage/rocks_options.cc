@@ -56,7 +56,7 @@ std::shared_ptr<rocksdb::TableFactory> MakeColdTableFactory(
 void SetHousekeeping(rocksdb::Options& options) {
   options.stats_dump_period_sec = 0;  // statistics in LOG are not read
   options.stats_persist_period_sec = 0;
-  // Only counters, one per core: for Figures().
+  // Only counters, one per core: for ReadStatistics().
   options.statistics = rocksdb::CreateDBStatistics();
   options.statistics->set_stats_level(rocksdb::StatsLevel::kExceptHistogramOrTimers);
   options.max_manifest_file_size = 16 << 20;  // default 1 GiB, read whole at every open

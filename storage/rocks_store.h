@@ -17,8 +17,8 @@
 #include "storage/helper_pool.h"
 #include "storage/record.h"
 #include "storage/rocks_batch.h"
-#include "storage/rocks_figures.h"
 #include "storage/rocks_log.h"
+#include "storage/rocks_statistics.h"
 #include "storage/stripe_store.h"
 #include "storage/synced_note.h"
 
@@ -83,7 +83,7 @@ class RocksStore : public StripeStore {
   int64_t ColdLookupBytes() const override;
   absl::Status SetUnfinished(bool unfinished) override;
   absl::Status StartCompaction() override;
-  std::vector<StoreFigure> Figures() const override;
+  std::vector<StoreStatistic> ReadStatistics() const override;
   int64_t DiskBytes() const override { return files_.Bytes(); }
   absl::Status Close() override;
 

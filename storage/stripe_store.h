@@ -150,7 +150,7 @@ struct StoreOptions {
 };
 
 // One of RocksDB's own statistics, for monitoring.
-struct StoreFigure {
+struct StoreStatistic {
   std::string name;  // "rocksdb_memtable_bytes"; a counter's name ends in _total
   std::string help;
   double value = 0;
@@ -258,7 +258,7 @@ class StripeStore {
   virtual absl::Status StartCompaction() = 0;
 
   // From memory: reads no file. Empty once closed.
-  virtual std::vector<StoreFigure> Figures() const = 0;
+  virtual std::vector<StoreStatistic> ReadStatistics() const = 0;
   // Bytes of every file in the folder, at most some seconds old.
   virtual int64_t DiskBytes() const = 0;
 

@@ -43,7 +43,7 @@ enum Selection {
   KEYS = 3
 }
 
-/** How float32 values travel; common/value_format.h specifies the bytes of each format. */
+/** Wire formats of float32 values; common/value_format.h specifies the bytes of each. */
 enum ValueFormat {
   PLAIN = 0,
   /** 2 bytes a value, rounded to nearest; larger values are clamped to the largest finite one. */
@@ -414,7 +414,7 @@ struct PullItem {
   4: TensorData ids
   /** Empty: the value. Otherwise an optimizer slot, by Keras' name. */
   5: string slot
-  /** Format of `values` in the reply; slots always travel PLAIN. */
+  /** Format of `values` in the reply; slots are always PLAIN. */
   6: ValueFormat format = ValueFormat.PLAIN
   /** As PushItem.map_version. */
   7: i64 map_version = 0
@@ -511,7 +511,7 @@ struct HelloRequest {
   9: i32 expected_workers = 0
   /** With incarnation 0: a nonzero number, unique to this start of the worker. If ps:0 granted this
       start the worker's latest incarnation, it answers with the same one, so that a repeated hello
-      fences nobody. 0: always grants a new incarnation. ps:0 forgets the number when it ends. */
+      fences no start. 0: always grants a new incarnation. ps:0 keeps the number in memory only. */
   10: i64 start = 0
   /** Identifies the caller's host and network namespace; empty: not given. */
   11: string host_id
@@ -619,7 +619,7 @@ struct HelloReply {
   11: optional LocalEndpoint local
   /** Set by ps:0 if their version is not 0. */
   12: optional Members members
-  /** One life of a job, from its creation or restore until drop_job: > 0, the same on all its
+  /** The job's timeline, from its creation or restore until drop_job: > 0, the same on all its
       servers; 0: none here. The low 16 bits count the servers, from ps:0 on, that had it before any
       variable was created. */
   13: i64 timeline = 0
@@ -866,7 +866,7 @@ struct WaitingCall {
       contribution that must be sent again. */
   2: string waits_for
   3: double seconds
-  /** One line: who waits, for what, who is missing and when each was last seen. */
+  /** One line: the waiting call, its cause, the missing workers and when each was last seen. */
   4: string text
   /** If waits_for is step: the workers that the call waits for. */
   5: list<WorkerStanding> missing
@@ -997,7 +997,7 @@ service ParameterServer {
   /** Makes everything applied so far durable and returns the new state. */
   ServerState flush(1: Caller caller) throws (1: ServerError error)
 
-  /** Who waits here, for what and since when. Answers at once. */
+  /** Lists the calls that wait on this server, for what and since when. Returns at once. */
   WhyReply why(1: Caller caller) throws (1: ServerError error)
 
   /** Forgets the job: its variables, sequences and incarnations, in memory and on disk. */

@@ -81,7 +81,7 @@ inline constexpr int32_t kHighestServingThreads = 4096;
 // connections per host, and exceeds the calls that a job's workers make at one moment.
 inline constexpr int32_t kDefaultMaxQueuedCalls = 512;
 // The longest time that a refused call is asked to wait.
-inline constexpr double kLongestRetryAfterSeconds = 1;
+inline constexpr double kMaxRetryAfterSeconds = 1;
 
 // Callers that have not authenticated yet (thrift/security/)
 
@@ -145,10 +145,10 @@ inline constexpr int64_t kLeastMoveBytes = 64 << 10;
 inline constexpr int64_t kMaxMoveBytes = 64 << 20;
 // The longest time that a move may refuse updates, because its mover may die meanwhile.
 inline constexpr double kMaxHoldSeconds = 60;
-// Interval at which a worker sends each server a heartbeat, whatever else it does (also within a
-// third of its lease). After three missed heartbeats a server considers the worker missing.
-// Heartbeats also tell a worker, even while it waits elsewhere, that a server has restarted and
-// needs its state or a replay, for which others may be waiting.
+// Interval of a worker's heartbeats to each server, unless a third of its lease is shorter. After
+// three missed heartbeats a server considers the worker missing. Heartbeats also notify a worker,
+// even while it waits elsewhere, that a server has restarted and needs its state or a replay, for
+// which others may be waiting.
 inline constexpr double kHeartbeatSeconds = 0.4;
 // Decisions in one call, and the contributions that they name together. Workers send a server the
 // decisions of the steps that it lacks; if it lacks more, in several calls.

@@ -7,35 +7,36 @@
 
 namespace cairn {
 
-// Counts events of all jobs since the server's start. The unit is the noun of `name`.
+// Counts events of all jobs since the server's start.
 struct ServerCounter {
   absl::string_view name;    // in DescribeReply.counters and /status.json
   absl::string_view metric;  // Prometheus' name; empty: another metric has the number
+  absl::string_view unit;    // of the count: "pushes"
   absl::string_view help;
   absl::string_view label;  // cairnctl's name for it; empty: `name`
 };
 
 inline constexpr ServerCounter kServerCounters[] = {
-    {"pushes", "cairn_ps_pushes_total", "Pushes answered OK, repeats included."},
-    {"pulls", "cairn_ps_pulls_total", "Pulls answered OK."},
-    {"assigns", "cairn_ps_assigns_total", "Assigns answered OK."},
-    {"pushes_refused", "cairn_ps_pushes_refused_total",
+    {"pushes", "cairn_ps_pushes_total", "pushes", "Pushes answered OK, repeats included."},
+    {"pulls", "cairn_ps_pulls_total", "pulls", "Pulls answered OK."},
+    {"assigns", "cairn_ps_assigns_total", "assigns", "Assigns answered OK."},
+    {"pushes_refused", "cairn_ps_pushes_refused_total", "pushes",
      "Pushes and assigns that failed for any reason."},
-    {"pushes_repeated", "cairn_ps_pushes_repeated_total",
+    {"pushes_repeated", "cairn_ps_pushes_repeated_total", "pushes",
      "Pushes acknowledged but not applied, because they had been applied before."},
-    {"pushes_reordered", "cairn_ps_pushes_reordered_total",
+    {"pushes_reordered", "cairn_ps_pushes_reordered_total", "pushes",
      "Pushes answered with a request to replay earlier ones."},
-    {"fenced", "cairn_ps_fenced_calls_total", "Calls of incarnations that have ended."},
-    {"not_finite", "cairn_ps_not_finite_pushes_total",
+    {"fenced", "cairn_ps_fenced_calls_total", "calls", "Calls of incarnations that have ended."},
+    {"not_finite", "cairn_ps_not_finite_pushes_total", "pushes",
      "Pushes with NaN or infinity, rejected or skipped."},
-    {"rows_made", "cairn_ps_rows_made_total", "Embedding rows created."},
-    {"steps", "cairn_ps_sync_steps_total", "Synchronous steps closed."},
-    {"contributions_dropped", "cairn_ps_contributions_dropped_total",
+    {"rows_made", "cairn_ps_rows_made_total", "rows", "Embedding rows created."},
+    {"steps", "cairn_ps_sync_steps_total", "steps", "Synchronous steps closed."},
+    {"contributions_dropped", "cairn_ps_contributions_dropped_total", "contributions",
      "Contributions whose step had closed without them."},
-    {"contributions_lost", "cairn_ps_contributions_lost_total",
+    {"contributions_lost", "cairn_ps_contributions_lost_total", "contributions",
      "Contributions that count for a step which closed here without them."},
-    // cairn_ps_snapshot_duration_seconds_count has those that succeeded.
-    {"epochs", "", "Snapshots.", "snapshots"},
+    // cairn_ps_snapshot_duration_seconds_count counts only successful ones.
+    {"epochs", "", "snapshots", "Snapshots.", "snapshots"},
 };
 
 using Counter = TableRow<kServerCounters>;

@@ -34,7 +34,7 @@ class Flags {
   const std::string heading_;
 };
 
-// What a command line asked for.
+// The result of parsing a command line.
 struct ParsedLine {
   // kInvalidArgument: an unknown flag or command (the message gives the nearest name), a missing or
   // invalid value, or an unexpected word.

@@ -8,7 +8,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
@@ -244,8 +243,8 @@ bool IsLoopback(absl::string_view host) {
 
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
   const auto refuse = [&](absl::string_view why) {
-    return absl::InvalidArgumentError(PrintableText(
-        absl::StrCat("address '", absl::Utf8SafeCHexEscape(address.substr(0, 300)), "' ", why)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("address '", EscapedText(address.substr(0, 300)), "' ", why));
   };
   if (absl::StrContains(address, "://")) return refuse("has a scheme; give host:port alone");
   const size_t colon = address.rfind(':');
@@ -270,7 +269,7 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
   const bool digits =
       !port_text.empty() && std::all_of(port_text.begin(), port_text.end(), absl::ascii_isdigit);
   if (!digits || !absl::SimpleAtoi(port_text, &result.port) || result.port > 65535) {
-    return refuse(absl::StrCat("has port '", absl::Utf8SafeCHexEscape(port_text.substr(0, 20)),
+    return refuse(absl::StrCat("has port '", EscapedText(port_text.substr(0, 20)),
                                "'; expected a number from 0 to 65535"));
   }
   result.host = std::string(host);

@@ -13,7 +13,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
@@ -204,8 +203,7 @@ class TreeBuilder : public YAML::EventHandler {
       return StopAt(node.where, "a key must be plain text");
     }
     if (!parent->keys.insert(node.text).second) {
-      return StopAt(node.where,
-                    absl::StrCat("key '", absl::Utf8SafeCHexEscape(node.text), "' is given twice"));
+      return StopAt(node.where, absl::StrCat("key '", EscapedText(node.text), "' is given twice"));
     }
     parent->has_key = true;
     parent->key = std::move(node.text);
@@ -238,7 +236,7 @@ int TabbedLine(absl::string_view text, int last) {
 // Describes a parser error in terms of the text that the user wrote.
 absl::Status NotYaml(const YAML::Exception& error, absl::string_view text,
                      absl::string_view source) {
-  const std::string why = absl::Utf8SafeCHexEscape(error.msg);  // the message quotes the text
+  const std::string why = EscapedText(error.msg);  // the message quotes the text
   if (error.mark.is_null()) return Refuse(source, absl::StrCat("not valid YAML: ", why));
   const int tabbed = TabbedLine(text, error.mark.line + 1);
   if (tabbed > 0) {
@@ -299,7 +297,7 @@ std::string ConfigNode::Shown() const {
     case Kind::kScalar: break;
   }
   constexpr size_t kShownBytes = 60;
-  std::string shown = absl::Utf8SafeCHexEscape(text.substr(0, kShownBytes));
+  std::string shown = EscapedText(text.substr(0, kShownBytes));
   if (text.size() > kShownBytes) shown += "…";
   return absl::StrCat("\"", shown, "\"");
 }

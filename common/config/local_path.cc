@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/printable_text.h"
@@ -26,11 +25,11 @@ absl::Status CheckLocalPath(absl::string_view what, absl::string_view path) {
   const size_t mark = path.find(kMark);
   if (mark == absl::string_view::npos || !IsScheme(path.substr(0, mark))) return absl::OkStatus();
   const bool is_file = absl::EqualsIgnoreCase(path.substr(0, mark), "file");
-  return absl::InvalidArgumentError(PrintableText(absl::StrCat(
-      what, ": found \"", absl::Utf8SafeCHexEscape(path.substr(0, 100)),
-      "\", a URL; expected a path on this machine: ",
-      is_file ? absl::StrCat("write ", absl::Utf8SafeCHexEscape(path.substr(mark + kMark.size())))
-              : "copy the files here, or mount the storage and name its folder")));
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, ": found \"", EscapedText(path.substr(0, 100)),
+                   "\", a URL; expected a path on this machine: ",
+                   is_file ? absl::StrCat("write ", EscapedText(path.substr(mark + kMark.size())))
+                           : "copy the files here, or mount the storage and name its folder"));
 }
 
 }  // namespace cairn

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -70,9 +69,9 @@ absl::Status ApplyOverride(absl::string_view assignment, ConfigNode* root) {
     valid = valid && !step.empty() && std::all_of(step.begin(), step.end(), absl::ascii_isprint);
   }
   if (!valid || steps.size() > kMaxConfigDepth) {
-    return absl::InvalidArgumentError(PrintableText(
-        absl::StrCat("--set '", absl::Utf8SafeCHexEscape(assignment.substr(0, kMaxKeyBytes)),
-                     "': expected key.path=value, as in --set optimizer.type=adam")));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--set '", EscapedText(assignment.substr(0, kMaxKeyBytes)),
+                     "': expected key.path=value, as in --set optimizer.type=adam"));
   }
   const std::string where = absl::StrCat("--set ", parts.first);
   ASSIGN_OR_RETURN(ConfigNode value, ParseTree(parts.second, where));

@@ -4,12 +4,12 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "common/config/local_path.h"
 #include "common/nearest.h"
+#include "common/printable_text.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -55,10 +55,10 @@ absl::Status UnknownKey(const ConfigNode& member, const std::string& path,
                         const std::vector<Field>& fields) {
   Names known;
   for (const Field& field : fields) known.push_back(field.key);
-  return absl::InvalidArgumentError(absl::StrCat(
-      member.key_where, ": unknown key '", absl::Utf8SafeCHexEscape(member.key.substr(0, 60)), "'",
-      path.empty() ? "" : absl::StrCat(" in ", path), DidYouMean(member.key, known),
-      "; known keys: ", absl::StrJoin(known, ", ")));
+  return absl::InvalidArgumentError(
+      absl::StrCat(member.key_where, ": unknown key '", EscapedText(member.key.substr(0, 60)), "'",
+                   path.empty() ? "" : absl::StrCat(" in ", path), DidYouMean(member.key, known),
+                   "; known keys: ", absl::StrJoin(known, ", ")));
 }
 
 }  // namespace

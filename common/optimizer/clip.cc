@@ -17,8 +17,8 @@ namespace cairn {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Squares are summed in float32 over pieces of this size, pieces in double: the error then does not
-// grow with the tensor. Small, for instruction sets whose vectors are short too.
+// Squares are summed in float32 within pieces of this size, and pieces in double, so that the error
+// does not grow with the tensor. Small enough for instruction sets with short vectors.
 constexpr size_t kPieceFloats = 256;
 
 float SumSquaresOfPiece(const float* tensor, size_t count) {
@@ -53,8 +53,8 @@ double SumSquaresOfTarget(const float* tensor, size_t count) {
   return sum;
 }
 
-// x * 0 is 0 for finite x and NaN for others, and NaN stays in the sums. Four sums, because each
-// addition waits for the last.
+// x * 0 is 0 for finite x and NaN otherwise, and a sum with NaN is NaN. Four sums run in parallel,
+// because each addition waits for the previous one.
 template <typename T>
 bool AllFiniteOf(const T* tensor, size_t count) {
   const hn::ScalableTag<T> d;
@@ -99,7 +99,7 @@ double SumSquares(absl::Span<const float> tensor) {
   return HWY_DYNAMIC_DISPATCH(SumSquaresOfTarget)(tensor.data(), tensor.size());
 }
 
-// The root of a sum that TensorFlow keeps in float32, overflow included.
+// The square root of a sum that overflows where TensorFlow's float32 sum does.
 float RootInFloat(double sum) {
   if (sum > std::numeric_limits<float>::max()) return std::numeric_limits<float>::infinity();
   return static_cast<float>(std::sqrt(sum));

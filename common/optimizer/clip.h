@@ -7,11 +7,11 @@
 
 namespace cairn {
 
-// Each element into [low, high]; NaN stays.
+// Clips each element to [low, high]; NaN stays NaN.
 void ClipByValue(absl::Span<float> tensor, float low, float high);
 
-// sqrt(sum of squares), squares summed in float32 order-independently enough for rtol 2e-6, and
-// infinite where TensorFlow's float32 squares overflow.
+// sqrt(sum of squares), within a relative error of 2e-6; infinite where TensorFlow's float32 sum of
+// squares overflows.
 float L2Norm(absl::Span<const float> tensor);
 // The norm of all tensors together.
 float GlobalNorm(absl::Span<const absl::Span<const float>> tensors);
@@ -22,7 +22,7 @@ void ClipByNorm(absl::Span<float> tensor, float limit);
 // Returns the norm before clipping.
 float ClipByGlobalNorm(absl::Span<const absl::Span<float>> tensors, float limit);
 
-// The same for float64, computed in it.
+// As above, in float64.
 void ClipByValue(absl::Span<double> tensor, double low, double high);
 double L2Norm(absl::Span<const double> tensor);
 void ClipByNorm(absl::Span<double> tensor, double limit);

@@ -1,25 +1,23 @@
-// The update of one element, or of one vector of elements, by every rule. The Highway kernels
-// (kernels-inl.h) and the loops of GPUs (worker/ops/optimizer_kernels_cuda.h) include this file
-// inside a namespace of their own, because each needs attributes of its own on every function; so
-// it includes nothing and has no #pragma once. The includer defines CAIRN_FORMULA, these
-// attributes.
+// Every rule's update of one element or one vector of elements. The Highway kernels (kernels-inl.h)
+// and the GPU loops (worker/ops/optimizer_kernels_cuda.h) include this file inside their own
+// namespace, because each needs other attributes on every function. So this file includes nothing
+// and has no #pragma once. The includer defines the attributes as CAIRN_FORMULA.
 //
 // Each rule has
 //   static constexpr int kSlots;
 //   Update(op, k, w, s0, s1, s2, g)
-// which updates the variable's element `w` and its slots by the gradient `g`. Slots that the rule
-// does not have are not touched. `k` holds UpdateStep's constants: k[0] and k[1] are Guard's, the
-// rule's own, named beside it, follow from k[2] on. `op` computes on lanes V, floats or vectors of
-// them:
+// Update changes the variable's element `w` and its slots by the gradient `g`, and leaves slots
+// that the rule does not have. `k` holds the constants of UpdateStep: k[0] and k[1] for Guard, and
+// from k[2] on those listed at the rule. `op` computes on V, a float or a vector of floats:
 //   Set(x)                     x in every lane
 //   Add, Sub, Mul, Div         rounded once
-//   MulAdd(a, b, c)            a * b + c; vectors and GPUs that can fuse it round once
+//   MulAdd(a, b, c)            a * b + c; rounded once on vectors and GPUs that can fuse it
 //   MulSub, NegMulAdd          a * b - c, c - a * b, likewise
 //   Sqrt, Abs, Neg, CopySign
-//   Max(a, b), Min(a, b)       NaN in either lane: unspecified
+//   Max(a, b), Min(a, b)       unspecified if either is NaN
 //   IfGreater(a, b, yes, no)   a > b ? yes : no, so `no` for NaN
 //   ZeroIfZero(test, x)        test == 0 ? 0 : x
-//   Power(x, exponent)         x to a scalar
+//   Power(x, exponent)         x to the power of a scalar
 
 // average + (sample - average) * rest: Keras' form of a moving average.
 template <class Op, class V>
@@ -27,7 +25,8 @@ CAIRN_FORMULA V Moved(Op op, V average, V sample, V rest) {
   return op.MulAdd(op.Sub(sample, average), rest, average);
 }
 
-// Clips the gradient to k[0] and decays the weight by k[1], before the rule. NaN stays NaN.
+// Clips the gradient to [-k[0], k[0]] and decays the weight by k[1], before the rule. NaN stays
+// NaN.
 template <class Op, class K, class V>
 CAIRN_FORMULA void Guard(Op op, const K& k, V& w, V& g) {
   const V bound = op.Set(k[0]);
@@ -96,7 +95,7 @@ struct RmspropRule {
     if constexpr (kCentered) {
       V& average = kMomentum ? s2 : s1;
       average = op.MulAdd(rho, average, op.Mul(rest, g));
-      // Negative only by rounding, where Keras takes the root of a negative number.
+      // Negative only because of rounding; Keras would take the root of a negative number.
       variance = op.Max(op.Set(0), op.NegMulAdd(average, average, velocity));
     }
     const V root = op.Sqrt(op.Add(variance, op.Set(k[5])));
@@ -168,7 +167,7 @@ template <bool kSquareRoot>
 struct FtrlRule {
   static constexpr int kSlots = 2;
 
-  // accumulator^-learning_rate_power. Any other power than the default is rare.
+  // accumulator^-learning_rate_power. Powers other than the default are rare.
   template <class Op, class V, typename T>
   static CAIRN_FORMULA V PowerOf(Op op, V x, T exponent) {
     if constexpr (kSquareRoot) {
@@ -189,12 +188,13 @@ struct FtrlRule {
     linear = op.Add(linear, op.NegMulAdd(pull, w, shrunk));
     const V clipped = op.Max(op.Neg(l1), op.Min(l1, linear));
     const V quadratic = op.MulAdd(after, inverse_rate, op.Set(k[5]));
-    // Zero only where the accumulator is still zero: nothing was learned, where Keras has 0 / 0.
+    // Zero only if the accumulator is still zero: nothing was learned yet, and Keras would compute
+    // 0 / 0.
     w = op.ZeroIfZero(quadratic, op.Div(op.Sub(clipped, linear), quadratic));
   }
 };
 
-// Calls visit(Rule{}) with the rule of `loop`; kNone has none. `Loop` is OptimizerLoop.
+// Calls visit(Rule{}) with the rule of `loop`, except for kNone. `Loop` is OptimizerLoop.
 template <class Loop, class Visit>
 void VisitRule(const Loop& loop, const Visit& visit) {
   using Kind = typename Loop::Kind;

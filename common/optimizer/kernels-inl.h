@@ -76,7 +76,7 @@ struct Arrays {
   const T* gradient;
 };
 
-// One vector of elements at `i`.
+// Updates one vector of elements at `i`.
 template <class Rule, bool kGuarded, class D, typename T>
 HWY_INLINE void UpdateVector(D d, const Constants<T>& k, const Arrays<T>& at, size_t i) {
   auto w = hn::LoadU(d, at.value + i);
@@ -96,7 +96,8 @@ HWY_INLINE void UpdateVector(D d, const Constants<T>& k, const Arrays<T>& at, si
   if constexpr (Rule::kSlots > 2) hn::StoreU(s2, d, at.slot2 + i);
 }
 
-// As many whole vectors of at most kCap elements as fit into [first, count). Returns their end.
+// Updates as many whole vectors of at most kCap elements as fit in [first, count). Returns their
+// end.
 template <class Rule, bool kGuarded, size_t kCap, typename T>
 HWY_INLINE size_t UpdateCapped(const Constants<T>& k, const Arrays<T>& at, size_t first,
                                size_t count) {
@@ -106,8 +107,8 @@ HWY_INLINE size_t UpdateCapped(const Constants<T>& k, const Arrays<T>& at, size_
   return first;
 }
 
-// The tail goes through narrower vectors of the same instruction set, so an element's result does
-// not depend on where in an array it stands.
+// Updates the tail with narrower vectors of the same instruction set, so that an element's result
+// does not depend on its position.
 template <class Rule, bool kGuarded, typename T>
 HWY_INLINE void UpdateAll(const Constants<T>& k, const Arrays<T>& at, size_t count) {
   const hn::ScalableTag<T> d;
@@ -136,9 +137,9 @@ void Apply(const T* constants, T* value, T* const* slots, const T* gradient, siz
   UpdateAll<Rule, kGuarded>(k, at, count);
 }
 
-// Rows of a big table are cache misses: ask for them this many rows before their turn.
+// Rows of a large table are cache misses, so they are prefetched this many rows ahead.
 constexpr size_t kPrefetchRows = 8;
-// Longer rows are found by the hardware's own prefetcher.
+// Bytes to prefetch per row; the hardware's prefetcher finds the rest.
 constexpr size_t kPrefetchBytes = 512;
 
 template <class Rule, bool kGuarded>

@@ -1,4 +1,5 @@
-// The optimizers' inner loops, compiled for every instruction set and chosen for this machine's.
+// The inner loops of optimizers, compiled for every instruction set; the best one for this machine
+// is chosen at run time.
 #pragma once
 
 #include <cstddef>
@@ -7,27 +8,27 @@
 
 namespace cairn {
 
-inline constexpr size_t kKernelConstants = 8;  // of an UpdateStep, for one type of element
+inline constexpr size_t kKernelConstants = 8;  // size of UpdateStep::f32 and f64
 
-// `constants` is UpdateStep::f32 or f64: [0] the bound of clipvalue, [1] weight_decay * rate (both
-// read by the `guarded` kernels only), from [2] on the rule's own (formulas-inl.h).
+// `constants`: UpdateStep::f32 or f64. [0] is the bound of clipvalue and [1] is weight_decay * rate
+// (only `guarded` kernels read these); from [2] on the constants of the rule (formulas-inl.h).
 // Pointers need no alignment; arrays do not overlap.
 template <typename T>
 using ApplyFunction = void (*)(const T* constants, T* value, T* const* slots, const T* gradient,
                                size_t count);
 
-// Rows as Optimizer::ApplyRows has them.
+// Arguments as in Optimizer::ApplyRows.
 using ApplyRowsFunction = void (*)(const float* constants, float* const* rows, size_t row_count,
                                    size_t width, const float* gradients);
 
-// One rule's loops. Plain functions without state.
+// The loops of one rule. Plain functions without state.
 struct Kernels {
   ApplyFunction<float> apply_f32;
   ApplyFunction<double> apply_f64;
   ApplyRowsFunction apply_rows;
 };
 
-// Those of `loop`, which is not kNone.
+// The kernels of `loop`, which must not be kNone.
 Kernels KernelsFor(const OptimizerLoop& loop);
 
 }  // namespace cairn

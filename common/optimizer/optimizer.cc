@@ -19,7 +19,7 @@ static_assert(UpdateStep::kConstants == kKernelConstants);
 
 constexpr absl::string_view kNone = "none";
 
-// Zeros that ApplyZero passes as gradients, a piece at a time: they stay in the nearest cache.
+// Gradients for ApplyZero, passed in pieces of this size so that they stay in the nearest cache.
 constexpr size_t kZeroCount = 1024;
 template <typename T>
 constexpr std::array<T, kZeroCount> kZeros = {};
@@ -34,7 +34,7 @@ const OptimizerRule* FindRule(absl::string_view type) {
   return nullptr;
 }
 
-// A variable that no push may move.
+// The optimizer "none": refuses pushes.
 class NoOptimizer final : public Optimizer {
  public:
   explicit NoOptimizer(OptimizerConfig config) : config_(std::move(config)) {}
@@ -169,7 +169,7 @@ absl::Status CheckClip(absl::string_view owner, const OptimizerConfig& config) {
   return absl::OkStatus();
 }
 
-// Values that are each in range and yet divide by zero together.
+// Rejects combinations of valid arguments that would divide by zero.
 absl::Status CheckDivisors(absl::string_view owner, const OptimizerConfig& config) {
   const Hyperparameters h = ReadHyperparameters(config.arguments);
   if (config.type == "adagrad" && h.initial_accumulator_value == 0 && h.epsilon == 0) {

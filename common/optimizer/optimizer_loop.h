@@ -1,13 +1,13 @@
-// Which inner loop an optimizer runs, so that every kind of device can run the same one.
+// Identifies the inner loop of an optimizer, so that every kind of device can run the same one.
 #pragma once
 
 namespace cairn {
 
-// A rule and those of its arguments that are not numbers. What is false in a kind that does not
-// have it: the flags are named beside the kinds that read them.
+// A rule and its boolean arguments. Each flag is listed at the kinds that read it, and is false in
+// other kinds.
 struct OptimizerLoop {
   enum class Kind {
-    kNone,  // moves nothing
+    kNone,  // changes nothing
     kSgd,
     kMomentum,  // nesterov
     kAdagrad,

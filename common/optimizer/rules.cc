@@ -11,7 +11,7 @@ using H = Hyperparameters;
 using Kind = OptimizerLoop::Kind;
 using Cast = double (*)(double);
 
-// beta^t, from beta in the variable's precision as Keras has it.
+// beta^t, with beta in the variable's precision as in Keras.
 double Power(double beta, int64_t t, Cast cast) {
   return std::pow(cast(beta), static_cast<double>(t));
 }
@@ -54,11 +54,11 @@ RuleConstants FtrlConstants(const H& h, int64_t, double rate, Cast) {
           -h.learning_rate_power};
 }
 
-// Keras keeps the product of all momentum terms beta_1 * (1 - 0.96^i / 2), i <= t, in a variable.
-// It depends on t alone, so it is computed afresh: after a restart nothing is missing.
+// Keras stores the product of all momentum terms beta_1 * (1 - 0.96^i / 2), i <= t, in a variable.
+// It depends only on t, so it is recomputed here, and a restart loses nothing.
 RuleConstants NadamConstants(const H& h, int64_t t, double rate, Cast cast) {
   constexpr double kDecay = 0.96;
-  // Beyond it 0.96^i / 2 is below a double's precision, and every further term is beta_1 itself.
+  // For larger i, 0.96^i / 2 is below a double's precision, and each term equals beta_1.
   constexpr int64_t kLastVaryingTerm = 1024;
   const int64_t varying = std::min(t, kLastVaryingTerm);
   double product = std::pow(h.beta_1, static_cast<double>(t - varying));
@@ -185,8 +185,8 @@ OptimizerRule AdamW() {
   return rule;
 }
 
-// TensorFlow Addons writes beta * m + (1 - beta) * g where Keras has m + (g - m) * (1 - beta): the
-// same number up to rounding.
+// TensorFlow Addons computes beta * m + (1 - beta) * g, and Keras m + (g - m) * (1 - beta): equal
+// up to rounding.
 OptimizerRule LazyAdam() {
   OptimizerRule rule = Adam();
   rule.type = "lazy_adam";

@@ -1,4 +1,4 @@
-// What sets one optimizer apart from another: arguments, slots, constants, loop.
+// The table of optimizers: arguments, slots, constants and loop of each.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace cairn {
 
-// Every optimizer's arguments together; those a type does not have stay unread.
+// The union of all optimizers' arguments; a type ignores those that it does not have.
 struct Hyperparameters {
   double momentum = 0;
   double rho = 0;
@@ -40,20 +40,20 @@ struct OptimizerRule {
   absl::string_view type;
   double default_learning_rate;
   std::vector<ArgumentSpec> arguments;
-  // In the kernels' order.
+  // In the order of the kernels.
   std::vector<SlotSpec> (*slots)(const Hyperparameters& h);
-  // But for `guarded`, which is any rule's.
+  // Without `guarded`, which every rule has.
   OptimizerLoop (*loop)(const Hyperparameters& h);
-  // The kernels' constants from [2] on, for update `t` (1 for the first) at rate `rate`. Keras
-  // casts some hyperparameters to the variable's type before it computes with them: `cast` does
-  // that.
+  // The kernels' constants from [2] on, for update `t` (1 for the first) at rate `rate`. `cast`
+  // rounds to the variable's type, as Keras does for some hyperparameters before it computes with
+  // them.
   RuleConstants (*constants)(const Hyperparameters& h, int64_t t, double rate,
                              double (*cast)(double));
   // Whether a zero gradient, without weight decay, changes nothing.
   bool (*zero_is_identity)(const Hyperparameters& h);
 };
 
-// Does not contain "none". Lives as long as the process.
+// Without "none". Valid until the process ends.
 absl::Span<const OptimizerRule> OptimizerRules();
 
 }  // namespace cairn

@@ -56,7 +56,7 @@ double Piecewise(const ScheduleConfig& config, double step) {
   return config.values[static_cast<size_t>(after - config.boundaries.begin())];
 }
 
-// From 1 at `done` = 0 to `alpha` at 1.
+// Falls from 1 at `done` = 0 to `alpha` at `done` = 1, with `height` 1.
 double CosineFactor(double done, double height, double alpha) {
   return (1 - alpha) * 0.5 * height * (1 + std::cos(std::numbers::pi * done)) + alpha;
 }
@@ -73,7 +73,8 @@ double Cosine(const ScheduleConfig& config, double step) {
   return top * CosineFactor(done, 1, ArgumentOr(at, "alpha", 0));
 }
 
-// First period of restart `i`, where every period is `growth` (> 1) times as long as the last.
+// Start of restart `i`, in units of the first period; each period is `growth` (> 1) times as long
+// as the previous one.
 double RestartBegin(double growth, double i) { return (std::pow(growth, i) - 1) / (growth - 1); }
 
 double CosineRestarts(const ScheduleConfig& config, double step) {
@@ -85,7 +86,7 @@ double CosineRestarts(const ScheduleConfig& config, double step) {
     done -= restart;
   } else {
     restart = std::floor(std::log(1 + done * (growth - 1)) / std::log(growth));
-    // The logarithms may miss a restart's exact first step by a rounding.
+    // Rounding may put the first step of a restart into the previous one.
     if (RestartBegin(growth, restart + 1) <= done) ++restart;
     if (RestartBegin(growth, restart) > done) --restart;
     done = (done - RestartBegin(growth, restart)) / std::pow(growth, restart);
@@ -133,7 +134,8 @@ const std::vector<ScheduleRule>& Rules() {
       {"cosine_decay_restarts",
        {kInitialRate,
         {"first_decay_steps", 0, Range::kPositive, Presence::kRequired},
-        // Keras gives no rate at all once shrinking periods (t_mul < 1) have run out.
+        // Keras yields no rate after shrinking periods (t_mul < 1) have ended, so these are
+        // refused.
         {"t_mul", 2, Range::kAtLeastOne},
         {"m_mul", 1, Range::kNotNegative},
         kAlpha},

@@ -11,9 +11,9 @@
 namespace cairn {
 
 // `type`: constant, exponential_decay, inverse_time_decay, polynomial_decay,
-// piecewise_constant_decay, cosine_decay, cosine_decay_restarts. `arguments` by Keras' names,
-// booleans as 0 and 1; a constant has one, learning_rate. The two lists are
-// piecewise_constant_decay's.
+// piecewise_constant_decay, cosine_decay, cosine_decay_restarts. `arguments`: by Keras name,
+// booleans as 0 and 1; constant has one, learning_rate. The two lists belong to
+// piecewise_constant_decay.
 struct ScheduleConfig {
   std::string type = "constant";
   absl::btree_map<std::string, double> arguments = {};
@@ -26,17 +26,18 @@ struct ScheduleConfig {
 // A constant rate.
 ScheduleConfig ConstantRate(double learning_rate);
 
-// `config` with every default written down.
+// `config` with all defaults filled in.
 ScheduleConfig WithDefaults(const ScheduleConfig& config);
 
-// kInvalidArgument: an unknown type or argument (names the nearest), one missing or out of range.
+// kInvalidArgument: an unknown type or argument (the message has the nearest known name), or an
+// argument that is missing or out of range.
 absl::Status ValidateSchedule(const ScheduleConfig& config);
 
 // The rate after `updates_done` updates (0 for the first), computed in double.
 // `config` must be valid.
 double LearningRateAt(const ScheduleConfig& config, int64_t updates_done);
 
-// "0.1" for a constant, "exponential_decay(decay_rate=0.9, …)" else; for messages.
+// "0.1" for a constant, else "exponential_decay(decay_rate=0.9, …)"; for messages.
 std::string ScheduleText(const ScheduleConfig& config);
 
 }  // namespace cairn

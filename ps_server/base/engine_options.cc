@@ -1,5 +1,6 @@
 #include "ps_server/base/engine_options.h"
 
+#include <algorithm>
 #include <array>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +26,16 @@ absl::StatusOr<Durability> DurabilityFromName(absl::string_view name) {
   return absl::InvalidArgumentError(
       absl::StrCat("durability '", name, "' is unknown", DidYouMean(name, kDurabilityNames),
                    "; it is one of ", absl::StrJoin(kDurabilityNames, ", ")));
+}
+
+StoreMemory StoreMemoryOf(int64_t memory_budget_bytes) {
+  constexpr int64_t kMiB = 1 << 20;
+  const int64_t cache = std::clamp(memory_budget_bytes / 64, kMiB, 32 * kMiB);
+  const int64_t buffer = std::clamp(memory_budget_bytes / 32, kMiB, 64 * kMiB);
+  // RocksDB fills one write buffer while it writes out another.
+  return {.block_cache_bytes = static_cast<size_t>(cache),
+          .write_buffer_bytes = static_cast<size_t>(buffer),
+          .total_bytes = cache + 2 * buffer};
 }
 
 }  // namespace cairn

@@ -61,4 +61,12 @@ struct EngineOptions {
   std::function<void()> drained;
 };
 
+// Bytes that the store keeps in memory for a server with this budget.
+struct StoreMemory {
+  size_t block_cache_bytes = 0;
+  size_t write_buffer_bytes = 0;
+  int64_t total_bytes = 0;
+};
+StoreMemory StoreMemoryOf(int64_t memory_budget_bytes);
+
 }  // namespace cairn

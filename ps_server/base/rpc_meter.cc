@@ -32,16 +32,16 @@ void RpcMeter::Add(Method method, absl::StatusCode outcome, absl::Duration took)
   }
 }
 
-std::vector<RpcFigure> RpcMeter::Read() const {
-  std::vector<RpcFigure> figures;
+std::vector<RpcStatistics> RpcMeter::Read() const {
+  std::vector<RpcStatistics> statistics;
   for (size_t i = 0; i < Method::kCount; ++i) {
-    figures.push_back({Method::At(i)->name, absl::StatusCode::kOk, ok_[i]->Read()});
+    statistics.push_back({Method::At(i)->name, absl::StatusCode::kOk, ok_[i]->Read()});
   }
   absl::MutexLock lock(&mutex_);
   for (const auto& [call, histogram] : failed_) {
-    figures.push_back({Method::At(call.first)->name, call.second, histogram.Read()});
+    statistics.push_back({Method::At(call.first)->name, call.second, histogram.Read()});
   }
-  return figures;
+  return statistics;
 }
 
 }  // namespace cairn

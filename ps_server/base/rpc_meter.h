@@ -18,7 +18,7 @@
 
 namespace cairn {
 
-struct RpcFigure {
+struct RpcStatistics {
   absl::string_view method;
   absl::StatusCode outcome = absl::StatusCode::kOk;
   Histogram::Reading seconds;
@@ -50,7 +50,7 @@ class RpcMeter {
 
   int64_t running() const { return running_.Read(); }
   // OK for every method; other outcomes only if they have occurred.
-  std::vector<RpcFigure> Read() const;
+  std::vector<RpcStatistics> Read() const;
 
  private:
   void Add(Method method, absl::StatusCode outcome, absl::Duration took);

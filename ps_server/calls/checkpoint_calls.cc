@@ -13,7 +13,7 @@
 #include "common/host_name.h"
 #include "common/log.h"
 #include "common/status.h"
-#include "ps_server/calls/variable_calls.h"
+#include "ps_server/calls/describe.h"
 #include "storage/checkpoint_folder.h"
 #include "storage/checkpoint_note.h"
 #include "storage/directory.h"
@@ -33,31 +33,33 @@ std::string Canonical(const std::string& path) {
   return error ? path : found.string();
 }
 
-absl::Status CheckPlace(const ServerCore& core, const wire::CheckpointRequest& request) {
+}  // namespace
+
+absl::Status Checkpoints::CheckPlace(const wire::CheckpointRequest& request) const {
   if (!absl::StartsWith(request.directory, "/")) {
-    return absl::InvalidArgumentError(absl::StrCat(core.name, ": checkpoint directory '",
+    return absl::InvalidArgumentError(absl::StrCat(info_.name, ": checkpoint directory '",
                                                    request.directory, "' is not an absolute path"));
   }
   if (request.name == "." || request.name == "..") {
     return absl::InvalidArgumentError(
-        absl::StrCat(core.name, ": '", request.name, "' is no name of a checkpoint"));
+        absl::StrCat(info_.name, ": '", request.name, "' is no name of a checkpoint"));
   }
-  const std::string database = Canonical(DatabasePath(core.options.directory));
+  const std::string database = Canonical(DatabasePath(info_.options.directory));
   const std::string wanted = Canonical(absl::StrCat(request.directory, "/", request.name));
   if (wanted == database || absl::StartsWith(wanted, absl::StrCat(database, "/"))) {
     return absl::InvalidArgumentError(absl::StrCat(
-        core.name, ": checkpoint directory ", request.directory, " with name ", request.name,
+        info_.name, ": checkpoint directory ", request.directory, " with name ", request.name,
         " lies in the server's own database, ", database, ": name another directory"));
   }
   return absl::OkStatus();
 }
 
 // What the copy in `part` says of `job`. Rows are counted in memory, so they may be a little more.
-absl::Status Describe(ServerCore& core, const std::string& part, const std::string& job,
-                      wire::CheckpointReply& reply) {
+absl::Status Checkpoints::Describe(const std::string& part, const std::string& job,
+                                   wire::CheckpointReply& reply) const {
   ASSIGN_OR_RETURN(const std::unique_ptr<StripeStore> copy,
                    StripeStore::OpenReadOnly({.directory = part,
-                                              .server_index = core.options.server_index,
+                                              .server_index = info_.index(),
                                               .block_cache_bytes = kReaderCacheBytes}));
   ASSIGN_OR_RETURN(const std::vector<WorkerRecord> workers, copy->Workers());
   for (const WorkerRecord& record : workers) {
@@ -75,7 +77,7 @@ absl::Status Describe(ServerCore& core, const std::string& part, const std::stri
     updates[{shard.variable, shard.shard}] = shard.update_count;
   }
   ASSIGN_OR_RETURN(const std::vector<VariableRecord> variables, copy->Variables());
-  const std::shared_ptr<Job> live = core.registry.Find(job);
+  const std::shared_ptr<Job> live = registry_.Find(job);
   const auto live_variables = live == nullptr ? nullptr : live->variables();
   for (const VariableRecord& record : variables) {
     if (record.job != job || live_variables == nullptr) continue;
@@ -90,39 +92,33 @@ absl::Status Describe(ServerCore& core, const std::string& part, const std::stri
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<PartFileSum>> WritePart(ServerCore& core,
-                                                   const wire::CheckpointRequest& request) {
-  RETURN_IF_ERROR(core.flusher.Flush(Flusher::Reach::kSynced));
-  CAIRN_CRASH_POINT("checkpoint: flushed");
-  // Epochs may run beside the copying: one that is copied half leaves stripes ahead of what the
-  // workers' records say, as a crash does, and never behind.
-  return WriteCheckpointPart(*core.store, request.directory, request.name,
-                             core.options.server_index);
-}
-
-}  // namespace
-
-absl::StatusOr<ExclusiveSlot::Held> TakeCheckpointSlot(ServerCore& core, absl::string_view what) {
-  const WaitBoard::Waiting waiting(&core.waits, "checkpoint",
+absl::StatusOr<ExclusiveSlot::Held> Checkpoints::TakeSlot(absl::string_view what) {
+  const WaitBoard::Waiting waiting(&waits_, "checkpoint",
                                    "a checkpoint or restore before it to end");
-  return core.checkpoint_slot.Take(what, kDiskWaits * core.options.disk_wait);
+  return slot_.Take(what, kDiskWaits * info_.options.disk_wait);
 }
 
-absl::Status MakeCheckpoint(ServerCore& core, const wire::CheckpointRequest& request,
-                            wire::CheckpointReply& reply) {
+absl::Status Checkpoints::Make(const wire::CheckpointRequest& request,
+                               wire::CheckpointReply& reply) {
   const absl::Duration begin = MonotonicNow();
-  const std::string what = absl::StrCat(core.name, ": checkpoint ", request.name);
-  RETURN_IF_ERROR(CheckPlace(core, request));
-  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeCheckpointSlot(core, what));
-  const absl::StatusOr<std::vector<PartFileSum>> files = WritePart(core, request);
+  const std::string what = absl::StrCat(info_.name, ": checkpoint ", request.name);
+  RETURN_IF_ERROR(CheckPlace(request));
+  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeSlot(what));
+  const absl::Status flushed = flusher_.Flush(Flusher::Reach::kSynced);
+  if (!flushed.ok()) return Annotate(flushed, what);
+  CAIRN_CRASH_POINT("checkpoint: flushed");
+  // Epochs may run during the copy: if half of one is copied, stripes are ahead of the workers'
+  // records, as after a crash, and never behind them.
+  const absl::StatusOr<std::vector<PartFileSum>> files =
+      WriteCheckpointPart(store_, request.directory, request.name, info_.index());
   if (!files.ok()) return Annotate(files.status(), what);
   // For a message only, so a checkpoint does not fail for it.
-  if (const absl::Status noted = NoteCheckpoints(core.options.directory, request.directory);
+  if (const absl::Status noted = NoteCheckpoints(info_.options.directory, request.directory);
       !noted.ok()) {
     LOG(WARNING) << what << ": " << noted.message();
   }
-  reply.folder = CheckpointPartPath(request.directory, request.name, core.options.server_index);
-  RETURN_IF_ERROR(Annotate(Describe(core, reply.folder, request.caller.job, reply), what));
+  reply.folder = CheckpointPartPath(request.directory, request.name, info_.index());
+  RETURN_IF_ERROR(Annotate(Describe(reply.folder, request.caller.job, reply), what));
   int64_t bytes = 0;
   for (const PartFileSum& sum : *files) {
     wire::CheckpointFile file;
@@ -132,25 +128,24 @@ absl::Status MakeCheckpoint(ServerCore& core, const wire::CheckpointRequest& req
     reply.files.push_back(std::move(file));
     bytes += sum.bytes;
   }
-  if (const std::shared_ptr<Job> job = core.registry.Find(request.caller.job); job != nullptr) {
+  if (const std::shared_ptr<Job> job = registry_.Find(request.caller.job); job != nullptr) {
     job->NoteCheckpoint();
   }
   CAIRN_CRASH_POINT("checkpoint: before the answer");
-  reply.server_index = core.options.server_index;
+  reply.server_index = info_.index();
   reply.host = HostName();
   reply.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
-  LOG(INFO) << core.name << " wrote " << reply.folder << ": " << reply.files.size() << " files, "
+  LOG(INFO) << info_.name << " wrote " << reply.folder << ": " << reply.files.size() << " files, "
             << bytes << " bytes, in " << absl::FormatDuration(MonotonicNow() - begin);
   return absl::OkStatus();
 }
 
-absl::Status DropCheckpoint(ServerCore& core, const wire::CheckpointRequest& request) {
-  const std::string what = absl::StrCat(core.name, ": drop_checkpoint ", request.name);
-  RETURN_IF_ERROR(CheckPlace(core, request));
-  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeCheckpointSlot(core, what));
+absl::Status Checkpoints::Drop(const wire::CheckpointRequest& request) {
+  const std::string what = absl::StrCat(info_.name, ": drop_checkpoint ", request.name);
+  RETURN_IF_ERROR(CheckPlace(request));
+  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeSlot(what));
   CAIRN_CRASH_POINT("checkpoint: before an old part is deleted");
-  return Annotate(DropCheckpointPart(request.directory, request.name, core.options.server_index),
-                  what);
+  return Annotate(DropCheckpointPart(request.directory, request.name, info_.index()), what);
 }
 
 }  // namespace cairn

@@ -1,28 +1,59 @@
 // checkpoint, drop_checkpoint, restore: this server's part of a checkpoint of a job.
 #pragma once
 
+#include <atomic>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ps_server/core/server_core.h"
+#include "ps_server/base/exclusive_slot.h"
+#include "ps_server/base/server_info.h"
+#include "ps_server/base/wait_board.h"
+#include "ps_server/core/job_catalog.h"
+#include "ps_server/core/row_access.h"
+#include "ps_server/jobs/registry.h"
+#include "ps_server/persistence/flusher.h"
+#include "storage/stripe_store.h"
 #include "thrift/cairn_types.h"
 
 namespace cairn {
 
-// Makes everything applied durable and copies the store to `directory`/`name`/ps-<index>, hard
-// linked where it can be. Pushes go on. Repeated, it answers what is there.
-absl::Status MakeCheckpoint(ServerCore& core, const wire::CheckpointRequest& request,
-                            wire::CheckpointReply& reply);
+// One checkpoint, drop_checkpoint or restore runs at a time; others wait.
+// Thread safety: every method may be called from several threads at once.
+class Checkpoints {
+ public:
+  // The arguments must outlive this object.
+  Checkpoints(const ServerInfo& info, StripeStore& store, const Registry& registry,
+              Flusher& flusher, WaitBoard& waits)
+      : info_(info), store_(store), registry_(registry), flusher_(flusher), waits_(waits) {}
 
-// One checkpoint, drop or restore at a time: the right to be it. kUnavailable after some minutes.
-absl::StatusOr<ExclusiveSlot::Held> TakeCheckpointSlot(ServerCore& core, absl::string_view what);
+  // Makes all applied updates durable and copies the store to `directory`/`name`/ps-<index>, with
+  // hard links where possible. Pushes continue. A repeated call returns the existing checkpoint.
+  absl::Status Make(const wire::CheckpointRequest& request, wire::CheckpointReply& reply);
+  // Deletes the checkpoint of that name, finished or not.
+  absl::Status Drop(const wire::CheckpointRequest& request);
+  // Loads this server's part of a checkpoint (cairn.thrift, RestoreRequest). When it returns, all
+  // of it is in memory and on disk, or nothing.
+  absl::Status Restore(JobCatalog& catalog, const RowAccess& rows,
+                       const wire::RestoreRequest& request, wire::RestoreReply& reply);
 
-// Deletes what MakeCheckpoint made under that name, finished or not.
-absl::Status DropCheckpoint(ServerCore& core, const wire::CheckpointRequest& request);
+  // The right to be the call that runs. kUnavailable after several waits for the disk.
+  absl::StatusOr<ExclusiveSlot::Held> TakeSlot(absl::string_view what);
+  // From now on, calls that read the files of a checkpoint end with STOPPING.
+  void CancelReads() { cancelled_.store(true); }
 
-// Takes over this server's part of a checkpoint (cairn.thrift, RestoreRequest): in memory and on
-// disk when it returns, or not at all.
-absl::Status Restore(ServerCore& core, const wire::RestoreRequest& request,
-                     wire::RestoreReply& reply);
+ private:
+  absl::Status CheckPlace(const wire::CheckpointRequest& request) const;
+  absl::Status Describe(const std::string& part, const std::string& job,
+                        wire::CheckpointReply& reply) const;
+
+  const ServerInfo& info_;
+  StripeStore& store_;
+  const Registry& registry_;
+  Flusher& flusher_;
+  WaitBoard& waits_;
+  ExclusiveSlot slot_;
+  std::atomic<bool> cancelled_{false};
+};
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// What a server does to a gradient before it is applied: look for NaN, clip its norm.
+// Checks a gradient for NaN and infinity, and clips its norm.
 #pragma once
 
 #include <cstddef>

@@ -14,27 +14,15 @@
 
 namespace cairn {
 
-absl::Status WriteRecord(ServerCore& core, const Job& job,
-                         absl::FunctionRef<absl::Status()> write) {
-  return core.flusher.BetweenStripes([&]() -> absl::Status {
-    if (core.registry.Find(job.name()).get() != &job) {
-      return absl::FailedPreconditionError("the job was dropped or restored meanwhile");
-    }
-    // The evictor would write stripes again that have gone.
-    const absl::Status written = core.evictor.Exclusively(write);
-    return written.ok() ? written : core.flusher.Refuse(written);
-  });
-}
-
-absl::Status TakeMap(ServerCore& core, Job& job, Variable& variable, const VariableSpec& map,
+absl::Status TakeMap(JobCatalog& catalog, Job& job, Variable& variable, const VariableSpec& map,
                      ArrivingRows* arriving, OutgoingRows* outgoing) {
   Variable* const comes = arriving == nullptr ? nullptr : arriving->variable().get();
-  return WriteRecord(core, job, [&]() -> absl::Status {
+  return catalog.WriteRecord(job, [&]() -> absl::Status {
     const bool none_before = variable.shards().empty();
     std::vector<ShardRecord> shards;
     if (comes != nullptr) shards = arriving->shards();
     const std::shared_ptr<Variable> next =
-        Variable::WithMap(variable, map, core.options.server_index, comes);
+        Variable::WithMap(variable, map, catalog.info().index(), comes);
     if (next->table() != nullptr) {
       // Its updates are counted once for all its buckets here.
       if (none_before && !shards.empty()) next->table()->TakeOver(shards.front());
@@ -48,42 +36,44 @@ absl::Status TakeMap(ServerCore& core, Job& job, Variable& variable, const Varia
     const auto changed = variable.shards();
     auto variables = job.VariablesWith({next});
     CAIRN_CRASH_POINT("move: before the map");
-    RETURN_IF_ERROR(core.store->PutMap(next->record(), shards, gone));
+    RETURN_IF_ERROR(catalog.store().PutMap(next->record(), shards, gone));
     CAIRN_CRASH_POINT("move: map written");
-    for (HostedShard* shard : changed) shard->dirty().DropGivenAway();
+    for (HostedShard* shard : changed) shard->dirty().DropHandedOver();
     job.SetVariables(std::move(variables));
     return absl::OkStatus();
   });
 }
 
-absl::Status TakeArrived(ServerCore& core, Job& job, absl::string_view variable, int64_t version) {
-  const std::shared_ptr<Move> move = core.moves.Find(job.name(), variable);
+absl::Status TakeArrived(JobCatalog& catalog, Moves& moves, Job& job, absl::string_view variable,
+                         int64_t version) {
+  const std::shared_ptr<Move> move = moves.Find(job.name(), variable);
   if (move == nullptr || move->arriving == nullptr || move->map.map_version > version) {
     return absl::OkStatus();
   }
-  const TracedLock lock(&move->mutex, &core.waits, kWaitsForMove, kEarlierStep);
+  const TracedLock lock = moves.Lock(*move);
   if (!move->ready || move->ended) return absl::OkStatus();
   ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot,
-                   TakeCreateSlot(core, absl::StrCat("rows of \"", variable, "\" that arrive")));
+                   catalog.TakeSlot(absl::StrCat("rows of \"", variable, "\" that arrive")));
   const auto variables = job.variables();
   const auto found = variables->find(variable);
   // Another map took the place of the one that they would follow: they are not this server's.
   if (found == variables->end() || found->second->spec().map_version + 1 != move->map.map_version) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(TakeMap(core, job, *found->second, move->map, move->arriving.get(), nullptr));
+  RETURN_IF_ERROR(TakeMap(catalog, job, *found->second, move->map, move->arriving.get(), nullptr));
   move->ended = true;
-  core.moves.Erase(job.name(), variable);
-  LOG(INFO) << core.name << " has taken rows of \"" << variable << "\" of job " << job.name()
-            << ", by map version " << move->map.map_version;
+  moves.Erase(job.name(), variable);
+  LOG(INFO) << catalog.info().name << " has taken rows of \"" << variable << "\" of job "
+            << job.name() << ", by map version " << move->map.map_version;
   return absl::OkStatus();
 }
 
-absl::Status LoadArrived(ServerCore& core, const Variable& variable, const VariableSpec& map) {
+absl::Status LoadArrived(JobCatalog& catalog, Moves& moves, MemoryBudget& budget,
+                         const Variable& variable, const VariableSpec& map) {
   ASSIGN_OR_RETURN(std::unique_ptr<ArrivingRows> rows,
-                   ArrivingRows::Make(variable, map, core.options.server_index, core.budget));
-  RETURN_IF_ERROR(LoadVariables(*core.store, core.budget, {rows->variable()}));
-  ASSIGN_OR_RETURN(const std::vector<ShardRecord> records, core.store->Shards());
+                   ArrivingRows::Make(variable, map, catalog.info().index(), budget));
+  RETURN_IF_ERROR(LoadVariables(catalog.store(), budget, {rows->variable()}));
+  ASSIGN_OR_RETURN(const std::vector<ShardRecord> records, catalog.store().Shards());
   for (const ShardRecord& record : records) {
     if (record.variable != variable.id()) continue;
     for (HostedShard* shard : rows->variable()->shards()) {
@@ -92,7 +82,7 @@ absl::Status LoadArrived(ServerCore& core, const Variable& variable, const Varia
   }
   auto move = std::make_shared<Move>(map, /*begun_as=*/0, nullptr, std::move(rows));
   move->ready = true;
-  core.moves.Put(variable.job(), variable.spec().name, std::move(move));
+  moves.Put(variable.job(), variable.spec().name, std::move(move));
   return absl::OkStatus();
 }
 

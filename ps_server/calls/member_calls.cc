@@ -16,18 +16,19 @@
 namespace cairn {
 namespace {
 
-absl::Status CheckIsFirst(const ServerCore& core) {
-  if (core.options.server_index == 0) return absl::OkStatus();
+absl::Status CheckIsFirst(const ServerInfo& info) {
+  if (info.index() == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat(core.name, " does not know which servers there are: ask ps:0"));
+      absl::StrCat(info.name, " does not know which servers there are: ask ps:0"));
 }
 
-absl::Status CheckEmpty(const ServerCore& core) {
+absl::Status CheckEmpty(JobCatalog& catalog) {
+  const ServerInfo& info = catalog.info();
   std::vector<std::string> held;
-  for (const std::shared_ptr<Job>& job : core.registry.jobs()) {
+  for (const std::shared_ptr<Job>& job : catalog.registry().jobs()) {
     const auto variables = job->variables();
     for (const auto& [name, variable] : *variables) {
-      if (PiecesOn(variable->spec(), core.options.server_index) == 0) continue;
+      if (PiecesOn(variable->spec(), info.index()) == 0) continue;
       held.push_back(absl::StrCat(name, " of job ", job->name()));
     }
   }
@@ -36,36 +37,38 @@ absl::Status CheckEmpty(const ServerCore& core) {
   const size_t count = held.size();
   held.resize(std::min(count, kShown));
   return absl::FailedPreconditionError(
-      absl::StrCat(core.name, " has rows of ", count, " variables (", absl::StrJoin(held, ", "),
+      absl::StrCat(info.name, " has rows of ", count, " variables (", absl::StrJoin(held, ", "),
                    count > kShown ? ", …" : "",
-                   "): move them first, cairnctl rebalance --job JOB --empty ", core.name));
+                   "): move them first, cairnctl rebalance --job JOB --empty ", info.name));
 }
 
-// Rows that have arrived by a move that has not ended are this server's as soon as their source
-// gives them away, which nobody here hears of.
-absl::Status CloseArrivals(ServerCore& core) {
+// Rows that have arrived by a move that has not ended belong to this server as soon as their source
+// hands them over, of which this server is not notified.
+absl::Status CloseArrivals(const std::string& server, Moves& moves) {
   std::string job, variable;
-  if (core.moves.CloseArrivals(&job, &variable)) return absl::OkStatus();
+  if (moves.CloseArrivals(&job, &variable)) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("rows of ", variable, " of job ", job, " are on their way to ", core.name,
+      absl::StrCat("rows of ", variable, " of job ", job, " are on their way to ", server,
                    ", or were when their mover ended: cairnctl rebalance --job ", job, " --empty ",
-                   core.name, " brings that to an end"));
+                   server, " brings that to an end"));
 }
 
-absl::Status Close(ServerCore& core, std::vector<wire::LastWord>& words) {
-  if (core.options.server_index == 0) {
+absl::Status Close(JobCatalog& catalog, Moves& moves, Members& members,
+                   std::vector<wire::LastWord>& words) {
+  const ServerInfo& info = catalog.info();
+  if (info.index() == 0) {
     return absl::InvalidArgumentError("ps:0 cannot leave: it is the one that knows who is there");
   }
-  // Variables are made, and rows taken, in turn with this.
-  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeCreateSlot(core, "the server leaves"));
-  RETURN_IF_ERROR(CloseArrivals(core));
-  absl::Cleanup stays = [&core] { core.moves.OpenArrivals(); };
-  RETURN_IF_ERROR(CheckEmpty(core));
+  // No variable is created, and no rows are taken, meanwhile.
+  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog.TakeSlot("the server leaves"));
+  RETURN_IF_ERROR(CloseArrivals(info.name, moves));
+  absl::Cleanup stays = [&moves] { moves.OpenArrivals(); };
+  RETURN_IF_ERROR(CheckEmpty(catalog));
   CAIRN_CRASH_POINT("members: before a server leaves");
-  RETURN_IF_ERROR(core.members.Leave(*core.store));
+  RETURN_IF_ERROR(members.Leave(catalog.store()));
   std::move(stays).Cancel();
   CAIRN_CRASH_POINT("members: a server has left");
-  for (const std::shared_ptr<Job>& job : core.registry.jobs()) {
+  for (const std::shared_ptr<Job>& job : catalog.registry().jobs()) {
     for (const auto& session : job->sessions()) {
       wire::LastWord& word = words.emplace_back();
       word.job = job->name();
@@ -74,54 +77,56 @@ absl::Status Close(ServerCore& core, std::vector<wire::LastWord>& words) {
       word.incarnation = session->incarnation();
     }
   }
-  LOG(INFO) << core.name << " leaves the cluster: it takes no rows any more";
+  LOG(INFO) << info.name << " leaves the cluster: it takes no rows any more";
   return absl::OkStatus();
 }
 
-absl::Status Add(ServerCore& core, const wire::ChangeMembersRequest& request) {
-  RETURN_IF_ERROR(CheckIsFirst(core));
+absl::Status Add(JobCatalog& catalog, Members& members, const wire::ChangeMembersRequest& request) {
+  RETURN_IF_ERROR(CheckIsFirst(catalog.info()));
   const auto address = ParseHostPort(request.address);
   if (!address.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("address: ", address.status().message()));
   }
-  RETURN_IF_ERROR(core.members.Add(request.index, request.address, *core.store));
-  LOG(INFO) << core.name << ": ps:" << request.index << " is at " << request.address
-            << "; servers are those of version " << core.members.version();
+  RETURN_IF_ERROR(members.Add(request.index, request.address, catalog.store()));
+  LOG(INFO) << catalog.info().name << ": ps:" << request.index << " is at " << request.address
+            << "; servers are those of version " << members.version();
   return absl::OkStatus();
 }
 
-absl::Status Remove(ServerCore& core, const wire::ChangeMembersRequest& request) {
-  RETURN_IF_ERROR(CheckIsFirst(core));
-  RETURN_IF_ERROR(core.members.Remove(request.index, request.last_words, *core.store));
-  LOG(INFO) << core.name << ": ps:" << request.index << " has left; servers are those of version "
-            << core.members.version();
+absl::Status Remove(JobCatalog& catalog, Members& members,
+                    const wire::ChangeMembersRequest& request) {
+  RETURN_IF_ERROR(CheckIsFirst(catalog.info()));
+  RETURN_IF_ERROR(members.Remove(request.index, request.last_words, catalog.store()));
+  LOG(INFO) << catalog.info().name << ": ps:" << request.index
+            << " has left; servers are those of version " << members.version();
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status TellMembers(ServerCore& core, const wire::Caller& caller, wire::Members& reply) {
-  RETURN_IF_ERROR(core.members.CheckStays());
-  reply = core.members.Tell(caller.job, caller.worker);
+absl::Status TellMembers(const Members& members, const wire::Caller& caller, wire::Members& reply) {
+  RETURN_IF_ERROR(members.CheckStays());
+  reply = members.Tell(caller.job, caller.worker);
   return absl::OkStatus();
 }
 
-absl::Status ChangeMembers(ServerCore& core, const wire::ChangeMembersRequest& request,
+absl::Status ChangeMembers(JobCatalog& catalog, Moves& moves, Members& members,
+                           const wire::ChangeMembersRequest& request,
                            wire::ChangeMembersReply& reply) {
   switch (request.action) {
-    case wire::MembersAction::ADD: RETURN_IF_ERROR(Add(core, request)); break;
+    case wire::MembersAction::ADD: RETURN_IF_ERROR(Add(catalog, members, request)); break;
     case wire::MembersAction::REMOVE:
-      RETURN_IF_ERROR(Remove(core, request));
-      reply.last_words = core.members.LastWords(request.index);
+      RETURN_IF_ERROR(Remove(catalog, members, request));
+      reply.last_words = members.LastWords(request.index);
       break;
     case wire::MembersAction::CLOSE:
-      if (request.index != core.options.server_index) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("this is ", core.name, ", and ps:", request.index, " was to leave"));
+      if (request.index != catalog.info().index()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "this is ", catalog.info().name, ", and ps:", request.index, " was to leave"));
       }
-      return Close(core, reply.last_words);
+      return Close(catalog, moves, members, reply.last_words);
   }
-  reply.members = core.members.Tell(request.caller.job, request.caller.worker);
+  reply.members = members.Tell(request.caller.job, request.caller.worker);
   return absl::OkStatus();
 }
 

@@ -1,15 +1,18 @@
-// Servers that come and go.
+// members, change_members: servers that join and leave the cluster (MEMBERS.md).
 #pragma once
 
 #include "absl/status/status.h"
-#include "ps_server/core/server_core.h"
+#include "ps_server/core/job_catalog.h"
+#include "ps_server/moves/members.h"
+#include "ps_server/moves/moves.h"
 #include "thrift/cairn_types.h"
 
 namespace cairn {
 
-// The calls of the IDL. Where a server has left, it says so instead of what it knows of others.
-absl::Status TellMembers(ServerCore& core, const wire::Caller& caller, wire::Members& reply);
-absl::Status ChangeMembers(ServerCore& core, const wire::ChangeMembersRequest& request,
+// kFailedPrecondition: this server has left, and no longer knows the list.
+absl::Status TellMembers(const Members& members, const wire::Caller& caller, wire::Members& reply);
+absl::Status ChangeMembers(JobCatalog& catalog, Moves& moves, Members& members,
+                           const wire::ChangeMembersRequest& request,
                            wire::ChangeMembersReply& reply);
 
 }  // namespace cairn

@@ -13,8 +13,6 @@
 #include "common/status.h"
 #include "common/variables/variable_map.h"
 #include "ps_server/calls/map_changes.h"
-#include "ps_server/calls/worker_calls.h"
-#include "ps_server/core/ordered_call.h"
 #include "ps_server/core/reply_holds.h"
 #include "ps_server/moves/arriving_rows.h"
 #include "ps_server/moves/outgoing_rows.h"
@@ -28,7 +26,7 @@ namespace {
 constexpr absl::Duration kCaughtUpRetry = absl::Milliseconds(50);
 // Of the memory budget a READ takes as much, or so many bytes.
 constexpr int64_t kReadShare = 32;
-constexpr int64_t kFewestReadBytes = 64 << 10;
+constexpr int64_t kMinReadBytes = 64 << 10;
 
 template <typename... Parts>
 absl::Status NotDue(const Parts&... parts) {
@@ -37,11 +35,15 @@ absl::Status NotDue(const Parts&... parts) {
 
 class Moving {
  public:
-  Moving(ServerCore& core, const Admitted& admitted, const wire::MoveRequest& request)
-      : core_(core),
+  Moving(JobCatalog& catalog, Moves& moves, Admission& admission, const RowAccess& rows,
+         const Admitted& admitted, const wire::MoveRequest& request)
+      : catalog_(catalog),
+        moves_(moves),
+        admission_(admission),
+        rows_(rows),
         admitted_(admitted),
         request_(request),
-        here_(core.options.server_index),
+        here_(catalog.info().index()),
         text_(absl::StrCat("move of \"", request.variable, "\" of job ", request.caller.job,
                            " from ps:", request.source, " to ps:", request.target)) {}
 
@@ -53,8 +55,6 @@ class Moving {
   absl::Status Read(wire::MoveReply& reply);
   absl::Status Write();
   absl::Status Hold(wire::MoveReply& reply);
-  // Those that were let in before the hold have ended.
-  void AwaitUpdates() const;
   // A synchronous job's rows go between two of its steps. False: some that have begun here are yet
   // to close; what is of later ones is turned away meanwhile. move.mutex held.
   absl::StatusOr<bool> Drained(Move& move, absl::Duration until);
@@ -70,7 +70,7 @@ class Moving {
   absl::Status KeepFences();
   absl::Status Ready();
   absl::Status Commit();
-  absl::Status GiveAway(Move& move);
+  absl::Status HandOver(Move& move);
   absl::Status Learn();
   absl::Status Abort();
   // Whether this mover is the newest (Moves::Claim); the error where it is not.
@@ -78,6 +78,7 @@ class Moving {
   absl::Status Superseded() const;
   absl::Status AbortArriving(Move& move);
   absl::Status Discard(Move& move);
+  absl::Status RemoveArrived(const std::vector<StripeId>& ids);
   void Refresh();
   // FAILED_PRECONDITION: the move's map is in force here. Looks at the variable anew.
   absl::Status CheckNotTaken();
@@ -89,7 +90,10 @@ class Moving {
   // The move that this step is of, for one side of it.
   absl::StatusOr<std::shared_ptr<Move>> FindMove(bool outgoing) const;
 
-  ServerCore& core_;
+  JobCatalog& catalog_;
+  Moves& moves_;
+  Admission& admission_;
+  const RowAccess& rows_;
   const Admitted& admitted_;
   const wire::MoveRequest& request_;
   const int32_t here_;
@@ -100,7 +104,7 @@ class Moving {
 
 absl::Status Moving::CheckMap(const VariableSpec& map) const {
   const VariableSpec& now = variable_->spec();
-  RETURN_IF_ERROR(ValidateSpec(map, core_.most_servers()));
+  RETURN_IF_ERROR(ValidateSpec(map, catalog_.info().max_servers()));
   if (!SameButPlaces(now, map)) return absl::InvalidArgumentError("the map has other pieces");
   if (map.map_version != now.map_version + 1) {
     return NotDue("its map has version ", now.map_version, " here, not ", map.map_version - 1);
@@ -120,21 +124,27 @@ absl::Status Moving::CheckMap(const VariableSpec& map) const {
 }
 
 absl::StatusOr<std::shared_ptr<Move>> Moving::FindMove(bool outgoing) const {
-  std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
+  std::shared_ptr<Move> move = moves_.Find(request_.caller.job, request_.variable);
   if (move == nullptr || (move->outgoing != nullptr) != outgoing || !(move->map == map_) ||
       move->start != request_.start) {
-    return NotDue("none such has begun here (", core_.name,
+    return NotDue("none such has begun here (", rows_.server,
                   " may have been restarted since): begin with PREPARE");
   }
   return move;
 }
 
+// Removes the rows with these ids from the disk; the variable keeps its map.
+absl::Status Moving::RemoveArrived(const std::vector<StripeId>& ids) {
+  return catalog_.WriteRecord(
+      *admitted_.job, [&] { return catalog_.store().PutMap(variable_->record(), {}, ids); });
+}
+
 absl::Status Moving::Prepare(wire::MoveReply& reply) {
   RETURN_IF_ERROR(CheckMap(map_));
   if (!HasClaim()) return Superseded();
-  const std::shared_ptr<Move> before = core_.moves.Find(request_.caller.job, request_.variable);
+  const std::shared_ptr<Move> before = moves_.Find(request_.caller.job, request_.variable);
   if (before != nullptr) {
-    const TracedLock lock(&before->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+    const TracedLock lock = moves_.Lock(*before);
     if (before->ready && !before->ended) {
       return NotDue(
           "rows have arrived here by another move that neither ended nor was given up: "
@@ -143,7 +153,7 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
     before->ended = true;
   }
   std::shared_ptr<Move> move;
-  if (here_ == request_.target) RETURN_IF_ERROR(core_.members.CheckStays());
+  if (here_ == request_.target) RETURN_IF_ERROR(catalog_.CheckStays());
   if (here_ == request_.source) {
     if (before != nullptr && before->outgoing != nullptr) variable_->Hold(absl::ZeroDuration());
     auto rows = std::make_unique<OutgoingRows>(variable_, map_, request_.target);
@@ -153,19 +163,18 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
     move = std::make_shared<Move>(map_, request_.start, std::move(rows), nullptr);
   } else {
     ASSIGN_OR_RETURN(std::unique_ptr<ArrivingRows> rows,
-                     ArrivingRows::Make(*variable_, map_, here_, core_.budget));
-    // What an earlier move left of them.
+                     ArrivingRows::Make(*variable_, map_, here_, rows_.budget));
+    // An earlier move may have left some of them.
     const std::vector<StripeId> ids = rows->ids();
-    RETURN_IF_ERROR(WriteRecord(core_, *admitted_.job,
-                                [&] { return core_.store->PutMap(variable_->record(), {}, ids); }));
+    RETURN_IF_ERROR(RemoveArrived(ids));
     reply.stripes = static_cast<int64_t>(ids.size());
     move = std::make_shared<Move>(map_, request_.start, nullptr, std::move(rows));
   }
-  if (core_.moves.Put(request_.caller.job, request_.variable, std::move(move))) {
+  if (moves_.Put(request_.caller.job, request_.variable, std::move(move))) {
     return absl::OkStatus();
   }
-  return core_.moves.arrivals_closed() ? NotDue("this server is about to leave the cluster")
-                                       : Superseded();
+  return moves_.arrivals_closed() ? NotDue("this server is about to leave the cluster")
+                                  : Superseded();
 }
 
 // Everything up to these is in every stripe here: nobody's update runs that was not turned away.
@@ -195,14 +204,14 @@ absl::Status Moving::Fence(const std::vector<Watermark>& incarnations) {
       ASSIGN_OR_RETURN(session,
                        admitted_.job->AddSession(
                            std::make_shared<Session>(admitted_.job->name(), at_source.worker,
-                                                     core_.applied_is_durable()),
+                                                     catalog_.info().applied_is_durable()),
                            Quota::For::kCaller));
     }
     if (session->incarnation() < at_source.sequence) {
       session->Admit(at_source.sequence, session->origin());
     }
     if (session->durable_incarnation() < session->incarnation()) {
-      RETURN_IF_ERROR(MakeIncarnationDurable(core_, *session));
+      RETURN_IF_ERROR(admission_.StoreIncarnation(*session));
     }
   }
   return absl::OkStatus();
@@ -210,16 +219,16 @@ absl::Status Moving::Fence(const std::vector<Watermark>& incarnations) {
 
 absl::Status Moving::Read(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
-  const TracedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+  const TracedLock lock = moves_.Lock(*move);
   OutgoingRows& rows = *move->outgoing;
   // Of a small budget a small part.
-  const int64_t bytes = std::min(
-      request_.max_bytes, std::max(kFewestReadBytes, core_.budget.limit_bytes() / kReadShare));
+  const int64_t bytes = std::min(request_.max_bytes,
+                                 std::max(kMinReadBytes, rows_.budget.limit_bytes() / kReadShare));
   const int64_t most = 2 * (bytes + rows.largest_bytes());
-  RETURN_IF_ERROR(core_.budget.Acquire(most, "rows to be moved"));
-  MemoryHold hold(core_.budget, most);
+  RETURN_IF_ERROR(rows_.budget.Acquire(most, "rows to be moved"));
+  MemoryHold hold(rows_.budget, most);
   std::string pieces;
-  ASSIGN_OR_RETURN(reply.bytes_left, rows.Read(*core_.store, bytes, &pieces));
+  ASSIGN_OR_RETURN(reply.bytes_left, rows.Read(rows_.store, bytes, &pieces));
   if (rows.variable().Held() && reply.bytes_left == 0) {
     if (rows.AllRead()) {
       rows.AppendNumbers(Numbers(), Incarnations(), &pieces);
@@ -240,17 +249,17 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
 
 absl::Status Moving::Write() {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/false));
-  const TracedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+  const TracedLock lock = moves_.Lock(*move);
   if (move->ready || move->ended) return NotDue("all of it has arrived here, or it was given up");
-  RETURN_IF_ERROR(core_.flusher.failure());
+  RETURN_IF_ERROR(rows_.flusher.failure());
   const absl::string_view pieces(reinterpret_cast<const char*>(request_.data.data()),
                                  request_.data.size());
-  return move->arriving->Write(pieces, *core_.store);
+  return move->arriving->Write(pieces, catalog_.store());
 }
 
 absl::Status Moving::Hold(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
-  const TracedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+  const TracedLock lock = moves_.Lock(*move);
   if (move->ended) return NotDue("it was given up");
   Variable& variable = move->outgoing->variable();
   const absl::Duration until = MonotonicNow() + absl::Seconds(request_.hold_seconds);
@@ -264,19 +273,12 @@ absl::Status Moving::Hold(wire::MoveReply& reply) {
   if (status.ok()) {
     variable.Hold(until);
     CAIRN_CRASH_POINT("move: updates are turned away");
-    AwaitUpdates();
+    admission_.AwaitUpdates(*admitted_.job);
     status = CheckCaughtUp();
   }
   if (status.ok()) status = KeepFences();
   if (!status.ok()) variable.Hold(absl::ZeroDuration());
   return status;
-}
-
-void Moving::AwaitUpdates() const {
-  { absl::MutexLock unsequenced(&core_.order.unsequenced); }
-  for (const auto& session : admitted_.job->sessions()) {
-    const TracedLock order(&session->order(), &core_.waits, "order", "updates before a move");
-  }
 }
 
 // Why no contribution to a step that is yet to close has rows that move: it was turned away here;
@@ -289,7 +291,7 @@ absl::StatusOr<bool> Moving::Drained(Move& move, absl::Duration until) {
   const bool drains = std::exchange(move.drains, false);
   int64_t through = std::max(request_.step, steps.LastBegun(request_.variable));
   variable.Hold(until, through);
-  AwaitUpdates();
+  admission_.AwaitUpdates(*admitted_.job);
   RETURN_IF_ERROR(CheckCaughtUp());
   move.drains = true;
   through = std::max(through, steps.LastBegun(request_.variable));
@@ -320,14 +322,14 @@ absl::Status Moving::CheckCaughtUp() const {
 absl::Status Moving::KeepFences() {
   for (const auto& session : admitted_.job->sessions()) {
     if (session->durable_incarnation() >= session->incarnation()) continue;
-    RETURN_IF_ERROR(MakeIncarnationDurable(core_, *session));
+    RETURN_IF_ERROR(admission_.StoreIncarnation(*session));
   }
   return absl::OkStatus();
 }
 
 absl::Status Moving::Ready() {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/false));
-  const TracedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+  const TracedLock lock = moves_.Lock(*move);
   if (move->ready) return absl::OkStatus();
   if (move->ended) return NotDue("it was given up");
   RETURN_IF_ERROR(move->arriving->CheckWhole());
@@ -336,32 +338,33 @@ absl::Status Moving::Ready() {
   // Shards beside the record where they are new here; a table's count is its own where it has one.
   std::vector<ShardRecord> shards = move->arriving->shards();
   if (variable_->table() != nullptr && !variable_->shards().empty()) shards.clear();
-  RETURN_IF_ERROR(WriteRecord(core_, *admitted_.job, [&] {
-    return core_.store->PutMap(variable_->record(&map_), shards, {});
+  RETURN_IF_ERROR(catalog_.WriteRecord(*admitted_.job, [&] {
+    return catalog_.store().PutMap(variable_->record(&map_), shards, {});
   }));
   CAIRN_CRASH_POINT("move: ready");
   move->ready = true;
   return absl::OkStatus();
 }
 
-absl::Status Moving::GiveAway(Move& move) {
-  const TracedLock lock(&move.mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+absl::Status Moving::HandOver(Move& move) {
+  const TracedLock lock = moves_.Lock(move);
   if (move.ended) return NotDue("it was given up");
   OutgoingRows& rows = *move.outgoing;
   if (!rows.variable().Held()) {
     return NotDue("updates are not turned away, or not any more: HOLD, READ the rest, READY");
   }
   if (!rows.AllRead()) return NotDue("stripes have changed since they were read");
-  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeCreateSlot(core_, text_));
+  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog_.TakeSlot(text_));
   // From here on it cannot run out.
   if (!rows.variable().Held(/*for_good=*/true)) return NotDue("the hold has run out");
   CAIRN_CRASH_POINT("move: before the rows are given away");
-  const absl::Status taken = TakeMap(core_, *admitted_.job, rows.variable(), map_, nullptr, &rows);
+  const absl::Status taken =
+      TakeMap(catalog_, *admitted_.job, rows.variable(), map_, nullptr, &rows);
   rows.variable().Hold(absl::ZeroDuration());  // also what took its place is free
   RETURN_IF_ERROR(taken);
   move.ended = true;
-  core_.moves.Erase(request_.caller.job, request_.variable);
-  LOG(INFO) << core_.name << ": " << text_ << ": " << rows.stripes() << " stripes given away";
+  moves_.Erase(request_.caller.job, request_.variable);
+  LOG(INFO) << rows_.server << ": " << text_ << ": " << rows.stripes() << " stripes handed over";
   return absl::OkStatus();
 }
 
@@ -375,7 +378,7 @@ absl::Status Moving::Learn() {
     if (!asks || now == map_) return absl::OkStatus();
     return NotDue("map version ", now.map_version, " is in force here, by another mover");
   }
-  RETURN_IF_ERROR(ValidateSpec(map_, core_.most_servers()));
+  RETURN_IF_ERROR(ValidateSpec(map_, catalog_.info().max_servers()));
   if (!SameButPlaces(now, map_)) return absl::InvalidArgumentError("the map has other pieces");
   const std::vector<int32_t> before = PlacesOf(now), after = PlacesOf(map_);
   for (size_t i = 0; i < before.size(); ++i) {
@@ -385,63 +388,60 @@ absl::Status Moving::Learn() {
   }
   // Rows that wait here for another map of that version, or an older one, will never be this
   // server's.
-  if (const std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
+  if (const std::shared_ptr<Move> move = moves_.Find(request_.caller.job, request_.variable);
       move != nullptr && move->arriving != nullptr) {
-    const TracedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+    const TracedLock lock = moves_.Lock(*move);
     if (!move->ended) RETURN_IF_ERROR(Discard(*move));
   }
-  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeCreateSlot(core_, text_));
-  return TakeMap(core_, *admitted_.job, *variable_, map_, nullptr, nullptr);
+  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog_.TakeSlot(text_));
+  return TakeMap(catalog_, *admitted_.job, *variable_, map_, nullptr, nullptr);
 }
 
 absl::Status Moving::Commit() {
-  const std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
+  const std::shared_ptr<Move> move = moves_.Find(request_.caller.job, request_.variable);
   if (move == nullptr || !(move->map == map_)) return Learn();
   if (move->outgoing != nullptr) {
     if (move->start != request_.start) return NotDue("another try has begun since");
-    return GiveAway(*move);
+    return HandOver(*move);
   }
   {
-    const TracedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+    const TracedLock lock = moves_.Lock(*move);
     if (!move->ready) return NotDue("not all of it has arrived here: READY comes first");
   }
-  return TakeArrived(core_, *admitted_.job, request_.variable, map_.map_version);
+  return TakeArrived(catalog_, moves_, *admitted_.job, request_.variable, map_.map_version);
 }
 
 // Forgets what has arrived, in memory and on disk. move.mutex held.
 absl::Status Moving::Discard(Move& move) {
   Refresh();
-  const std::vector<StripeId> ids = move.arriving->ids();
-  RETURN_IF_ERROR(WriteRecord(core_, *admitted_.job,
-                              [&] { return core_.store->PutMap(variable_->record(), {}, ids); }));
+  RETURN_IF_ERROR(RemoveArrived(move.arriving->ids()));
   move.ended = true;
-  core_.moves.Erase(request_.caller.job, request_.variable);
+  moves_.Erase(request_.caller.job, request_.variable);
   return absl::OkStatus();
 }
 
 bool Moving::HasClaim() const {
-  return core_.moves.HasClaim(request_.caller.job, request_.variable, map_.map_version,
-                              request_.start);
+  return moves_.HasClaim(request_.caller.job, request_.variable, map_.map_version, request_.start);
 }
 
 absl::Status Moving::Superseded() const {
   return NotDue(
       "another mover of the variable began later, and it alone goes on: run this one "
       "again when it has ended (or ",
-      core_.name, " was restarted since this one began)");
+      rows_.server, " was restarted since this one began)");
 }
 
 absl::Status Moving::Abort() {
   // As a source each server is asked first: from then on no mover before this one can go on here.
   const bool first = here_ == request_.source;
-  if (first ? !core_.moves.Claim(request_.caller.job, request_.variable, map_.map_version,
-                                 request_.start)
-            : !HasClaim()) {
+  if (first
+          ? !moves_.Claim(request_.caller.job, request_.variable, map_.map_version, request_.start)
+          : !HasClaim()) {
     return Superseded();
   }
-  const std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
+  const std::shared_ptr<Move> move = moves_.Find(request_.caller.job, request_.variable);
   if (move == nullptr) return CheckNotTaken();
-  const TracedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+  const TracedLock lock = moves_.Lock(*move);
   if (move->arriving != nullptr && here_ == request_.target) {
     RETURN_IF_ERROR(AbortArriving(*move));
   }
@@ -451,14 +451,14 @@ absl::Status Moving::Abort() {
   }
   move->outgoing->variable().Hold(absl::ZeroDuration());
   move->ended = true;
-  core_.moves.Erase(request_.caller.job, request_.variable);
+  moves_.Erase(request_.caller.job, request_.variable);
   return absl::OkStatus();
 }
 
 // No server has taken that version, or will: each was asked to abort it as a source before.
 absl::Status Moving::AbortArriving(Move& move) {
   if (move.ended) {
-    core_.moves.Erase(request_.caller.job, request_.variable);
+    moves_.Erase(request_.caller.job, request_.variable);
     return absl::OkStatus();
   }
   Refresh();
@@ -485,7 +485,7 @@ void Moving::Refresh() {
 }
 
 absl::Status Moving::Run(wire::MoveReply& reply) {
-  const int32_t count = core_.most_servers();
+  const int32_t count = catalog_.info().max_servers();
   if (request_.source >= count || request_.target >= count || request_.source == request_.target) {
     return absl::InvalidArgumentError(
         absl::StrCat("from ps:", request_.source, " to ps:", request_.target,
@@ -535,10 +535,11 @@ absl::Status Moving::Run(wire::MoveReply& reply) {
 
 }  // namespace
 
-absl::Status MoveRows(ServerCore& core, const Admitted& admitted, const wire::MoveRequest& request,
-                      wire::MoveReply& reply) {
-  Moving moving(core, admitted, request);
-  return Annotate(moving.Run(reply), absl::StrCat(core.name, ": move of \"", request.variable,
+absl::Status MoveRows(JobCatalog& catalog, Moves& moves, Admission& admission,
+                      const RowAccess& rows, const Admitted& admitted,
+                      const wire::MoveRequest& request, wire::MoveReply& reply) {
+  Moving moving(catalog, moves, admission, rows, admitted, request);
+  return Annotate(moving.Run(reply), absl::StrCat(rows.server, ": move of \"", request.variable,
                                                   "\" of job ", request.caller.job, " from ps:",
                                                   request.source, " to ps:", request.target));
 }

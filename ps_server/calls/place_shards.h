@@ -1,4 +1,4 @@
-// Where a restored job's stripes live.
+// Placement of a restored job's stripes.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace cairn {
 
-// Names a server in [0, server_count) for each dense shard and each bucket: shards by their bytes,
-// the largest first, to whoever has the least; buckets in turn. Shards and buckets themselves stay
-// as they are, so that stripes move whole. The same for the same specs in the same order, whoever
-// computes it. Raises map_version.
+// Assigns a server in [0, server_count) to each dense shard and each bucket: shards by their bytes,
+// the largest first, to the server with the fewest; buckets round-robin. Shards and buckets stay as
+// they are, so that stripes move whole. The result depends only on the specs and their order.
+// Raises map_version.
 void PlaceShards(absl::Span<VariableSpec* const> specs, int32_t server_count);
 
 }  // namespace cairn

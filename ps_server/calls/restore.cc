@@ -58,27 +58,31 @@ bool HasLeft(const wire::RestoreFolder& folder) { return folder.files.empty(); }
 
 class Restoring {
  public:
-  Restoring(ServerCore& core, const wire::RestoreRequest& request)
-      : core_(core),
+  Restoring(JobCatalog& catalog, const RowAccess& rows, const std::atomic<bool>& cancelled,
+            const wire::RestoreRequest& request)
+      : catalog_(catalog),
+        info_(catalog.info()),
+        rows_(rows),
+        cancelled_(cancelled),
         request_(request),
         job_(request.from_job.empty() ? request.caller.job : request.from_job),
-        same_(static_cast<int32_t>(request.folders.size()) == core.options.server_count &&
+        same_(static_cast<int32_t>(request.folders.size()) == info_.options.server_count &&
               std::none_of(request.folders.begin(), request.folders.end(), HasLeft)) {}
 
   absl::Status Run(wire::RestoreReply& reply) {
     if (DoneBefore()) {
       reply.variables =
-          static_cast<int32_t>(core_.registry.Find(request_.caller.job)->variables()->size());
+          static_cast<int32_t>(catalog_.registry().Find(request_.caller.job)->variables()->size());
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(CheckAbsent());
-    RETURN_IF_ERROR(core_.members.CheckStays());
+    RETURN_IF_ERROR(catalog_.CheckStays());
     RETURN_IF_ERROR(OpenSources());
     RETURN_IF_ERROR(ReadSpecs());
     if (!same_) {
       std::vector<VariableSpec*> specs;
       for (auto& [name, incoming] : incoming_) specs.push_back(&incoming.spec);
-      PlaceShards(specs, core_.options.server_count);
+      PlaceShards(specs, info_.options.server_count);
     }
     RETURN_IF_ERROR(MakeVariables());
     CAIRN_CRASH_POINT("restore: before the stripes");
@@ -87,7 +91,7 @@ class Restoring {
     if (status.ok()) status = Commit();
     if (!status.ok()) {
       // Else the next start does it.
-      core_.store->DropLeftovers(first_id_, end_id_).IgnoreError();
+      catalog_.store().DropLeftovers(first_id_, end_id_).IgnoreError();
       return status;
     }
     for (const auto& [name, incoming] : incoming_) {
@@ -104,7 +108,7 @@ class Restoring {
   // Whether the job is here by this very request, whose answer was lost: a restore gives its
   // workers incarnations that no other one does, and nobody trains before it is answered.
   bool DoneBefore() const {
-    const std::shared_ptr<Job> job = core_.registry.Find(request_.caller.job);
+    const std::shared_ptr<Job> job = catalog_.registry().Find(request_.caller.job);
     if (job == nullptr || job->variables()->empty()) return false;
     if (request_.timeline > 0) return std::abs(job->timeline()) == request_.timeline;
     if (request_.workers.empty()) return false;
@@ -117,7 +121,7 @@ class Restoring {
   }
 
   absl::Status CheckAbsent() const {
-    const std::shared_ptr<Job> job = core_.registry.Find(request_.caller.job);
+    const std::shared_ptr<Job> job = catalog_.registry().Find(request_.caller.job);
     if (job == nullptr || job->variables()->empty()) return absl::OkStatus();
     return absl::AlreadyExistsError(absl::StrCat("the server holds ", job->variables()->size(),
                                                  " variables of job ", request_.caller.job,
@@ -128,7 +132,7 @@ class Restoring {
   // be within reach then.
   absl::Status OpenSources() {
     for (size_t i = 0; i < request_.folders.size(); ++i) {
-      if (same_ && static_cast<int32_t>(i) != core_.options.server_index) continue;
+      if (same_ && static_cast<int32_t>(i) != info_.index()) continue;
       if (HasLeft(request_.folders[i])) continue;
       Source source;
       source.index = static_cast<int32_t>(i);
@@ -172,7 +176,7 @@ class Restoring {
       if (absl::EndsWith(file.name, ".sst") != tables) continue;
       RETURN_IF_ERROR(VerifyPartFile(source.folder->path,
                                      {file.name, file.bytes, static_cast<uint64_t>(file.checksum)},
-                                     &core_.cancelled));
+                                     &cancelled_));
     }
     return absl::OkStatus();
   }
@@ -228,7 +232,7 @@ class Restoring {
   }
 
   bool ComesHere(const VariableSpec& spec) const {
-    const int32_t here = core_.options.server_index;
+    const int32_t here = info_.index();
     return std::count(spec.bucket_ps.begin(), spec.bucket_ps.end(), here) > 0 ||
            std::any_of(spec.shards.begin(), spec.shards.end(),
                        [here](const DenseShard& shard) { return shard.ps == here; });
@@ -236,18 +240,18 @@ class Restoring {
 
   absl::Status MakeVariables() {
     {
-      ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeCreateSlot(core_, SlotText()));
-      first_id_ = core_.next_variable_id;
-      core_.next_variable_id += static_cast<uint32_t>(incoming_.size());
-      end_id_ = core_.next_variable_id;
+      ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog_.TakeSlot(SlotText()));
+      first_id_ = catalog_.next_id();
+      catalog_.ReserveIds(incoming_.size());
+      end_id_ = catalog_.next_id();
     }
     uint32_t id = first_id_;
     for (auto& [name, incoming] : incoming_) {
       const uint32_t own_id = id++;
       if (!ComesHere(incoming.spec)) continue;
-      ASSIGN_OR_RETURN(incoming.variable, Variable::Make(own_id, request_.caller.job, incoming.spec,
-                                                         core_.options.server_index,
-                                                         incoming.rows_per_stripe, core_.budget));
+      ASSIGN_OR_RETURN(incoming.variable,
+                       Variable::Make(own_id, request_.caller.job, incoming.spec, info_.index(),
+                                      incoming.rows_per_stripe, rows_.budget));
     }
     return absl::OkStatus();
   }
@@ -257,7 +261,7 @@ class Restoring {
     const auto stored = source.variables.find(incoming.spec.name);
     if (stored == source.variables.end() || incoming.variable == nullptr) return;
     const StripeRange range{.store = source.store.get(),
-                            .target = core_.store.get(),
+                            .target = &catalog_.store(),
                             .stored_id = stored->second.id,
                             .variable = incoming.variable.get()};
     const size_t listed = ranges_.size();
@@ -314,7 +318,7 @@ class Restoring {
     for (const Source& source : sources_) {
       if (source.tables_needed) RETURN_IF_ERROR(VerifyFiles(source, /*tables=*/true));
     }
-    RETURN_IF_ERROR(LoadStripeRanges(core_.budget, ranges_));
+    RETURN_IF_ERROR(LoadStripeRanges(rows_.budget, ranges_));
     for (const Source& source : sources_) MarkAhead(source);
     for (auto& [name, incoming] : incoming_) {
       if (incoming.variable == nullptr) continue;
@@ -331,7 +335,7 @@ class Restoring {
         }
       }
     }
-    return core_.store->Sync();
+    return catalog_.store().Sync();
   }
 
   void MarkAhead(const Source& source) {
@@ -353,14 +357,14 @@ class Restoring {
   }
 
   absl::Status WriteStripe(Stripe& stripe) {
-    if (core_.cancelled.load()) return absl::CancelledError("writing the rows was cancelled");
+    if (cancelled_.load()) return absl::CancelledError("writing the rows was cancelled");
     ++stripes_;
-    const std::unique_ptr<StripeBatch> batch = core_.store->NewBatch(stripe.id());
+    const std::unique_ptr<StripeBatch> batch = catalog_.store().NewBatch(stripe.id());
     {
       absl::MutexLock lock(&stripe.mutex());
       stripe.Drain(*batch);
     }
-    return core_.store->Write(*batch);
+    return catalog_.store().Write(*batch);
   }
 
   std::vector<WorkerRecord> Workers() const {
@@ -377,7 +381,7 @@ class Restoring {
       floor = std::max(floor, worker.incarnation);
     }
     // One that said hello before the restore and is none of the checkpoint's starts over too.
-    const std::shared_ptr<Job> job = core_.registry.Find(request_.caller.job);
+    const std::shared_ptr<Job> job = catalog_.registry().Find(request_.caller.job);
     if (job == nullptr) return records;
     for (const auto& session : job->sessions()) {
       const auto known = std::find_if(
@@ -422,17 +426,17 @@ class Restoring {
 
   absl::StatusOr<std::shared_ptr<Job>> MakeJob(absl::Span<const WorkerRecord> workers) {
     ASSIGN_OR_RETURN(std::shared_ptr<Job> job,
-                     core_.registry.Make(request_.caller.job, Quota::For::kCaller));
+                     catalog_.registry().Make(request_.caller.job, Quota::For::kCaller));
     for (const WorkerRecord& record : workers) {
       if (record.worker == kStepWorker) {
         job->steps().Load(record, {});
         continue;
       }
       if (record.worker == kTimelineWorker) {
-        job->AddLife(std::make_shared<Session>(record, core_.applied_is_durable()));
+        job->AddLife(std::make_shared<Session>(record, info_.applied_is_durable()));
         continue;
       }
-      RETURN_IF_ERROR(job->AddSession(std::make_shared<Session>(record, core_.applied_is_durable()),
+      RETURN_IF_ERROR(job->AddSession(std::make_shared<Session>(record, info_.applied_is_durable()),
                                       Quota::For::kCaller)
                           .status());
     }
@@ -441,11 +445,11 @@ class Restoring {
 
   // The job appears, on disk and in memory.
   absl::Status Commit() {
-    ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeCreateSlot(core_, SlotText()));
-    RETURN_IF_ERROR(core_.flusher.failure());
+    ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog_.TakeSlot(SlotText()));
+    RETURN_IF_ERROR(rows_.flusher.failure());
     RETURN_IF_ERROR(CheckAbsent());
     // Between epochs: one that runs may be about to write what workers had before.
-    return core_.flusher.Exclusively([&]() -> absl::Status {
+    return rows_.flusher.Exclusively([&]() -> absl::Status {
       std::vector<WorkerRecord> workers = Workers();
       AddSteps(workers);
       AddTimeline(workers);
@@ -468,18 +472,21 @@ class Restoring {
       Registry::Jobs::node_type node = Registry::NodeOf(job);
       const absl::Status why = absl::FailedPreconditionError(absl::StrCat(
           "job ", request_.caller.job, " was restored meanwhile: start this task again"));
-      if (const absl::Status put = core_.store->PutJob(variables, shards, workers); !put.ok()) {
-        return core_.flusher.Refuse(put);
+      if (const absl::Status put = catalog_.store().PutJob(variables, shards, workers); !put.ok()) {
+        return rows_.flusher.Refuse(put);
       }
       CAIRN_CRASH_POINT("restore: job written");
       // Instead of the sessions of before.
-      const std::shared_ptr<Job> before = core_.registry.Put(std::move(node));
+      const std::shared_ptr<Job> before = catalog_.registry().Put(std::move(node));
       if (before != nullptr) before->EndWaits(why);
       return absl::OkStatus();
     });
   }
 
-  ServerCore& core_;
+  JobCatalog& catalog_;
+  const ServerInfo& info_;
+  const RowAccess& rows_;
+  const std::atomic<bool>& cancelled_;
   const wire::RestoreRequest& request_;
   const std::string job_;  // that the checkpoint is of
   const bool same_;        // as many servers as the checkpoint's: everything stays where it was
@@ -506,26 +513,26 @@ absl::Status CheckFolders(const wire::RestoreRequest& request) {
 }
 
 // What CancelLongCalls has ended.
-absl::Status AsStopping(const ServerCore& core, const absl::Status& status) {
+absl::Status AsStopping(const std::string& server, const absl::Status& status) {
   if (!absl::IsCancelled(status)) return status;
-  return WithReason(absl::UnavailableError(absl::StrCat(
-                        core.name, " is stopping: ", status.message(), "; retry when it is back")),
+  return WithReason(absl::UnavailableError(absl::StrCat(server, " is stopping: ", status.message(),
+                                                        "; retry when it is back")),
                     wire::ErrorReason::STOPPING);
 }
 
 }  // namespace
 
-absl::Status Restore(ServerCore& core, const wire::RestoreRequest& request,
-                     wire::RestoreReply& reply) {
+absl::Status Checkpoints::Restore(JobCatalog& catalog, const RowAccess& rows,
+                                  const wire::RestoreRequest& request, wire::RestoreReply& reply) {
   const absl::Duration begin = MonotonicNow();
   const std::string what = absl::StrCat(
-      core.name, ": restore of job ", request.caller.job, request.folders.empty() ? "" : " from ",
+      info_.name, ": restore of job ", request.caller.job, request.folders.empty() ? "" : " from ",
       request.folders.empty() ? "" : request.folders.front().path);
   RETURN_IF_ERROR(Annotate(CheckFolders(request), what));
-  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeCheckpointSlot(core, what));
-  const absl::Status status = Restoring(core, request).Run(reply);
+  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeSlot(what));
+  const absl::Status status = Restoring(catalog, rows, cancelled_, request).Run(reply);
   CAIRN_CRASH_POINT("restore: before the answer");
-  if (!status.ok()) return Annotate(AsStopping(core, status), what);
+  if (!status.ok()) return Annotate(AsStopping(info_.name, status), what);
   reply.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
   LOG(INFO) << what << ": " << reply.variables << " variables, " << reply.stripes << " stripes, "
             << reply.bytes << " bytes, in " << absl::FormatDuration(MonotonicNow() - begin);

@@ -132,7 +132,7 @@ absl::StatusOr<bool> Scanner::TryScan(const EmbeddingStripe& stripe, int64_t fir
   // Records of rows that are in memory are among them, so that there may be some in any case.
   RETURN_IF_ERROR(ReadCold(stripe, first, room));
   absl::ReaderMutexLock lock(&stripe.mutex());
-  if (stripe.given_away() && stripe.cold_rows() > 0) return GivenAwayError(variable_);
+  if (stripe.handed_over() && stripe.cold_rows() > 0) return HandedOverError(variable_);
   if (stripe.deleting() || stripe.departures() != departures) return false;
   Merge(stripe, first, room);
   return true;

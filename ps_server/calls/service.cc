@@ -11,7 +11,7 @@
 #include "common/status.h"
 #include "ps_server/calls/assign.h"
 #include "ps_server/calls/check_request.h"
-#include "ps_server/calls/checkpoint_calls.h"
+#include "ps_server/calls/describe.h"
 #include "ps_server/calls/map_changes.h"
 #include "ps_server/calls/member_calls.h"
 #include "ps_server/calls/move_calls.h"
@@ -74,7 +74,7 @@ void Service::Throw(const wire::Caller& caller, const absl::Status& status) {
   const std::shared_ptr<Job> job = core_.registry.Find(caller.job);
   const std::shared_ptr<Session> session =
       job != nullptr && caller.worker >= 0 ? job->FindSession(caller.worker) : nullptr;
-  FillState(core_, job.get(), session.get(), error.state);
+  core_.admission.FillState(job.get(), session.get(), error.state);
   error.__isset.state = true;
   throw error;
 }
@@ -92,11 +92,11 @@ void Service::Serve(Method method, const wire::Caller& caller, wire::ServerState
       if (status.ok() && state != nullptr) status = AdmitCaller(method, caller, admitted);
       if (status.ok()) status = body(admitted);
       if (status.ok() && state != nullptr) {
-        FillState(core_, admitted.job.get(), admitted.session.get(), *state);
+        core_.admission.FillState(admitted.job.get(), admitted.session.get(), *state);
       }
     } catch (const std::bad_alloc&) {
       status = WithReason(
-          absl::ResourceExhaustedError(absl::StrCat(core_.name,
+          absl::ResourceExhaustedError(absl::StrCat(core_.info.name,
                                                     ": the machine has no memory left: lower "
                                                     "--memory_budget_bytes or use more servers")),
           wire::ErrorReason::MEMORY_BUDGET);
@@ -115,7 +115,7 @@ void Service::Run(Method method, const Request& request, wire::ServerState* stat
 }
 
 absl::Status Service::Refusal() const {
-  return draining_.load() ? DrainingError(core_.name) : StoppingError(core_.name);
+  return draining_.load() ? DrainingError(core_.info.name) : StoppingError(core_.info.name);
 }
 
 void Service::Shut() {
@@ -125,18 +125,20 @@ void Service::Shut() {
 }
 
 absl::Status Service::AdmitCaller(Method method, const wire::Caller& caller, Admitted& admitted) {
-  ASSIGN_OR_RETURN(admitted, Admit(core_, caller));
+  ASSIGN_OR_RETURN(admitted, core_.admission.Admit(caller));
   SkipVoidSequences(admitted, caller);
   // A client names this boot in other calls than pushes once it has sent again what was lost.
   const bool pushes = method == Method("push") || method == Method("assign");
-  if (!pushes && admitted.session != nullptr && caller.boot_id == core_.boot_id) {
+  if (!pushes && admitted.session != nullptr && caller.boot_id == core_.info.boot_id) {
     admitted.session->NoteCaughtUp();
   }
   return absl::OkStatus();
 }
 
 void Service::hello(wire::HelloReply& reply, const wire::HelloRequest& request) {
-  Run("hello", request, nullptr, [&](const Admitted&) { return Hello(core_, request, reply); });
+  Run("hello", request, nullptr, [&](const Admitted&) {
+    return Hello(core_.catalog, core_.admission, core_.members, request, reply);
+  });
 }
 
 void Service::heartbeat(wire::ServerState& state, const wire::Caller& caller) {
@@ -144,7 +146,8 @@ void Service::heartbeat(wire::ServerState& state, const wire::Caller& caller) {
 }
 
 void Service::leave(wire::ServerState& state, const wire::Caller& caller) {
-  Run("leave", caller, &state, [&](const Admitted& admitted) { return Leave(core_, admitted); });
+  Run("leave", caller, &state,
+      [&](const Admitted& admitted) { return Leave(core_.info, core_.flusher, admitted); });
 }
 
 void Service::create_variables(wire::ServerState& state, const wire::Caller& caller,
@@ -153,14 +156,15 @@ void Service::create_variables(wire::ServerState& state, const wire::Caller& cal
     RETURN_IF_ERROR(CheckRequest(caller));
     return CheckRequest(specs);
   };
-  Serve("create_variables", caller, &state, check,
-        [&](const Admitted&) { return CreateVariables(core_, caller, specs); });
+  Serve("create_variables", caller, &state, check, [&](const Admitted&) {
+    return CreateVariables(core_.catalog, core_.moves, core_.rows, caller, specs);
+  });
 }
 
 void Service::push(wire::PushReply& reply, const wire::PushRequest& request) {
   Run("push", request, &reply.state, [&](const Admitted& admitted) {
     RETURN_IF_ERROR(TakeArrivedIfBusy<wire::PushItem>(
-        core_, admitted, request.items,
+        core_.catalog, core_.moves, admitted, request.items,
         Push(core_.rows, core_.order, steps_, admitted, request, reply)));
     CAIRN_CRASH_POINT("push: applied");
     RETURN_IF_ERROR(core_.flusher.AwaitPromised());
@@ -172,7 +176,7 @@ void Service::push(wire::PushReply& reply, const wire::PushRequest& request) {
 void Service::assign(wire::PushReply& reply, const wire::AssignRequest& request) {
   Run("assign", request, &reply.state, [&](const Admitted& admitted) {
     RETURN_IF_ERROR(TakeArrivedIfBusy<wire::AssignItem>(
-        core_, admitted, request.items,
+        core_.catalog, core_.moves, admitted, request.items,
         Assign(core_.rows, core_.order, steps_, admitted, request, reply)));
     return core_.flusher.AwaitPromised();
   });
@@ -185,23 +189,24 @@ void Service::pull(wire::PullReply& reply, const wire::PullRequest& request) {
 
 absl::Status Service::PullInStep(const Admitted& admitted, const wire::PullRequest& request,
                                  wire::PullReply& reply) {
-  RETURN_IF_ERROR(AwaitStep(core_.name, steps_, admitted, request, reply));
+  RETURN_IF_ERROR(AwaitStep(core_.info.name, steps_, admitted, request, reply));
   Admitted now = admitted;
   // Rows may have moved while it waited, and have newer values where they are now.
   if (request.step != 0 && now.job != nullptr) now.variables = now.job->variables();
-  return TakeArrivedIfBusy<wire::PullItem>(core_, now, request.items,
-                                           Pull(core_.rows, core_.boot_id, now, request, reply));
+  return TakeArrivedIfBusy<wire::PullItem>(
+      core_.catalog, core_.moves, now, request.items,
+      Pull(core_.rows, core_.info.boot_id, now, request, reply));
 }
 
 void Service::step(wire::StepReply& reply, const wire::StepRequest& request) {
   Run("step", request, &reply.push.state, [&](const Admitted& admitted) {
     RETURN_IF_ERROR(TakeArrivedIfBusy<wire::PushItem>(
-        core_, admitted, request.push.items,
+        core_.catalog, core_.moves, admitted, request.push.items,
         Push(core_.rows, core_.order, steps_, admitted, request.push, reply.push)));
     if (request.pull.caller.job == request.push.caller.job) {
       RETURN_IF_ERROR(PullInStep(admitted, request.pull, reply.pull));
     } else {
-      ASSIGN_OR_RETURN(const Admitted puller, Admit(core_, request.pull.caller));
+      ASSIGN_OR_RETURN(const Admitted puller, core_.admission.Admit(request.pull.caller));
       RETURN_IF_ERROR(PullInStep(puller, request.pull, reply.pull));
     }
     return core_.flusher.AwaitPromised();
@@ -210,13 +215,14 @@ void Service::step(wire::StepReply& reply, const wire::StepRequest& request) {
 }
 
 void Service::describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) {
-  Run("describe", request, &reply.state,
-      [&](const Admitted& admitted) { return Describe(core_, admitted, request, reply); });
+  Run("describe", request, &reply.state, [&](const Admitted& admitted) {
+    return Describe(core_.statistics, admitted, request, reply);
+  });
 }
 
 void Service::scan(wire::ScanReply& reply, const wire::ScanRequest& request) {
   Run("scan", request, &reply.state, [&](const Admitted& admitted) {
-    return TakeArrivedIfBusy<wire::ScanRequest>(core_, admitted, {&request, 1},
+    return TakeArrivedIfBusy<wire::ScanRequest>(core_.catalog, core_.moves, admitted, {&request, 1},
                                                 Scan(core_.rows, admitted, request, reply));
   });
 }
@@ -227,62 +233,70 @@ void Service::flush(wire::ServerState& state, const wire::Caller& caller) {
 }
 
 void Service::why(wire::WhyReply& reply, const wire::Caller& caller) {
-  Run("why", caller, nullptr, [&](const Admitted&) { return Why(core_, caller, reply); });
+  Run("why", caller, nullptr, [&](const Admitted&) {
+    core_.admission.FillState(nullptr, nullptr, reply.state);
+    FillWhy(core_.registry, core_.waits, caller, reply);
+    return absl::OkStatus();
+  });
 }
 
 void Service::drop_job(wire::ServerState& state, const wire::Caller& caller) {
   Run("drop_job", caller, nullptr, [&](const Admitted&) {
-    RETURN_IF_ERROR(DropJob(core_, caller));
-    FillState(core_, nullptr, nullptr, state);
+    RETURN_IF_ERROR(DropJob(core_.catalog, caller));
+    core_.admission.FillState(nullptr, nullptr, state);
     return absl::OkStatus();
   });
 }
 
 void Service::checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) {
   Run("checkpoint", request, &reply.state,
-      [&](const Admitted&) { return MakeCheckpoint(core_, request, reply); });
+      [&](const Admitted&) { return checkpoints_.Make(request, reply); });
 }
 
 void Service::drop_checkpoint(wire::ServerState& state, const wire::CheckpointRequest& request) {
   Run("drop_checkpoint", request, &state,
-      [&](const Admitted&) { return DropCheckpoint(core_, request); });
+      [&](const Admitted&) { return checkpoints_.Drop(request); });
 }
 
 void Service::restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) {
-  Run("restore", request, &reply.state,
-      [&](const Admitted&) { return Restore(core_, request, reply); });
+  Run("restore", request, &reply.state, [&](const Admitted&) {
+    return checkpoints_.Restore(core_.catalog, core_.rows, request, reply);
+  });
 }
 
 void Service::move(wire::MoveReply& reply, const wire::MoveRequest& request) {
-  Run("move", request, &reply.state,
-      [&](const Admitted& admitted) { return MoveRows(core_, admitted, request, reply); });
+  Run("move", request, &reply.state, [&](const Admitted& admitted) {
+    return MoveRows(core_.catalog, core_.moves, core_.admission, core_.rows, admitted, request,
+                    reply);
+  });
 }
 
 void Service::members(wire::Members& reply, const wire::Caller& caller) {
   wire::ServerState state;
   Run("members", caller, &state,
-      [&](const Admitted&) { return TellMembers(core_, caller, reply); });
+      [&](const Admitted&) { return TellMembers(core_.members, caller, reply); });
 }
 
 void Service::change_members(wire::ChangeMembersReply& reply,
                              const wire::ChangeMembersRequest& request) {
-  Run("change_members", request, &reply.state,
-      [&](const Admitted&) { return ChangeMembers(core_, request, reply); });
+  Run("change_members", request, &reply.state, [&](const Admitted&) {
+    return ChangeMembers(core_.catalog, core_.moves, core_.members, request, reply);
+  });
 }
 
 absl::Status Service::Drain(const wire::Caller& caller) {
   RETURN_IF_ERROR(CheckRequest(caller));
-  if (!core_.options.drained) {
+  if (!core_.info.options.drained) {
     return absl::UnimplementedError(
-        absl::StrCat(core_.name, " lives in the process of a worker: end that instead"));
+        absl::StrCat(core_.info.name, " lives in the process of a worker: end that instead"));
   }
   // Not inside the gate, which is shut here.
   draining_.store(true);
-  LOG(INFO) << core_.name << " drains, as " << caller.job
+  LOG(INFO) << core_.info.name << " drains, as " << caller.job
             << " asks: no more calls, everything is written, then the end";
   Shut();
   const absl::Status flushed = core_.flusher.Flush(Flusher::Reach::kSynced);
-  core_.options.drained();
+  core_.info.options.drained();
   return flushed;
 }
 
@@ -291,7 +305,7 @@ void Service::drain(wire::ServerState& state, const wire::Caller& caller) {
   const absl::Status status = Drain(caller);
   metered.Ended(status.code());
   if (!status.ok()) Throw(caller, status);
-  FillState(core_, nullptr, nullptr, state);
+  core_.admission.FillState(nullptr, nullptr, state);
 }
 
 }  // namespace cairn

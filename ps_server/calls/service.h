@@ -1,4 +1,5 @@
-// The calls of the IDL over a ServerCore. Checks, counts and admits each, and hands it to its file.
+// The RPCs of one server: checks, counts and admits each call, then hands it and the parts that it
+// uses to its file.
 #pragma once
 
 #include <atomic>
@@ -8,6 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "ps_server/calls/checkpoint_calls.h"
 #include "ps_server/calls/step_closing.h"
 #include "ps_server/core/server_core.h"
 #include "thrift/ParameterServer.h"
@@ -15,21 +17,21 @@
 
 namespace cairn {
 
-// A call that came too late.
+// The error of calls to a server that stops.
 absl::Status StoppingError(absl::string_view server);
-// A call to a server that an operator takes away.
+// The error of calls to a server that an operator drains.
 absl::Status DrainingError(absl::string_view server);
 
-// Turns calls away once the server stops, and lets it wait for those inside.
+// Rejects calls once the server stops, and waits for the calls that have entered.
 // Thread safety: every method may be called from several threads at once; Enter shares its lock.
 class CallGate {
  public:
-  // False once Close has begun. Else pair with Leave.
+  // False once Refuse or Close was called. If true, Leave must follow.
   bool Enter();
   void Leave() { mutex_.ReaderUnlock(); }
-  // Turns away what comes from now on.
+  // Rejects calls from now on.
   void Refuse() { closing_.store(true); }
-  // The same, and returns when every call has left.
+  // As Refuse; returns when every call has left.
   void Close();
 
  private:
@@ -37,17 +39,21 @@ class CallGate {
   absl::Mutex mutex_;
 };
 
-// Throws wire::ServerError, with the caller's state where it is known, and nothing else. Rejects
-// requests beyond their limits (check_request.h), also those of callers in this process.
+// Throws only wire::ServerError, with the caller's state if it is known. Rejects requests beyond
+// their limits (check_request.h), also those of callers in this process.
 // Thread safety: every method may be called from several threads at once.
 class Service final : public wire::ParameterServerIf {
  public:
   explicit Service(ServerCore& core)
-      : core_(core), steps_(*core.store, core.rows, core.order, core.members, core.options) {}
+      : core_(core),
+        steps_(*core.store, core.rows, core.order, core.members, core.info.options),
+        checkpoints_(core.info, *core.store, core.registry, core.flusher, core.waits) {}
 
-  // Turns calls away from now on, those that wait for other workers included, and returns when
-  // every call has left.
+  // Rejects calls from now on, also those that wait for other workers, and returns when every call
+  // has ended.
   void Shut();
+  // From now on, calls that read the files of a checkpoint end with STOPPING.
+  void CancelLongCalls() { checkpoints_.CancelReads(); }
 
   void hello(wire::HelloReply& reply, const wire::HelloRequest& request) override;
   void heartbeat(wire::ServerState& state, const wire::Caller& caller) override;
@@ -83,15 +89,16 @@ class Service final : public wire::ParameterServerIf {
   void Serve(Method method, const wire::Caller& caller, wire::ServerState* state,
              absl::FunctionRef<absl::Status()> check, Body body);
   absl::Status AdmitCaller(Method method, const wire::Caller& caller, Admitted& admitted);
-  // Keeps step, then pulls.
+  // Waits for other workers as the job's consistency asks, then pulls.
   absl::Status PullInStep(const Admitted& admitted, const wire::PullRequest& request,
                           wire::PullReply& reply);
   [[noreturn]] void Throw(const wire::Caller& caller, const absl::Status& status);
-  // What calls are turned away with.
+  // The error of rejected calls.
   absl::Status Refusal() const;
 
   ServerCore& core_;
   StepCloser steps_;
+  Checkpoints checkpoints_;
   CallGate gate_;
   std::atomic<bool> draining_{false};
 };

@@ -30,17 +30,16 @@ absl::Status AwaitStep(absl::string_view server, StepCloser& closer, const Admit
   return closed.ok() ? closed : Annotate(closed, server);
 }
 
-absl::Status Why(ServerCore& core, const wire::Caller& caller, wire::WhyReply& reply) {
-  FillState(core, nullptr, nullptr, reply.state);
-  if (const std::shared_ptr<Job> job = core.registry.Find(caller.job); job != nullptr) {
+void FillWhy(const Registry& registry, const WaitBoard& waits, const wire::Caller& caller,
+             wire::WhyReply& reply) {
+  if (const std::shared_ptr<Job> job = registry.Find(caller.job); job != nullptr) {
     constexpr size_t kAll = std::numeric_limits<size_t>::max();
     job->cohort().FillWhy(reply, kAll);
     job->steps().FillWhy(reply, kAll);
   }
-  core.waits.List(caller.job, reply.waiting);
+  waits.List(caller.job, reply.waiting);
   std::sort(reply.waiting.begin(), reply.waiting.end(),
             [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
-  return absl::OkStatus();
 }
 
 }  // namespace cairn

@@ -1,20 +1,23 @@
-// Keeping step with other workers, and telling who waits: the consistency side of pull and `why`.
+// The consistency of pulls, and the RPC why.
 #pragma once
 
 #include "absl/status/status.h"
+#include "ps_server/base/wait_board.h"
 #include "ps_server/calls/step_closing.h"
-#include "ps_server/core/server_core.h"
+#include "ps_server/core/admitted.h"
+#include "ps_server/jobs/registry.h"
 #include "thrift/cairn_types.h"
 
 namespace cairn {
 
-// Before a pull is answered: announces the step that it begins and waits for others as the job's
-// consistency asks, for request.wait_seconds at most. Fills in what the reply says of steps. Errors
-// as Cohort::Await.
+// Called before a pull is answered: announces the step that the pull begins, and waits for other
+// workers as the job's consistency asks, for at most request.wait_seconds. Fills in the reply's
+// fields about steps. Errors as Cohort::Await.
 absl::Status AwaitStep(absl::string_view server, StepCloser& closer, const Admitted& admitted,
                        const wire::PullRequest& request, wire::PullReply& reply);
 
-// Who waits here and who is there, at once.
-absl::Status Why(ServerCore& core, const wire::Caller& caller, wire::WhyReply& reply);
+// Fills in the waits of calls and the state of workers. Does not wait.
+void FillWhy(const Registry& registry, const WaitBoard& waits, const wire::Caller& caller,
+             wire::WhyReply& reply);
 
 }  // namespace cairn

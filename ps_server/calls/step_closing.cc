@@ -20,7 +20,7 @@ namespace {
 
 // The longest wait of an update for its worker's contributions. The update holds the worker's order
 // lock meanwhile, and so delays the calls that renew the worker's lease.
-constexpr absl::Duration kLongestOrderWait = absl::Seconds(5);
+constexpr absl::Duration kMaxOrderWait = absl::Seconds(5);
 
 DecisionRecord ToRecord(const wire::StepDecision& decision, const std::string& job) {
   DecisionRecord record;
@@ -143,7 +143,7 @@ absl::Status StepCloser::CheckWait(const JobSteps& steps, const Session& session
 absl::Status StepCloser::AwaitContributions(const Admitted& admitted, int64_t incarnation) {
   Session& session = *admitted.session;
   JobSteps& steps = admitted.job->steps();
-  const Deadline deadline = Deadline::In(kLongestOrderWait);
+  const Deadline deadline = Deadline::In(kMaxOrderWait);
   const JobSteps::Waiter waiter{.worker = session.worker(), .since = MonotonicNow()};
   const WaitBoard::Waiting waiting(&order_.waits, "step",
                                    "the steps of its contributions to close");

@@ -9,7 +9,6 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "common/timeline.h"
-#include "ps_server/calls/variable_calls.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
@@ -18,67 +17,68 @@
 namespace cairn {
 namespace {
 
-absl::Status CheckHello(const ServerCore& core, const wire::HelloRequest& request) {
+absl::Status CheckHello(JobCatalog& catalog, const wire::HelloRequest& request) {
+  const std::string& server = catalog.info().name;
   const int32_t version = wire::g_cairn_constants.PROTOCOL_VERSION;
   if (request.protocol_version != version) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(core.name, " speaks protocol version ", version, ", the caller ",
-                     request.protocol_version, ": run the same release on both sides"));
+    return absl::FailedPreconditionError(absl::StrCat(server, " speaks protocol version ", version,
+                                                      ", the caller ", request.protocol_version,
+                                                      ": run the same release on both sides"));
   }
   if (request.worker >= kTimelineWorker) {
-    return absl::InvalidArgumentError(absl::StrCat("hello to ", core.name, ": worker ",
-                                                   request.worker, "; allowed are -1 to ",
-                                                   kTimelineWorker - 1));
+    return absl::InvalidArgumentError(absl::StrCat("hello to ", server, ": worker ", request.worker,
+                                                   "; allowed are -1 to ", kTimelineWorker - 1));
   }
-  if (const int64_t most = core.registry.max_workers_of_job(); request.expected_workers > most) {
-    return WithReason(
-        absl::InvalidArgumentError(absl::StrCat("hello to ", core.name, ": expected_workers is ",
-                                                request.expected_workers, "; at most ", most,
-                                                " are allowed in one job (--max_workers)")),
-        wire::ErrorReason::LIMIT);
+  if (const int64_t most = catalog.registry().max_workers_of_job();
+      request.expected_workers > most) {
+    return WithReason(absl::InvalidArgumentError(absl::StrCat(
+                          "hello to ", server, ": expected_workers is ", request.expected_workers,
+                          "; at most ", most, " are allowed in one job (--max_workers)")),
+                      wire::ErrorReason::LIMIT);
   }
   return absl::OkStatus();
 }
 
-// The job and its session for the worker, made where they are not there.
-absl::Status FindPlace(ServerCore& core, const wire::HelloRequest& request,
-                       std::shared_ptr<Job>& job, std::shared_ptr<Session>& session) {
-  job = core.registry.Find(request.job);
+// Finds or creates the job, and the worker's session in it.
+absl::Status FindSession(JobCatalog& catalog, const wire::HelloRequest& request,
+                         std::shared_ptr<Job>& job, std::shared_ptr<Session>& session) {
+  Registry& registry = catalog.registry();
+  job = registry.Find(request.job);
   if (job != nullptr) session = job->FindSession(request.worker);
   if (session != nullptr) return absl::OkStatus();
-  if (core.registry.full()) {
+  if (registry.full()) {
     ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot,
-                     TakeCreateSlot(core, absl::StrCat("hello of job ", request.job)));
-    RETURN_IF_ERROR(MakeRoom(core));
+                     catalog.TakeSlot(absl::StrCat("hello of job ", request.job)));
+    RETURN_IF_ERROR(catalog.MakeRoom());
   }
-  ASSIGN_OR_RETURN(job, core.registry.FindOrMake(request.job, Quota::For::kCaller));
-  ASSIGN_OR_RETURN(session, job->AddSession(std::make_shared<Session>(request.job, request.worker,
-                                                                      core.applied_is_durable()),
-                                            Quota::For::kCaller));
+  ASSIGN_OR_RETURN(job, registry.FindOrMake(request.job, Quota::For::kCaller));
+  auto made =
+      std::make_shared<Session>(request.job, request.worker, catalog.info().applied_is_durable());
+  ASSIGN_OR_RETURN(session, job->AddSession(std::move(made), Quota::For::kCaller));
   return absl::OkStatus();
 }
 
 // The incarnation this call asks for: a new one from the coordinator, or the one it names.
-absl::StatusOr<int64_t> Incarnation(ServerCore& core, const Session& session,
-                                    const wire::HelloRequest& request) {
+absl::StatusOr<int64_t> Incarnation(const ServerInfo& info, Admission& admission,
+                                    const Session& session, const wire::HelloRequest& request) {
   const int64_t known = session.incarnation();
   if (request.incarnation == 0) {
     const bool is_again = request.start != 0 && request.start == session.start();
-    if (core.options.server_index == 0) {
+    if (info.index() == 0) {
       if (is_again) return known;
       if (known < kMaxIncarnation) return known + 1;
       return absl::ResourceExhaustedError(absl::StrCat(
-          core.name, ": worker ", request.worker, " of job ", request.job, " has incarnation ",
+          info.name, ": worker ", request.worker, " of job ", request.job, " has incarnation ",
           known, ", the highest there is, and is granted no other: drop the job (drop_job)"));
     }
     return absl::FailedPreconditionError(
-        absl::StrCat(core.name,
+        absl::StrCat(info.name,
                      " grants no incarnations: say hello to ps:0 first, and tell the others the "
                      "incarnation it grants. A worker that takes this server for ps:0 has another "
                      "cluster file than the servers: give all the same"));
   }
   if (request.incarnation < known) {
-    RETURN_IF_ERROR(CheckIncarnation(core.order, session, request.incarnation));
+    RETURN_IF_ERROR(admission.CheckIncarnation(session, request.incarnation));
   }
   return request.incarnation;
 }
@@ -94,16 +94,16 @@ absl::StatusOr<Cohort::Hello> CohortHello(const wire::HelloRequest& request) {
 
 // The timeline that the job has from this call on: ps:0 begins one for the first worker, the others
 // take over what ps:0 has. nullptr: none is told.
-std::shared_ptr<Session> LifeAfter(const ServerCore& core, Job& job,
+std::shared_ptr<Session> LifeAfter(const ServerInfo& info, Job& job,
                                    const wire::HelloRequest& request) {
-  const bool first = core.options.server_index == 0;
+  const bool first = info.index() == 0;
   const bool begins = first ? request.incarnation == 0 : request.timeline > 0;
   std::shared_ptr<Session> life = job.life();
   if (life == nullptr && begins) {
     int64_t timeline = request.timeline > 0 ? request.timeline : NewTimeline(/*servers=*/1, 0);
     // Made before servers kept timelines: others may hold nothing of it.
     if (first && !job.variables()->empty()) timeline = WithServers(timeline, 1);
-    auto made = std::make_shared<Session>(job.name(), kTimelineWorker, core.applied_is_durable());
+    auto made = std::make_shared<Session>(job.name(), kTimelineWorker, info.applied_is_durable());
     made->Admit(timeline, "timeline");
     life = job.AddLife(std::move(made));
   }
@@ -111,17 +111,19 @@ std::shared_ptr<Session> LifeAfter(const ServerCore& core, Job& job,
   return life;
 }
 
-absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::HelloReply& reply) {
+absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRequest& request,
+                  wire::HelloReply& reply) {
+  const ServerInfo& info = catalog.info();
   ASSIGN_OR_RETURN(Cohort::Hello hello, CohortHello(request));
-  if (core.options.server_index != 0 && request.timeline > 0) {
-    RETURN_IF_ERROR(ForgetOtherLife(core, request.job, request.timeline));
+  if (info.index() != 0 && request.timeline > 0) {
+    RETURN_IF_ERROR(catalog.DropOtherTimeline(request.job, request.timeline));
   }
   std::shared_ptr<Job> job;
   std::shared_ptr<Session> session;
-  RETURN_IF_ERROR(FindPlace(core, request, job, session));
+  RETURN_IF_ERROR(FindSession(catalog, request, job, session));
   // Pushes of the incarnation before have ended or come after, and find the fence.
-  const TracedLock order(&session->order(), &core.waits, "order", "an earlier call of the worker");
-  ASSIGN_OR_RETURN(const int64_t incarnation, Incarnation(core, *session, request));
+  const TracedLock order = admission.LockOrder(*session, "an earlier call of the worker");
+  ASSIGN_OR_RETURN(const int64_t incarnation, Incarnation(info, admission, *session, request));
   if (hello.consistency) {
     RETURN_IF_ERROR(job->cohort().Agree(*hello.consistency, request.worker));
   }
@@ -132,23 +134,23 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
   if (hello.consistency && hello.consistency->mode == ConsistencyMode::kSync) {
     steps = job->steps().Begin(request.begins_after_step);
   }
-  const std::shared_ptr<Session> life = LifeAfter(core, *job, request);
+  const std::shared_ptr<Session> life = LifeAfter(info, *job, request);
   session->Admit(incarnation, request.origin, request.start);
   CAIRN_CRASH_POINT("hello: admitted");
   if (is_new) {
-    RETURN_IF_ERROR(MakeIncarnationDurable(core, *session));
+    RETURN_IF_ERROR(admission.StoreIncarnation(*session));
     CAIRN_CRASH_POINT("hello: durable");
-    LOG(INFO) << core.name << ": " << request.task_type << " (worker " << request.worker
+    LOG(INFO) << info.name << ": " << request.task_type << " (worker " << request.worker
               << " of job " << request.job << ", " << request.origin << ") joined as incarnation "
               << incarnation;
   }
   if (life != nullptr && life->durable_incarnation() < life->incarnation()) {
-    RETURN_IF_ERROR(MakeIncarnationDurable(core, *life));
+    RETURN_IF_ERROR(admission.StoreIncarnation(*life));
   }
   if (steps != nullptr && steps->durable_incarnation() < steps->incarnation()) {
-    RETURN_IF_ERROR(MakeIncarnationDurable(core, *steps));
+    RETURN_IF_ERROR(admission.StoreIncarnation(*steps));
   }
-  session->Renew(core.options.lease);
+  session->Renew(info.options.lease);
   hello.fresh = is_new;
   ASSIGN_OR_RETURN(reply.step, job->cohort().Join(session, hello));
   // Not before: what its earlier start had announced would let a step be decided without it.
@@ -160,7 +162,7 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
   reply.incarnation = incarnation;
   reply.timeline = job->timeline();
   reply.position = session->position();
-  FillState(core, job.get(), session.get(), reply.state);
+  admission.FillState(job.get(), session.get(), reply.state);
   // What is named counts, though it may wait for its step, or for being computed again, yet.
   reply.state.applied = std::max(reply.state.applied, named);
   return absl::OkStatus();
@@ -168,53 +170,34 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
 
 }  // namespace
 
-absl::Status MakeIncarnationDurable(ServerCore& core, Session& session) {
-  // Rows that move may raise it once more meanwhile.
-  const int64_t incarnation = session.incarnation();
-  if (core.applied_is_durable()) {
-    // Only the fence is kept: the stripes on disk are older than what is applied.
-    RETURN_IF_ERROR(core.flusher.Exclusively([&] {
-      const WorkerRecord record = session.NoteIncarnation();
-      absl::Status written = core.store->WriteEpoch({}, {record});
-      if (written.ok()) written = core.store->Sync();
-      if (!written.ok()) return core.flusher.Refuse(written);
-      session.Published(record);
-      return absl::OkStatus();
-    }));
-  } else {
-    RETURN_IF_ERROR(core.flusher.Flush(Flusher::Reach::kSynced));
-  }
-  if (session.durable_incarnation() >= incarnation) return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat("hello to ", core.name, ": job ", session.job(),
-                                         " was dropped meanwhile: say hello again"));
-}
-
-absl::Status Hello(ServerCore& core, const wire::HelloRequest& request, wire::HelloReply& reply) {
-  RETURN_IF_ERROR(CheckHello(core, request));
+absl::Status Hello(JobCatalog& catalog, Admission& admission, const Members& members,
+                   const wire::HelloRequest& request, wire::HelloReply& reply) {
+  RETURN_IF_ERROR(CheckHello(catalog, request));
+  const EngineOptions& options = catalog.info().options;
   reply.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
-  reply.server_index = core.options.server_index;
-  reply.server_count = core.options.server_count;
-  reply.durability = std::string(DurabilityName(core.options.durability));
-  reply.lease_seconds = absl::ToDoubleSeconds(core.options.lease);
-  reply.max_message_bytes = core.options.max_message_bytes;
-  if (core.members.version() > 0) {
-    reply.__set_members(core.members.Tell(request.job, request.worker));
+  reply.server_index = options.server_index;
+  reply.server_count = options.server_count;
+  reply.durability = std::string(DurabilityName(options.durability));
+  reply.lease_seconds = absl::ToDoubleSeconds(options.lease);
+  reply.max_message_bytes = options.max_message_bytes;
+  if (members.version() > 0) {
+    reply.__set_members(members.Tell(request.job, request.worker));
   }
   if (request.worker < 0) {
-    FillState(core, nullptr, nullptr, reply.state);
-    const std::shared_ptr<Job> job = core.registry.Find(request.job);
+    admission.FillState(nullptr, nullptr, reply.state);
+    const std::shared_ptr<Job> job = catalog.registry().Find(request.job);
     if (job != nullptr) reply.timeline = job->timeline();
     return absl::OkStatus();
   }
-  return Join(core, request, reply);
+  return Join(catalog, admission, request, reply);
 }
 
-absl::Status Leave(ServerCore& core, const Admitted& admitted) {
+absl::Status Leave(const ServerInfo& info, Flusher& flusher, const Admitted& admitted) {
   Session* const session = admitted.session.get();
   if (session != nullptr) session->SetLeft(true);
   CAIRN_CRASH_POINT("leave: begun");
-  if (!core.applied_is_durable()) {
-    const absl::Status status = core.flusher.Flush(Flusher::Reach::kSynced);
+  if (!info.applied_is_durable()) {
+    const absl::Status status = flusher.Flush(Flusher::Reach::kSynced);
     if (!status.ok()) {
       if (session != nullptr) session->SetLeft(false);
       return status;

@@ -1,20 +1,21 @@
-// hello, leave, flush: a worker's place on this server.
+// hello and leave: a worker's session on this server.
 #pragma once
 
 #include "absl/status/status.h"
-#include "ps_server/core/server_core.h"
+#include "ps_server/core/admission.h"
+#include "ps_server/core/job_catalog.h"
+#include "ps_server/moves/members.h"
+#include "ps_server/persistence/flusher.h"
 #include "thrift/cairn_types.h"
 
 namespace cairn {
 
-// Grants or accepts an incarnation. Before it answers, everything the worker had applied is
-// durable, and so is the incarnation.
-absl::Status Hello(ServerCore& core, const wire::HelloRequest& request, wire::HelloReply& reply);
-
-// The incarnation, and what the worker's earlier ones had applied, on disk.
-absl::Status MakeIncarnationDurable(ServerCore& core, Session& session);
+// Grants or accepts an incarnation. When it returns, the incarnation and everything that the worker
+// had applied are durable.
+absl::Status Hello(JobCatalog& catalog, Admission& admission, const Members& members,
+                   const wire::HelloRequest& request, wire::HelloReply& reply);
 
 // Waits until everything the worker pushed is durable, then ends its lease.
-absl::Status Leave(ServerCore& core, const Admitted& admitted);
+absl::Status Leave(const ServerInfo& info, Flusher& flusher, const Admitted& admitted);
 
 }  // namespace cairn

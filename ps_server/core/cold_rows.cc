@@ -257,7 +257,7 @@ absl::Status TakeCold(const RowAccess& access, Variable& variable, size_t part,
   int64_t promoted = 0;
   int64_t loaded = 0;
   int64_t absent = 0;
-  bool given_away = false;
+  bool handed_over = false;
   MemoryHold hold(access.budget, 0);
   const absl::Cleanup counted = [&] {  // also where memory is refused meanwhile
     table.CountRows(promoted, -promoted);
@@ -273,8 +273,8 @@ absl::Status TakeCold(const RowAccess& access, Variable& variable, size_t part,
       },
       [&](const ColdReader::Row& found, absl::Span<const uint32_t> at) {
         uint32_t row = found.row;
-        if (row == RowTable::kNone && found.stripe.given_away()) {
-          given_away = true;
+        if (row == RowTable::kNone && found.stripe.handed_over()) {
+          handed_over = true;
           return;
         }
         if (row == RowTable::kNone && found.cold != nullptr && hold.bytes() >= charge) {
@@ -293,7 +293,7 @@ absl::Status TakeCold(const RowAccess& access, Variable& variable, size_t part,
         }
       });
   RETURN_IF_ERROR(status);
-  return given_away ? GivenAwayError(variable) : absl::OkStatus();
+  return handed_over ? HandedOverError(variable) : absl::OkStatus();
 }
 
 }  // namespace
@@ -309,7 +309,7 @@ absl::Status PullTable(const RowAccess& access, Variable& variable, size_t part,
   return reader->any() ? TakeCold(access, variable, part, groups, *reader, out) : absl::OkStatus();
 }
 
-absl::Status GivenAwayError(const Variable& variable) {
+absl::Status HandedOverError(const Variable& variable) {
   return BusyError(absl::StrCat("rows of \"", variable.spec().name,
                                 "\" went to another server while they were read: send it again"),
                    absl::Milliseconds(1));

@@ -20,41 +20,42 @@
 
 namespace cairn {
 
-// Keys of one table without a row in memory, read from disk together, and while others of the
-// request are still looked up. Reused from one request to the next.
+// Reads the rows of keys that have no row in memory from disk, many at a time, and while other keys
+// of the request are still looked up. Reused from one request to the next.
 // Thread safety: none; other threads may use the table meanwhile.
 class ColdReader {
  public:
-  // A key's row as it is found once the disk was read, in memory or not.
+  // A key's row, found after the disk was read.
   struct Row {
     EmbeddingStripe& stripe;  // locked
     int64_t key;
     uint32_t row;      // RowTable::kNone: not in memory
-    const char* cold;  // else as the disk has it; nullptr: nowhere
+    const char* cold;  // if not in memory: its record on disk; nullptr: the key has no row
   };
-  // `at`: the positions of the key in KeyGroups' order. `block`: how many cold rows were read, with
-  // no lock held.
+  // `at`: the positions of the key in KeyGroups' order.
   using Take = absl::FunctionRef<void(const Row& row, absl::Span<const uint32_t> at)>;
+  // `found`: how many cold rows a block of keys has. Called without a lock.
   using Block = absl::FunctionRef<void(size_t found)>;
 
-  // A new request. All three are there until its Finish or Abandon.
+  // Begins a new request. The arguments must live until its Finish or Abandon.
   void Begin(const StripeStore& store, const HostedTable& table, const KeyGroups& groups);
-  // As HostedTable::Missing. The store's helpers begin to read them, those of the first block.
+  // Adds keys, given as by HostedTable::Missing. The store's helper threads begin to read the first
+  // block.
   void Add(absl::Span<const uint32_t> missing);
   bool any() const { return !missing_.empty(); }
-  // Reads what helpers have not, and calls `take` once for each key that was added; before it, for
-  // each block of keys, `block`. Errors as StripeStore::ReadCold; then some keys are taken.
+  // Reads what helpers have not read. For each block of keys, calls `block`, then `take` once for
+  // each key. Errors as StripeStore::ReadCold, after which some keys may have been taken.
   absl::Status Finish(Block block, Take take);
-  // Nothing is read any more, and nothing taken.
+  // Ends the request: nothing more is read or taken.
   void Abandon();
 
  private:
-  // Read together: bounds the memory for them, and how long the first of them waits.
+  // Keys read together: bounds their memory, and how long the first of them waits.
   static constexpr size_t kBlockKeys = 4096;
-  // Read by one thread: few, so that helpers begin early.
+  // Keys read by one thread: few, so that helpers begin early.
   static constexpr size_t kPieceKeys = 64;
 
-  // Of one thread while it is read.
+  // Keys that one thread reads; used by that thread alone meanwhile.
   struct Piece {
     std::vector<ColdKey> keys;
     std::vector<uint64_t> departures;  // of the keys' stripes, before they were read
@@ -65,10 +66,10 @@ class ColdReader {
   void AddGroup(const KeyGroup& group, absl::Span<const uint32_t> missing);
   void AddKey(const ColdKey& key, uint64_t departures);
   void ReadPiece(size_t piece);
-  // The rest of the block.
+  // Reads the rest of the block.
   absl::Status ReadBlock();
   void TakeBlock(Block block, Take take);
-  // Keys from `first_key` of the block on. Returns how many.
+  // Takes the keys from `first_key` of the block on. Returns how many there are.
   size_t TakeStripe(EmbeddingStripe& stripe, absl::Span<const uint32_t> missing, size_t first_key,
                     Take take);
 
@@ -76,35 +77,35 @@ class ColdReader {
   const HostedTable* table_ = nullptr;
   const KeyGroups* groups_ = nullptr;
   std::array<Piece, kBlockKeys / kPieceKeys> pieces_;
-  size_t used_ = 0;                     // of them, with memory
-  size_t key_count_ = 0;                // in them
+  size_t used_ = 0;                     // pieces that have memory
+  size_t key_count_ = 0;                // keys in all pieces
   std::vector<uint32_t> missing_;       // positions of the block's keys, by bucket and key
-  std::vector<uint32_t> later_;         // of further blocks, or where rows have left meanwhile
-  std::optional<HelperPool::Job> job_;  // full pieces; ends before they do
+  std::vector<uint32_t> later_;         // positions of keys for further blocks, or to be read again
+  std::optional<HelperPool::Job> job_;  // reads full pieces; destroyed before them
 };
 
 // The rows of a push or an assign. Reused from one request to the next.
 class ColdFetch final : public RowResolver {
  public:
-  // A new request, which keeps `groups` until it has ended.
+  // Begins a new request. `groups` must live until it ends.
   void Begin(const RowAccess& access, Variable& variable, const KeyGroups& groups);
-  // Where the table has cold rows: looks which are missing, begins to read them, and returns the
-  // memory that the request needs for their rows. 0: none. Then FetchLocated or Abandon.
+  // If the table has cold rows: finds the keys without a row in memory, begins to read their rows,
+  // and returns the memory that the request needs for them. FetchLocated or Abandon must follow.
   int64_t Locate();
-  // The memory that rows are made in; outlives the request.
+  // Charges new rows to `hold`, which must outlive the request.
   void UseHold(MemoryHold& hold) { hold_ = &hold; }
-  // Brings and makes them.
+  // Loads or creates the located rows.
   absl::Status FetchLocated() { return reader_.any() ? FetchMissing() : absl::OkStatus(); }
   void Abandon() { reader_.Abandon(); }
   bool Fetch(absl::Span<const KeyGroup> groups) override;
-  // OK, or why Fetch failed: the request is half applied, so the server refuses others from then on
-  // (Flusher::Refuse), and has this one sent again once it is restarted.
+  // OK, or why Fetch failed. The request is half applied then: the server rejects all others
+  // (Flusher::Refuse), and the client sends this one again after the restart.
   absl::Status Failure() const;
 
  private:
   struct Located {
     int64_t absent = 0;   // keys without a row in memory
-    int64_t missing = 0;  // of them, those that may have a cold one
+    int64_t missing = 0;  // keys of these that may have a cold row
   };
   Located LocateSome(absl::Span<const KeyGroup> groups);
   absl::Status FetchMissing();
@@ -117,17 +118,18 @@ class ColdFetch final : public RowResolver {
   absl::Status status_;
 };
 
-// Of a request with several items: memory for the rows that are not in it, and they. `what` needs
-// it. Errors as MemoryBudget::Acquire and, where the disk cannot be read, Flusher::Refuse.
+// For a request with several items: acquires memory for the rows that are not in memory, then loads
+// or creates them. `what` names the request in messages. Errors as MemoryBudget::Acquire; if the
+// disk cannot be read, as Flusher::Refuse.
 absl::Status FetchRows(const RowAccess& access, absl::Span<ColdFetch* const> fetches,
                        absl::string_view what, MemoryHold& hold);
 
-// As HostedTable::Pull, and cold rows, which are read while the others are copied. BUSY: rows of
-// them have been given to another server meanwhile. Else as StripeStore::ReadCold.
+// As HostedTable::Pull, also for cold rows, which are read while the others are copied. BUSY: cold
+// rows were handed over to another server meanwhile. Otherwise errors as StripeStore::ReadCold.
 absl::Status PullTable(const RowAccess& access, Variable& variable, size_t part,
                        const KeyGroups& groups, float* out, PulledRows* pulled);
 
-// BUSY: whoever comes again is told where the rows are.
-absl::Status GivenAwayError(const Variable& variable);
+// BUSY: a retry learns which server has the rows.
+absl::Status HandedOverError(const Variable& variable);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// Memory of a reply that outlives the call that made it: until the reply has been sent.
+// Memory of a reply that stays charged after its call, until the reply has been sent.
 #pragma once
 
 #include <utility>
@@ -8,8 +8,8 @@
 
 namespace cairn {
 
-// While one exists, calls on its thread leave what their replies hold with it. Callers in this
-// process have none: their replies count until the call returns.
+// While one exists, it keeps the memory charged for the replies of calls on its thread. Callers in
+// this process have none: their replies are charged until the call returns.
 // Thread safety: none; made, used and destroyed by one thread, at most one at a time.
 class ReplyHolds {
  public:
@@ -18,7 +18,7 @@ class ReplyHolds {
   ReplyHolds(const ReplyHolds&) = delete;
   ReplyHolds& operator=(const ReplyHolds&) = delete;
 
-  // For the call that runs on this thread: `hold` lasts until the reply is sent, where it is.
+  // Keeps `hold` until the reply of the call that runs on this thread is sent.
   static void Keep(MemoryHold hold) {
     if (of_thread_ != nullptr) of_thread_->holds_.push_back(std::move(hold));
   }

@@ -1,4 +1,4 @@
-// From the items of a request to the shards they name, with every check that needs the shard.
+// Finds the shards that the items of a request name, and makes every check that needs the shard.
 #pragma once
 
 #include <cstddef>
@@ -18,25 +18,25 @@ namespace cairn {
 
 // In the functions below, `server` is the server's name, "ps:0", for messages.
 
-// What an item is about.
+// The names in an item.
 struct ItemName {
   absl::string_view call;  // "push", "pull", "assign", for messages
   absl::string_view variable;
   int32_t shard = 0;
   wire::Selection::type selection = wire::Selection::WHOLE;
   absl::string_view slot;
-  int64_t map_version = 0;  // of the caller's map; 0: not told
+  int64_t map_version = 0;  // of the caller's map; 0: unknown
 };
 
 struct ItemTarget {
   Variable* variable = nullptr;
-  // Exactly one of the two.
+  // Exactly one of the two is set.
   HostedDense* dense = nullptr;
   HostedTable* table = nullptr;
   size_t part = 0;                    // 0: the value, s + 1: slot s
   absl::Span<const int64_t> ids;      // ROWS, KEYS
   const KeyGroups* groups = nullptr;  // KEYS: `ids` by bucket
-  int64_t rows = 0;                   // that the item names
+  int64_t rows = 0;                   // named by the item
   bool whole = false;
 
   HostedShard& shard() const {
@@ -44,34 +44,34 @@ struct ItemTarget {
   }
   size_t row_bytes() const;
   DType part_dtype() const;
-  // Adds those in which its rows are; of a dense shard all.
+  // Adds the stripes of its rows; for a dense shard, all of its stripes.
   void AddStripes(std::vector<Stripe*>* stripes) const;
 };
 
-// `push "emb" on ps:0`, the beginning of every message about an item.
+// `push "emb" on ps:0`: the beginning of every message about an item.
 std::string ItemText(absl::string_view server, const ItemName& item);
 
-// kNotFound, naming the nearest name there is.
+// kNotFound: names the most similar variable.
 absl::Status UnknownVariable(absl::string_view server, const VariableMap& variables,
                              const ItemName& item);
 
-// kNotFound: unknown variable (names the nearest) or slot. kInvalidArgument: a shard or bucket that
-// lives elsewhere by the caller's map too, a selection the variable does not have, ids that are no
-// int64 or out of range. MOVED: it lives elsewhere by a newer map than the caller's. BUSY: by an
-// older one; what the caller names is yet to arrive. `groups` holds KEYS' ids by bucket and
-// outlives the target, as `ids` does.
+// kNotFound: unknown variable (names the most similar one) or slot. kInvalidArgument: by the
+// caller's own map, the shard or bucket is on another server; the variable has no such selection;
+// or ids are not int64 or out of range. MOVED: the rows have moved to another server by a newer map
+// than the caller's. BUSY: the caller's map is newer, and the rows have not arrived yet. `groups`
+// receives the ids of KEYS by bucket; it and `ids` must outlive the target.
 absl::StatusOr<ItemTarget> ResolveItem(absl::string_view server, const VariableMap& variables,
                                        const ItemName& item, const Payload& ids, KeyGroups& groups);
 
-// For calls that go by the whole map, not by the rows that they name. Where the caller has told its
-// map's version, and that is not this server's: MOVED, or BUSY as above.
+// For calls that depend on the whole map. MOVED or BUSY, as above, if the caller states a map
+// version that is not this server's.
 absl::Status CheckSameMap(absl::string_view server, const ItemName& item, const Variable& variable);
 
 // kInvalidArgument: not the target's dtype, or not rows x width elements.
 absl::Status CheckValues(absl::string_view server, const ItemName& item, const ItemTarget& target,
                          wire::DType::type dtype, const Payload& values);
 
-// int64 ids of all items together.
+// The number of int64 ids in all items together.
 template <typename Item>
 int64_t IdCount(const std::vector<Item>& items) {
   size_t bytes = 0;

@@ -1,4 +1,4 @@
-// Values that travel in fewer bytes, between the wire and a shard's own dtype.
+// Converts values between a compact format on the wire and a shard's own dtype.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace cairn {
 
-// What an item says of its values.
+// The type of the values in an item.
 struct ValuesType {
   wire::DType::type dtype;
   wire::ValueFormat::type format;
@@ -27,8 +27,9 @@ struct DecodedValues {
   absl::Span<const std::byte> bytes() const { return {values.data(), values.size()}; }
 };
 
-// A push's `values`, which are not PLAIN. kInvalidArgument: a format or dtype that the variable
-// does not take, or bytes that are not of the format. kResourceExhausted: no memory for them.
+// Decodes the `values` of a push, which are not PLAIN. kInvalidArgument: the variable does not
+// accept the format or dtype, or the bytes are malformed. kResourceExhausted: no memory for the
+// result.
 absl::StatusOr<DecodedValues> Decode(absl::string_view server, MemoryBudget& budget,
                                      const ItemName& item, const ItemTarget& target,
                                      ValuesType type, const Payload& values);
@@ -36,7 +37,7 @@ absl::StatusOr<DecodedValues> Decode(absl::string_view server, MemoryBudget& bud
 // kInvalidArgument: a pull of this item cannot be answered in `format`.
 absl::Status CheckPullFormat(absl::string_view server, const ItemName& item,
                              const ItemTarget& target, wire::ValueFormat::type format);
-// Of the rows that a target names, in a format that CheckPullFormat has accepted and is not PLAIN.
+// For the rows that a target names, in a format that CheckPullFormat has accepted and is not PLAIN.
 size_t EncodedBytesOf(const ItemTarget& target, wire::ValueFormat::type format);
 void Encode(const ItemTarget& target, wire::ValueFormat::type format, const Payload& plain,
             std::byte* out);

@@ -9,8 +9,8 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "ps_server/calls/service.h"
-#include "ps_server/core/figures.h"
 #include "ps_server/core/server_core.h"
+#include "ps_server/core/statistics.h"
 #include "ps_server/engine/server_load.h"
 #include "ps_server/persistence/untracked_memory.h"
 #include "storage/checkpoint_note.h"
@@ -61,14 +61,16 @@ class ServingEngine final : public Engine {
 
   wire::ParameterServerIf& service() override { return service_; }
   absl::Status AcquireMessage(int64_t bytes) override {
-    return core_.budget.Acquire(bytes, absl::StrCat("a message to ", core_.name));
+    return core_.budget.Acquire(bytes, absl::StrCat("a message to ", core_.info.name));
   }
   void ReleaseMessage(int64_t bytes) override { core_.budget.Release(bytes); }
-  EngineFigures Figures(FigureDetail detail) const override { return FiguresOf(core_, detail); }
+  EngineStatistics ReadStatistics(StatisticsDetail detail) const override {
+    return core_.statistics.Read(detail);
+  }
   absl::Status failure() const override { return core_.flusher.failure(); }
   int32_t live_workers() const override;
   absl::Status KeepRowRules() override { return core_.row_expirer.RunOnce(); }
-  void CancelLongCalls() override { core_.cancelled.store(true); }
+  void CancelLongCalls() override { service_.CancelLongCalls(); }
   absl::Status Close() override;
 
  private:
@@ -81,28 +83,29 @@ class ServingEngine final : public Engine {
 
 absl::Status ServingEngine::Load() {
   const absl::Duration begin = MonotonicNow();
-  const StoreMemory memory = StoreMemoryOf(core_.options.memory_budget_bytes);
+  const StoreMemory memory = StoreMemoryOf(core_.info.options.memory_budget_bytes);
   RETURN_IF_ERROR(core_.budget.Acquire(memory.total_bytes, "the store"));
   if (const absl::Status members = core_.members.Load(*core_.store); !members.ok()) {
-    return Annotate(members, absl::StrCat("open ", core_.options.directory));
+    return Annotate(members, absl::StrCat("open ", core_.info.options.directory));
   }
   core_.evictor.ExpectLoad();
-  const absl::StatusOr<int64_t> variables = LoadServer(core_);
+  const absl::StatusOr<int64_t> variables = LoadServer(core_.catalog, core_.moves, core_.budget);
   if (!variables.ok()) {
-    return Annotate(variables.status(), absl::StrCat("open ", core_.options.directory));
+    return Annotate(variables.status(), absl::StrCat("open ", core_.info.options.directory));
   }
-  LOG(INFO) << core_.name << " opened " << core_.options.directory << " (start "
+  LOG(INFO) << core_.info.name << " opened " << core_.info.options.directory << " (start "
             << core_.store->boot_count() << "): " << *variables << " variables, "
             << core_.budget.used_bytes() << " of " << core_.budget.limit_bytes()
             << " bytes of memory, in " << absl::FormatDuration(MonotonicNow() - begin);
-  if (core_.applied_is_durable()) {
-    LOG(WARNING) << core_.name << " runs with durability off: pushes are kept in memory only and "
+  if (core_.info.applied_is_durable()) {
+    LOG(WARNING) << core_.info.name
+                 << " runs with durability off: pushes are kept in memory only and "
                  << "written at a clean exit";
   }
-  if (core_.options.own_process &&
-      core_.budget.limit_bytes() < UntrackedMemory::kSmallestBudgetBytes) {
-    LOG(WARNING) << core_.name << " has a memory budget of " << core_.budget.limit_bytes()
-                 << " bytes: below " << UntrackedMemory::kSmallestBudgetBytes
+  if (core_.info.options.own_process &&
+      core_.budget.limit_bytes() < UntrackedMemory::kMinBudgetBytes) {
+    LOG(WARNING) << core_.info.name << " has a memory budget of " << core_.budget.limit_bytes()
+                 << " bytes: below " << UntrackedMemory::kMinBudgetBytes
                  << " the program alone takes so much of it that more may be resident";
   }
   CAIRN_CRASH_POINT("start: loaded");
@@ -131,7 +134,7 @@ absl::Status ServingEngine::Close() {
   core_.row_expirer.Stop();
   core_.evictor.Stop();
   close_status_ = core_.flusher.Flush(Flusher::Reach::kSynced);
-  if (close_status_.ok() && core_.applied_is_durable()) {
+  if (close_status_.ok() && core_.info.applied_is_durable()) {
     close_status_ = core_.store->SetUnfinished(false);
   }
   const absl::Status closed = core_.store->Close();

@@ -13,8 +13,8 @@ namespace wire {
 class ParameterServerIf;  // thrift/ParameterServer.h
 }
 
-struct EngineFigures;  // ps_server/core/figures.h
-enum class FigureDetail : int;
+struct EngineStatistics;  // ps_server/core/statistics.h
+enum class StatisticsDetail : int;
 
 // Thread safety: every method may be called from several threads at once.
 class Engine {
@@ -35,7 +35,7 @@ class Engine {
   virtual absl::Status AcquireMessage(int64_t bytes) = 0;
   virtual void ReleaseMessage(int64_t bytes) = 0;
 
-  virtual EngineFigures Figures(FigureDetail detail) const = 0;
+  virtual EngineStatistics ReadStatistics(StatisticsDetail detail) const = 0;
   // Why the server rejects pushes; OK: it accepts them. Reads memory alone.
   virtual absl::Status failure() const = 0;
   // Workers of all jobs that have not left and have renewed their lease.

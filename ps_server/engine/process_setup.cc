@@ -21,11 +21,11 @@ void SetUpServerProcess() {
 }
 
 int64_t DefaultMemoryBudgetBytes() {
-  constexpr int64_t kMost = int64_t{4} << 30;
+  constexpr int64_t kMaxBytes = int64_t{4} << 30;
   const int64_t pages = sysconf(_SC_PHYS_PAGES);
   const int64_t page_bytes = sysconf(_SC_PAGE_SIZE);
-  if (pages <= 0 || page_bytes <= 0) return kMost;
-  return std::min(kMost, pages * page_bytes / 4 * 3);
+  if (pages <= 0 || page_bytes <= 0) return kMaxBytes;
+  return std::min(kMaxBytes, pages * page_bytes / 4 * 3);
 }
 
 // Large blocks go back to the system when they are freed. Left alone, malloc raises this threshold

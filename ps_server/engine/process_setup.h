@@ -1,19 +1,18 @@
-// What a process that serves wants of the libraries below it. For the beginning of main, before
-// there are threads.
+// Process-wide settings of Abseil and malloc for a server. Call them at the beginning of main,
+// before any thread is started.
 #pragma once
 
 #include <cstdint>
 
 namespace cairn {
 
-// Abseil's locks look for no cycles, and malloc gives back what nobody needs, with few arenas.
+// Turns off Abseil's search for lock cycles. Makes malloc use few arenas and return free memory.
 void SetUpServerProcess();
 
-// Of a server that is told none: 4 GiB, or three quarters of the machine's memory, if less.
+// The default budget: 4 GiB, or three quarters of the machine's memory if that is less.
 int64_t DefaultMemoryBudgetBytes();
 
-// Of such a process with a memory budget of so many bytes: how large blocks are that malloc maps by
-// themselves.
+// Sets the size from which malloc maps each block separately, for a server with this budget.
 void SetLargeBlocks(int64_t memory_budget_bytes);
 
 }  // namespace cairn

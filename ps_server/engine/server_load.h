@@ -1,15 +1,17 @@
-// A server's start, apart from its threads: what its store has, into memory.
+// Loads what the store of a starting server has.
 #pragma once
 
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "ps_server/core/server_core.h"
+#include "ps_server/base/memory_budget.h"
+#include "ps_server/core/job_catalog.h"
+#include "ps_server/moves/moves.h"
 
 namespace cairn {
 
-// Before any call. Returns how many variables there are. Errors as LoadVariables and as those of
-// the store.
-absl::StatusOr<int64_t> LoadServer(ServerCore& core);
+// Called before all other calls. Returns the number of variables. Errors as LoadVariables, and
+// errors of the store.
+absl::StatusOr<int64_t> LoadServer(JobCatalog& catalog, Moves& moves, MemoryBudget& budget);
 
 }  // namespace cairn

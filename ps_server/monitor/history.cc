@@ -27,7 +27,7 @@ void History::Rate(const WorkerCount& before, WorkerCount& count) {
   count.steps_per_second = PerSecond(before.steps, count.steps, seconds);
 }
 
-JobSample History::SampleOf(const JobFigures& job, absl::Duration now, Workers& counts) const {
+JobSample History::SampleOf(const JobStatistics& job, absl::Duration now, Workers& counts) const {
   JobSample sample{
       .name = job.name, .loss = MeanLoss(job.workers), .durable_lag_pushes = job.DurableLag()};
   for (const wire::WorkerStanding& worker : job.workers) {
@@ -49,16 +49,16 @@ JobSample History::SampleOf(const JobFigures& job, absl::Duration now, Workers& 
   return sample;
 }
 
-void History::Add(const EngineFigures& engine, absl::Duration now, absl::Time at) {
+void History::Add(const EngineStatistics& engine, absl::Duration now, absl::Time at) {
   Sample sample{.at = at};
   if (const int64_t pushes = engine.staleness.count - staleness_count_before_; pushes > 0) {
     sample.staleness_mean =
         (engine.staleness.sum - staleness_sum_before_) / static_cast<double>(pushes);
   }
   Workers counts;
-  for (const JobFigures& job : engine.jobs) {
+  for (const JobStatistics& job : engine.jobs) {
     const bool charted = std::any_of(job.workers.begin(), job.workers.end(), IsExpectedToCall);
-    if (!charted || sample.jobs.size() >= kMostJobsCharted) continue;
+    if (!charted || sample.jobs.size() >= kMaxJobsCharted) continue;
     sample.jobs.push_back(SampleOf(job, now, counts));
   }
   workers_before_ = std::move(counts);
@@ -67,7 +67,7 @@ void History::Add(const EngineFigures& engine, absl::Duration now, absl::Time at
   if (!std::exchange(any_, true)) return;
   sample.number = ++last_;
   samples_.push_back(std::move(sample));
-  if (samples_.size() > kMostSamples) samples_.pop_front();
+  if (samples_.size() > kMaxSamples) samples_.pop_front();
 }
 
 std::vector<Sample> History::After(int64_t after) const {

@@ -1,4 +1,4 @@
-// The past minutes of one server, for charts that are opened later.
+// Samples of the past minutes of one server, for charts on its status page.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +11,20 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "ps_server/core/figures.h"
+#include "ps_server/core/statistics.h"
 
 namespace cairn {
 
-// A sample a second for 15 minutes: about 200 bytes each for a job, with 8 jobs 2 MiB.
+// One sample a second for 15 minutes. A job takes about 200 bytes in each: 2 MiB with 8 jobs.
 inline constexpr absl::Duration kSampleInterval = absl::Seconds(1);
-inline constexpr size_t kMostSamples = 900;
-// Jobs with workers in one sample; what is beyond has no charts.
-inline constexpr size_t kMostJobsCharted = 8;
+inline constexpr size_t kMaxSamples = 900;
+// Jobs with workers in one sample. Further jobs have no charts.
+inline constexpr size_t kMaxJobsCharted = 8;
 
 struct JobSample {
   std::string name;
   std::optional<double> loss;  // MeanLoss
-  // Of all workers together that have spoken twice.
+  // Sums over the workers that have reported twice.
   std::optional<double> examples_per_second;
   std::optional<double> steps_per_second;
   int64_t durable_lag_pushes = 0;
@@ -40,9 +40,9 @@ struct Sample {
 // Thread safety: none.
 class History {
  public:
-  // `now` on the monotonic clock, `at` on the wall's. The first one yields no sample: rates need
-  // two.
-  void Add(const EngineFigures& engine, absl::Duration now, absl::Time at);
+  // `now` is on the monotonic clock, `at` on the wall clock. The first call adds no sample, because
+  // rates need two.
+  void Add(const EngineStatistics& engine, absl::Duration now, absl::Time at);
   // Samples above `after`, oldest first.
   std::vector<Sample> After(int64_t after) const;
   int64_t last() const { return last_; }
@@ -51,14 +51,14 @@ class History {
   struct WorkerCount {
     int64_t examples = 0;
     int64_t steps = 0;
-    absl::Duration said;  // when the worker said so, on the monotonic clock
+    absl::Duration said;  // when the worker reported, on the monotonic clock
     double examples_per_second = 0;
     double steps_per_second = 0;
   };
   using Workers = std::map<std::pair<std::string, int32_t>, WorkerCount>;
 
-  // A job's sample, and its workers' counts in `counts` for the next.
-  JobSample SampleOf(const JobFigures& job, absl::Duration now, Workers& counts) const;
+  // Returns a job's sample, and adds its workers' counts to `counts` for the next sample.
+  JobSample SampleOf(const JobStatistics& job, absl::Duration now, Workers& counts) const;
   static void Rate(const WorkerCount& before, WorkerCount& count);
 
   bool any_ = false;

@@ -94,16 +94,17 @@ void Monitor::Stopping() {
   listener_ = nullptr;
 }
 
-Monitor::Reading Monitor::Read(FigureDetail detail) const {
+Monitor::Reading Monitor::Read(StatisticsDetail detail) const {
   const absl::ReaderMutexLock lock(&mutex_);
   Reading reading{.place = place_, .state = state_};
-  if (engine_ != nullptr) reading.serving = {engine_->Figures(detail), listener_->figures()};
+  if (engine_ != nullptr)
+    reading.serving = {engine_->ReadStatistics(detail), listener_->statistics()};
   return reading;
 }
 
 HttpReply Monitor::Metrics() const {
   Families families;
-  const std::optional<Figures> serving = Read(FigureDetail::kMetrics).serving;
+  const std::optional<ServingStatistics> serving = Read(StatisticsDetail::kMetrics).serving;
   families.Gauge("cairn_ps_ready", "1: it answers calls and can write.",
                  serving.has_value() && serving->engine.failure.ok() ? 1 : 0);
   if (serving.has_value()) AddServerMetrics(serving->engine, serving->listener, families);
@@ -125,7 +126,7 @@ HttpReply Monitor::Status(absl::string_view query) const {
     return {.status = 400,
             .body = "it takes after=N, the number of a sample, 0 or more, and job=NAME\n"};
   }
-  Reading read = Read(FigureDetail::kPage);
+  Reading read = Read(StatisticsDetail::kPage);
   StatusReading reading{.place = std::move(read.place), .state = std::move(read.state)};
   {
     const absl::MutexLock lock(&history_mutex_);
@@ -136,9 +137,9 @@ HttpReply Monitor::Status(absl::string_view query) const {
   if (read.serving.has_value()) {
     reading.engine = std::move(read.serving->engine);
     reading.listener = read.serving->listener;
-    const std::vector<JobFigures>& jobs = reading.engine->jobs;
-    const bool known = std::any_of(jobs.begin(), jobs.end(),
-                                   [&](const JobFigures& job) { return job.name == asked->job; });
+    const std::vector<JobStatistics>& jobs = reading.engine->jobs;
+    const bool known = std::any_of(
+        jobs.begin(), jobs.end(), [&](const JobStatistics& job) { return job.name == asked->job; });
     reading.job = known ? asked->job : FirstJob(*reading.engine);
     if (!reading.job.empty()) reading.peers = peers_.Get(reading.job);
     state = StateOf(JobViewsOf(reading));
@@ -151,7 +152,7 @@ HttpReply Monitor::Status(absl::string_view query) const {
 
 void Monitor::SampleLoop() {
   do {
-    const std::optional<Figures> serving = Read(FigureDetail::kSample).serving;
+    const std::optional<ServingStatistics> serving = Read(StatisticsDetail::kSample).serving;
     if (!serving.has_value()) return;
     const absl::MutexLock lock(&history_mutex_);
     history_.Add(serving->engine, MonotonicNow(), absl::Now());

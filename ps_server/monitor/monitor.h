@@ -1,4 +1,4 @@
-// What a server tells operators over HTTP: /, /status.json, /metrics, /healthz, /readyz.
+// The HTTP pages of a server for operators: /, /status.json, /metrics, /healthz, /readyz.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 #include "common/config/security_options.h"
 #include "common/http/http_server.h"
 #include "common/monotonic_cond_var.h"
-#include "ps_server/core/figures.h"
+#include "ps_server/core/statistics.h"
 #include "ps_server/monitor/history.h"
 #include "ps_server/monitor/peers.h"
 #include "ps_server/monitor/stall_clock.h"
@@ -26,14 +26,14 @@ namespace cairn {
 class Engine;
 class Listener;
 
-// Answers from its start on, also while the engine opens and while it writes its last epoch; it
-// reads the engine only in between, once a second and when it is asked.
+// Answers from its start on, also while the engine opens and while it writes its last snapshot. It
+// reads the engine only between Serving and Stopping: once a second, and for each request.
 // Thread safety: every method may be called from several threads at once.
 class Monitor {
  public:
-  // `health`: where /healthz and /readyz are answered too, by threads of their own. `security`:
-  // what this server proves itself with to the others, which it asks while somebody looks at its
-  // page. Errors as HttpServer::Start.
+  // `health`: a second address for /healthz and /readyz, with its own threads. `security`:
+  // credentials for calls to the other servers, which the monitor makes while its page is open.
+  // Errors as HttpServer::Start.
   static absl::StatusOr<std::unique_ptr<Monitor>> Start(const HttpOptions& options,
                                                         ClusterPlace place,
                                                         const std::optional<HttpOptions>& health,
@@ -47,32 +47,33 @@ class Monitor {
     return health_ == nullptr ? "" : health_->address();
   }
 
-  // The server is ready. Both outlive this, or the call of Stopping.
+  // The server is ready. Both arguments must outlive this object or the call of Stopping.
   void Serving(const Engine& engine, const Listener& listener);
-  // It is not ready any more. When this returns neither is read again.
+  // The server is no longer ready. When this returns, the arguments of Serving are not used any
+  // more.
   void Stopping();
 
  private:
-  struct Figures {
-    EngineFigures engine;
-    ListenerFigures listener;
+  struct ServingStatistics {
+    EngineStatistics engine;
+    ListenerStatistics listener;
   };
-  // All of one moment.
+  // A consistent view of one moment.
   struct Reading {
     ClusterPlace place;
     std::string state;
-    std::optional<Figures> serving;  // nullopt: it does not serve
+    std::optional<ServingStatistics> serving;  // nullopt: the server does not serve
   };
 
   Monitor(ClusterPlace place, const SecurityOptions& security);
   absl::Status Open(const HttpOptions& options, const std::optional<HttpOptions>& health);
-  Reading Read(FigureDetail detail) const;
+  Reading Read(StatisticsDetail detail) const;
   HttpReply Metrics() const;
   HttpReply Ready() const;
   HttpReply Status(absl::string_view query) const;
   void SampleLoop();
 
-  // Shared by readers of the engine; exclusive where the engine comes or goes.
+  // Held shared by readers of the engine, exclusively by Serving and Stopping.
   mutable absl::Mutex mutex_;
   ClusterPlace place_ ABSL_GUARDED_BY(mutex_);
   std::string state_ ABSL_GUARDED_BY(mutex_) = "opening";

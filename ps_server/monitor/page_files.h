@@ -1,4 +1,4 @@
-// The files of page/, as the build put them into the program.
+// The files of page/, which the build compiles into the program.
 #pragma once
 
 #include "absl/strings/string_view.h"

@@ -14,8 +14,8 @@ namespace cairn {
 namespace {
 
 // Jobs that are looked at at a time: each costs every server a describe a second.
-constexpr size_t kMostJobs = 4;
-constexpr size_t kMostThreads = 8;
+constexpr size_t kMaxJobs = 4;
+constexpr size_t kMaxThreads = 8;
 
 }  // namespace
 
@@ -91,7 +91,7 @@ std::shared_ptr<const std::vector<PeerAnswer>> Peers::Get(const std::string& job
   if (peers_.empty()) return std::make_shared<std::vector<PeerAnswer>>();
   const absl::Duration now = MonotonicNow();
   const auto found = looked_.find(job);
-  if (found == looked_.end() && looked_.size() >= kMostJobs) return nullptr;
+  if (found == looked_.end() && looked_.size() >= kMaxJobs) return nullptr;
   const bool idle = looked_.empty();
   Looked& looked = looked_[job];
   looked.last = now;
@@ -121,7 +121,7 @@ std::vector<PeerAnswer> Peers::AskAll(const std::string& job) {
     for (size_t i = next++; i < peers_.size(); i = next++) answers[i] = peers_[i]->Ask(job);
   };
   std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(peers_.size(), kMostThreads); ++i) threads.emplace_back(ask);
+  for (size_t i = 1; i < std::min(peers_.size(), kMaxThreads); ++i) threads.emplace_back(ask);
   ask();
   for (std::thread& thread : threads) thread.join();
   return answers;

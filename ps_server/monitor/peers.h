@@ -1,4 +1,4 @@
-// What the other servers of the cluster say of a job, for the status page.
+// Asks the other servers of the cluster about a job, for the status page.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,20 @@ namespace cairn {
 
 struct PeerAnswer {
   int32_t server = 0;
-  absl::Status status;  // why it does not answer; then the rest is empty
+  absl::Status status;  // not OK: why the server does not answer; the rest is empty then
   wire::DescribeReply described;
   wire::WhyReply why;
 };
 
 struct PeersOptions {
-  std::vector<std::string> servers;  // addresses of the cluster's, by index
-  int32_t self = 0;                  // which is not asked
-  // As this server's own certificate; servers that let no such caller in are shown as refusing.
+  std::vector<std::string> servers;  // addresses of the cluster's servers, by index
+  int32_t self = 0;                  // index of this server
+  // Credentials of this server. A server that rejects them is shown as refusing.
   SecurityOptions security;
 };
 
-// Asks the other servers in threads of its own, every kInterval and only while somebody looks: for
-// kLookedAt after the last Get of a job. A server has kPatience to answer.
+// Asks the other servers in its own threads, once every kInterval, for kLookedAt after the last Get
+// of a job. A server must answer within kPatience.
 // Thread safety: every method may be called from several threads at once.
 class Peers {
  public:
@@ -46,8 +46,8 @@ class Peers {
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
 
-  // The newest answers about `job`, by server; empty until the first came. Null: `job` is looked at
-  // for the first time in a while, or too many jobs are.
+  // The latest answers about `job`, by server; empty until the first arrives. Null: no answers are
+  // kept yet, because no Get named `job` for a while, or because too many jobs are asked about.
   std::shared_ptr<const std::vector<PeerAnswer>> Get(const std::string& job);
 
  private:
@@ -63,7 +63,7 @@ class Peers {
   std::vector<PeerAnswer> AskAll(const std::string& job);
 
   const PeersOptions options_;
-  std::vector<std::unique_ptr<Peer>> peers_;  // of thread_ and those it starts
+  std::vector<std::unique_ptr<Peer>> peers_;  // used by thread_ and by threads that it starts
   absl::Mutex mutex_;
   MonotonicCondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

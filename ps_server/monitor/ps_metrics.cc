@@ -24,21 +24,27 @@ constexpr const char* kWaits[] = {"step",   "order",      "epoch",       "memory
 // WorkerStanding.state.
 constexpr const char* kStates[] = {"live", "finished", "left", "lost", "returning", "joining"};
 
+// The help of a row of one of the tables of statistics.
+template <typename Statistic>
+std::string HelpOf(const Statistic& statistic) {
+  return absl::StrCat(statistic.help, " Unit: ", statistic.unit, ".");
+}
+
 template <typename Reading>
 void AddStats(absl::Span<const ServerStat<Reading>> stats, const Reading& reading,
               const MetricLabels& labels, Families& families) {
   for (const ServerStat<Reading>& stat : stats) {
     const std::string name = absl::StrCat("cairn_ps_", stat.name);
     if (stat.kind == StatKind::kCounter) {
-      families.Counter(name, stat.help, stat.read(reading), labels);
+      families.Counter(name, HelpOf(stat), stat.read(reading), labels);
     } else {
-      families.Gauge(name, stat.help, stat.read(reading), labels);
+      families.Gauge(name, HelpOf(stat), stat.read(reading), labels);
     }
   }
 }
 
-void AddCalls(const EngineFigures& engine, Families& families) {
-  for (const RpcFigure& rpc : engine.rpcs) {
+void AddCalls(const EngineStatistics& engine, Families& families) {
+  for (const RpcStatistics& rpc : engine.rpcs) {
     families.Distribution(
         "cairn_ps_rpc_duration_seconds",
         "Calls, from the end of reading the request until the reply is built, waits included.",
@@ -55,24 +61,24 @@ void AddCalls(const EngineFigures& engine, Families& families) {
   for (const ServerCounter& counter : kServerCounters) {
     const auto found = engine.counters.find(std::string(counter.name));
     if (counter.metric.empty() || found == engine.counters.end()) continue;
-    families.Counter(counter.metric, counter.help, static_cast<double>(found->second));
+    families.Counter(counter.metric, HelpOf(counter), static_cast<double>(found->second));
   }
 }
 
-void AddStore(const EngineFigures& engine, Families& families) {
+void AddStore(const EngineStatistics& engine, Families& families) {
   families.Distribution("cairn_ps_snapshot_duration_seconds", "Time of snapshots that succeeded.",
                         engine.epoch_seconds);
-  for (const StoreFigure& figure : engine.store) {
-    const std::string name = absl::StrCat("cairn_ps_", figure.name);
+  for (const StoreStatistic& statistic : engine.store) {
+    const std::string name = absl::StrCat("cairn_ps_", statistic.name);
     if (absl::EndsWith(name, "_total")) {
-      families.Counter(name, figure.help, figure.value);
+      families.Counter(name, statistic.help, statistic.value);
     } else {
-      families.Gauge(name, figure.help, figure.value);
+      families.Gauge(name, statistic.help, statistic.value);
     }
   }
 }
 
-void AddWorkers(const JobFigures& job, const MetricLabels& label, Families& families) {
+void AddWorkers(const JobStatistics& job, const MetricLabels& label, Families& families) {
   std::map<std::string, int64_t> states;
   double missing = 0;
   double silence = 0;
@@ -110,7 +116,7 @@ void AddWorkers(const JobFigures& job, const MetricLabels& label, Families& fami
 }
 
 template <size_t n>
-void AddRanges(const char* metric, const char* help, const JobFigures& job,
+void AddRanges(const char* metric, const char* help, const JobStatistics& job,
                const std::array<int64_t, n>& least, const std::array<int64_t, n>& rows,
                Families& families) {
   for (size_t i = 0; i < n; ++i) {
@@ -119,12 +125,12 @@ void AddRanges(const char* metric, const char* help, const JobFigures& job,
   }
 }
 
-void AddJob(const JobFigures& job, Families& families) {
+void AddJob(const JobStatistics& job, Families& families) {
   // Not "job": that is Prometheus' own name for a group of targets.
   const MetricLabels label = {{"cairn_job", job.name}};
   AddStats(JobStats(), job, label, families);
   for (const RowCounter& count : kRowCounters) {
-    families.Counter(count.metric, count.help, static_cast<double>(job.row_counts.*count.field),
+    families.Counter(count.metric, HelpOf(count), static_cast<double>(job.row_counts.*count.field),
                      label);
   }
   AddRanges("cairn_ps_rows_by_age",
@@ -141,7 +147,7 @@ void AddJob(const JobFigures& job, Families& families) {
 
 }  // namespace
 
-void AddServerMetrics(const EngineFigures& engine, const ListenerFigures& listener,
+void AddServerMetrics(const EngineStatistics& engine, const ListenerStatistics& listener,
                       Families& families) {
   families.Gauge("cairn_ps_info", "1, with the durability as a label.", 1,
                  {{"durability", engine.durability}});
@@ -151,7 +157,7 @@ void AddServerMetrics(const EngineFigures& engine, const ListenerFigures& listen
   families.Distribution("cairn_ps_staleness_updates",
                         "Updates by others between a shard's pull and its push.", engine.staleness);
   AddStore(engine, families);
-  const size_t measured = std::min(engine.jobs.size(), kMostJobsMeasured);
+  const size_t measured = std::min(engine.jobs.size(), kMaxJobsMeasured);
   for (size_t i = 0; i < measured; ++i) AddJob(engine.jobs[i], families);
 }
 

@@ -5,9 +5,9 @@
 namespace cairn {
 namespace {
 
-using Engine = EngineFigures;
-using Net = ListenerFigures;
-using Job = JobFigures;
+using Engine = EngineStatistics;
+using Net = ListenerStatistics;
+using Job = JobStatistics;
 
 constexpr StatKind kCounter = StatKind::kCounter;
 constexpr StatKind kGauge = StatKind::kGauge;
@@ -16,64 +16,67 @@ constexpr bool kOnPage = true;
 double Number(int64_t count) { return static_cast<double>(count); }
 
 constexpr ServerStat<Engine> kEngineStats[] = {
-    {"lease_seconds", kGauge, "How long a worker counts as present without a call.",
+    {"lease_seconds", kGauge, "seconds", "How long a worker counts as present without a call.",
      [](const Engine& e) { return absl::ToDoubleSeconds(e.lease); }, kOnPage},
-    {"rpcs_in_flight", kGauge, "Calls that run or wait now.",
+    {"rpcs_in_flight", kGauge, "calls", "Calls that run or wait now.",
      [](const Engine& e) { return Number(e.rpcs_running); }},
-    {"memory_used_bytes", kGauge, "Of the budget: variables and messages.",
+    {"memory_used_bytes", kGauge, "bytes", "Of the budget: variables and messages.",
      [](const Engine& e) { return Number(e.memory_used_bytes); }, kOnPage},
-    {"memory_budget_bytes", kGauge, "The budget (--memory_budget_bytes).",
+    {"memory_budget_bytes", kGauge, "bytes", "The budget (--memory_budget_bytes).",
      [](const Engine& e) { return Number(e.memory_budget_bytes); }, kOnPage},
-    {"snapshot_age_seconds", kGauge, "Since the last snapshot, else the start.",
+    {"snapshot_age_seconds", kGauge, "seconds", "Since the last snapshot, else the start.",
      [](const Engine& e) { return absl::ToDoubleSeconds(e.EpochAge()); }},
-    {"store_failed", kGauge, "1: it cannot write, and refuses pushes.",
+    {"store_failed", kGauge, "0 or 1", "1: it cannot write, and refuses pushes.",
      [](const Engine& e) { return e.failure.ok() ? 0.0 : 1.0; }},
-    {"disk_bytes", kGauge, "Files in the server's folder.",
+    {"disk_bytes", kGauge, "bytes", "Files in the server's folder.",
      [](const Engine& e) { return Number(e.disk_bytes); }, kOnPage},
-    {"jobs", kGauge, "Jobs kept here.",
+    {"jobs", kGauge, "jobs", "Jobs kept here.",
      [](const Engine& e) { return Number(static_cast<int64_t>(e.jobs.size())); }},
 };
 
 constexpr ServerStat<Net> kListenerStats[] = {
-    {"connections", kGauge, "Open connections.", [](const Net& n) { return Number(n.connections); },
-     kOnPage},
-    {"connections_accepted_total", kCounter, "Connections accepted.",
+    {"connections", kGauge, "connections", "Open connections.",
+     [](const Net& n) { return Number(n.connections); }, kOnPage},
+    {"connections_accepted_total", kCounter, "connections", "Connections accepted.",
      [](const Net& n) { return Number(n.accepted); }},
-    {"connections_refused_total", kCounter, "Connections refused because too many were open.",
+    {"connections_refused_total", kCounter, "connections",
+     "Connections refused because too many were open.",
      [](const Net& n) { return Number(n.refused); }},
-    {"queued_calls", kGauge, "Calls that have arrived and wait for a thread.",
+    {"queued_calls", kGauge, "calls", "Calls that have arrived and wait for a thread.",
      [](const Net& n) { return Number(n.queued_calls); }},
-    {"busy_threads", kGauge, "Threads that serve a call which does not wait.",
+    {"busy_threads", kGauge, "threads", "Threads that serve a call which does not wait.",
      [](const Net& n) { return Number(n.busy_threads); }},
-    {"call_threads", kGauge, "Threads for calls: busy ones, those whose call waits, and idle ones.",
+    {"call_threads", kGauge, "threads",
+     "Threads for calls: busy ones, those whose call waits, and idle ones.",
      [](const Net& n) { return Number(n.threads); }},
-    {"calls_refused_busy_total", kCounter,
+    {"calls_refused_busy_total", kCounter, "calls",
      "Calls refused because too many waited; the reply says when to retry.",
      [](const Net& n) { return Number(n.refused_calls); }},
-    {"received_bytes_total", kCounter, "Of requests that were read to their end.",
+    {"received_bytes_total", kCounter, "bytes", "Of requests that were read to their end.",
      [](const Net& n) { return Number(n.received_bytes); }},
-    {"sent_bytes_total", kCounter, "Of replies that were sent.",
+    {"sent_bytes_total", kCounter, "bytes", "Of replies that were sent.",
      [](const Net& n) { return Number(n.sent_bytes); }},
 };
 
 constexpr ServerStat<Job> kJobStats[] = {
-    {"variables", kGauge, "Variables.", [](const Job& j) { return Number(j.variables); }, kOnPage},
-    {"rows", kGauge, "Rows of dense and embedding shards here.",
+    {"variables", kGauge, "variables", "Variables.",
+     [](const Job& j) { return Number(j.variables); }, kOnPage},
+    {"rows", kGauge, "rows", "Rows of dense and embedding shards here.",
      [](const Job& j) { return Number(j.rows); }, kOnPage},
-    {"rows_in_memory", kGauge, "Of them, those that are not only on disk.",
+    {"rows_in_memory", kGauge, "rows", "Of them, those that are not only on disk.",
      [](const Job& j) { return Number(j.rows_in_memory); }},
-    {"variable_memory_bytes", kGauge, "Values, slots and metadata of rows.",
+    {"variable_memory_bytes", kGauge, "bytes", "Values, slots and metadata of rows.",
      [](const Job& j) { return Number(j.memory_bytes); }},
-    {"dirty_stripes", kGauge, "Stripes that the next snapshot writes.",
+    {"dirty_stripes", kGauge, "stripes", "Stripes that the next snapshot writes.",
      [](const Job& j) { return Number(j.dirty_stripes); }},
-    {"durable_lag_pushes", kGauge, "Pushes applied and not durable yet.",
+    {"durable_lag_pushes", kGauge, "pushes", "Pushes applied and not durable yet.",
      [](const Job& j) { return Number(j.DurableLag()); }, kOnPage},
 };
 
 }  // namespace
 
-absl::Span<const ServerStat<EngineFigures>> EngineStats() { return kEngineStats; }
-absl::Span<const ServerStat<ListenerFigures>> ListenerStats() { return kListenerStats; }
-absl::Span<const ServerStat<JobFigures>> JobStats() { return kJobStats; }
+absl::Span<const ServerStat<EngineStatistics>> EngineStats() { return kEngineStats; }
+absl::Span<const ServerStat<ListenerStatistics>> ListenerStats() { return kListenerStats; }
+absl::Span<const ServerStat<JobStatistics>> JobStats() { return kJobStats; }
 
 }  // namespace cairn

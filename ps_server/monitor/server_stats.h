@@ -1,10 +1,10 @@
-// What a server measures of itself, in tables: /metrics and /status.json are served from them.
+// Tables of the statistics of a server, from which /metrics and /status.json are served.
 // Counters of events are in thrift/server_counters.h and ps_server/rows/row_counts.h.
 #pragma once
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ps_server/core/figures.h"
+#include "ps_server/core/statistics.h"
 #include "ps_server/net/listener_options.h"
 
 namespace cairn {
@@ -14,15 +14,17 @@ enum class StatKind { kCounter, kGauge };
 // One number of `Reading`.
 template <typename Reading>
 struct ServerStat {
-  absl::string_view name;  // of the metric, after "cairn_ps_"; ends in the unit, or _total
+  absl::string_view
+      name;  // of the metric, after "cairn_ps_"; of bytes and seconds ends in the unit
   StatKind kind;
+  absl::string_view unit;  // "bytes", "rows"; /metrics adds it to the help
   absl::string_view help;
   double (*read)(const Reading&);
   bool on_page = false;  // /status.json has it too, under `name`
 };
 
-absl::Span<const ServerStat<EngineFigures>> EngineStats();
-absl::Span<const ServerStat<ListenerFigures>> ListenerStats();
-absl::Span<const ServerStat<JobFigures>> JobStats();  // with a label for the job
+absl::Span<const ServerStat<EngineStatistics>> EngineStats();
+absl::Span<const ServerStat<ListenerStatistics>> ListenerStats();
+absl::Span<const ServerStat<JobStatistics>> JobStats();  // with a label for the job
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// How long each job has stalled.
+// Measures how long each job has been stalled.
 #pragma once
 
 #include <map>
@@ -12,11 +12,11 @@
 
 namespace cairn {
 
-// A stall begins when somebody first looks at the stalled job.
+// A stall begins with the first call of Note that reports it.
 // Thread safety: every method may be called from several threads at once.
 class StallClock {
  public:
-  // How long `job` has stalled; nullopt: it has not.
+  // Seconds since `job` stalled; nullopt: it is not stalled.
   std::optional<double> Note(const std::string& job, bool stalled) {
     const absl::MutexLock lock(&mutex_);
     if (!stalled) {

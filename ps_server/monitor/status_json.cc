@@ -68,7 +68,7 @@ Json WaitsJson(const std::vector<JobView>& views) {
   std::stable_sort(calls.begin(), calls.end(), [](const auto& a, const auto& b) {
     return a.second->seconds > b.second->seconds;
   });
-  if (calls.size() > kMostWaitsShown) calls.resize(kMostWaitsShown);
+  if (calls.size() > kMaxWaitsShown) calls.resize(kMaxWaitsShown);
   Json json = Json::array();
   for (const auto& [server, call] : calls) {
     json.push_back({{"server", absl::StrCat("ps:", server)},
@@ -79,7 +79,7 @@ Json WaitsJson(const std::vector<JobView>& views) {
 }
 
 // `views`: of the job that is looked at, from every server; of the others from this one.
-Json JobJson(const JobFigures& job, const std::vector<JobView>& views, size_t& room) {
+Json JobJson(const JobStatistics& job, const std::vector<JobView>& views, size_t& room) {
   const std::vector<wire::WorkerStanding> workers = MergedWorkers(views);
   int64_t waiting = job.waiting_count;
   for (const JobView& view : views) waiting += static_cast<int64_t>(view.waiting.size());
@@ -93,33 +93,33 @@ Json JobJson(const JobFigures& job, const std::vector<JobView>& views, size_t& r
   return json;
 }
 
-std::vector<const JobFigures*> InOrder(const std::vector<JobFigures>& jobs) {
-  std::vector<const JobFigures*> order;
+std::vector<const JobStatistics*> InOrder(const std::vector<JobStatistics>& jobs) {
+  std::vector<const JobStatistics*> order;
   order.reserve(jobs.size());
-  for (const JobFigures& job : jobs) order.push_back(&job);
-  std::stable_partition(order.begin(), order.end(), [](const JobFigures* job) {
+  for (const JobStatistics& job : jobs) order.push_back(&job);
+  std::stable_partition(order.begin(), order.end(), [](const JobStatistics* job) {
     return std::any_of(job->workers.begin(), job->workers.end(), IsExpectedToCall);
   });
-  if (order.size() > kMostJobsShown) order.resize(kMostJobsShown);
+  if (order.size() > kMaxJobsShown) order.resize(kMaxJobsShown);
   return order;
 }
 
-const JobFigures* FindJob(const StatusReading& reading) {
+const JobStatistics* FindJob(const StatusReading& reading) {
   if (!reading.engine.has_value()) return nullptr;
-  for (const JobFigures& job : reading.engine->jobs) {
+  for (const JobStatistics& job : reading.engine->jobs) {
     if (job.name == reading.job) return &job;
   }
   return nullptr;
 }
 
-JobView OwnView(const StatusReading& reading, const JobFigures& job) {
+JobView OwnView(const StatusReading& reading, const JobStatistics& job) {
   return {.server = reading.place.server_index, .workers = job.workers, .waiting = job.waiting};
 }
 
 Json JobsJson(const StatusReading& reading) {
   Json json = Json::array();
-  size_t room = kMostWorkersShown;
-  for (const JobFigures* job : InOrder(reading.engine->jobs)) {
+  size_t room = kMaxWorkersShown;
+  for (const JobStatistics* job : InOrder(reading.engine->jobs)) {
     const bool looked_at = job->name == reading.job;
     json.push_back(JobJson(
         *job, looked_at ? JobViewsOf(reading) : std::vector<JobView>{OwnView(reading, *job)},
@@ -134,7 +134,7 @@ std::optional<std::map<int32_t, std::vector<std::string>>> GoneServers(
   std::map<int32_t, std::vector<std::string>> gone;
   bool anyone = false;
   if (!reading.engine.has_value()) return std::nullopt;
-  for (const JobFigures& job : reading.engine->jobs) {
+  for (const JobStatistics& job : reading.engine->jobs) {
     for (const wire::WorkerStanding& worker : job.workers) {
       if (!IsHeard(worker) || !worker.__isset.vitals) continue;
       anyone = true;
@@ -175,7 +175,7 @@ Json ServersJson(const StatusReading& reading) {
     const PeerAnswer* const peer = self ? nullptr : FindPeer(reading, index);
     std::vector<std::string> by = unreached && !self ? (*told)[index] : std::vector<std::string>();
     const size_t count = by.size();
-    by.resize(std::min(count, kMostNamed));
+    by.resize(std::min(count, kMaxNamed));
     Json server = {{"task", absl::StrCat("ps:", i)},
                    {"address", reading.place.servers[i]},
                    {"self", self},
@@ -195,8 +195,8 @@ Json ServersJson(const StatusReading& reading) {
 
 // What all servers that answer have together.
 Json ClusterJson(const StatusReading& reading) {
-  const EngineFigures& engine = *reading.engine;
-  const JobFigures* const job = FindJob(reading);
+  const EngineStatistics& engine = *reading.engine;
+  const JobStatistics* const job = FindJob(reading);
   int64_t memory = engine.memory_used_bytes, budget = engine.memory_budget_bytes;
   int64_t disk = engine.disk_bytes, lag = job == nullptr ? 0 : job->DurableLag();
   int64_t rows = job == nullptr ? 0 : job->rows;
@@ -231,7 +231,7 @@ Json ClusterJson(const StatusReading& reading) {
 
 // Since the last checkpoint that every server has ended; nullopt: none yet, or one does not answer.
 std::optional<double> CheckpointAge(const StatusReading& reading) {
-  const JobFigures* const job = FindJob(reading);
+  const JobStatistics* const job = FindJob(reading);
   if (job == nullptr || !job->since_checkpoint.has_value()) return std::nullopt;
   double age = absl::ToDoubleSeconds(*job->since_checkpoint);
   for (const PeerAnswer& peer :
@@ -268,7 +268,7 @@ Json SampleJson(const Sample& sample) {
 }
 
 void AddServer(const StatusReading& reading, Json& json) {
-  const EngineFigures& engine = *reading.engine;
+  const EngineStatistics& engine = *reading.engine;
   const wire::Staleness staleness = StalenessOf(engine.staleness);
   json["boot"] = absl::StrCat(engine.boot_id);  // more digits than JavaScript's numbers have
   json["durability"] = engine.durability;
@@ -286,14 +286,14 @@ void AddServer(const StatusReading& reading, Json& json) {
 
 }  // namespace
 
-std::string FirstJob(const EngineFigures& engine) {
-  const std::vector<const JobFigures*> order = InOrder(engine.jobs);
+std::string FirstJob(const EngineStatistics& engine) {
+  const std::vector<const JobStatistics*> order = InOrder(engine.jobs);
   return order.empty() ? "" : order.front()->name;
 }
 
 std::vector<JobView> JobViewsOf(const StatusReading& reading) {
   std::vector<JobView> views;
-  if (const JobFigures* const job = FindJob(reading); job != nullptr) {
+  if (const JobStatistics* const job = FindJob(reading); job != nullptr) {
     views.push_back(OwnView(reading, *job));
   }
   if (reading.peers == nullptr) return views;

@@ -1,4 +1,4 @@
-// The status page's data, /status.json. README.md in this folder describes the fields.
+// Builds /status.json, the data of the status page. README.md describes its fields.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ps_server/core/figures.h"
+#include "ps_server/core/statistics.h"
 #include "ps_server/monitor/history.h"
 #include "ps_server/monitor/peers.h"
 #include "ps_server/net/listener_options.h"
@@ -15,39 +15,38 @@
 
 namespace cairn {
 
-// Where the server is in its cluster.
+// The server's position in its cluster.
 struct ClusterPlace {
   int32_t server_index = 0;
   std::vector<std::string> servers;  // addresses, by index
 };
 
-// Jobs in one answer, and workers of all of them together: those with workers that are there come
-// first. The answer has the counts of all.
-inline constexpr size_t kMostJobsShown = 64;
-inline constexpr size_t kMostWorkersShown = 500;
-// Workers that do not reach a server.
-inline constexpr size_t kMostNamed = 3;
+// Limits on the jobs in one answer, and on the workers of all of them together. Jobs with live
+// workers come first. The answer also has the total counts.
+inline constexpr size_t kMaxJobsShown = 64;
+inline constexpr size_t kMaxWorkersShown = 500;
+// Names in a list of workers that do not reach a server.
+inline constexpr size_t kMaxNamed = 3;
 
-// All of one moment.
+// The input of one answer.
 struct StatusReading {
   ClusterPlace place;
-  std::string state;                    // "opening", "serving", "stopping"
-  std::optional<EngineFigures> engine;  // while it serves
-  ListenerFigures listener;
+  std::string state;                       // "opening", "serving", "stopping"
+  std::optional<EngineStatistics> engine;  // nullopt: the server does not serve
+  ListenerStatistics listener;
   std::vector<Sample> samples;
   int64_t last_sample = 0;
-  std::string job;  // the one that is looked at; empty or unknown here: the first that is shown
-  // Of the other servers about `job`; null: they have not been asked yet.
+  std::string job;  // the selected job; empty or unknown here: the first in the answer
+  // Answers of the other servers about `job`; null: they have not been asked yet.
   std::shared_ptr<const std::vector<PeerAnswer>> peers;
 };
 
-// The job that a page which names none looks at: the first in the order of the answer; empty: there
-// is none.
-std::string FirstJob(const EngineFigures& engine);
-// What every server says of `reading.job`.
+// The job that a page shows if its request names none: the first in the answer; empty: no job.
+std::string FirstJob(const EngineStatistics& engine);
+// The views that all servers have of `reading.job`.
 std::vector<JobView> JobViewsOf(const StatusReading& reading);
 
-// `job_state`: of reading.job, with how long a stall has lasted where that is known.
+// `job_state`: of reading.job, with the duration of a stall if it is known.
 std::string StatusJson(const StatusReading& reading, const JobState& job_state);
 
 }  // namespace cairn

@@ -12,14 +12,12 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "common/variables/variable_spec.h"
+#include "ps_server/base/wait_board.h"
 
 namespace cairn {
 
 class ArrivingRows;
 class OutgoingRows;
-
-// How calls that wait for Move::mutex are listed (TracedLock).
-inline constexpr char kWaitsForMove[] = "move", kEarlierStep[] = "another step of the move";
 
 // One side of a move.
 struct Move {
@@ -42,6 +40,13 @@ struct Move {
 // once.
 class Moves {
  public:
+  // `waits` lists the calls that wait in Lock; it must outlive this object.
+  explicit Moves(WaitBoard& waits) : waits_(waits) {}
+
+  // Holds move.mutex.
+  TracedLock Lock(Move& move) const {
+    return TracedLock(&move.mutex, &waits_, "move", "another step of the move");
+  }
   // nullptr: no move.
   std::shared_ptr<Move> Find(absl::string_view job, absl::string_view variable) const;
   // If several movers try the same version of a variable's map, only the one with the highest
@@ -72,6 +77,7 @@ class Moves {
 
   int64_t StartOf(const Key& key, int64_t version) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
+  WaitBoard& waits_;
   mutable absl::Mutex mutex_;
   std::map<Key, std::shared_ptr<Move>> moves_ ABSL_GUARDED_BY(mutex_);
   std::map<Key, Claimed> claims_ ABSL_GUARDED_BY(mutex_);

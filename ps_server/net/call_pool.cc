@@ -12,14 +12,14 @@
 namespace cairn {
 namespace {
 
-// A task's share while others wait.
+// Limits of a task's run while others wait.
 constexpr int32_t kShareCalls = 16;
 constexpr absl::Duration kShare = absl::Milliseconds(1);
-// Threads that refuse, beside those that serve: a refusal takes microseconds.
+// Extra places for refusals, which take microseconds.
 constexpr int32_t kRefusers = 1;
-// The thread that polled serves what it found. Where others serve for longer than this too, another
-// one polls.
-constexpr absl::Duration kLongestVacancy = absl::Microseconds(500);
+// A thread that has polled serves the task that it found. If serving takes longer than this,
+// another thread polls.
+constexpr absl::Duration kMaxVacancy = absl::Microseconds(500);
 constexpr absl::Duration kTrim = absl::Seconds(1);
 
 }  // namespace
@@ -38,7 +38,7 @@ bool CallPool::Slot::PollBriefly(absl::FunctionRef<bool()> await) {
   }
   pool_.Leave(*this);
   const bool comes = await();
-  // Where all places are taken it queues up like others.
+  // Without a free place the task queues up like others.
   const bool has_place = pool_.Enter(*this) <= pool_.options_.threads;
   pool_.lingering_.fetch_sub(1);
   return comes && has_place;
@@ -106,11 +106,12 @@ void CallPool::Enqueue(absl::Span<Task* const> tasks) {
   to_refuse_.store(static_cast<int64_t>(refusals_.size()));
 }
 
-// Refused calls return one after the other, as fast as the queue moves, behind those that wait.
+// Spreads the retries of refused calls at the rate at which the queue moves, behind the queued
+// tasks.
 absl::Duration CallPool::RetryAfter(absl::Duration now) {
   const absl::Duration step = std::max(interval_, absl::Microseconds(1));
   const absl::Duration behind = now + step * static_cast<int64_t>(queue_.size());
-  const absl::Duration last = now + absl::Seconds(kLongestRetryAfterSeconds);
+  const absl::Duration last = now + absl::Seconds(kMaxRetryAfterSeconds);
   next_return_ = std::min(std::max(next_return_, behind) + step, last);
   return next_return_ - now;
 }
@@ -152,7 +153,7 @@ void CallPool::WakeOne() {
     ++signaled_;
     work_.Signal();
   } else {
-    StartThread();  // or one that is busy looks for work when it is done
+    StartThread();  // if it fails, a busy thread takes the work later
   }
 }
 
@@ -220,7 +221,7 @@ void CallPool::Poll(std::vector<Task*>& ready) {
   if (MonotonicNow() - trimmed_ > kTrim) Trim();
 }
 
-// Sees to it that somebody polls while calls take long. Rests while nothing happens.
+// Ensures that a thread polls while calls take long. Sleeps while nothing happens.
 void CallPool::Keep() {
   const absl::MutexLock lock(&mutex_);
   for (int64_t seen = -1; !stopping_;) {
@@ -234,7 +235,7 @@ void CallPool::Keep() {
       continue;
     }
     if (is_same) WakeOne();
-    keeper_wakes_.WaitUntil(&mutex_, Deadline::In(kLongestVacancy));
+    keeper_wakes_.WaitUntil(&mutex_, Deadline::In(kMaxVacancy));
   }
 }
 
@@ -268,7 +269,7 @@ void CallPool::Stop() {
   if (keeper_.joinable()) keeper_.join();
 }
 
-CallPoolFigures CallPool::figures() const {
+CallPoolStatistics CallPool::statistics() const {
   const absl::MutexLock lock(&mutex_);
   return {.queued = static_cast<int64_t>(queue_.size() + refusals_.size()),
           .busy = running_.load() + refusing_.load(),

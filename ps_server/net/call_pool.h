@@ -1,5 +1,6 @@
-// Threads that serve connections: so many calls run at a time, whatever the number of connections;
-// calls that wait do not count, and calls beyond a queue are turned away.
+// A thread pool that serves connections. A fixed number of calls run at a time, regardless of the
+// number of connections. Blocked calls do not count, and calls that find the queue full are
+// refused.
 #pragma once
 
 #include <atomic>
@@ -24,61 +25,62 @@ namespace cairn {
 
 struct CallPoolOptions {
   std::string name;         // for messages
-  int32_t threads = 1;      // tasks that run at a time, those that wait (common/blocking.h) apart
-  int32_t max_threads = 1;  // of all kinds
-  int32_t max_queued = 1;   // tasks that may be refused, waiting for a thread
+  int32_t threads = 1;      // running tasks at a time, without blocked ones (common/blocking.h)
+  int32_t max_threads = 1;  // all threads, including blocked and idle ones
+  int32_t max_queued = 1;   // queued tasks that may be refused
 };
 
-// Of this moment.
-struct CallPoolFigures {
-  int64_t queued = 0;   // tasks that wait for a thread
-  int64_t busy = 0;     // threads that run a task which does not wait
-  int64_t threads = 0;  // busy, waiting and idle ones
+// Current values.
+struct CallPoolStatistics {
+  int64_t queued = 0;   // tasks waiting for a thread
+  int64_t busy = 0;     // threads running a task that is not blocked
+  int64_t threads = 0;  // busy, blocked and idle threads
 };
 
-// Tasks come from a Source, which one thread at a time polls: the one that finds something serves
-// it itself, so a call wakes one thread, as it would with a thread a connection. Waking another one
+// Tasks come from a Source, which one thread at a time polls. A thread that finds a task serves it
+// itself, so a call wakes one thread, as with one thread per connection. Waking another thread
 // costs more than a small call.
 //
-// A task that waits gives its place to another one. After a wait inside the engine it goes on at
-// once, for what it holds meanwhile (a stripe, a slot) may be what the others need: for a moment
-// more than `threads` run. After a wait for its peer it goes on when there is a place. So no number
-// of waiting calls keeps out the one that they wait for.
+// A blocked task frees its place for another task. After a wait inside the engine it continues at
+// once, even if more than `threads` then run for a moment, because other tasks may need what it
+// holds (a stripe, a slot). After a wait for its peer it waits for a free place. So blocked calls,
+// however many, never keep out the call that they wait for.
 //
 // Thread safety: every method may be called from several threads at once.
 class CallPool {
  public:
   class Slot;
-  // What is served: a connection. In the pool at most once at a time.
+  // A unit of work: a connection. At most once in the pool at a time.
   class Task {
    public:
     virtual ~Task() = default;
-    // On a thread of the pool. May end with another Add of this task, or its destruction.
+    // Runs on a thread of the pool. May end by adding the task again, or by destroying it.
     virtual void Run(Slot& slot) = 0;
-    // Whether a full queue turns it away. Does not change while it is in the pool.
+    // Whether a full queue refuses the task. Constant while the task is in the pool.
     virtual bool MayBeRefused() const = 0;
   };
 
-  // Where tasks come from, besides Add. Called by one thread at a time, but for Interrupt.
+  // A source of tasks besides Add. Called by one thread at a time, except Interrupt.
   class Source {
    public:
     virtual ~Source() = default;
-    // Waits for tasks, not for long, and appends them to `ready`.
+    // Waits briefly for tasks and appends them to `ready`.
     virtual void Poll(std::vector<Task*>& ready) = 0;
-    // Poll is to return.
+    // Makes Poll return.
     virtual void Interrupt() = 0;
   };
 
-  // A task's time on a thread; used by that thread alone.
+  // A task's run on a thread; used only by that thread.
   class Slot : private BlockingObserver {
    public:
-    // Above zero: the queue is full. The next call is to be refused, and welcome after this time.
+    // Above zero: the queue is full, and the next call must be refused; it may be retried after
+    // this time.
     absl::Duration retry_after() const { return retry_after_; }
-    // After a call: whether the task may serve another one that is here already. False where others
-    // wait and it has had its share.
+    // Call after each call: whether the task may serve another call that has arrived. False where
+    // other tasks wait and this one has used its share.
     bool GoesOn();
-    // Where nobody needs the thread: `await`, which waits a moment for another call of the task and
-    // says whether one comes. False: not now.
+    // If no other task needs the thread, calls `await`, which waits briefly for another call of the
+    // task, and returns its result; else false.
     bool PollBriefly(absl::FunctionRef<bool()> await);
 
    private:
@@ -89,25 +91,25 @@ class CallPool {
 
     CallPool& pool_;
     absl::Duration retry_after_;
-    absl::Duration since_;  // on the monotonic clock
+    absl::Duration since_;  // start, on the monotonic clock
     int32_t calls_ = 0;
   };
 
-  // `source` outlives this. More threads are started as they are needed.
+  // `source` outlives the pool. Starts threads as they are needed.
   CallPool(CallPoolOptions options, Source* source)
       : options_(std::move(options)), source_(*source) {}
   ~CallPool() { Stop(); }
   CallPool(const CallPool&) = delete;
   CallPool& operator=(const CallPool&) = delete;
 
-  // Begins to poll. kResourceExhausted: no threads.
+  // Starts polling. kResourceExhausted: no thread could be started.
   absl::Status Start();
-  // `task` runs once, after those that are there, but for refusals.
+  // Runs `task` once, after the queued tasks. Tasks to be refused run out of order.
   void Add(Task* task);
-  // When no task is in the pool any more. Joins all threads. Idempotent.
+  // Joins all threads. No task may be in the pool. Idempotent.
   void Stop();
 
-  CallPoolFigures figures() const;
+  CallPoolStatistics statistics() const;
 
  private:
   using Threads = std::list<std::thread>;
@@ -115,36 +117,36 @@ class CallPool {
   void Main(Threads::iterator self);
   void Keep();
   void Poll(std::vector<Task*>& ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Ends threads that had nothing to do for a while and are more than `threads`.
+  // Ends threads above `threads` that have been idle for a while.
   void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Enqueue(absl::Span<Task* const> tasks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The next task that may run now, with its slot; null: none.
+  // The next task that may run now; sets its slot. Null: none.
   Task* Take(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Where a task may run and no thread is on its way to it: calls one, which calls the next.
+  // If a task may run and no thread is being woken for it, wakes one, which wakes the next.
   void WakeForTasks() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Calls a thread where none is on its way.
+  // Wakes a thread, unless one is being woken already.
   void WakeOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Gives the place of a slot to another task, and takes it again: a pair of them around every
-  // wait, so without the lock where nobody waits for the place.
+  // Leave frees a slot's place for another task, and Enter takes it again. The pair surrounds every
+  // wait, so it takes no lock unless a task waits for the place.
   void Leave(const Slot& slot) ABSL_LOCKS_EXCLUDED(mutex_);
-  // How many have places of that kind now.
+  // Returns how many slots of that kind have places now.
   int32_t Enter(const Slot& slot);
-  // Waits for a place of those that serve, before tasks that have not begun.
+  // Waits for a place to serve; takes precedence over tasks that have not started.
   void EnterInOrder() ABSL_LOCKS_EXCLUDED(mutex_);
-  // When a call that is refused now may come back.
+  // When a call that is refused now may be retried.
   absl::Duration RetryAfter(absl::Duration now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const CallPoolOptions options_;
   Source& source_;
   std::thread keeper_;
-  // Changed under the lock but for running_ and refusing_, whose changes are followed by a look at
-  // the queues, as changes of those are by a look at them: so of a task and a place one finds the
-  // other.
+  // Changed under the lock, except running_ and refusing_. Each change of those two is followed by
+  // a check of the queues, and each change of the queues by a check of those two, so that a task
+  // and a free place always find each other.
   std::atomic<int64_t> queued_{0};     // queue_.size()
   std::atomic<int64_t> to_refuse_{0};  // refusals_.size()
   std::atomic<bool> polls_{false};     // a thread is in Source::Poll
-  std::atomic<int32_t> running_{0};    // turns that have a place
+  std::atomic<int32_t> running_{0};    // slots that have a place
   std::atomic<int32_t> refusing_{0};
   std::atomic<int32_t> lingering_{0};
   std::atomic<int32_t> entering_{0};  // threads in EnterInOrder
@@ -154,24 +156,24 @@ class CallPool {
   absl::CondVar thread_ended_;
   std::deque<Task*> queue_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::pair<Task*, absl::Duration>> refusals_ ABSL_GUARDED_BY(mutex_);
-  int32_t idle_ ABSL_GUARDED_BY(mutex_) = 0;        // threads that wait for work
-  int32_t signaled_ ABSL_GUARDED_BY(mutex_) = 0;    // of those, called and not back yet
-  int32_t starting_ ABSL_GUARDED_BY(mutex_) = 0;    // threads that have not looked for work yet
+  int32_t idle_ ABSL_GUARDED_BY(mutex_) = 0;        // threads waiting for work
+  int32_t signaled_ ABSL_GUARDED_BY(mutex_) = 0;    // idle threads that are being woken
+  int32_t starting_ ABSL_GUARDED_BY(mutex_) = 0;    // new threads that have not looked for work yet
   int32_t least_idle_ ABSL_GUARDED_BY(mutex_) = 0;  // since the last Trim
-  int32_t surplus_ ABSL_GUARDED_BY(mutex_) = 0;     // threads that are to end
+  int32_t surplus_ ABSL_GUARDED_BY(mutex_) = 0;     // threads that must end
   int64_t polls_begun_ ABSL_GUARDED_BY(mutex_) = 0;
   bool keeper_rests_ ABSL_GUARDED_BY(mutex_) = false;
   MonotonicCondVar keeper_wakes_;
-  absl::Duration trimmed_ ABSL_GUARDED_BY(mutex_);  // when, on the monotonic clock
+  absl::Duration trimmed_ ABSL_GUARDED_BY(mutex_);  // time of the last Trim, on the monotonic clock
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   Threads threads_ ABSL_GUARDED_BY(mutex_);
-  Threads ended_ ABSL_GUARDED_BY(mutex_);  // to be joined
+  Threads ended_ ABSL_GUARDED_BY(mutex_);  // ended threads, not joined yet
 
-  // How fast the queue moves: between two tasks taken from it while others waited.
+  // Average time between two tasks taken from the queue while others waited.
   absl::Duration interval_ ABSL_GUARDED_BY(mutex_);
   absl::Duration last_take_ ABSL_GUARDED_BY(mutex_);
   bool had_more_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Duration next_return_ ABSL_GUARDED_BY(mutex_);  // of refused calls, the last one's
+  absl::Duration next_return_ ABSL_GUARDED_BY(mutex_);  // retry time of the last refused call
 };
 
 }  // namespace cairn

@@ -32,13 +32,13 @@ using apache::thrift::protocol::TProtocolException;
 using apache::thrift::transport::TSocket;
 using apache::thrift::transport::TTransportException;
 
-// A peer that made its last two calls with less between them is likely to make another one at once.
+// A peer whose last two calls came within this time is likely to make another one at once.
 constexpr absl::Duration kCallsBack = absl::Milliseconds(1);
 
-// Anyone can make these lines appear, so they are rationed.
+// Any peer can cause these log lines, so their rate is limited.
 #define LOG_RATIONED(severity) LOG_EVERY_T(severity, 1)
 
-// Why a message could not be read to its end.
+// Why a message could not be read completely.
 absl::Status RefusalOf(const TProtocolException& error) {
   if (const auto* refused = dynamic_cast<const RefusedMessage*>(&error)) return refused->status();
   if (error.getType() == TProtocolException::DEPTH_LIMIT) {
@@ -89,11 +89,11 @@ void RefusePeer(Listener& listener, const std::shared_ptr<TSocket>& socket, bool
     transport->flush();
     ::shutdown(socket->getSocketFD(), SHUT_WR);
   } catch (const TTransportException&) {
-    // It has gone already.
+    // The peer has closed the connection already.
   }
 }
 
-// What it takes to serve calls of a peer that may make some.
+// The objects that serve the calls of an admitted peer.
 struct Connection::Calls {
   Calls(Connection& connection, ServerSecurity::Entry entry)
       : guard(std::move(entry.guard)),
@@ -116,7 +116,7 @@ struct Connection::Calls {
             }) {}
 
   PeerGuard guard;
-  const bool has_records;  // below the messages: what is readable may be a part of one
+  const bool has_records;  // TLS: readable bytes may be an incomplete record
   const std::shared_ptr<BulkTransport> transport;
   const std::shared_ptr<BulkProtocol> protocol;
   GuardedProcessor processor;
@@ -143,7 +143,7 @@ void Connection::ShutDown(int how) const { ::shutdown(fd_, how); }
 
 void Connection::Close() { socket_->close(); }
 
-// A peer that is not known yet has its place by --max_handshakes.
+// An unauthenticated peer is not refused by a full queue: --max_handshakes limits its kind.
 bool Connection::MayBeRefused() const { return calls_ != nullptr && calls_->guard.proven(); }
 
 void Connection::Run(CallPool::Slot& slot) {
@@ -164,7 +164,7 @@ void Connection::Run(CallPool::Slot& slot) {
   }
   ConnectionLoop& loop = listener_.loop();
   if (next == Next::kEnd) {
-    calls_.reset();  // with its farewell, while the socket is open
+    calls_.reset();  // sends its last bytes while the socket is open
     rings_memory_.reset();
     return listener_.End(*this);
   }
@@ -173,7 +173,8 @@ void Connection::Run(CallPool::Slot& slot) {
   const Deadline deadline =
       is_known ? Deadline::In(absl::Seconds(listener_.options().idle_seconds)) : proof_;
   if (calls_ != nullptr) calls_->transport->Park();
-  // TLS has 200 KiB more of them than a plain connection, and calls that cost more than this.
+  // TLS buffers take 200 KiB more than plain ones, and a TLS call costs more than reallocating
+  // them.
   if (calls_ != nullptr && calls_->has_records && !is_local()) calls_->transport->ReleaseBuffers();
   loop.Park(*this,
             next == Next::kRestForRoom ? ConnectionLoop::Until::kWritable
@@ -194,7 +195,8 @@ Connection::Next Connection::Proceed(CallPool::Slot& slot) {
   return ServeCalls(slot);
 }
 
-// Whether the peer begins as this port wants it; told so if it does not.
+// Checks that the peer's first bytes have the protocol of this port; answers a peer with the wrong
+// one.
 Connection::Next Connection::Open() {
   const std::optional<Opening> opening = OpeningOf(fd_);
   if (!opening.has_value() && !proof_.Expired()) return Next::kRest;
@@ -214,7 +216,7 @@ Connection::Next Connection::Open() {
                           << " speaks TLS, and this server was started without: give it "
                              "--tls_certificate, --tls_key and --tls_ca";
     SendAlert(fd_, PlainAlert::kNoTlsHere);
-  } else {  // anything else is refused by what reads it
+  } else {  // the reader of other bytes refuses them
     if (!has_tls) {
       Enter(listener_.security().Enter(nullptr, origin_.peer));
       return Next::kServe;
@@ -237,7 +239,7 @@ Connection::Next Connection::Shake() {
   if (!stage.ok()) {
     LOG_RATIONED(WARNING) << listener_.address()
                           << ": refused: " << PrintableText(stage.status().message());
-    // So that the peer reads the alert, not a reset.
+    // Without draining, the peer would see a reset instead of the alert.
     if (!listener_.stopping()) Drain();
     return Next::kEnd;
   }
@@ -303,7 +305,7 @@ Connection::Next Connection::ServeCalls(CallPool::Slot& slot) {
     }
   }
   transport.EnsureBuffers();
-  // What is readable may be the first part of a record.
+  // The readable bytes may be an incomplete TLS record.
   const bool is_call =
       !calls_->has_records || expired() || transport.HasBytes() || transport.PeerHasData();
   if (!is_call) return Next::kRest;
@@ -345,13 +347,13 @@ Connection::Next Connection::ServeEach(CallPool::Slot& slot) {
     if (transport.HasBytes()) {
       if (!slot.GoesOn()) return Next::kQueue;
     } else if (!calls_back || !slot.PollBriefly([&] { return transport.PollBriefly(); })) {
-      // What has come may have found no place.
+      // A call may have arrived but found no free place.
       return transport.HasBytes() ? Next::kQueue : Next::kRest;
     }
   }
 }
 
-// Answers a message that was not read to its end; nothing else can follow it.
+// Answers a message that was not read completely; no further message can follow.
 Connection::Next Connection::Refuse(const absl::Status& refusal) {
   BulkTransport& transport = *calls_->transport;
   transport.EndMessage();

@@ -1,5 +1,5 @@
-// One connection of a listener: its opening, its TLS handshake, its calls. It takes a thread for as
-// long as one of these goes on, and none in between.
+// One connection of a listener: opening, TLS handshake, calls. It occupies a thread only during one
+// of these.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,19 @@ class TSocket;
 
 namespace cairn {
 
-// Why a peer is not served, in one exception that answers whatever it is about to ask. A few
-// hundred bytes always fit an empty socket buffer, so this does not wait. `is_tls_expected`: the
-// peer has the wrong protocol, rather than the wrong moment.
+// Answers the peer's next request with one exception that says why the peer is refused. A few
+// hundred bytes always fit in an empty socket buffer, so this does not block. `is_tls_expected`:
+// the peer uses the wrong protocol (otherwise it came at the wrong time).
 void RefusePeer(Listener& listener,
                 const std::shared_ptr<apache::thrift::transport::TSocket>& socket,
                 bool is_tls_expected, const std::string& why);
 
-// Where a connection comes from.
+// The origin of a connection.
 struct ConnectionOrigin {
   std::string host;  // an IP address
   std::string peer;  // "127.0.0.1:41234", "process 4242 of this host"
   bool is_local = false;
-  // Of TCP; of the local transport, all of whose callers count as one host.
+  // For TCP, and for the local transport, all of whose callers count as one host.
   static ConnectionOrigin Of(apache::thrift::transport::TSocket& socket);
   static ConnectionOrigin Of(const LocalPeer& peer);
 };
@@ -44,7 +44,7 @@ class Connection : public ConnectionLoop::Guest {
              ConnectionOrigin origin);
   ~Connection() override;
 
-  // Begins to wait for the peer.
+  // Starts waiting for the peer.
   void Begin();
   int fd() const override { return fd_; }
   void Tidy() override;
@@ -53,15 +53,15 @@ class Connection : public ConnectionLoop::Guest {
 
   const std::string& host() const { return origin_.host; }
   bool is_local() const { return origin_.is_local; }
-  // The listener's: whether the caller has not authenticated itself yet.
+  // Managed by the listener: the caller has not authenticated itself yet.
   bool awaits_proof = false;
 
-  // For the listener: ends reads or both directions, whatever the connection does; closes it.
+  // For the listener. ShutDown ends reads or both directions at any time; Close closes the socket.
   void ShutDown(int how) const;
   void Close();
 
  private:
-  // What becomes of it now.
+  // What the connection does next.
   enum class Next { kServe, kRest, kRestForRoom, kQueue, kEnd };
   struct Calls;
 
@@ -75,7 +75,7 @@ class Connection : public ConnectionLoop::Guest {
   Next ServeEach(CallPool::Slot& slot);
   Next Refuse(const absl::Status& refusal);
   absl::Status Busy(absl::Duration retry_after) const;
-  // Of BulkTransport for this peer, whatever came before.
+  // Reads and discards what the peer still sends, so that closing does not reset the connection.
   void Drain();
   void LogRefusal(const absl::Status& status) const;
 
@@ -83,11 +83,11 @@ class Connection : public ConnectionLoop::Guest {
   std::shared_ptr<apache::thrift::transport::TSocket> socket_;
   const int fd_;
   const ConnectionOrigin origin_;
-  const Deadline proof_;     // by when it must have proved who it is, or begun at least
-  bool is_open_ = false;     // its first byte has come
-  absl::Duration answered_;  // when its last call was, on the monotonic clock
+  const Deadline proof_;     // limit for authentication, or for the first byte
+  bool is_open_ = false;     // the first byte has arrived
+  absl::Duration answered_;  // time of the last reply, on the monotonic clock
   std::unique_ptr<TlsStream> handshake_;
-  std::unique_ptr<MessageMemory> rings_memory_;  // of the local transport
+  std::unique_ptr<MessageMemory> rings_memory_;  // for the local transport
   std::unique_ptr<Calls> calls_;
 };
 

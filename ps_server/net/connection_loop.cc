@@ -15,7 +15,7 @@
 namespace cairn {
 namespace {
 
-constexpr size_t kEvents = 256;  // of one call
+constexpr size_t kEvents = 256;  // events of one epoll_wait
 
 }  // namespace
 
@@ -39,7 +39,7 @@ absl::Status ConnectionLoop::Open(CallPool* pool) {
 
 void ConnectionLoop::Park(Guest& guest, Until until, Deadline deadline) {
   epoll_event event = {};
-  // Once: until it rests again nothing more is said of it.
+  // One-shot: no further event until the guest is parked again.
   event.events = (until == Until::kReadable ? EPOLLIN : EPOLLOUT) | EPOLLONESHOT;
   event.data.ptr = &guest;
   {
@@ -50,7 +50,8 @@ void ConnectionLoop::Park(Guest& guest, Until until, Deadline deadline) {
     guest.expired_ = false;
     guest.place_ = resting_.size();
     resting_.push_back(&guest);
-    // Under the lock: whoever finds it ready, or its time up, finds it here.
+    // Registers under the lock, so that a thread that finds the guest ready or expired finds it in
+    // resting_.
     const int how = guest.known_ ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
     guest.known_ = true;
     if (::epoll_ctl(epoll_, how, guest.fd(), &event) == 0) return;
@@ -101,7 +102,7 @@ void ConnectionLoop::TakeExpired(std::vector<CallPool::Task*>& ready) {
       ++i;
       continue;
     }
-    // Nothing may be said of it any more: it may be gone by then.
+    // Unregister the guest: it may be destroyed before a later event.
     (void)::epoll_ctl(epoll_, EPOLL_CTL_DEL, guest.fd(), nullptr);
     guest.known_ = false;
     guest.expired_ = true;
@@ -110,7 +111,7 @@ void ConnectionLoop::TakeExpired(std::vector<CallPool::Task*>& ready) {
   }
 }
 
-// For good: the event stays readable.
+// Permanent: the eventfd stays readable.
 void ConnectionLoop::Interrupt() {
   const uint64_t one = 1;
   if (wake_ >= 0 && ::write(wake_, &one, sizeof(one)) < 0) PLOG(ERROR) << "eventfd";

@@ -1,5 +1,5 @@
-// Connections that rest: in one epoll set, without a thread, until they are readable or their time
-// is up. What is ready then goes to the pool of threads that polls it.
+// Holds idle connections in one epoll set, without a thread, until they are readable or their
+// deadline has passed. The polling thread pool then serves them.
 #pragma once
 
 #include <cstddef>
@@ -17,45 +17,47 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once.
 class ConnectionLoop : public CallPool::Source {
  public:
-  // A connection. It rests, or is in the pool, or runs; one of them at a time.
+  // A connection. At any time it is parked, queued in the pool, or running.
   class Guest : public CallPool::Task {
    public:
-    // Stays open, and the same, until the guest is destroyed, which it is while it runs.
+    // The descriptor; open and unchanged until the guest is destroyed. A guest is destroyed only
+    // while it runs.
     virtual int fd() const = 0;
-    // It has rested for a tick at least: to give memory back. While it rests, on any thread.
+    // Frees memory. Called on any thread, once the guest has been parked for at least a tick.
     virtual void Tidy() = 0;
 
    protected:
-    // Whether it runs because its time was up. For Run.
+    // For Run: whether the guest runs because its deadline has passed.
     bool expired() const { return expired_; }
 
    private:
     friend class ConnectionLoop;
-    // Of the loop, under its lock.
-    bool known_ = false;  // to epoll
+    // Used by the loop, under its lock.
+    bool known_ = false;  // registered with epoll
     bool expired_ = false;
     bool is_tidy_ = false;
     absl::Duration since_;  // on the monotonic clock
     absl::Duration until_;
-    size_t place_ = 0;  // in resting_
+    size_t place_ = 0;  // index in resting_
   };
   enum class Until { kReadable, kWritable };
 
-  // `tick`: how late a guest's deadline may be noticed.
+  // `tick`: the largest delay in noticing a guest's deadline.
   explicit ConnectionLoop(absl::Duration tick) : tick_(tick), look_(Deadline::In(tick)) {}
   ~ConnectionLoop() override;
   ConnectionLoop(const ConnectionLoop&) = delete;
   ConnectionLoop& operator=(const ConnectionLoop&) = delete;
 
-  // `pool` serves guests; it outlives the last of them. kResourceExhausted: no descriptors.
+  // `pool` serves the guests and outlives them. kResourceExhausted: no descriptors.
   absl::Status Open(CallPool* pool);
-  // `guest`, which does not rest, runs in the pool once its descriptor is ready (or broken, or shut
-  // down), or once `deadline` has passed. It may be gone when this returns.
+  // Parks `guest` until its descriptor is ready (or broken, or shut down) or `deadline` has passed;
+  // it then runs in the pool. The guest may have been destroyed when this returns.
   void Park(Guest& guest, Until until, Deadline deadline);
-  // It runs in the pool, after those that are there. It may be gone when this returns.
+  // Runs `guest` in the pool, after the queued tasks. The guest may have been destroyed when this
+  // returns.
   void Queue(Guest& guest);
 
-  // Of the pool.
+  // Implement CallPool::Source.
   void Poll(std::vector<CallPool::Task*>& ready) override;
   void Interrupt() override;
 
@@ -68,7 +70,7 @@ class ConnectionLoop : public CallPool::Source {
   int epoll_ = -1;
   int wake_ = -1;  // an eventfd
   absl::Mutex mutex_;
-  Deadline look_ ABSL_GUARDED_BY(mutex_);  // for guests whose time is up
+  Deadline look_ ABSL_GUARDED_BY(mutex_);  // next check for expired guests
   std::vector<Guest*> resting_ ABSL_GUARDED_BY(mutex_);
 };
 

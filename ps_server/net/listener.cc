@@ -35,18 +35,18 @@ using apache::thrift::transport::TTransportException;
 
 // Running calls may still send their replies this long after Stop.
 constexpr absl::Duration kStopGrace = absl::Seconds(1);
-// Pause after accept failed, out of descriptors or memory: others may close some.
+// Pause after accept failed for lack of descriptors or memory, which other connections may free.
 constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
-// A deadline of a connection that rests is noticed so much later at most, and where it is short by
-// a quarter of it.
+// Largest delay in noticing the deadline of an idle connection; a quarter of the deadline where
+// that is shorter.
 constexpr absl::Duration kTick = absl::Seconds(1);
 constexpr absl::Duration kShortestTick = absl::Milliseconds(5);
-// Peers that vanished without a word are noticed after idle + interval * count seconds.
+// Peers that vanished without closing are noticed after idle + interval * count seconds.
 constexpr int kKeepAliveIdleSeconds = 60;
 constexpr int kKeepAliveIntervalSeconds = 10;
 constexpr int kKeepAliveCount = 6;
 
-// Anyone can make these lines appear, so they are rationed.
+// Any peer can cause these log lines, so their rate is limited.
 #define LOG_RATIONED(severity) LOG_EVERY_T(severity, 1)
 
 ListenerOptions WithDefaults(ListenerOptions options) {
@@ -59,7 +59,7 @@ absl::Duration TickOf(const ListenerOptions& options) {
   return std::clamp(absl::Seconds(shortest / 4), kShortestTick, kTick);
 }
 
-// Thrift's own messages to standard error become log lines.
+// Sends Thrift's messages to the log instead of standard error.
 void LogThriftOutput() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -90,7 +90,7 @@ Listener::Listener(Engine& engine, const ListenerOptions& options,
 Listener::~Listener() { Stop(); }
 
 absl::Status Listener::Listen() {
-  socket_->setInterruptableChildren(false);  // Stop shuts their sockets down: no poll per read
+  socket_->setInterruptableChildren(false);  // saves a poll per read; Stop shuts the sockets down
   try {
     socket_->listen();
   } catch (const TTransportException& error) {
@@ -165,7 +165,7 @@ void Listener::Admit(const Socket& socket, ConnectionOrigin origin) {
       }
       Connection& connection = *admitted;
       connections_.emplace(&connection, std::move(admitted));
-      // Under the lock: it may end at once.
+      // Begin under the lock, because the connection may end at once.
       return connection.Begin();
     }
     ++refused_;
@@ -203,7 +203,8 @@ std::string Listener::WhyFull(const std::string& host) const {
                       "--max_connections_per_peer");
 }
 
-// A flood of half-open connections pushes itself out; who answers at once is done before that.
+// Closes the oldest unauthenticated connections. A flood of them evicts itself, and a caller that
+// authenticates promptly is done before its turn.
 void Listener::MakeRoomForProof() {
   while (unproven_.size() >= static_cast<size_t>(options_.max_handshakes)) {
     Connection& oldest = *unproven_.front();
@@ -230,12 +231,12 @@ void Listener::NoteCall(int64_t received_bytes, int64_t sent_bytes) {
 }
 
 void Listener::End(Connection& connection) {
-  std::unique_ptr<Connection> ended;  // destroyed without the lock
+  std::unique_ptr<Connection> ended;  // destroyed after the lock is released
   const absl::MutexLock lock(&mutex_);
   if (connection.awaits_proof) unproven_.remove(&connection);
   const auto of_host = open_of_host_.find(connection.host());
   if (--of_host->second == 0) open_of_host_.erase(of_host);
-  // Closed under the lock: Stop must not shut down a descriptor that is another's by now.
+  // Close under the lock: otherwise Stop could shut down a reused descriptor.
   connection.Close();
   const auto found = connections_.find(&connection);
   ended = std::move(found->second);
@@ -243,19 +244,19 @@ void Listener::End(Connection& connection) {
   changed_.SignalAll();
 }
 
-ListenerFigures Listener::figures() const {
-  const CallPoolFigures calls = pool_->figures();
-  ListenerFigures figures{.received_bytes = received_bytes_.Read(),
-                          .sent_bytes = sent_bytes_.Read(),
-                          .queued_calls = calls.queued,
-                          .busy_threads = calls.busy,
-                          .threads = calls.threads,
-                          .refused_calls = refused_calls_.Read()};
+ListenerStatistics Listener::statistics() const {
+  const CallPoolStatistics calls = pool_->statistics();
+  ListenerStatistics statistics{.received_bytes = received_bytes_.Read(),
+                                .sent_bytes = sent_bytes_.Read(),
+                                .queued_calls = calls.queued,
+                                .busy_threads = calls.busy,
+                                .threads = calls.threads,
+                                .refused_calls = refused_calls_.Read()};
   const absl::MutexLock lock(&mutex_);
-  figures.connections = static_cast<int64_t>(connections_.size());
-  figures.accepted = accepted_;
-  figures.refused = refused_;
-  return figures;
+  statistics.connections = static_cast<int64_t>(connections_.size());
+  statistics.accepted = accepted_;
+  statistics.refused = refused_;
+  return statistics;
 }
 
 void Listener::ShutDownAll(int how) {
@@ -277,11 +278,11 @@ void Listener::Stop() {
   if (local_acceptor_ != nullptr) local_acceptor_->Close();
   {
     const absl::MutexLock lock(&mutex_);
-    ShutDownAll(SHUT_RD);  // those at rest end at once, running calls can still be answered
+    ShutDownAll(SHUT_RD);  // idle connections end, running calls can still reply
     const Deadline grace = Deadline::In(kStopGrace);
     while (!connections_.empty() && !grace.Expired()) changed_.WaitUntil(&mutex_, grace);
     ShutDownAll(SHUT_RDWR);
-    // What remains waits inside the engine, for a time that is bounded there.
+    // The remaining calls wait inside the engine, which bounds these waits.
     while (!connections_.empty()) changed_.WaitUntil(&mutex_, Deadline::In(kStopGrace));
   }
   pool_->Stop();

@@ -1,5 +1,5 @@
-// Serves an Engine over Thrift: bulk protocol on TCP and, for callers on this host, shared memory;
-// threads for calls that run or wait, none for connections that rest.
+// Serves an Engine over Thrift: the bulk protocol on TCP and, for callers on this host, over shared
+// memory. Running and blocked calls have threads; idle connections have none.
 #pragma once
 
 #include <atomic>
@@ -36,40 +36,40 @@ struct ConnectionOrigin;
 // Thread safety: every method may be called from several threads at once.
 class Listener {
  public:
-  // Accepts calls when it returns. `engine` must outlive the listener.
-  // Errors as CheckOptions. kUnavailable: port in use, or the address is not this machine's; the
-  // message says which. Errors of the security's files: ServerSecurity::Load.
+  // Returns when the listener accepts calls. `engine` must outlive it.
+  // Errors: as CheckOptions; those of ServerSecurity::Load; kUnavailable: the port is in use, or
+  // the address is not of this machine (the message says which).
   static absl::StatusOr<std::unique_ptr<Listener>> Start(Engine& engine,
                                                          const ListenerOptions& options);
-  ~Listener();  // as Stop
+  ~Listener();  // calls Stop
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  // "127.0.0.1:7001", with the port that was bound.
+  // For example "127.0.0.1:7001"; has the bound port.
   const std::string& address() const { return address_; }
-  ListenerFigures figures() const;
-  // Stops accepting and serving, lets running calls answer for up to a second, ends every
-  // connection, joins all threads. Idempotent.
+  ListenerStatistics statistics() const;
+  // Stops accepting and serving, gives running calls up to a second to reply, closes all
+  // connections and joins all threads. Idempotent.
   void Stop();
 
   // For its connections:
   const ListenerOptions& options() const { return options_; }
   Engine& engine() { return engine_; }
   ServerSecurity& security() { return *security_; }
-  LocalAcceptor* local_acceptor() { return local_acceptor_.get(); }  // null: there is none
+  LocalAcceptor* local_acceptor() { return local_acceptor_.get(); }  // null: none
   ConnectionLoop& loop() { return *loop_; }
   bool stopping() const { return stopping_.load(); }
-  // The caller has authenticated itself: the limits on unauthenticated connections end for it.
+  // The caller has authenticated itself: ends the limits on unauthenticated connections for it.
   void NoteProof(Connection& connection);
-  // A call was served, or refused because too many wait.
+  // Counts a served call; NoteBusy counts a call refused because the queue is full.
   void NoteCall(int64_t received_bytes, int64_t sent_bytes);
   void NoteBusy() { refused_calls_.Add(1); }
-  // Closes it and destroys it.
+  // Closes and destroys `connection`.
   void End(Connection& connection);
 
  private:
   using Socket = std::shared_ptr<apache::thrift::transport::TSocket>;
-  // By address, which stays.
+  // Keyed by the connection's address, which is stable.
   using Connections = absl::flat_hash_map<const Connection*, std::unique_ptr<Connection>>;
 
   Listener(Engine& engine, const ListenerOptions& options,
@@ -98,10 +98,10 @@ class Listener {
   int64_t accepted_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t refused_ ABSL_GUARDED_BY(mutex_) = 0;
   Connections connections_ ABSL_GUARDED_BY(mutex_);
-  std::list<Connection*> unproven_ ABSL_GUARDED_BY(mutex_);  // the oldest first
+  std::list<Connection*> unproven_ ABSL_GUARDED_BY(mutex_);  // oldest first
   absl::flat_hash_map<std::string, int32_t> open_of_host_ ABSL_GUARDED_BY(mutex_);
-  MonotonicCondVar changed_;  // connections_, or stopping_
-  // From Listen on.
+  MonotonicCondVar changed_;  // signals changes of connections_ and stopping_
+  // Set by Listen.
   std::unique_ptr<ConnectionLoop> loop_;
   std::unique_ptr<CallPool> pool_;
   std::unique_ptr<LocalAcceptor> local_acceptor_;

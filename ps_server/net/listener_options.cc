@@ -11,7 +11,7 @@ namespace {
 
 template <typename Number>
 absl::Status Within(absl::string_view flag, Number found, Number least, Number most) {
-  if (found >= least && found <= most) return absl::OkStatus();  // not so for NaN
+  if (found >= least && found <= most) return absl::OkStatus();  // false for NaN
   return absl::InvalidArgumentError(
       absl::StrCat("--", flag, " is ", found, "; it is ", least, " … ", most));
 }

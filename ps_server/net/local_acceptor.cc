@@ -14,7 +14,7 @@
 namespace cairn {
 namespace {
 
-// After accept failed, out of descriptors or memory: others may close some.
+// Pause after accept failed for lack of descriptors or memory, which other connections may free.
 constexpr absl::Duration kLocalAcceptPause = absl::Milliseconds(100);
 
 }  // namespace
@@ -27,7 +27,7 @@ LocalAcceptor::LocalAcceptor(LocalAcceptorOptions options, LocalListener listene
 absl::StatusOr<std::unique_ptr<LocalAcceptor>> LocalAcceptor::Open(
     const LocalAcceptorOptions& options) {
   if (LocalHostId().empty()) {
-    return absl::UnavailableError("/proc does not tell the host and its network namespace");
+    return absl::UnavailableError("cannot read the host id and network namespace from /proc");
   }
   ASSIGN_OR_RETURN(LocalListener listener, ListenLocally());
   return std::unique_ptr<LocalAcceptor>(new LocalAcceptor(options, std::move(listener)));
@@ -56,7 +56,7 @@ std::optional<wire::LocalEndpoint> LocalAcceptor::Offer(const std::string& host_
 void LocalAcceptor::AcceptLoop() {
   while (!closing_.load()) {
     pollfd waiting = {listener_.fd.get(), POLLIN, 0};
-    ::poll(&waiting, 1, -1);  // Close shuts the socket down, which ends this
+    ::poll(&waiting, 1, -1);  // ended by Close, which shuts the socket down
     Descriptor fd(::accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (closing_.load()) return;
     if (fd.get() < 0) {

@@ -1,5 +1,5 @@
-// The listener's way in for callers on its own host: an abstract Unix-domain socket, and the
-// tickets that hello gives out for it (thrift/LOCAL.md).
+// Accepts callers on the listener's own host: an abstract Unix-domain socket, and the tickets that
+// hello issues for it (thrift/LOCAL.md).
 #pragma once
 
 #include <atomic>
@@ -34,18 +34,18 @@ struct LocalAcceptorOptions {
 // Thread safety: every method may be called from several threads at once.
 class LocalAcceptor {
  public:
-  // kUnavailable: the system has no such sockets.
+  // kUnavailable: the system does not support such sockets.
   static absl::StatusOr<std::unique_ptr<LocalAcceptor>> Open(const LocalAcceptorOptions& options);
   ~LocalAcceptor() { Close(); }
 
-  // From here until Close `admit` gets those who knock, on a thread of the acceptor.
+  // Until Close, passes each accepted connection to `admit`, on a thread of the acceptor.
   using Admit = std::function<void(Descriptor, const LocalPeer&)>;
   void Start(Admit admit);
-  // What hello answers to a caller of host `host_id`; nullopt where that is another one.
+  // The endpoint that hello offers to a caller on host `host_id`; nullopt: that is another host.
   std::optional<wire::LocalEndpoint> Offer(const std::string& host_id, const PeerGuard& guard,
                                            const std::string& peer);
   TicketTable& tickets() { return tickets_; }
-  // Admits nobody any more when it returns. Idempotent.
+  // Stops accepting: no call of `admit` runs after it returns. Idempotent.
   void Close();
 
  private:

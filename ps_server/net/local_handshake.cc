@@ -18,9 +18,9 @@ absl::StatusOr<LocalHandshake> Enter(LocalAcceptor& acceptor, Engine& engine, in
       acceptor.tickets().Redeem(absl::string_view(opening.ticket.data(), opening.ticket.size()));
   if (!bearer.has_value()) {
     return absl::UnauthenticatedError(
-        "the ticket was not given by this server, was used, or is too old: say hello again");
+        "the ticket was not issued by this server, was used, or has expired: say hello again");
   }
-  if (memory.get() < 0) return absl::InvalidArgumentError("no descriptor of memory came along");
+  if (memory.get() < 0) return absl::InvalidArgumentError("no memory descriptor was sent");
   ASSIGN_OR_RETURN(SharedRings rings, SharedRings::Adopt(memory.get(), opening.ring_bytes));
   ASSIGN_OR_RETURN(MessageMemory held,
                    MessageMemory::Acquire(engine, 2 * int64_t{opening.ring_bytes}));

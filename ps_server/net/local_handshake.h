@@ -1,4 +1,4 @@
-// How a connection of the local transport enters: its opening, its ticket, its memory.
+// The handshake of the local transport: opening, ticket, shared memory.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 
 namespace cairn {
 
-// Memory that the engine's budget counts as a message's, until it is destroyed.
+// Memory charged to the engine's budget for messages until this object is destroyed.
 class MessageMemory {
  public:
-  // kResourceExhausted as AcquireMessage, for which this may wait.
+  // Waits for and fails with kResourceExhausted like Engine::AcquireMessage.
   static absl::StatusOr<MessageMemory> Acquire(Engine& engine, int64_t bytes);
   MessageMemory(MessageMemory&& other) noexcept
       : engine_(std::exchange(other.engine_, nullptr)), bytes_(other.bytes_) {}
@@ -35,13 +35,13 @@ class MessageMemory {
 };
 
 struct LocalHandshake {
-  MessageMemory memory;  // of its rings
+  MessageMemory memory;  // for the connection's rings
   ServerSecurity::Entry entry;
 };
 
-// The next step of one that is on its way in over `fd`; waits for the engine's memory at most.
-// nullopt: nothing has come yet. kCancelled: the peer has gone; others say why it is not let in.
-// What is said to it (SendVerdict) is the caller's to say.
+// Makes the next step of a handshake over `fd`; waits only for the engine's memory. nullopt: the
+// peer has sent nothing yet. kCancelled: the peer closed the connection; other errors say why it is
+// refused. The caller sends the verdict (SendVerdict).
 absl::StatusOr<std::optional<LocalHandshake>> EnterLocally(LocalAcceptor& acceptor, Engine& engine,
                                                            int fd, const std::string& peer);
 

@@ -1,5 +1,5 @@
-// The service as one connection's caller sees it: what the caller's roles forbid, and what hello
-// tells this connection alone.
+// The service for the caller of one connection: enforces its roles, and adds connection-specific
+// fields to the reply of hello.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace cairn {
 // Thread safety: that of the service.
 class PeerService final : public ForwardingService {
  public:
-  // Adds to the reply of hello what concerns the connection.
+  // Fills in the connection-specific fields of the reply to hello.
   using OnHello = std::function<void(const wire::HelloRequest&, wire::HelloReply&)>;
 
   // `service` and `identity`, which may change between calls, must outlive this object.
@@ -28,11 +28,11 @@ class PeerService final : public ForwardingService {
   void describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) override;
   void scan(wire::ScanReply& reply, const wire::ScanRequest& request) override;
   void why(wire::WhyReply& reply, const wire::Caller& caller) override;
-  // A peer reads pieces of kLeastMoveBytes at least, for each costs it a call.
+  // Requires pieces of at least kLeastMoveBytes, because each piece costs a call.
   void move(wire::MoveReply& reply, const wire::MoveRequest& request) override;
 
  private:
-  // `only_reads`: whether the call speaks for no worker.
+  // `only_reads`: the call does not act for a worker.
   void CheckReader(bool only_reads) const;
   void CheckReader(const wire::Caller& caller) const;
 

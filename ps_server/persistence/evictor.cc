@@ -21,14 +21,14 @@ namespace {
 
 // As in a snapshot: the pause after each slice that is copied under a stripe's lock.
 constexpr absl::Duration kEvictSlicePause = absl::Microseconds(50);
-// Each eviction writes all changes of the stripe, so it should evict at least kFewestRows;
-// kMostRows keeps the batch small.
-constexpr int64_t kFewestRows = 2048;
-constexpr int64_t kMostRows = 8192;
+// Each eviction writes all changes of the stripe, so it should evict at least kMinRows;
+// kMaxRows keeps the batch small.
+constexpr int64_t kMinRows = 2048;
+constexpr int64_t kMaxRows = 8192;
 // Pause between rounds while memory is not short, or nothing can be evicted.
 constexpr absl::Duration kPause = absl::Milliseconds(100);
 // The lookup of cold rows is charged at most half of the budget, so that rows have room too.
-constexpr int64_t kLargestLookupShare = 2;
+constexpr int64_t kMaxLookupShare = 2;
 
 // Pause between two measurements of the resident memory during a round.
 constexpr absl::Duration kChargePause = absl::Milliseconds(20);
@@ -137,7 +137,7 @@ void Evictor::Charge(int64_t& charged_bytes, int64_t bytes) {
 }
 
 int64_t Evictor::LookupBytes() const {
-  return std::min(store_.ColdLookupBytes(), budget_.limit_bytes() / kLargestLookupShare);
+  return std::min(store_.ColdLookupBytes(), budget_.limit_bytes() / kMaxLookupShare);
 }
 
 void Evictor::ExpectLoad() {
@@ -182,7 +182,7 @@ absl::StatusOr<bool> Evictor::Round(int64_t goal_bytes) {
   while (at < tables.size() && tables[at]->id() < hand_variable_) ++at;
   if (at < tables.size() && tables[at]->id() != hand_variable_) hand_bucket_ = 0;
   // Enough rounds to evict even a row that was used in each of the last rounds.
-  constexpr int64_t kRounds = EmbeddingStripe::kMostRounds + 2;
+  constexpr int64_t kRounds = EvictionClock::kMaxRounds + 2;
   for (int64_t looks = 0; looks <= kRounds * stripes && budget_.used_bytes() > goal_bytes;
        ++looks) {
     if (at == tables.size() || hand_bucket_ >= tables[at]->table()->bucket_count()) {
@@ -203,7 +203,7 @@ absl::StatusOr<bool> Evictor::Round(int64_t goal_bytes) {
       charged = MonotonicNow();
     }
     // Stay at a stripe until it has no more rows to give.
-    if (bytes < kMostRows * tables[at]->table()->layout().row_charge()) ++hand_bucket_;
+    if (bytes < kMaxRows * tables[at]->table()->layout().row_charge()) ++hand_bucket_;
   }
   ReturnMemory(tables);
   return freed > 0;
@@ -221,7 +221,7 @@ absl::StatusOr<int64_t> Evictor::Visit(Variable& variable, EmbeddingStripe& stri
   const int64_t wanted = (budget_.used_bytes() - goal_bytes) / charge + 1;
   ASSIGN_OR_RETURN(const uint32_t gone,
                    EvictRows(store_, stripe, EmbeddingStripe::Leave::kUntouched,
-                             static_cast<uint32_t>(std::clamp(wanted, kFewestRows, kMostRows))));
+                             static_cast<uint32_t>(std::clamp(wanted, kMinRows, kMaxRows))));
   table.CountRows(-int64_t{gone}, gone);
   table.counts().Add("evicted", gone);
   variable.GiveBack(gone * charge);

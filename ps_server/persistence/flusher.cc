@@ -255,7 +255,7 @@ absl::Status Flusher::WriteNow(absl::Span<Stripe* const> stripes) {
     }
     for (Stripe* stripe : stripes) {
       // Durable on the server that has it now, or part of a dropped job.
-      if (stripe->given_away() || !there.contains(stripe->id().variable)) continue;
+      if (stripe->handed_over() || !there.contains(stripe->id().variable)) continue;
       RETURN_IF_ERROR(WriteStripe(*stripe, [&](StripeBatch& batch) { stripe->DrainEarly(batch); }));
     }
     return absl::OkStatus();
@@ -275,7 +275,7 @@ absl::Status Flusher::RunEpoch(bool sync) {
   for (const OfJob& job : notes.jobs) {
     for (Stripe* stripe : job.stripes) {
       LetOthersWrite();
-      if (stripe->given_away()) continue;
+      if (stripe->handed_over()) continue;
       RETURN_IF_ERROR(WriteStripe(*stripe, [&](StripeBatch& batch) {
         stripe->ForgetWatermarks(job.away);
         stripe->Drain(batch);

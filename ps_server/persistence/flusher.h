@@ -68,7 +68,7 @@ class Flusher {
   // running, the call runs one in its own thread, where calls to the disk have no deadline.
   absl::Status Flush(Reach reach);
   // Writes these stripes ahead of all others, and waits until they survive the machine. If an epoch
-  // is running, writes between two of its stripes. Leaves out stripes that were given away or
+  // is running, writes between two of its stripes. Leaves out stripes that were handed over or
   // dropped. Errors as in BetweenStripes.
   absl::Status WriteNow(absl::Span<Stripe* const> stripes);
   // Waits until applied updates are as durable as the server promises for an acknowledgement.
@@ -81,7 +81,7 @@ class Flusher {
   // Runs `write` while no epoch is running.
   absl::Status Exclusively(absl::FunctionRef<absl::Status()> write);
   // Runs `write` while no epoch is running, or while one pauses between two stripes. That epoch
-  // still writes all stripes that it has noted, except those given away meanwhile. Errors as in
+  // still writes all stripes that it has noted, except those handed over meanwhile. Errors as in
   // Exclusively.
   absl::Status BetweenStripes(absl::FunctionRef<absl::Status()> write);
 

@@ -13,7 +13,7 @@ namespace cairn {
 class UntrackedMemory {
  public:
   // In smaller budgets, too little is left for rows of tables.
-  static constexpr int64_t kSmallestBudgetBytes = 128 << 20;
+  static constexpr int64_t kMinBudgetBytes = 128 << 20;
 
   explicit UntrackedMemory(int64_t limit_bytes) : limit_(limit_bytes) {}
 

@@ -19,8 +19,9 @@
 namespace cairn {
 namespace {
 
-// What one thread loads at a time: an eighth of a table, or 16 MiB of a dense shard's values. Small
-// enough that all cores finish together, large enough that the cost of an iterator does not matter.
+// The unit of work of a loading thread: an eighth of a table, or 16 MiB of a dense shard's values.
+// Small enough that all cores finish together, and large enough that the cost of an iterator does
+// not matter.
 constexpr uint32_t kUnitsPerTable = 8;
 constexpr uint32_t kDenseStripesPerUnit = 64;
 constexpr unsigned kMaxThreads = 8;
@@ -38,7 +39,7 @@ class Loader final : public StripeVisitor {
     ASSIGN_OR_RETURN(const Finished finished, FinishTable());
     if (finished == Finished::kUnsettled) {
       resume_at_ = id.stripe;
-      return absl::CancelledError("the stripe before is to be settled");
+      return absl::CancelledError("the previous stripe must be settled first");
     }
     Stripe* stripe = nullptr;
     embedding_ = nullptr;

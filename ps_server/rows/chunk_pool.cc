@@ -15,7 +15,7 @@ constexpr size_t kHugePage = 2 << 20;
 // at most a few per cent of the table.
 constexpr size_t kSmallBytes = 16 << 20;
 constexpr size_t kSmallBlock = 256 << 10;
-constexpr size_t kLargestBlock = 32 << 20;
+constexpr size_t kMaxBlock = 32 << 20;
 // A table's blocks grow with the table, to 1/kBlockShare of its size: a block is the smallest unit
 // that returns to the system, and the most that is mapped beyond need.
 constexpr size_t kBlockShare = 64;
@@ -38,7 +38,7 @@ std::byte* ChunkPool::Take() {
     if (std::byte* const chunk = TakeReady(/*idle_only=*/false); chunk != nullptr) return chunk;
     huge_pages = block_bytes_ + chunk_bytes_ > kSmallBytes;
     const size_t least = huge_pages ? kHugePage : kSmallBlock;
-    const size_t wanted = std::clamp(block_bytes_ / kBlockShare, least, kLargestBlock);
+    const size_t wanted = std::clamp(block_bytes_ / kBlockShare, least, kMaxBlock);
     bytes = RoundUp(std::max(wanted, chunk_bytes_), least);
   }
   return TakeOfNewBlock(bytes, huge_pages);

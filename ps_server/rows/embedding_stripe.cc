@@ -1,38 +1,20 @@
 #include "ps_server/rows/embedding_stripe.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "common/hash.h"
 #include "common/status.h"
+#include "ps_server/rows/copy_floats.h"
 #include "storage/bytes.h"
 
 namespace cairn {
 namespace {
 
-// Rows updated at a time: their gradients fit into the first-level cache.
-constexpr size_t kApplyRows = 128;
 // Bytes of rows that are loaded before they are indexed; bounds the memory of rows with repeated
 // keys.
 constexpr size_t kIndexedBytes = 32 << 20;
-// Above this count, the dirty rows of a stripe are found by its bits.
-constexpr size_t kFewDirtyRows = 256;
-// Each sweep leaves only the rows pushed during it: fewer each time, if copying is faster than
-// pushing. Otherwise, the rest after the last sweep is put in one go.
-constexpr int kMaxSweeps = 8;
-
-void CopyFloats(const float* from, size_t count, float* to) {
-  // For the widths of common tables the compiler unrolls the copies.
-  switch (count) {
-    case 8: std::memcpy(to, from, 8 * sizeof(float)); return;
-    case 16: std::memcpy(to, from, 16 * sizeof(float)); return;
-    case 32: std::memcpy(to, from, 32 * sizeof(float)); return;
-    case 64: std::memcpy(to, from, 64 * sizeof(float)); return;
-    default: std::memcpy(to, from, count * sizeof(float)); return;
-  }
-}
 
 // The seed for the rounding of a push's rows. Derived from the push's worker and sequence, so that
 // a replay rounds in the same way; a push without a worker is never replayed.
@@ -56,23 +38,13 @@ uint32_t EmbeddingStripe::FoundOrMade(uint32_t found, int64_t key, int64_t& made
   thread_local std::vector<float> expanded;
   // Allocate before the row exists: it must never be left without its numbers.
   if (!layout_.row.plain()) expanded.resize(layout_.row.floats());
-  ReserveDirty(table_.size());
+  dirty_.Reserve(table_.size());
   const auto [row, is_new] = table_.FindOrInsert(key);
   if (is_new) {
-    InitializeNumbers(key, row, expanded.data());
+    layout_.InitialRow(key, expanded.data(), table_.numbers(row));
     ++made;
   }
   return row;
-}
-
-void EmbeddingStripe::InitializeNumbers(int64_t key, uint32_t row, float* expanded) {
-  float* floats = layout_.row.plain() ? table_.floats(row) : expanded;
-  InitializeRow(layout_.initializer, layout_.table_hash, key, absl::MakeSpan(floats, layout_.dim));
-  for (const float initial : layout_.slot_initial) {
-    floats += layout_.dim;
-    std::fill_n(floats, layout_.dim, initial);
-  }
-  if (!layout_.row.plain()) layout_.row.Round(expanded, table_.numbers(row));
 }
 
 bool EmbeddingStripe::Take(int64_t key, uint32_t& row, int64_t& made) {
@@ -82,7 +54,7 @@ bool EmbeddingStripe::Take(int64_t key, uint32_t& row, int64_t& made) {
   table_.set_last_update(row, updates_);
   // For a row that was just loaded from disk, this use is the reason for the load, and does not
   // count again.
-  if (!taken && made == made_before && !spare(row)) table_.Touch(row);
+  if (!taken && made == made_before && !spare_.Has(row)) table_.Touch(row);
   MarkDirty(row);
   return taken;
 }
@@ -90,9 +62,9 @@ bool EmbeddingStripe::Take(int64_t key, uint32_t& row, int64_t& made) {
 void EmbeddingStripe::Apply(const UpdateStep& step, const Origin& origin,
                             absl::Span<const uint32_t> rows, absl::Span<const uint32_t> positions,
                             bool repeats, const float* gradients, TableScratch& scratch) {
-  const uint64_t draws = DrawsOf(origin, updates_, layout_.table_hash);
+  RowUpdate update(layout_, table_, step, DrawsOf(origin, updates_, layout_.table_hash), scratch);
   if (waiting_ == nullptr) {
-    ApplyTaken(step, draws, rows, positions, repeats, gradients, scratch);
+    update.Apply(rows, positions, repeats, gradients);
     return;
   }
   scratch.admitted.clear();
@@ -102,98 +74,15 @@ void EmbeddingStripe::Apply(const UpdateStep& step, const Origin& origin,
     scratch.admitted.push_back(rows[i]);
     scratch.admitted_positions.push_back(positions[i]);
   }
-  ApplyTaken(step, draws, scratch.admitted, scratch.admitted_positions, repeats, gradients,
-             scratch);
-}
-
-void EmbeddingStripe::ApplyTaken(const UpdateStep& step, uint64_t draws,
-                                 absl::Span<const uint32_t> rows,
-                                 absl::Span<const uint32_t> positions, bool repeats,
-                                 const float* gradients, TableScratch& scratch) {
-  scratch.gradients.resize(kApplyRows * layout_.dim);
-  scratch.pointers.resize(kApplyRows);
-  scratch.updated.resize(kApplyRows);
-  if (!layout_.row.plain()) {
-    scratch.expanded.resize(std::min(kApplyRows, rows.size()) * layout_.row.floats());
-  }
-  if (repeats) {
-    ApplySummed(step, draws, rows, positions, gradients, scratch);
-  } else {
-    ApplyOnce(step, draws, rows, positions, gradients, scratch);
-  }
-}
-
-void EmbeddingStripe::Update(const UpdateStep& step, uint64_t draws, size_t count,
-                             TableScratch& scratch) {
-  const size_t dim = layout_.dim;
-  const absl::Span<float* const> pointers = absl::MakeSpan(scratch.pointers.data(), count);
-  if (layout_.row.plain()) {
-    for (size_t i = 0; i < count; ++i) scratch.pointers[i] = table_.floats(scratch.updated[i]);
-    layout_.optimizer->ApplyRows(step, pointers, dim, scratch.gradients.data());
-    return;
-  }
-  const size_t width = layout_.row.floats();
-  for (size_t i = 0; i < count; ++i) {
-    scratch.pointers[i] = scratch.expanded.data() + i * width;
-    layout_.row.Expand(table_.numbers(scratch.updated[i]), scratch.pointers[i]);
-  }
-  layout_.optimizer->ApplyRows(step, pointers, dim, scratch.gradients.data());
-  for (size_t i = 0; i < count; ++i) {
-    const uint32_t row = scratch.updated[i];
-    layout_.row.RoundAtRandom(pointers[i], MixBits(draws ^ static_cast<uint64_t>(table_.key(row))),
-                              table_.numbers(row));
-  }
-}
-
-void EmbeddingStripe::ApplyOnce(const UpdateStep& step, uint64_t draws,
-                                absl::Span<const uint32_t> rows,
-                                absl::Span<const uint32_t> positions, const float* gradients,
-                                TableScratch& scratch) {
-  const size_t dim = layout_.dim;
-  for (size_t base = 0; base < rows.size(); base += kApplyRows) {
-    const size_t n = std::min(kApplyRows, rows.size() - base);
-    for (size_t i = 0; i < n; ++i) {
-      scratch.updated[i] = rows[base + i];
-      CopyFloats(gradients + positions[base + i] * dim, dim, scratch.gradients.data() + i * dim);
-    }
-    Update(step, draws, n, scratch);
-  }
-}
-
-void EmbeddingStripe::ApplySummed(const UpdateStep& step, uint64_t draws,
-                                  absl::Span<const uint32_t> rows,
-                                  absl::Span<const uint32_t> positions, const float* gradients,
-                                  TableScratch& scratch) {
-  const size_t dim = layout_.dim;
-  scratch.ordered.resize(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) scratch.ordered[i] = uint64_t{rows[i]} << 32 | i;
-  std::sort(scratch.ordered.begin(), scratch.ordered.end());
-  size_t n = 0;
-  for (size_t i = 0; i < scratch.ordered.size();) {
-    const uint64_t row = scratch.ordered[i] >> 32;
-    float* sum = scratch.gradients.data() + n * dim;
-    std::fill_n(sum, dim, 0.0f);
-    for (; i < scratch.ordered.size() && scratch.ordered[i] >> 32 == row; ++i) {
-      const float* gradient = gradients + positions[scratch.ordered[i] & UINT32_MAX] * dim;
-      for (size_t d = 0; d < dim; ++d) sum[d] += gradient[d];
-    }
-    scratch.updated[n++] = static_cast<uint32_t>(row);
-    if (n < kApplyRows && i < scratch.ordered.size()) continue;
-    Update(step, draws, n, scratch);
-    n = 0;
-  }
+  update.Apply(scratch.admitted, scratch.admitted_positions, repeats, gradients);
 }
 
 void EmbeddingStripe::CopyRow(size_t part, int64_t key, uint32_t row, float* to) const {
   if (row != RowTable::kNone) {
     table_.Touch(row);
     PeekRow(part, row, to);
-  } else if (part == 0) {
-    InitializeRow(layout_.initializer, layout_.table_hash, key, absl::MakeSpan(to, layout_.dim));
-    layout_.row.RoundTrip(part, to);
   } else {
-    std::fill_n(to, layout_.dim, layout_.slot_initial[part - 1]);
-    layout_.row.RoundTrip(part, to);
+    layout_.InitialPart(part, key, to);
   }
 }
 
@@ -237,43 +126,14 @@ void EmbeddingStripe::SetStoredRow(int64_t key, absl::string_view stored, int64_
   MarkDirty(row);
 }
 
-void EmbeddingStripe::ReserveDirty(uint32_t row) {
-  const size_t word = row / 64;
-  if (word >= dirty_bits_.size()) dirty_bits_.resize(word + 1);
-  if (many_dirty_ || dirty_rows_.size() < dirty_rows_.capacity()) return;
-  dirty_rows_.reserve(std::clamp<size_t>(2 * dirty_rows_.size(), 1, kFewDirtyRows));
-}
-
 void EmbeddingStripe::MarkDirty(uint32_t row) {
-  ReserveDirty(row);
-  const size_t word = row / 64;
-  const uint64_t bit = uint64_t{1} << (row % 64);
-  if (spare(row)) {
-    spare_bits_[word] &= ~bit;
-    --spare_count_;
-  }
-  if ((dirty_bits_[word] & bit) != 0) return;
-  dirty_bits_[word] |= bit;
-  ++dirty_count_;
-  if (many_dirty_) return;
-  if (dirty_rows_.size() < kFewDirtyRows) {
-    dirty_rows_.push_back(row);
-  } else {
-    many_dirty_ = true;
-  }
+  dirty_.Reserve(row);
+  spare_.Remove(row);
+  dirty_.Add(row);
 }
 
-void EmbeddingStripe::MarkEveryRow() {
-  const uint32_t rows = table_.size();
-  dirty_bits_.resize((rows + 63) / 64);
-  std::fill(dirty_bits_.begin(), dirty_bits_.end(), ~uint64_t{0});
-  if (rows % 64 != 0) dirty_bits_.back() = (uint64_t{1} << rows % 64) - 1;
-  // Rows that the disk has as cold rows stay cold.
-  for (size_t word = 0; word < std::min(spare_bits_.size(), dirty_bits_.size()); ++word) {
-    dirty_bits_[word] &= ~spare_bits_[word];
-  }
-  dirty_count_ = rows - spare_count_;
-  many_dirty_ = true;
+void EmbeddingStripe::PrepareBatch(const StripeBatch& batch) {
+  if (!dirty_.in_batch() && batch.wants_every_row()) dirty_.AssignAll(table_.size(), spare_);
 }
 
 void EmbeddingStripe::PutRow(StripeBatch& batch, uint32_t row) {
@@ -284,48 +144,16 @@ absl::string_view EmbeddingStripe::Stored(uint32_t row) {
   return {reinterpret_cast<const char*>(table_.stored(row)), table_.stored_bytes()};
 }
 
-size_t EmbeddingStripe::PutDirty(StripeBatch& batch, size_t word, size_t max_rows) {
-  for (size_t put = 0; word < dirty_bits_.size() && put < max_rows; ++word) {
-    for (uint64_t bits = dirty_bits_[word]; bits != 0; bits &= bits - 1, ++put) {
-      PutRow(batch,
-             static_cast<uint32_t>(word * 64) + static_cast<uint32_t>(std::countr_zero(bits)));
-    }
-    dirty_count_ -= static_cast<size_t>(std::popcount(dirty_bits_[word]));
-    dirty_bits_[word] = 0;
-  }
-  return word;
-}
-
 bool EmbeddingStripe::DrainAhead(StripeBatch& batch, size_t bytes) {
-  if (!sweeping_ && batch.wants_every_row()) MarkEveryRow();
-  sweeping_ = true;
+  PrepareBatch(batch);
   const size_t max_rows = std::max<size_t>(1, bytes / table_.stored_bytes());
-  if (dirty_count_ <= max_rows || sweeps_ == kMaxSweeps) return false;
-  many_dirty_ = true;  // from now on only the bits are valid
-  sweep_word_ = PutDirty(batch, sweep_word_, max_rows);
-  if (sweep_word_ < dirty_bits_.size()) return true;
-  sweep_word_ = 0;
-  ++sweeps_;
-  return true;
+  return dirty_.TakeAhead(max_rows, [&](uint32_t row) { PutRow(batch, row); });
 }
 
 void EmbeddingStripe::DrainContent(StripeBatch& batch) {
-  if (!sweeping_ && batch.wants_every_row()) MarkEveryRow();
-  if (many_dirty_) {
-    PutDirty(batch, 0, table_.size());
-  } else {
-    for (const uint32_t row : dirty_rows_) {
-      PutRow(batch, row);
-      dirty_bits_[row / 64] &= ~(uint64_t{1} << row % 64);
-    }
-  }
-  dirty_rows_.clear();
-  dirty_count_ = 0;
-  many_dirty_ = false;
-  sweeping_ = false;
-  sweep_word_ = 0;
-  sweeps_ = 0;
-  const int64_t cold = cold_rows_ + spare_count_;
+  PrepareBatch(batch);
+  dirty_.TakeAll([&](uint32_t row) { PutRow(batch, row); });
+  const int64_t cold = cold_rows_ + spare_.size();
   if (cold != counted_cold_) batch.SetColdCount(cold);
   counted_cold_ = cold;
   if (waiting_ != nullptr) waiting_->Put(batch);

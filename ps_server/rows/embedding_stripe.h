@@ -14,61 +14,19 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/optimizer/optimizer.h"
-#include "common/variables/initializer.h"
-#include "common/variables/row_layout.h"
+#include "ps_server/rows/departed_rows.h"
+#include "ps_server/rows/dirty_rows.h"
+#include "ps_server/rows/eviction_clock.h"
 #include "ps_server/rows/row_ages.h"
+#include "ps_server/rows/row_set.h"
 #include "ps_server/rows/row_table.h"
+#include "ps_server/rows/row_update.h"
 #include "ps_server/rows/stripe.h"
+#include "ps_server/rows/table_layout.h"
 #include "ps_server/rows/waiting_keys.h"
 
 namespace cairn {
 
-// What all stripes of a table share. Immutable.
-struct TableLayout {
-  size_t dim = 1;
-  const Optimizer* optimizer = nullptr;
-  InitializerConfig initializer;
-  uint64_t table_hash = 0;          // HashBytes(name)
-  std::vector<float> slot_initial;  // by slot
-  RowStorage storage;
-  RowLayout row;  // derived by HostedTable from the fields above
-  // RowRules.
-  uint32_t admit_after_pushes = 1;
-  int64_t expire_after_seconds = 0;
-  bool deletes_rows = false;
-
-  // What a row charges to the memory budget: its numbers and at most 32 bytes of overhead.
-  int64_t row_charge() const { return static_cast<int64_t>(row.bytes()) + kRowOverheadBytes; }
-  static constexpr int64_t kRowOverheadBytes = 32;
-};
-
-// Reused from one request to the next. Thread safety: none.
-struct TableScratch {
-  std::vector<uint32_t> rows;
-  std::vector<uint64_t> ordered;
-  std::vector<float> gradients;
-  std::vector<float*> pointers;
-  std::vector<uint32_t> updated;             // rows, for one call of the optimizer
-  std::vector<float> expanded;               // numbers of these rows as floats
-  std::vector<uint32_t> admitted;            // rows
-  std::vector<uint32_t> admitted_positions;  // positions of their gradients
-  struct Absent {
-    uint32_t group = 0;  // index within a window
-    uint32_t at = 0;     // index among the keys
-  };
-  std::vector<Absent> absent;  // keys without a row
-};
-
-// Rows that left a stripe's memory and had been changed by an update after `since`.
-struct DepartedRows {
-  static constexpr uint32_t kNever = UINT32_MAX;
-  uint32_t since = kNever;
-  std::vector<int64_t> keys;  // a key may appear several times
-  bool too_many = false;      // too many to list: any row may have left, and `keys` is empty
-};
-
-// Part 0 of a row is the value, part s + 1 is slot s.
 // Thread safety: hold mutex() (shared for the const methods).
 class EmbeddingStripe final : public Stripe {
  public:
@@ -89,10 +47,9 @@ class EmbeddingStripe final : public Stripe {
   // Counts the push, once however often the push names the key. True: the key gets its row now, by
   // Take.
   bool Admit(int64_t key) { return waiting_->Admit(key, layout_.admit_after_pushes); }
-  // Applies one update to each taken row. The gradient of rows[i] is at gradients + positions[i] *
-  // dim. `repeats`: `rows` may contain a row several times; its gradients are summed in order.
-  // RowTable::kNone in `rows` stands for a key that was not admitted. The random rounding of
-  // compact rows depends on `origin`, so that a replay of the push gives the same rows.
+  // Applies one update to each taken row, as RowUpdate::Apply. RowTable::kNone in `rows` stands for
+  // a key that was not admitted. The random rounding of compact rows depends on `origin`, so that a
+  // replay of the push gives the same rows.
   void Apply(const UpdateStep& step, const Origin& origin, absl::Span<const uint32_t> rows,
              absl::Span<const uint32_t> positions, bool repeats, const float* gradients,
              TableScratch& scratch);
@@ -148,7 +105,7 @@ class EmbeddingStripe final : public Stripe {
   // Whether the disk's record of `key`, if it exists, equals the key's current row.
   bool ColdIsCurrent(int64_t key) const {
     const uint32_t row = table_.FindOne(key);
-    return row == RowTable::kNone || spare(row);
+    return row == RowTable::kNone || spare_.Has(row);
   }
   // From now on, records in `noted` which rows leave memory, for as long as `noted` exists.
   // Replaces the previous `noted`.
@@ -176,19 +133,12 @@ class EmbeddingStripe final : public Stripe {
     kUntouched,  // not used since the last look, and not often before that
     kAny,
   };
-  // A row that was used since the last look is passed over for this many more looks, up to
-  // kMostRounds in total.
-  static constexpr uint32_t kRoundsOfUse = 2;
-  static constexpr uint32_t kMostRounds = 7;
   // Chooses rows after those looked at before, at most `max_rows` in total, and puts those whose
   // records on disk are missing or out of date; about `bytes` per call. False: enough rows are
   // chosen, or every row has been looked at.
   bool Choose(StripeBatch& batch, size_t bytes, Leave which, uint32_t max_rows, Leaving& leaving);
-  // For how many more looks a row is passed over if it is not used again.
-  uint32_t rounds(uint32_t row) const {
-    const uint32_t before = row < rounds_.size() ? rounds_[row] : 0;
-    return table_.touched(row) ? std::min(before + kRoundsOfUse, kMostRounds) : before;
-  }
+  // As EvictionClock::rounds.
+  uint32_t rounds(uint32_t row) const { return clock_.rounds(table_, row); }
   // How many updates the stripe has had since the row's last update.
   uint32_t age(uint32_t row) const {
     return (updates_ - table_.last_update(row)) & RowTable::kLastUpdate;
@@ -229,42 +179,16 @@ class EmbeddingStripe final : public Stripe {
 
  private:
   uint32_t FoundOrMade(uint32_t found, int64_t key, int64_t& made);
-  // `draws`: seed of the random rounding in this push.
-  void ApplyTaken(const UpdateStep& step, uint64_t draws, absl::Span<const uint32_t> rows,
-                  absl::Span<const uint32_t> positions, bool repeats, const float* gradients,
-                  TableScratch& scratch);
-  void ApplyOnce(const UpdateStep& step, uint64_t draws, absl::Span<const uint32_t> rows,
-                 absl::Span<const uint32_t> positions, const float* gradients,
-                 TableScratch& scratch);
-  void ApplySummed(const UpdateStep& step, uint64_t draws, absl::Span<const uint32_t> rows,
-                   absl::Span<const uint32_t> positions, const float* gradients,
-                   TableScratch& scratch);
-  // Applies one update to the first `count` rows of scratch.updated, each with its gradient.
-  void Update(const UpdateStep& step, uint64_t draws, size_t count, TableScratch& scratch);
-  // Sets the initial numbers of a new row. `expanded`: working memory for its floats, if the table
-  // is not plain().
-  void InitializeNumbers(int64_t key, uint32_t row, float* expanded);
   void MarkDirty(uint32_t row);
-  // After this call, MarkDirty(row) cannot throw.
-  void ReserveDirty(uint32_t row);
-  void MarkEveryRow();
-  // Puts about `max_rows` dirty rows, found by their bits from word `word` on, and marks them as
-  // clean. Returns the next word.
-  size_t PutDirty(StripeBatch& batch, size_t word, size_t max_rows);
+  // Called before rows go into `batch`: if it wants every row, marks all as dirty, except those
+  // that the disk has as cold rows.
+  void PrepareBatch(const StripeBatch& batch);
   void PutRow(StripeBatch& batch, uint32_t row);
   absl::string_view Stored(uint32_t row);
-  bool spare(uint32_t row) const { return Bit(spare_bits_, row); }
-  // Whether Choose passes over a row. Updates the row's marks of use.
-  bool PassedOver(uint32_t row);
   // Puts a row as a cold row.
   void Spill(StripeBatch& batch, uint32_t row);
-  void DropRow(uint32_t row);
-  void NoteDeparture(uint32_t row, DepartedRows& noted) const;
   // Removes a row. The last row takes its number, with all marks.
   void RemoveRow(uint32_t row);
-  static bool Bit(const std::vector<uint64_t>& bits, uint32_t row) {
-    return row / 64 < bits.size() && (bits[row / 64] >> (row % 64) & 1) != 0;
-  }
 
   const TableLayout& layout_;
   RowTable table_;
@@ -272,25 +196,13 @@ class EmbeddingStripe final : public Stripe {
   std::unique_ptr<WaitingKeys> waiting_;  // null: the first push of a key creates its row
   std::unique_ptr<RowAges> ages_;         // null: the table deletes no rows
   std::unordered_set<int64_t> deleting_;
-  // Rows to write: one bit per row, their count, and a list of them while there are few.
-  std::vector<uint64_t> dirty_bits_;
-  size_t dirty_count_ = 0;
-  std::vector<uint32_t> dirty_rows_;
-  bool many_dirty_ = false;
-  // State of DrainAhead, between the batch's first call and Drain.
-  bool sweeping_ = false;
-  size_t sweep_word_ = 0;
-  int sweeps_ = 0;
+  DirtyRows dirty_;
   // Rows in memory that equal their cold records and are not in the segments: they can be evicted
-  // without a write.
-  std::vector<uint64_t> spare_bits_;
-  uint32_t spare_count_ = 0;
+  // without a write. No row is both spare and dirty.
+  RowSet spare_;
   int64_t cold_rows_ = 0;
   int64_t counted_cold_ = 0;  // as stored on disk: rows that a load leaves on disk
-  uint32_t hand_ = 0;         // where Choose continues
-  // By row in memory: for how many more rounds Choose passes over a row that was not used. Empty
-  // until the first round.
-  std::vector<uint8_t> rounds_;
+  EvictionClock clock_;
   std::atomic<uint64_t> departures_{0};
   std::weak_ptr<DepartedRows> noted_;
 };

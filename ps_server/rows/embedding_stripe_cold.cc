@@ -7,55 +7,23 @@
 #include "ps_server/rows/embedding_stripe.h"
 
 namespace cairn {
-namespace {
-
-// Limit on listed departures: this many, or as many as there are rows in memory if those are more.
-constexpr size_t kNotedDepartures = 4096;
-
-void SetBit(std::vector<uint64_t>& bits, uint32_t row, bool value) {
-  const size_t word = row / 64;
-  if (word >= bits.size()) {
-    if (!value) return;
-    bits.resize(word + 1);
-  }
-  const uint64_t bit = uint64_t{1} << (row % 64);
-  bits[word] = value ? bits[word] | bit : bits[word] & ~bit;
-}
-
-}  // namespace
 
 uint32_t EmbeddingStripe::Promote(int64_t key, const char* stored) {
   const uint32_t row = table_.FindOrInsert(key).first;
   std::memcpy(table_.stored(row), stored, table_.stored_bytes());
   table_.Untouch(row);
-  SetBit(spare_bits_, row, true);
-  ++spare_count_;
+  spare_.Add(row);
   --cold_rows_;
   return row;
 }
 
 void EmbeddingStripe::Spill(StripeBatch& batch, uint32_t row) {
-  if (!sweeping_ && batch.wants_every_row()) MarkEveryRow();
-  sweeping_ = true;
-  many_dirty_ = true;  // from now on only the bits are valid
+  PrepareBatch(batch);
+  dirty_.BeginBatch();
   batch.PutCold(table_.key(row), Stored(row));
   batch.PutGone(table_.key(row));
-  if (Bit(dirty_bits_, row)) {
-    SetBit(dirty_bits_, row, false);
-    --dirty_count_;
-  }
-  SetBit(spare_bits_, row, true);
-  ++spare_count_;
-}
-
-bool EmbeddingStripe::PassedOver(uint32_t row) {
-  if (row >= rounds_.size()) rounds_.resize(table_.size());
-  const bool used = table_.touched(row);
-  const uint32_t left = rounds(row);
-  if (used) table_.Untouch(row);
-  if (left == 0) return false;
-  rounds_[row] = static_cast<uint8_t>(used ? left : left - 1);
-  return true;
+  dirty_.Remove(row);
+  spare_.Add(row);
 }
 
 bool EmbeddingStripe::Choose(StripeBatch& batch, size_t bytes, Leave which, uint32_t max_rows,
@@ -67,12 +35,11 @@ bool EmbeddingStripe::Choose(StripeBatch& batch, size_t bytes, Leave which, uint
   const uint32_t rows = table_.size();
   for (uint32_t looks = 0; looks < kLooks && left > 0; ++looks) {
     if (leaving.looked_at >= rows || leaving.rows.size() >= max_rows) return false;
-    if (hand_ >= rows) hand_ = 0;
-    const uint32_t row = hand_++;
+    const uint32_t row = clock_.Next(rows);
     ++leaving.looked_at;
-    if (which == Leave::kUntouched && PassedOver(row)) continue;
+    if (which == Leave::kUntouched && clock_.PassesOver(table_, row)) continue;
     leaving.rows.push_back(row);
-    if (spare(row)) continue;
+    if (spare_.Has(row)) continue;
     Spill(batch, row);
     leaving.writes = true;
     --left;
@@ -87,9 +54,10 @@ uint32_t EmbeddingStripe::DropChosen(Leave which, const Leaving& leaving) {
   uint32_t dropped = 0;
   for (size_t i = rows.size(); i-- > 0;) {
     const uint32_t row = rows[i];
-    if (!spare(row) || (which == Leave::kUntouched && table_.touched(row))) continue;
-    if (noted != nullptr) NoteDeparture(row, *noted);
-    DropRow(row);
+    if (!spare_.Has(row) || (which == Leave::kUntouched && table_.touched(row))) continue;
+    if (noted != nullptr) noted->Add(table_, row);
+    RemoveRow(row);  // the last row, which takes this number, stays: the loop has passed it
+    ++cold_rows_;
     ++dropped;
   }
   if (dropped == 0) return 0;
@@ -98,37 +66,12 @@ uint32_t EmbeddingStripe::DropChosen(Leave which, const Leaving& leaving) {
   return dropped;
 }
 
-void EmbeddingStripe::NoteDeparture(uint32_t row, DepartedRows& noted) const {
-  if (noted.too_many || table_.last_update(row) <= noted.since) return;
-  if (noted.keys.size() < std::max<size_t>(kNotedDepartures, table_.size())) {
-    noted.keys.push_back(table_.key(row));
-    return;
-  }
-  noted.too_many = true;
-  std::vector<int64_t>().swap(noted.keys);
-}
-
-// Rows after `row` have been handled: the last row, which takes this number, is not dropped.
-void EmbeddingStripe::DropRow(uint32_t row) {
-  RemoveRow(row);
-  --spare_count_;
-  ++cold_rows_;
-}
-
 void EmbeddingStripe::RemoveRow(uint32_t row) {
   const uint32_t last = table_.size() - 1;
   table_.Remove(row);
-  SetBit(spare_bits_, row, spare(last));
-  SetBit(spare_bits_, last, false);
-  SetBit(dirty_bits_, row, Bit(dirty_bits_, last));
-  SetBit(dirty_bits_, last, false);
-  if (last < rounds_.size()) {
-    rounds_[row] = rounds_[last];
-    rounds_.pop_back();
-  } else if (row < rounds_.size()) {
-    rounds_[row] = 0;
-  }
-  many_dirty_ = true;  // the row numbers in dirty_rows_ are out of date now
+  spare_.Renumber(last, row);
+  dirty_.Renumber(last, row);
+  clock_.Renumber(last, row);
 }
 
 std::optional<uint32_t> EmbeddingStripe::NoteAges(int64_t now, DirtyList& dirty) {
@@ -142,8 +85,6 @@ void EmbeddingStripe::Delete(StripeBatch& batch, int64_t key, uint32_t up_to, De
   const uint32_t row = table_.FindOne(key);
   if (row != RowTable::kNone) {
     if (!Old(table_.last_update(row), up_to)) return;
-    if (spare(row)) --spare_count_;
-    if (Bit(dirty_bits_, row)) --dirty_count_;
     RemoveRow(row);
     batch.PutGone(key);
     ++deleted.in_memory;

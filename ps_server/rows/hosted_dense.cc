@@ -110,10 +110,10 @@ std::vector<int64_t> HostedDense::uses() const {
   return {uses};
 }
 
-void HostedDense::GiveAway() {
+void HostedDense::HandOver() {
   for (const auto& stripe : stripes_) {
     absl::MutexLock lock(&stripe->mutex());
-    stripe->GiveAway();
+    stripe->HandOver();
   }
 }
 

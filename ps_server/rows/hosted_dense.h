@@ -50,8 +50,8 @@ class HostedDense final : public HostedShard {
   const DenseLayout& layout() const { return layout_; }
   // Stripe number `stripe`; nullptr if the shard has no such stripe.
   DenseStripe* stripe(uint32_t stripe);
-  // Calls Stripe::GiveAway for every stripe.
-  void GiveAway();
+  // Calls Stripe::HandOver for every stripe.
+  void HandOver();
   // First global row of a stripe.
   int64_t stripe_first_row(uint32_t stripe) const { return first_row_ + stripe * rows_per_stripe_; }
 

@@ -84,7 +84,7 @@ HostedTable::HostedTable(const HostedTable& before, absl::Span<const int32_t> bu
     if (here == nullptr || bucket_ps[bucket] == server_index) continue;
     // Pulls load rows into memory; from now on, not into this stripe's.
     absl::MutexLock lock(&here->mutex());
-    here->GiveAway();
+    here->HandOver();
     ++stripes;
     rows += here->row_count();
     cold += here->cold_rows();

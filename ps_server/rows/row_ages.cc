@@ -9,7 +9,7 @@ namespace cairn {
 namespace {
 
 constexpr int64_t kMarksPerLifetime = 16;
-constexpr size_t kMostMarks = 64;  // reached for example when the server's clock was set back
+constexpr size_t kMaxMarks = 64;  // reached for example when the server's clock was set back
 constexpr size_t kAgeMarkBytes = sizeof(uint32_t) + sizeof(uint64_t);
 
 template <typename T>
@@ -22,7 +22,7 @@ void Append(T value, std::string& to) {
 }  // namespace
 
 bool RowAges::Note(uint32_t updates, int64_t now) {
-  if (lifetime_ == 0 || marks_.size() >= kMostMarks) return false;
+  if (lifetime_ == 0 || marks_.size() >= kMaxMarks) return false;
   if (!marks_.empty()) {
     // Nothing was pushed since the last mark, so its earlier time still holds.
     if (marks_.back().updates == updates) return false;
@@ -62,10 +62,10 @@ std::string RowAges::Encode(uint32_t updates) const {
 absl::StatusOr<uint32_t> RowAges::Decode(absl::string_view bytes) {
   const size_t found = bytes.size();
   if (found < sizeof(uint32_t) || (found - sizeof(uint32_t)) % kAgeMarkBytes != 0 ||
-      found > sizeof(uint32_t) + kMostMarks * kAgeMarkBytes) {
+      found > sizeof(uint32_t) + kMaxMarks * kAgeMarkBytes) {
     return absl::DataLossError(absl::StrCat("row ages have ", found,
                                             " bytes; they have 4, and 12 for each of at most ",
-                                            kMostMarks, " marks"));
+                                            kMaxMarks, " marks"));
   }
   const auto updates = LoadLittleEndian<uint32_t>(bytes.data());
   marks_.clear();

@@ -10,9 +10,9 @@ namespace cairn {
 namespace {
 
 constexpr size_t kChunkBytes = 16 << 10;
-constexpr uint32_t kFirstRows = 4;    // the first chunk grows from this many rows by doubling
-constexpr size_t kFewestSlots = 256;  // of an index that is shrunk
-constexpr size_t kBatch = 32;         // lookups in flight: more than a core's outstanding misses
+constexpr uint32_t kFirstRows = 4;  // the first chunk grows from this many rows by doubling
+constexpr size_t kMinSlots = 256;   // of an index that is shrunk
+constexpr size_t kBatch = 32;       // lookups in flight: more than a core's outstanding misses
 constexpr size_t kCacheLine = 64;
 constexpr size_t kPrefetchLines = 8;  // the hardware prefetcher follows longer rows
 
@@ -216,7 +216,7 @@ void RowTable::FinishAppending() {
 void RowTable::TrimMemory() {
   // Shrinks the index if one of a quarter of the size is enough: rows may come and go in large
   // numbers.
-  if (index_.capacity() > kFewestSlots && size_ < index_.capacity() / 8) {
+  if (index_.capacity() > kMinSlots && size_ < index_.capacity() / 8) {
     spare_.Clear();
     // If the allocation fails, the index stays as it is.
     if (spare_.Reserve(IndexBytes(IndexCapacity(size_)))) index_.rehash(0);

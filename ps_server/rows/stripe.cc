@@ -89,11 +89,11 @@ void DirtyList::TakeInto(std::vector<Stripe*>& taken) {
   }
 }
 
-void DirtyList::DropGivenAway() {
+void DirtyList::DropHandedOver() {
   for (Stripe* stripe = head_.exchange(nullptr, std::memory_order_acquire); stripe != nullptr;) {
     Stripe* const next = stripe->next_dirty_;  // read now, because Add overwrites it
     count_.fetch_sub(1, std::memory_order_relaxed);
-    if (!stripe->given_away()) Add(stripe);
+    if (!stripe->handed_over()) Add(stripe);
     stripe = next;
   }
 }

@@ -73,9 +73,9 @@ class Stripe {
   // Lock held, and no snapshot is writing the stripe. From now on the stripe belongs to another
   // server: it is not written any more, its cold rows are no longer on this disk, and none can be
   // loaded.
-  void GiveAway() { given_away_ = true; }
+  void HandOver() { handed_over_ = true; }
   // Lock held, or called by the flusher during a snapshot.
-  bool given_away() const { return given_away_; }
+  bool handed_over() const { return handed_over_; }
 
   // Lock held.
   bool Has(const Origin& origin) const { return watermarks_.Has(origin); }
@@ -118,7 +118,7 @@ class Stripe {
   mutable absl::Mutex mutex_;
   mutable absl::Mutex writing_;
   mutable std::atomic<int64_t> uses_{0};
-  bool given_away_ = false;
+  bool handed_over_ = false;
   bool dirty_ = false;
   Stripe* next_dirty_ = nullptr;  // belongs to the list while dirty_
   uint64_t changes_ = 0;
@@ -133,8 +133,8 @@ class DirtyList {
   void Add(Stripe* stripe);
   // Appends all stripes, in no order. They stay marked as queued until they are drained.
   void TakeInto(std::vector<Stripe*>& taken);
-  // Removes the stripes that were given away. Must not run at the same time as TakeInto.
-  void DropGivenAway();
+  // Removes the stripes that were handed over. Must not run at the same time as TakeInto.
+  void DropHandedOver();
   // Approximate number of stripes in the list.
   int64_t count() const { return count_.load(std::memory_order_relaxed); }
 

@@ -257,7 +257,7 @@ std::shared_ptr<Variable> Variable::WithMap(Variable& before, const VariableSpec
       const bool here = spec.shards[i].ps == server_index;
       if (!here && before.dense_[i] != nullptr) {
         leaving += before.dense_[i]->memory_bytes();
-        before.dense_[i]->GiveAway();
+        before.dense_[i]->HandOver();
       }
       if (!here) continue;
       const bool comes = before.dense_[i] == nullptr && arriving != nullptr;

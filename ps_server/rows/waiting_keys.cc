@@ -62,7 +62,7 @@ bool WaitingKeys::Admit(int64_t key, uint32_t pushes) {
     entries_.resize(kPageEntries);
     changed_.assign(1, true);
   }
-  while (SetOf(tag)[kSetEntries - 1] != 0 && bytes() < kMostBytes) Double();
+  while (SetOf(tag)[kSetEntries - 1] != 0 && bytes() < kMaxBytes) Double();
   uint32_t* const set = SetOf(tag);
   std::copy_backward(set, set + kSetEntries - 1, set + kSetEntries);
   set[0] = (before + 1) << kTagBits | tag;
@@ -108,10 +108,10 @@ void WaitingKeys::AppendTo(std::string* bytes) const {
 }
 
 absl::Status WaitingKeys::Load(absl::string_view pages, bool put) {
-  if (pages.size() % kPageBytes != 0 || bytes() + pages.size() > kMostBytes) {
+  if (pages.size() % kPageBytes != 0 || bytes() + pages.size() > kMaxBytes) {
     return absl::DataLossError(absl::StrCat("waiting keys have ", pages.size(), " bytes after ",
                                             bytes(), "; they have pages of ", kPageBytes,
-                                            " bytes, at most ", kMostBytes, " in all"));
+                                            " bytes, at most ", kMaxBytes, " in all"));
   }
   const size_t before = entries_.size();
   const size_t after = before + pages.size() / sizeof(uint32_t);

@@ -20,7 +20,7 @@ namespace cairn {
 class WaitingKeys {
  public:
   static constexpr size_t kPageBytes = 512;
-  static constexpr size_t kMostBytes = 256 << 10;  // 65,536 keys
+  static constexpr size_t kMaxBytes = 256 << 10;  // 65,536 keys
 
   // Counts a push of `key`. True: this is the key's push number `pushes` (2 … 255), and the key
   // stops waiting.
@@ -34,7 +34,7 @@ class WaitingKeys {
   // Appends all pages, in the form and order that Load takes.
   void AppendTo(std::string* bytes) const;
   // Appends the next page, or all pages at once. `put`: the store that Put writes to has them
-  // already. kDataLoss: `pages` are not whole pages, or exceed kMostBytes.
+  // already. kDataLoss: `pages` are not whole pages, or exceed kMaxBytes.
   absl::Status Load(absl::string_view pages, bool put);
   // After the last Load. kDataLoss: pages are missing.
   absl::Status FinishLoad() const;

@@ -21,6 +21,11 @@ TEST(PrintableText, ControlCharactersAreEscapedAndOtherTextIsKept) {
   EXPECT_EQ(PrintableText("\xc2"), "\xc2");
 }
 
+TEST(PrintableText, EscapedTextHasNoControlCharacter) {
+  EXPECT_EQ(EscapedText("a\n\t\x1b\"é"), "a\\n\\t\\x1b\\\"é");
+  EXPECT_EQ(EscapedText("\xc2\x92\xc2\xa9"), "\\xc2\\x92\xc2\xa9");
+}
+
 TEST(PrintableText, TheFirstControlCharacterIsReturned) {
   EXPECT_EQ(FirstControlOf("host/4711 (net:[4026531840]) é"), "");
   EXPECT_EQ(FirstControlOf("a\nb\x1b"), "\\x0a");

@@ -26,7 +26,7 @@ PROGRAMS = ("dpkg-buildpackage", "dh", "help2man", "lintian", "mmdebstrap")
 SUITE = "bookworm"
 
 
-def run(*command, seconds=300, **options):
+def run(*command, seconds=1200, **options):
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False,
                           **options)
     if done.returncode != 0:

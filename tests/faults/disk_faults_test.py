@@ -99,7 +99,7 @@ class Disk(PushersCase):
             self.faults.disk(STALLS)
             for worker in range(PUSHERS):
                 processes.wait_for(
-                    lambda: f"ps:{VICTIM} ({cluster.addresses[VICTIM]}) does not answer since"
+                    lambda: f"ps:{VICTIM} ({cluster.addresses[VICTIM]}) has not answered since"
                     in self.log(f"worker{worker}"), SECONDS, f"worker {worker} to name ps:1")
             self.expect_standstill()
             self.faults.disk(WELL)

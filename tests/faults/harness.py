@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
 
 PUSHER = os.environ.get("CAIRN_PUSHER")
-SECONDS = 60
+SECONDS = 180
 PUSHERS = 2
 
 

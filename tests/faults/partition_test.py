@@ -78,7 +78,7 @@ class Partition(PushersCase):
             self.cut(CUT)
             name = rf"ps:{CUT} \({re.escape(cluster.addresses[CUT])}\) "
             processes.wait_for(
-                lambda: re.search(name + r"(does not answer|is gone) since \d\d:\d\d:\d\d",
+                lambda: re.search(name + r"(has not answered|has been down) since \d\d:\d\d:\d\d",
                                   self.log(f"worker{CUT}")), SECONDS, "worker 1 to name ps:1")
             lost = f"worker {CUT} of job soak"
             ended = f"was not heard of for {LEASE_SECONDS}s: its lease has ended"

@@ -182,9 +182,9 @@ class OutsideStore final : public StripeStore {
     const OutsideCairn outside;
     return store_->StartCompaction();
   }
-  std::vector<StoreFigure> Figures() const override {
+  std::vector<StoreStatistic> ReadStatistics() const override {
     const OutsideCairn outside;
-    return store_->Figures();
+    return store_->ReadStatistics();
   }
   int64_t DiskBytes() const override {
     const OutsideCairn outside;

@@ -2,119 +2,44 @@
 
 #include <thrift/protocol/TBinaryProtocol.h>
 #include <thrift/transport/TBufferTransports.h>
+#include <thrift/transport/TVirtualTransport.h>
 
 #include <cstdint>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace cairn::fuzz {
 namespace {
 
 using apache::thrift::protocol::TBinaryProtocol;
 using apache::thrift::transport::TMemoryBuffer;
+using apache::thrift::transport::TVirtualTransport;
 
-template <typename Struct>
-Struct Copy(const Struct& from) {
-  const auto buffer = std::make_shared<TMemoryBuffer>();
-  TBinaryProtocol protocol(buffer);
-  from.write(&protocol);
-  Struct to;
-  to.read(&protocol);
-  return to;
-}
-
-class WireCopy final : public wire::ParameterServerIf {
+// Connects a generated client to a service in this process: a request that is flushed is parsed and
+// served at once, and its reply can be read.
+class LoopTransport final : public TVirtualTransport<LoopTransport> {
  public:
-  explicit WireCopy(wire::ParameterServerIf& service) : service_(service) {}
+  explicit LoopTransport(wire::ParameterServerIf& service)
+      : processor_(std::shared_ptr<wire::ParameterServerIf>(std::shared_ptr<void>(), &service)) {}
 
-  void hello(wire::HelloReply& reply, const wire::HelloRequest& request) override {
-    Run(reply, request, &wire::ParameterServerIf::hello);
-  }
-  void heartbeat(wire::ServerState& reply, const wire::Caller& caller) override {
-    Run(reply, caller, &wire::ParameterServerIf::heartbeat);
-  }
-  void leave(wire::ServerState& reply, const wire::Caller& caller) override {
-    Run(reply, caller, &wire::ParameterServerIf::leave);
-  }
-  void create_variables(wire::ServerState& reply, const wire::Caller& caller,
-                        const std::vector<wire::VariableSpec>& specs) override {
-    std::vector<wire::VariableSpec> copies;
-    for (const wire::VariableSpec& spec : specs) copies.push_back(Copy(spec));
-    wire::ServerState answer;
-    service_.create_variables(answer, Copy(caller), copies);
-    reply = Copy(answer);
-  }
-  void push(wire::PushReply& reply, const wire::PushRequest& request) override {
-    Run(reply, request, &wire::ParameterServerIf::push);
-  }
-  void assign(wire::PushReply& reply, const wire::AssignRequest& request) override {
-    Run(reply, request, &wire::ParameterServerIf::assign);
-  }
-  void pull(wire::PullReply& reply, const wire::PullRequest& request) override {
-    Run(reply, request, &wire::ParameterServerIf::pull);
-  }
-  void step(wire::StepReply& reply, const wire::StepRequest& request) override {
-    Run(reply, request, &wire::ParameterServerIf::step);
-  }
-  void describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) override {
-    Run(reply, request, &wire::ParameterServerIf::describe);
-  }
-  void scan(wire::ScanReply& reply, const wire::ScanRequest& request) override {
-    Run(reply, request, &wire::ParameterServerIf::scan);
-  }
-  void flush(wire::ServerState& reply, const wire::Caller& caller) override {
-    Run(reply, caller, &wire::ParameterServerIf::flush);
-  }
-  void why(wire::WhyReply& reply, const wire::Caller& caller) override {
-    Run(reply, caller, &wire::ParameterServerIf::why);
-  }
-  void drop_job(wire::ServerState& reply, const wire::Caller& caller) override {
-    Run(reply, caller, &wire::ParameterServerIf::drop_job);
-  }
-  void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) override {
-    Run(reply, request, &wire::ParameterServerIf::checkpoint);
-  }
-  void drop_checkpoint(wire::ServerState& reply, const wire::CheckpointRequest& request) override {
-    Run(reply, request, &wire::ParameterServerIf::drop_checkpoint);
-  }
-  void restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) override {
-    Run(reply, request, &wire::ParameterServerIf::restore);
-  }
-  void move(wire::MoveReply& reply, const wire::MoveRequest& request) override {
-    Run(reply, request, &wire::ParameterServerIf::move);
-  }
-  void members(wire::Members& reply, const wire::Caller& caller) override {
-    Run(reply, caller, &wire::ParameterServerIf::members);
-  }
-  void change_members(wire::ChangeMembersReply& reply,
-                      const wire::ChangeMembersRequest& request) override {
-    Run(reply, request, &wire::ParameterServerIf::change_members);
-  }
-  void drain(wire::ServerState& reply, const wire::Caller& caller) override {
-    Run(reply, caller, &wire::ParameterServerIf::drain);
+  uint32_t read(uint8_t* bytes, uint32_t count) { return reply_->read(bytes, count); }
+  void write(const uint8_t* bytes, uint32_t count) { request_->write(bytes, count); }
+  void flush() override {
+    reply_ = std::make_shared<TMemoryBuffer>();
+    processor_.process(std::make_shared<TBinaryProtocol>(request_),
+                       std::make_shared<TBinaryProtocol>(reply_), nullptr);
+    request_ = std::make_shared<TMemoryBuffer>();
   }
 
  private:
-  template <typename Reply, typename Request>
-  void Run(Reply& reply, const Request& request,
-           void (wire::ParameterServerIf::*method)(Reply&, const Request&)) {
-    Reply answer;
-    try {
-      (service_.*method)(answer, Copy(request));
-    } catch (const wire::ServerError& error) {
-      throw Copy(error);
-    }
-    reply = Copy(answer);
-  }
-
-  wire::ParameterServerIf& service_;
+  wire::ParameterServerProcessor processor_;
+  std::shared_ptr<TMemoryBuffer> request_ = std::make_shared<TMemoryBuffer>();
+  std::shared_ptr<TMemoryBuffer> reply_ = std::make_shared<TMemoryBuffer>();
 };
 
 }  // namespace
 
 std::unique_ptr<wire::ParameterServerIf> CopyOnTheWire(wire::ParameterServerIf& service) {
-  return std::make_unique<WireCopy>(service);
+  return std::make_unique<wire::ParameterServerClient>(
+      std::make_shared<TBinaryProtocol>(std::make_shared<LoopTransport>(service)));
 }
 
 }  // namespace cairn::fuzz

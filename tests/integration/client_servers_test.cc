@@ -380,8 +380,8 @@ TEST_F(KilledServers, EndTheWaitAfterPsWait) {
   servers_[1]->Kill();
   EXPECT_THAT(client->Push({Whole("a", ones_), Whole("b", ones_)}, "", Soon()),
               StatusIs(absl::StatusCode::kUnavailable,
-                       AllOf(HasSubstr("ps:1 (" + OwnHost() + ":"), HasSubstr("is gone since"),
-                             HasSubstr("200ms"))));
+                       AllOf(HasSubstr("ps:1 (" + OwnHost() + ":"),
+                             HasSubstr("has been down since"), HasSubstr("200ms"))));
 }
 
 }  // namespace

@@ -378,7 +378,7 @@ TEST_F(MembersTest, ACheckpointAfterAServerHasLeftIsComplete) {
         {absl::StrCat(folder.path(), "/made/ps-", part.server), part.files, part.workers});
   }
   reader_ = Connect(-1).value();
-  EXPECT_THAT(reader_->Restore(source, Soon()).message(), HasSubstr("servers have come or gone"));
+  EXPECT_THAT(reader_->Restore(source, Soon()).message(), HasSubstr("servers have joined or left"));
   worker->Leave(Soon()).IgnoreError();
   for (const int32_t servers : {1, 2, 3}) {
     SCOPED_TRACE(servers);

@@ -13,7 +13,7 @@
 #include "common/deadline.h"
 #include "common/status.h"
 #include "gmock/gmock.h"
-#include "ps_server/core/figures.h"
+#include "ps_server/core/statistics.h"
 #include "tests/ps_server/server_fixture.h"
 #include "tests/support/copy_store.h"
 #include "thrift/ParameterServer.h"
@@ -43,8 +43,9 @@ class SyncCluster {
   wire::ParameterServerIf& service(int32_t server) { return engines_[server]->service(); }
   // How often the server's log was synced to disk.
   int64_t Syncs(int32_t server) {
-    for (const StoreFigure& figure : engines_[server]->Figures(FigureDetail::kMetrics).store) {
-      if (figure.name == "rocksdb_wal_syncs_total") return static_cast<int64_t>(figure.value);
+    for (const StoreStatistic& statistic :
+         engines_[server]->ReadStatistics(StatisticsDetail::kMetrics).store) {
+      if (statistic.name == "rocksdb_wal_syncs_total") return static_cast<int64_t>(statistic.value);
     }
     return -1;
   }

@@ -97,7 +97,7 @@ class WatchedStore final : public StripeStore {
   absl::Status SetUnfinished(bool unfinished) override { return store_->SetUnfinished(unfinished); }
   absl::Status Checkpoint(const std::string& folder) override { return store_->Checkpoint(folder); }
   absl::Status StartCompaction() override { return store_->StartCompaction(); }
-  std::vector<StoreFigure> Figures() const override { return store_->Figures(); }
+  std::vector<StoreStatistic> ReadStatistics() const override { return store_->ReadStatistics(); }
   int64_t DiskBytes() const override { return store_->DiskBytes(); }
   absl::Status Close() override { return store_->Close(); }
 

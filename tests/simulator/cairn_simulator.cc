@@ -1,5 +1,5 @@
-// Runs the simulator; tests/simulator/README.md. Exit status 0: nothing was found. Prints one line
-// of JSON, and where something was found what, and how to see it again.
+// Runs the simulator (tests/simulator/README.md). Prints one line of JSON for each run. Exit status
+// 0: no violation. Else prints the violation and the command line that reproduces it.
 #include <glog/logging.h>
 
 #include <cstdio>
@@ -12,30 +12,30 @@
 ABSL_FLAG(int32_t, servers, 8, "Parameter servers.");
 ABSL_FLAG(int32_t, workers, 16, "Workers.");
 ABSL_FLAG(int64_t, steps, 60, "Steps of each worker.");
-ABSL_FLAG(uint64_t, seed, 1, "Of everything that is random.");
+ABSL_FLAG(uint64_t, seed, 1, "Seed of all random choices.");
 ABSL_FLAG(uint64_t, seeds, 1,
-          "Runs with so many seeds, from --seed on; ends at the first finding.");
-ABSL_FLAG(int32_t, reach, 4, "Servers that the pushes of one worker reach, ps:0 excepted.");
+          "Number of runs, with seeds from --seed on; ends at the first violation.");
+ABSL_FLAG(int32_t, reach, 4, "Servers that the pushes of one worker reach, without ps:0.");
 ABSL_FLAG(double, skew, 0, "Zipf exponent of the servers' popularity.");
 ABSL_FLAG(int64_t, staleness_bound, -1, "ssp with this bound; -1: async.");
 ABSL_FLAG(int32_t, replicas_to_aggregate, -1,
-          "sync: 0, every worker, or so many of them; -1: async or ssp.");
-ABSL_FLAG(std::string, faults, "some", "none, some, many, or starts: many of workers.");
+          "sync with this many workers per step (0: all); -1: async or ssp.");
+ABSL_FLAG(std::string, faults, "some", "none, some, many, or starts (many, mostly of workers).");
 ABSL_FLAG(std::string, moves, "none", "Rows move between servers: none, some or many.");
 ABSL_FLAG(std::string, members, "none",
-          "Servers join and leave, where rows move: none, some or many.");
-ABSL_FLAG(std::string, mutation, "none", "A rule that is left out (options.h).");
-ABSL_FLAG(int64_t, compute_ms, 1000, "Of a step, on average.");
-ABSL_FLAG(int64_t, latency_us, 100, "Of a message, on average.");
-ABSL_FLAG(int64_t, call_us, 20, "Of a server's core, for each call.");
+          "Servers join and leave while rows move: none, some or many.");
+ABSL_FLAG(std::string, mutation, "none", "A rule to leave out (options.h).");
+ABSL_FLAG(int64_t, compute_ms, 1000, "Average time to compute a step.");
+ABSL_FLAG(int64_t, latency_us, 100, "Average latency of a message.");
+ABSL_FLAG(int64_t, call_us, 20, "Time that a call takes of a server's core.");
 ABSL_FLAG(int32_t, cores, 2, "Of a server.");
 ABSL_FLAG(int64_t, snapshot_ms, 5000, "Between epochs.");
-ABSL_FLAG(int64_t, lease_seconds, 10, "Of a worker.");
-ABSL_FLAG(int64_t, heartbeat_ms, 400, "Between heartbeats.");
-ABSL_FLAG(double, disk_write_ms, 0.05, "Of a stripe, into a server's log.");
-ABSL_FLAG(double, disk_sync_ms, 2, "Of a server's log.");
-ABSL_FLAG(bool, show, false, "Prints every call but heartbeats as it is served, and what ends.");
-ABSL_FLAG(int64_t, verify_one_in, 1, "Reads the rows of one push in so many.");
+ABSL_FLAG(int64_t, lease_seconds, 10, "Lease of a worker.");
+ABSL_FLAG(int64_t, heartbeat_ms, 400, "Time between heartbeats.");
+ABSL_FLAG(double, disk_write_ms, 0.05, "Time to write a stripe to a server's log.");
+ABSL_FLAG(double, disk_sync_ms, 2, "Time to sync a server's log.");
+ABSL_FLAG(bool, show, false, "Prints every call except heartbeats, and every end of a process.");
+ABSL_FLAG(int64_t, verify_one_in, 1, "Checks the rows of one push in this many.");
 
 namespace cairn::simulator {
 namespace {
@@ -99,7 +99,7 @@ int Main() {
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("simulates servers and workers of a job, with faults");
   absl::ParseCommandLine(argc, argv);
-  FLAGS_minloglevel = google::GLOG_FATAL;  // servers come and go by the thousand
+  FLAGS_minloglevel = google::GLOG_FATAL;  // thousands of servers start and crash
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);
   return cairn::simulator::Main();

@@ -1,4 +1,4 @@
-// One call from a worker to a server, as it travels.
+// One call from a worker to a server.
 #pragma once
 
 #include <cstdint>
@@ -27,22 +27,22 @@ enum class Method : uint8_t {
 };
 
 struct Call {
-  int64_t number = 0;  // of the run
+  int64_t number = 0;  // within the run
   Method method = Method::kPush;
   int32_t worker = 0;
-  size_t slot = 0;  // the worker's number for the server
+  size_t slot = 0;  // the worker's index for the server
   int32_t server = 0;
 
-  // By method; as the client filled them in.
+  // The request of the method, as the client filled it in.
   wire::StepRequest data;  // kPush, kPull, kStep
   wire::HelloRequest hello;
-  wire::Caller caller;  // the others
+  wire::Caller caller;  // the other methods
   wire::MoveRequest move;
   wire::DescribeRequest describe;
   std::vector<wire::VariableSpec> specs;  // kCreate
   wire::ChangeMembersRequest change;
 
-  // The server's.
+  // The server's reply.
   absl::Status refusal;
   wire::StepReply data_reply;
   wire::HelloReply hello_reply;
@@ -54,13 +54,13 @@ struct Call {
 
   enum class Fate { kUnderWay, kAnswered, kBroken };
   Fate fate = Fate::kUnderWay;
-  absl::Status broken;  // why
+  absl::Status broken;  // cause of kBroken
   bool waited_for = false;
   Ticket waiter;
 };
 using CallPtr = std::shared_ptr<Call>;
 
-// Who calls, and the push in it (nullptr: none).
+// The caller of a call, and the push in it (nullptr: none).
 inline wire::Caller& CallerOf(Call& call) {
   switch (call.method) {
     case Method::kPush:

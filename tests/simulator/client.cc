@@ -10,7 +10,7 @@
 
 namespace cairn {
 
-// What the simulation sees of a client beside its interface, and what mutations change in it.
+// The simulation's access to internals of a client, and the changes that mutations make.
 class PsClientPeer {
  public:
   explicit PsClientPeer(PsClientImpl& client) : client_(client) {}
@@ -19,17 +19,18 @@ class PsClientPeer {
   int64_t clock() const { return client_.clock_.Announced(); }
   const ServerTable& sessions() const { return client_.sessions_; }
 
-  // As if no server had had a push of an earlier start: none goes first.
+  // Pretends that no server has a push of an earlier start, so that none is sent one first.
   void ForgetWhoHadPushes() {
     for (size_t s = 0; s < sessions().size(); ++s) Begin(s, 0, sessions()[s].last_part(), -1);
     client_.deliverer_.Begin({});
   }
-  // As if positions asked all servers for every push: none gets it ahead.
+  // Pretends that every stored position requires every push from every server, so that no part is
+  // sent ahead.
   void AskEverybody() {
     client_.deliverer_.Begin(
         {.unasked = std::vector<std::vector<SequenceRange>>(sessions().size())});
   }
-  // The start goes on after the highest push that any server has.
+  // Resumes after the highest push that any server has.
   void ResumeHighest() {
     int64_t highest = next() - 1;
     for (size_t s = 0; s < sessions().size(); ++s) {
@@ -41,13 +42,14 @@ class PsClientPeer {
     client_.order_.Reset(highest, client_.position());
     AskEverybody();
   }
-  // The next push has a number above `through`, once all up to what ps:0 has are computed again.
+  // Numbers the next push above `through`, once every push up to `computed_again_through` is
+  // recomputed.
   void SkipVoid(int64_t computed_again_through, int64_t through) {
     if (next() > computed_again_through && next() <= through) client_.order_.Reset(through, "");
   }
 
  private:
-  // `through` -1: as it is.
+  // `through` -1: unchanged.
   void Begin(size_t server, int64_t durable, int64_t last_part, int64_t through) {
     ServerSession& session = sessions()[server];
     if (session.left()) return;
@@ -66,7 +68,7 @@ class PsClientPeer {
 namespace simulator {
 namespace {
 
-// Longer than any outage: a worker gives up by ps_wait.
+// Longer than any outage: ps_wait ends a call first.
 constexpr absl::Duration kCallDeadline = absl::Minutes(10);
 
 Deadline Soon() { return Deadline::In(kCallDeadline); }

@@ -1,5 +1,5 @@
-// A worker's client: the program's own PsClientImpl over links into the simulated network, and what
-// the worker pushes through it.
+// A worker's client: the real PsClientImpl over links into the simulated network, and the worker's
+// pushes.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +16,26 @@
 
 namespace cairn::simulator {
 
-// Called in the main fiber of its process, but for the getters. Thread safety: none.
+// Called in the main fiber of its process, except the getters. Thread safety: none.
 class Client {
  public:
-  // All outlive the client.
+  // All arguments outlive the client.
   Client(Network* network, const Workload& work, std::shared_ptr<Process> process);
 
-  // Says hello to every server, as a new start, and learns the variables.
+  // Says hello to every server, as a new start, and describes the variables.
   absl::Status Connect();
-  // Which of the worker's pushes is next; 1, 2, ….
+  // Number of the worker's next push; 1, 2, ….
   int64_t next() const { return item_ + 1; }
-  // The last step announced; -1: none are taken any more, or it is not connected.
+  // The last announced step; -1: the worker takes no more steps, or is not connected.
   int64_t clock() const;
 
-  // Pushes `next()` and begins the step after it.
+  // Pushes push next() and begins the step after it.
   absl::Status Step();
-  // Under sync, before the first.
+  // Under sync: call before the first Step.
   absl::Status BeginSteps();
   absl::Status EndSteps();
   absl::Status Leave();
-  // Waits for the client's heartbeats to end.
+  // Ends the client's heartbeats and waits for them.
   void Close();
 
   int64_t retries() const { return client_ == nullptr ? 0 : client_->counters().retries; }
@@ -48,13 +48,13 @@ class Client {
     std::vector<float> values, pulled;
   };
 
-  // Parts of the next push.
+  // Computes the parts of the next push.
   void Compute();
   std::vector<PushSource> Sources() const;
   std::vector<PullTarget> Targets();
-  // What was pulled has every push so far.
+  // Checks that the pulled rows contain every push so far.
   void CheckPulled() const;
-  // By a mutation: what a start makes of the answers to its hello.
+  // Mutations: changes what a start concludes from the replies to hello.
   void MutateStart();
 
   Network& network_;
@@ -62,7 +62,7 @@ class Client {
   const std::shared_ptr<Process> process_;
   std::unique_ptr<PsClientImpl> client_;
   std::vector<Part> parts_;
-  int64_t item_ = 0;  // of the worker's pushes, the last that was sent
+  int64_t item_ = 0;  // the worker's last push that was sent
 };
 
 }  // namespace cairn::simulator

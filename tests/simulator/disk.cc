@@ -47,7 +47,7 @@ void Disk::EndMachine(Random& random) {
   const size_t kept = random.Below(static_cast<int64_t>(pending_.size()) + 1);
   for (size_t i = 0; i < kept; ++i) Apply(std::move(pending_[i]));
   if (tears_ && kept < pending_.size() && pending_[kept].is_stripe) {
-    pending_[kept].stripe.rows.clear();  // its watermarks alone
+    pending_[kept].stripe.rows.clear();  // keeps only the watermarks
     Apply(std::move(pending_[kept]));
   }
   pending_.clear();
@@ -55,7 +55,7 @@ void Disk::EndMachine(Random& random) {
 
 namespace {
 
-absl::Status NotHere() { return absl::UnimplementedError("not on a simulated disk"); }
+absl::Status NotHere() { return absl::UnimplementedError("the simulated disk cannot do this"); }
 
 class Batch : public StripeBatch {
  public:
@@ -66,7 +66,7 @@ class Batch : public StripeBatch {
   void SetWatermarks(absl::Span<const Watermark> watermarks) override {
     write_.stripe.watermarks.assign(watermarks.begin(), watermarks.end());
   }
-  void PutImage(absl::Span<const absl::string_view>) override {}  // there are tables only
+  void PutImage(absl::Span<const absl::string_view>) override {}  // all variables are tables
   void PutRow(int64_t key, absl::string_view bytes) override {
     write_.stripe.rows[key] = std::string(bytes);
   }
@@ -145,7 +145,7 @@ class Store : public StripeStore {
     return absl::OkStatus();
   }
 
-  // At once: it is written under a lock that others wait for, and fibers share their thread.
+  // Takes no time: the caller holds a lock that other fibers need, and all fibers share a thread.
   absl::Status PutDecision(const DecisionRecord& decision, bool sync) override {
     RETURN_IF_ERROR(Take(0));
     Disk::Write write;
@@ -154,7 +154,7 @@ class Store : public StripeStore {
     if (sync) disk_.Sync();
     return absl::OkStatus();
   }
-  // At once, for the same reason; with a sync.
+  // Takes no time, for the same reason; syncs.
   absl::Status PutNotes(absl::Span<const NoteRecord> notes) override {
     RETURN_IF_ERROR(Take(0));
     Disk::Write write;
@@ -205,7 +205,7 @@ class Store : public StripeStore {
   absl::Status Checkpoint(const std::string&) override { return NotHere(); }
   bool Behind() const override { return false; }
   absl::Status StartCompaction() override { return absl::OkStatus(); }
-  std::vector<StoreFigure> Figures() const override { return {}; }
+  std::vector<StoreStatistic> ReadStatistics() const override { return {}; }
   int64_t DiskBytes() const override { return 0; }
   absl::Status Close() override { return absl::OkStatus(); }
 
@@ -219,7 +219,7 @@ class Store : public StripeStore {
   const DiskCosts costs_;
   const bool& alive_;
   const int64_t boots_;
-  mutable HelperPool readers_{0};  // its servers have no cold rows
+  mutable HelperPool readers_{0};  // there are no cold rows
 };
 
 absl::Status Store::LoadStripes(const StripeId& first, const StripeId& end,

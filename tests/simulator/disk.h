@@ -1,4 +1,4 @@
-// A server's disk: what a synced write leaves there for good, and what is on its way.
+// A server's disk: synced contents and pending writes.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 namespace cairn::simulator {
 
 struct DiskCosts {
-  Nanos write = 50 * kMicrosecond;  // of a stripe or a record, into the log
+  Nanos write = 50 * kMicrosecond;  // writing a stripe or record to the log
   Nanos sync = 2 * kMillisecond;
 };
 
-// Outlives the starts of its server. Thread safety: none, but for reading.
+// Outlives the starts of its server. Thread safety: concurrent reads only.
 class Disk {
  public:
   struct StripeContent {
@@ -34,8 +34,8 @@ class Disk {
     std::map<int64_t, DecisionRecord> decisions;  // by step
     std::map<std::string, std::string> notes;     // by name
   };
-  // One write, whole or not at all: a stripe, the records at the end of an epoch, a decision, a
-  // variable's map, or notes.
+  // One atomic write: a stripe, the records at the end of a snapshot, a decision, a variable's map,
+  // or notes.
   struct Write {
     bool is_stripe = false;
     StripeId id;
@@ -43,7 +43,7 @@ class Disk {
     std::vector<ShardRecord> shards;
     std::vector<WorkerRecord> workers;
     std::vector<DecisionRecord> decisions;
-    int64_t forgotten = 0;  // decisions up to this step go
+    int64_t forgotten = 0;  // deletes decisions up to this step
     std::vector<VariableRecord> variables;
     std::vector<StripeId> gone;
     std::vector<NoteRecord> notes;
@@ -51,17 +51,17 @@ class Disk {
 
   void Put(Write write) { pending_.push_back(std::move(write)); }
   void Sync();
-  // The process ends: what is written stays. The machine ends: of what is not synced some stays, in
-  // the order in which it was written.
+  // EndProcess keeps every write. EndMachine keeps the synced writes and a random prefix of the
+  // others.
   void EndProcess() { Sync(); }
   void EndMachine(Random& random);
-  // The same where the disk is not what it says: a mutation.
+  // Mutations: a disk whose syncs do nothing, and one that tears writes.
   void LoseEverySync() { lies_ = true; }
   void TearWrites() { tears_ = true; }
 
   int64_t Open() { return ++boots_; }
-  const Content& content() const { return synced_; }  // with nothing pending
-  // Whether the stripe is there, or on its way there.
+  const Content& content() const { return synced_; }  // valid while no write is pending
+  // Whether the disk has the stripe, or a pending write of it.
   bool Has(const StripeId& id) const;
 
  private:
@@ -73,8 +73,8 @@ class Disk {
   bool lies_ = false, tears_ = false;
 };
 
-// The store of one start of a server. Calls take simulated time and are of fibers; loading is not.
-// `alive`: once false, the server has ended, and every later write fails.
+// The store of one start of a server. Calls take simulated time and must be made in fibers, except
+// loading. `alive`: once false the server has ended, and every later write fails.
 std::unique_ptr<StripeStore> OpenOn(Disk* disk, const DiskCosts& costs, const bool* alive);
 
 }  // namespace cairn::simulator

@@ -10,10 +10,11 @@
 namespace cairn::simulator {
 namespace {
 
-// The deepest call chain formats an error inside a service call inside an epoch.
+// Enough for the deepest call chain, which formats an error inside a service call inside a
+// snapshot.
 constexpr size_t kStackBytes = 128 << 10;
 constexpr size_t kStacksPerSlab = 64;
-// At a stack's far end; a fiber that overwrites it has left its stack.
+// Stored at the far end of a stack; overwriting it means a stack overflow.
 constexpr uint64_t kCanary = 0x5ca1ab1e0ddba11u;
 
 Scheduler* current = nullptr;
@@ -25,7 +26,7 @@ struct Scheduler::Fiber {
   std::byte* stack = nullptr;
   std::function<void()> body;
   const char* name = "";
-  uint64_t wait = 0;  // of the wait under way; 0: none
+  uint64_t wait = 0;  // current wait; 0: none
   bool woken = false;
 };
 
@@ -34,7 +35,7 @@ struct Scheduler::OfCondition {
 };
 
 Scheduler::Scheduler() : conditions_(std::make_unique<OfCondition>()) {
-  CHECK(current == nullptr) << "two schedulers at a time";
+  CHECK(current == nullptr) << "another scheduler exists";
   current = this;
 }
 
@@ -44,7 +45,7 @@ Scheduler::~Scheduler() {
 }
 
 Scheduler& Scheduler::Current() {
-  CHECK(current != nullptr) << "no simulation runs";
+  CHECK(current != nullptr) << "no scheduler exists";
   return *current;
 }
 
@@ -103,7 +104,7 @@ void Scheduler::Entry() {
   fiber.body = nullptr;
   --scheduler.live_;
   scheduler.free_fibers_.push_back(scheduler.running_);
-  scheduler.Yield();  // for good
+  scheduler.Yield();  // never resumes
 }
 
 void Scheduler::Resume(uint32_t index) {

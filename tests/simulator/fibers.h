@@ -1,6 +1,6 @@
-// Simulated time, and threads that live in it: code that blocks runs on a stack of its own, and
-// gives way to whatever comes next where a thread would wait. One thread runs everything, so a
-// run depends on nothing but what is scheduled.
+// Simulated time and threads. Code that blocks runs as a fiber on a separate stack, and switches to
+// the next event where a thread would wait. One thread runs everything, so a run depends only on
+// the scheduled events.
 #pragma once
 
 #include <ucontext.h>
@@ -15,20 +15,20 @@
 
 namespace cairn::simulator {
 
-// Nanoseconds since the run began.
+// Nanoseconds since the start of the run.
 using Nanos = int64_t;
 inline constexpr Nanos kMicrosecond = 1'000, kMillisecond = 1'000'000, kSecond = 1'000'000'000;
 inline constexpr Nanos kForever = INT64_MAX;
 
-// What a fiber waits for; given to Scheduler::Wake. A ticket that was waited for once is of no use
-// again, so whoever comes late wakes nobody.
+// Identifies one wait of a fiber, for Scheduler::Wake. A ticket is valid for one wait, so a late
+// Wake has no effect.
 struct Ticket {
   uint32_t fiber = 0;
   uint64_t wait = 0;
 };
 
-// Thread safety: none. At most one exists at a time; the replaced clock and condition variables
-// (replaced_waits.cc) are those of the one that exists.
+// Thread safety: none. At most one scheduler exists at a time; the replaced clock and condition
+// variables (replaced_waits.cc) use it.
 class Scheduler {
  public:
   Scheduler();
@@ -39,29 +39,30 @@ class Scheduler {
   static Scheduler& Current();
 
   Nanos now() const { return now_; }
-  // The clock as it is read: every reading takes a little, so no two are equal.
+  // Reads the clock. Every reading advances it a little, so no two are equal.
   Nanos ReadClock() { return now_ + ++readings_; }
   int64_t events() const { return events_; }
 
-  // Events of one moment run in the order in which they were scheduled.
+  // Events of the same moment run in the order in which they were scheduled.
   void At(Nanos when, std::function<void()> event);
   void In(Nanos delay, std::function<void()> event) { At(now_ + delay, std::move(event)); }
-  // `body` begins as an event of this moment. `name`: a literal, for stuck ones.
+  // Starts `body` in a fiber, as an event of this moment. `name`: a literal, for messages about
+  // stuck fibers.
   void Spawn(const char* name, std::function<void()> body);
 
-  // Runs events until `done` holds after one, or none is due by `limit`; true where it is done.
+  // Runs events until `done` returns true after one (returns true), or no event is due by `limit`.
   bool Run(Nanos limit, const std::function<bool()>& done);
 
-  // In a fiber.
+  // --- Only in a fiber. ---
   static bool InFiber();
   Ticket Prepare();
-  // Returns after Wake(ticket), or once `until` has come; true: it was woken.
+  // Waits until Wake(ticket) (returns true) or until `until`.
   bool Wait(const Ticket& ticket, Nanos until);
   void Sleep(Nanos duration);
-  // From anywhere: the fiber goes on as an event of this moment.
+  // Resumes the fiber as an event of this moment. May be called from anywhere.
   void Wake(const Ticket& ticket);
 
-  // Waits of code that knows condition variables only, by their address.
+  // Waits on condition variables, identified by their address.
   bool WaitOn(const void* condition, Nanos until);
   void WakeAll(const void* condition);
 
@@ -72,7 +73,7 @@ class Scheduler {
   struct Event {
     Nanos at;
     uint64_t order;
-    uint32_t slot;  // of a function; kNone: the wait of a fiber
+    uint32_t slot;  // index of a function; kNone: a fiber's wait
     Ticket ticket;
   };
   struct Later {

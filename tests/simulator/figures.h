@@ -1,4 +1,4 @@
-// What a run's counts say: hot spots, storms, slow starts.
+// Derives hot spots, retry storms and start times from the counts of a run.
 #pragma once
 
 #include "tests/simulator/observer.h"
@@ -6,7 +6,7 @@
 
 namespace cairn::simulator {
 
-// Of a run that has come to `end`.
+// Fills in `result` for a run that ended at `end`.
 void FillFigures(const Options& options, const Observer& observer, Nanos end, Result* result);
 
 }  // namespace cairn::simulator

@@ -1,4 +1,4 @@
-// Links of the client into the simulated network.
+// The client's links into the simulated network.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -15,7 +15,7 @@ struct Failed {
   Outcome outcome;
 };
 
-Outcome Dead() { return {Progress::kNotSent, absl::CancelledError("this process has ended")}; }
+Outcome Dead() { return {Progress::kNotSent, absl::CancelledError("the process has ended")}; }
 
 Payload Copied(const Payload& payload) { return Payload::Copy(payload.data(), payload.size()); }
 
@@ -48,9 +48,10 @@ class Link : public ServerLink {
     call->method = method;
     return call;
   }
-  // At the process's first hello to the server; under a mutation others than ps:0 do not tell.
+  // Processes the reply to the process's first hello to the server. Under a mutation, servers other
+  // than ps:0 hide their sequences.
   void NoteHello(wire::HelloReply& reply);
-  // Highest push that was acknowledged here: a lower one is sent again.
+  // Highest acknowledged push on this link; a push with a lower number is a replay.
   int64_t acknowledged = 0;
 
  private:
@@ -60,7 +61,7 @@ class Link : public ServerLink {
   const std::shared_ptr<Process> process_;
   const size_t slot_, slots_;
   const int32_t server_;
-  int64_t connected_to_ = 0;  // a server's start; 0: to none
+  int64_t connected_to_ = 0;  // number of the server's start; 0: not connected
   std::vector<std::unique_ptr<cairn::Channel>> channels_;
   std::vector<cairn::Channel*> idle_;
 };
@@ -73,7 +74,7 @@ void Link::NoteHello(wire::HelloReply& reply) {
   if (slot_ != 0 && network_.options().mutation == Mutation::kLeavesOutVoid) applied = 0;
 }
 
-// The calls of the service, each of which travels.
+// The service, whose calls go over the simulated network.
 class Stub;
 
 class FiberChannel : public cairn::Channel {
@@ -86,9 +87,9 @@ class FiberChannel : public cairn::Channel {
                Deadline deadline) override;
 
   CallPtr New(Method method) { return link_.New(method); }
-  // By a mutation: what was to go before the part that has just been answered.
+  // Mutation: sends the late parts that should have gone before the part that was just answered.
   void SendPutOff(Deadline deadline);
-  // Waits for the answer to `call`, which has been sent.
+  // Waits for the reply to `call`, which was sent.
   Outcome Await(const CallPtr& call, Deadline deadline);
   Link& link() { return link_; }
 
@@ -112,7 +113,7 @@ class Stub : public wire::ParameterServerNull {
     reply = call->hello_reply;
     channel_.link().NoteHello(reply);
     if (channel_.link().network().options().rows_move()) return;
-    // The worker knows a few servers only, and numbers them itself.
+    // The worker knows only some servers, and numbers them from 0.
     reply.server_index = static_cast<int32_t>(channel_.link().slot());
     reply.server_count = static_cast<int32_t>(channel_.link().slots());
   }
@@ -207,7 +208,7 @@ Outcome FiberChannel::Await(const CallPtr& call, Deadline deadline) {
     case Call::Fate::kBroken: return {Progress::kUnknown, call->broken};
     case Call::Fate::kUnderWay: break;
   }
-  call->fate = Call::Fate::kBroken;  // nobody listens any more
+  call->fate = Call::Fate::kBroken;  // the caller has given up
   return {Progress::kUnknown, absl::DeadlineExceededError("no answer came in time")};
 }
 
@@ -226,7 +227,7 @@ Outcome FiberChannel::Send(const DataCall& call, Deadline) {
     case CallKind::kPull: sent_ = New(Method::kPull); break;
     case CallKind::kStep: sent_ = New(Method::kStep); break;
   }
-  // It may arrive when its caller has turned to other things.
+  // The call may arrive after its caller has continued, so it needs copies of the payloads.
   if (call.kind != CallKind::kPull) {
     sent_->data.push = push;
     for (wire::PushItem& item : sent_->data.push.items) {

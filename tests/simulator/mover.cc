@@ -12,7 +12,7 @@
 namespace cairn::simulator {
 namespace {
 
-// `cairnctl`'s own.
+// The limits that `cairnctl` uses.
 constexpr absl::Duration kCallPatience = absl::Seconds(60);
 constexpr absl::Duration kMoveTime = absl::Seconds(60);
 

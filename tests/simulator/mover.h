@@ -1,5 +1,5 @@
-// One start of a tool that moves rows, or has servers join and leave: the program's own mover, and
-// the calls of `cairnctl servers`, over the simulated network.
+// One start of a tool that moves rows, or adds and removes servers: the real mover and the calls of
+// `cairnctl servers`, over the simulated network.
 #pragma once
 
 #include <cstdint>
@@ -20,21 +20,21 @@ namespace cairn::simulator {
 // Called in a fiber of its process. Thread safety: none.
 class Mover final : public MoveServers {
  public:
-  // The network outlives it.
+  // The network outlives the mover.
   Mover(Network* network, std::shared_ptr<Process> process);
 
-  // As `cairnctl rebalance`: ends what an earlier one left, then moves some of a server's buckets
-  // to another.
+  // Acts like `cairnctl rebalance`: finishes the moves of earlier tools, then moves some buckets of
+  // one server to another.
   absl::Status MoveSome(Random& random);
-  // The first of it alone.
+  // Only finishes the moves of earlier tools.
   absl::Status Finish();
-  // As `cairnctl servers add`, of a server that runs, and some rows for it.
+  // Acts like `cairnctl servers add` for a running server, and moves some rows to it.
   absl::Status Add(int32_t server, Random& random);
-  // As `cairnctl rebalance --empty` and `cairnctl servers remove`.
+  // Acts like `cairnctl rebalance --empty` and `cairnctl servers remove`.
   absl::Status Remove(int32_t server, Random& random);
-  // Removes those that a tool that was killed has left behind with one foot in the door.
+  // Removes the servers that killed tools had closed but not removed.
   absl::Status RemoveClosed();
-  // Asks ps:0 which servers there are. Until then they are those of the cluster file.
+  // Fetches the list of servers from ps:0. Before that it is the cluster file's.
   absl::Status Learn();
   const std::vector<int32_t>& servers() const { return servers_; }
   // The index of the next server that joins.
@@ -46,10 +46,10 @@ class Mover final : public MoveServers {
  private:
   absl::Status Call(int32_t server, absl::string_view method,
                     absl::FunctionRef<void(wire::ParameterServerIf&)> body);
-  // The newest map. All servers must answer.
+  // The newest map of the table. Fails unless all servers answer.
   absl::StatusOr<VariableSpec> Newest(bool* all_know);
   RowMove Draw(const VariableSpec& now, Random& random) const;
-  // In batches, as a tool does.
+  // Moves in batches, as the tool does.
   absl::Status Carry(const RowMove& move, Random& random);
   absl::Status Empty(int32_t server, Random& random);
   absl::StatusOr<wire::ChangeMembersReply> Change(int32_t server,

@@ -8,8 +8,8 @@
 namespace cairn::simulator {
 namespace {
 
-// What breaks with a connection: a request before it arrives; an answer; or the request arrives
-// all the same, when its caller has long turned to another connection.
+// A broken connection loses the request (kRequestLost), or the reply (up to kAnswerLost), or
+// delivers the request up to kLatest later, when the caller already uses another connection.
 constexpr double kRequestLost = 1.0 / 3, kAnswerLost = 2.0 / 3;
 constexpr Nanos kLatest = 3 * kSecond;
 
@@ -83,7 +83,7 @@ void Network::Arrive(CallPtr call) {
 }
 
 void Network::Answered(CallPtr call) {
-  // Told by fields of their own, since a caller may have given up on it already.
+  // Copies the outcome, because the caller may have given up on the call already.
   const Call::Fate fate = call->fate;
   call->fate = Call::Fate::kUnderWay;
   const Nanos delay = Delay() + Blocked(call->worker, call->server);

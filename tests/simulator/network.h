@@ -15,26 +15,27 @@
 
 namespace cairn::simulator {
 
-// One start of a worker, or of a mover, as far as its links must know it.
+// The state of one start of a worker or mover that its links share.
 struct Process {
-  int32_t worker = 0;  // of a mover: another number
-  int64_t number = 0;  // of the run
+  int32_t worker = 0;  // a mover has a number beyond the workers
+  int64_t number = 0;  // within the run
   bool alive = true;
-  bool connected = false;        // every server has answered its first hello
-  std::vector<CallPtr> waiting;  // calls that its fibers wait for
-  std::set<int32_t> unreached;   // servers that its last attempt to connect to has not reached
-  // By slot: a hello is on its way, so the server may know another clock than the client does.
+  bool connected = false;        // every server has answered the first hello
+  std::vector<CallPtr> waiting;  // calls that the process waits for
+  std::set<int32_t> unreached;   // servers that the last connection attempt did not reach
+  // Bit set by slot: a hello is in transit, so the server's step clock may differ from the
+  // client's.
   uint64_t unsure = 0;
-  // The highest push that ps:0, or any server, had applied at the first hello.
+  // The highest push that ps:0 (any server) had applied at the first hello.
   int64_t first_applied = 0, highest_applied = 0;
-  std::vector<CallPtr> put_off;  // by a mutation: late parts
+  std::vector<CallPtr> put_off;  // late parts that a mutation holds back
 };
 
-// Messages take time, break their connections, arrive after the caller has given up on them, and
-// stop at partitions until those end. Thread safety: none.
+// Messages take time, may break their connection, may arrive after the caller has given up, and
+// wait while a partition lasts. Thread safety: none.
 class Network {
  public:
-  // All outlive the network.
+  // All arguments outlive the network.
   Network(const Options& options, Observer* observer);
 
   void SetServers(std::vector<std::unique_ptr<Server>>* servers) { servers_ = servers; }
@@ -42,20 +43,20 @@ class Network {
   Observer& observer() { return observer_; }
   const Options& options() const { return options_; }
 
-  // Between now and `until` one of `one_in` workers does not reach one of `one_in` servers.
+  // Starts a partition until `until`: one in `one_in` workers cannot reach one in `one_in` servers.
   void Part(Nanos until, uint64_t which, int64_t one_in);
-  // Breaks connections from here on: no more where faults have ended.
+  // Sets the probability that a message breaks its connection; 0 once faults have ended.
   void SetResets(double probability) { resets_ = probability; }
 
   Nanos Delay();
-  // How long nothing passes between the two; 0: it does.
+  // How long the two stay partitioned; 0: they are not.
   Nanos Blocked(int32_t worker, int32_t server) const;
 
   CallPtr NewCall(const Process& process, size_t slot, int32_t server);
   void Send(CallPtr call);
-  // A server has answered, or has ended under the call.
+  // A server has answered, or crashed during the call.
   void Answered(CallPtr call);
-  // What the caller learns now.
+  // Delivers the outcome to the caller.
   void Conclude(const CallPtr& call, Call::Fate fate, absl::Status why);
 
  private:
@@ -75,7 +76,8 @@ class Network {
   int64_t calls_ = 0;
 };
 
-// To a server that is the `slot`-th of `slots` to the process. The network outlives the link.
+// A link to the server with index `slot` of the `slots` that the process knows. The network
+// outlives the link.
 std::unique_ptr<ServerLink> SimulatedLink(Network* network, std::shared_ptr<Process> process,
                                           size_t slot, size_t slots, int32_t server);
 

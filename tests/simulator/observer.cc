@@ -47,8 +47,8 @@ void Observer::CheckRow(int32_t worker, size_t slot, uint32_t stripe, int64_t se
   };
   while (known.through < sequence) advance(&known);
   if (found == known.value) return;
-  // A stripe may have come from the disk ahead of the others, with later pushes that are sent
-  // again; but then with all up to one of them.
+  // A stripe loaded from the disk may be ahead of the others, with later pushes that will be
+  // replayed; then it must have all pushes up to one of them.
   for (Known ahead = known; ahead.through < options_.steps;) {
     advance(&ahead);
     if (found == ahead.value) return;
@@ -115,7 +115,7 @@ void Observer::CheckAllCount() {
   }
 }
 
-// To a start that asks again, what it has.
+// A start that asks again must get the incarnation that it has.
 void Observer::Granted(int32_t worker, int64_t start, int64_t incarnation) {
   Grant& last = granted_[worker];
   const bool is_again = incarnation == last.incarnation && start == last.start;

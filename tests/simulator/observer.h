@@ -1,4 +1,4 @@
-// What is true of a run, seen from outside: counts, and what must never happen.
+// Observes a run from outside: counts events and checks invariants.
 #pragma once
 
 #include <cstdint>
@@ -21,34 +21,36 @@ class Observer {
  public:
   Observer(const Options& options, const Workload& work);
 
-  // The first is kept and ends the run.
+  // Records a violation. The first one is kept and ends the run.
   void Violation(const std::string& what);
   const std::string& violation() const { return violation_; }
 
-  // Everything that happens, in order: equal for equal seeds.
+  // Adds an event to the trace, which is equal for equal seeds.
   void Trace(int64_t a, int64_t b, int64_t c);
   uint64_t trace_hash() const { return trace_; }
 
-  // A worker's row as a server has it once its pushes up to `sequence` are in.
+  // Checks a worker's row on a server that has the worker's pushes up to `sequence`.
   void CheckRow(int32_t worker, size_t slot, uint32_t stripe, int64_t sequence,
                 const RowValue& found);
-  // Under sync: what a worker pushes by a number, whichever start of it; what ps:0 tells of steps;
-  // and a row as it is at the end, beside what was counted.
+  // Under sync. Contributes: a worker, in whichever start, pushes `item` under `sequence`. Decided:
+  // ps:0 announces step decisions. CheckCounted: checks a row at the end against the counted
+  // pushes.
   void Contributes(int32_t worker, int64_t sequence, int64_t item);
   void Decided(const std::vector<wire::StepDecision>& decisions);
   void CheckCounted(int32_t worker, size_t slot, uint32_t stripe, const RowValue& found);
-  // Every push of every worker counts, unless some are left behind.
+  // Checks that every push of every worker counted.
   void CheckAllCount();
 
-  // ps:0 has granted it.
+  // ps:0 has granted `incarnation` to `start`.
   void Granted(int32_t worker, int64_t start, int64_t incarnation);
-  // A server has answered a hello of it (0: of none), and then takes a push.
+  // Promised: a server has answered hello of `incarnation`. Pushed: a server takes a push;
+  // `promised` is the incarnation (0: none) whose hello it had answered.
   void Promised(int32_t server, int32_t worker, int64_t incarnation);
   int64_t promised(int32_t server, int32_t worker) const;
   void Pushed(int32_t server, int64_t incarnation, int64_t sequence, int32_t worker,
               int64_t promised);
 
-  // Calls that workers try to make, connections included, and steps that they finish.
+  // Counts attempted calls and connections of workers, and their finished steps.
   void Attempt() { ++Bucket(&attempts_); }
   void Stepped() { ++Bucket(&steps_); }
   const std::vector<int64_t>& attempts() const { return attempts_; }  // by second
@@ -69,7 +71,7 @@ class Observer {
   const Workload& work_;
   std::string violation_;
   uint64_t trace_ = 0;
-  // Of a worker's row in a stripe: what it holds after `through`, so that it need not be summed up
+  // Cached value of a worker's row in a stripe after push `through`, so that it is not summed up
   // from the first push each time.
   struct Known {
     int64_t through = 0;
@@ -80,7 +82,7 @@ class Observer {
     int64_t incarnation = 0;
     int64_t start = 0;
   };
-  std::vector<Grant> granted_;                     // by worker, the last
+  std::vector<Grant> granted_;                     // by worker; the last grant
   std::vector<std::vector<int64_t>> promised_;     // by worker, slot
   std::vector<std::map<int64_t, int64_t>> items_;  // by worker, sequence
   std::vector<std::set<int64_t>> counted_;         // by worker: items

@@ -1,8 +1,8 @@
-// The clock, the condition variables, the locks and the start numbers of the program, in simulated
-// time; and the client's threads, as fibers. These definitions stand for those of
-// common/deadline.cc, common/monotonic_cond_var.cc, common/start_number.cc,
-// ps_server/base/wait_board.cc and worker/client/delivery/client_thread.cc: the linker finds them
-// first and leaves the others in their libraries.
+// Implements the program's clock, condition variables, locks and start numbers in simulated time,
+// and the client's threads as fibers. These definitions replace those of common/deadline.cc,
+// common/monotonic_cond_var.cc, common/start_number.cc, ps_server/base/wait_board.cc and
+// worker/client/delivery/client_thread.cc: the linker finds them first, and leaves the others in
+// their libraries.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -78,7 +78,7 @@ WaitBoard::Waiting::~Waiting() {
   board_->entries_.erase(entry_);
 }
 
-// A fiber that waits for a mutex must let its owner go on.
+// A fiber that waits for a mutex must yield to its owner.
 TracedLock::TracedLock(absl::Mutex* mutex, WaitBoard* board, absl::string_view waits_for,
                        absl::string_view what)
     : mutex_(mutex) {

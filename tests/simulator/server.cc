@@ -26,8 +26,8 @@ EngineOptions OptionsOf(int32_t index, const Options& options) {
   return engine;
 }
 
-// Rows of two columns to which pushes are added. All buckets are here, or, where rows move, on all
-// servers of the cluster file but the last.
+// A table of two columns with SGD. All buckets are on this server or, if rows move, on all servers
+// of the cluster file but the last.
 wire::VariableSpec TableSpec(int32_t server, const Options& options, int32_t stripes) {
   wire::VariableSpec spec;
   spec.name = TableOf(options, server);
@@ -54,7 +54,7 @@ std::string TableOf(const Options& options, int32_t server) {
   return options.rows_move() ? kTable : absl::StrCat(kTable, "-", server);
 }
 
-// One start. Its fibers keep it until they have ended.
+// One start of the server. Its fibers keep it alive.
 struct Server::Run {
   Run(const EngineOptions& options, Disk* disk, const DiskCosts& costs)
       : core(options, OpenOn(disk, costs, &alive)), service(core) {}
@@ -62,7 +62,7 @@ struct Server::Run {
   bool alive = true;
   ServerCore core;
   Service service;
-  std::map<int64_t, CallPtr> calls;  // that are not answered
+  std::map<int64_t, CallPtr> calls;  // unanswered
 };
 
 Server::Server(int32_t index, const Options& options, const Workload& work, Observer* observer,
@@ -90,7 +90,7 @@ void Server::Load(const std::shared_ptr<Run>& run) {
   ServerCore& core = run->core;
   const absl::Status members = core.members.Load(*core.store);
   CHECK(members.ok()) << members;
-  const absl::StatusOr<int64_t> variables = LoadServer(core);
+  const absl::StatusOr<int64_t> variables = LoadServer(core.catalog, core.moves, core.budget);
   CHECK(variables.ok()) << variables.status();
   if (*variables == 0 && index_ < options_.servers) {
     wire::ServerState state;
@@ -104,7 +104,7 @@ void Server::Load(const std::shared_ptr<Run>& run) {
   if (!run->alive) return;
   std::fill(cores_.begin(), cores_.end(), Scheduler::Current().now());
   up_ = true;
-  // Its flusher's thread.
+  // Acts as the flusher's thread.
   while (run->alive) {
     Scheduler::Current().Sleep(absl::ToInt64Nanoseconds(core.flusher.TickInterval()));
     if (run->alive) core.flusher.Tick();
@@ -149,7 +149,7 @@ bool Server::Receive(CallPtr call) {
   return true;
 }
 
-// What is in the pieces of a move (ps_server/moves/move_pieces.h), without how far workers are.
+// The pieces of a move (ps_server/moves/move_pieces.h) without the workers' sequences.
 Payload WithoutNumbers(const Payload& data) {
   absl::string_view left(reinterpret_cast<const char*>(data.data()), data.size());
   std::string pieces;
@@ -213,7 +213,7 @@ void Server::Serve(const std::shared_ptr<Run>& run, const CallPtr& call) {
   const int64_t promised = PushOf(*call) == nullptr ? 0 : observer_.promised(index_, call->worker);
   Mutate(*run, *call);
   Execute(*run, *call);
-  if (!run->alive) return;  // nobody hears of it
+  if (!run->alive) return;  // the reply is lost
   if (options_.show && call->method != Method::kHeartbeat) Show(*run, *call, incarnation);
   Observe(*run, *call, incarnation, promised);
   run->calls.erase(call->number);
@@ -262,10 +262,11 @@ void Server::Observe(Run& run, Call& call, int64_t incarnation, int64_t promised
     const int64_t sequence = push->sequence.sequence;
     wire::ServerState& state = call.data_reply.push.state;
     observer_.Trace(sequence, state.applied, state.durable);
-    // A late part waits for the disk when it has been applied, and a hello does not wait for it.
+    // A late part is applied before it waits for the disk, and a hello may be answered meanwhile,
+    // so the promise is the one at its start.
     observer_.Pushed(index_, incarnation, sequence, call.worker,
                      push->late ? promised : observer_.promised(index_, call.worker));
-    // Under sync it waits for its step.
+    // Under sync the push waits for its step.
     if (options_.rows_move()) {
       CheckPushed(run, call, *push);
     } else if (!options_.sync() && observer_.pushes % options_.verify_one_in == 0) {
@@ -319,7 +320,8 @@ void Server::Show(Run& run, const Call& call, int64_t incarnation) {
 void Server::CheckStep(Run& run, const Call& call) {
   const bool pulls = call.method == Method::kStep || call.method == Method::kPull;
   if (!clock_of || !pulls || call.data.pull.step <= 0) return;
-  if (!run.core.members.CheckStays().ok()) return;  // it has no rows, and workers may not greet it
+  // it has no rows, and workers may not say hello to it
+  if (!run.core.members.CheckStays().ok()) return;
   const std::shared_ptr<Job> job = run.core.registry.Find(kJob);
   const int64_t needed = call.data.pull.step - options_.consistency.staleness_bound_steps;
   for (int32_t w = 0; w < options_.workers; ++w) {
@@ -351,7 +353,7 @@ void Server::CheckPushed(Run& run, const Call& call, const wire::PushRequest& pu
   for (const wire::PushItem& item : push.items) {
     for (const int64_t key : item.ids.As<int64_t>()) touched |= 1u << BucketOfKey(key, stripes);
   }
-  // Its number says nothing about stripes that came from elsewhere.
+  // Checks only `touched` stripes: the sequence says nothing about stripes that moved here.
   CheckRows(run, call.worker, 0, touched, push.sequence.sequence);
 }
 
@@ -361,7 +363,8 @@ void Server::CheckRows(Run& run, int32_t worker, size_t slot, uint32_t stripes, 
   const std::shared_ptr<Variable> variable = table();
   for (uint32_t stripe = 0; stripe < static_cast<uint32_t>(work_.stripes()); ++stripe) {
     if ((stripes >> stripe & 1) == 0) continue;
-    if (variable == nullptr || variable->table()->stripe(stripe) == nullptr) continue;  // moved
+    // moved away
+    if (variable == nullptr || variable->table()->stripe(stripe) == nullptr) continue;
     found.push_back(stripe);
     keys.push_back(work_.Key(worker, stripe));
   }

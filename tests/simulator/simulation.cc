@@ -22,8 +22,9 @@
 namespace cairn::simulator {
 namespace {
 
-constexpr Nanos kRestartPause = kSecond;  // before a launcher starts a process again
-// Of a run whose faults have ended: the longest outage a client sits out, and a lease, and more.
+constexpr Nanos kRestartPause = kSecond;  // before a launcher restarts a process
+// Time to settle after the last fault: more than the longest outage that a client survives plus a
+// lease.
 constexpr Nanos kSettle = 200 * kSecond;
 
 class Simulation {
@@ -43,10 +44,10 @@ class Simulation {
 
  private:
   struct Worker {
-    std::shared_ptr<Process> process;  // the latest
+    std::shared_ptr<Process> process;  // of the latest start
     std::shared_ptr<Client> client;
     double slow = 1;
-    int32_t running = 0;  // processes, with those that another start has replaced
+    int32_t running = 0;  // running processes, including replaced ones
     bool replaced = false;
     bool done = false;
     const char* does = "nothing";
@@ -60,7 +61,7 @@ class Simulation {
   int64_t ClockOf(int32_t w) const;
   void StartWorker(int32_t w);
   void EndProcess(const std::shared_ptr<Process>& process);
-  // The main thread of a process.
+  // The main fiber of a process.
   void Train(int32_t w, const std::shared_ptr<Process>& process,
              const std::shared_ptr<Client>& client);
   absl::Status TakeSteps(int32_t w, Process& process, Client& client);
@@ -69,7 +70,7 @@ class Simulation {
   bool MayEnd(int32_t w) const;
   void Does(int32_t w, const Process& process, const char* what);
 
-  // One fault of a kind every 1 / rate hours of `hosts` hosts.
+  // Schedules faults of a kind: `per_hour` per host, for `hosts` hosts.
   void Plan(double per_hour, int32_t hosts, Kind kind);
   void CrashServer();
   void CrashWorker();
@@ -78,19 +79,19 @@ class Simulation {
   void SlowHost();
   void MassRestart();
   void RestartServer(int32_t server, bool machine);
-  // A tool that moves rows, which may be killed.
+  // Starts a tool that moves rows, which may be killed.
   void StartMover();
   std::shared_ptr<Process> NewMover();
   void MoverEnded(const absl::Status& status);
-  // A tool that has a server join or leave.
+  // Starts a tool that makes a server join or leave.
   void StartMemberTool();
   absl::Status ChangeMembers(Mover& tool);
   void KillLater(const std::shared_ptr<Process>& process, double chance, Random& random);
-  // Once workers are done: rows move without faults, whatever movers have left behind.
+  // After all workers are done: a move without faults must succeed, regardless of unfinished moves.
   void LastMove();
-  // Runs `body` in a fiber until it has ended.
+  // Runs `body` in a fiber and waits for its end.
   absl::Status RunInFiber(absl::FunctionRef<absl::Status()> body);
-  // Every server knows the newest map, and has the rows that it says.
+  // Checks that every server has the newest map and its rows.
   void CheckMaps();
   Nanos Outage() { return kSecond + random_.Below(options_.faults.longest_outage); }
   int32_t AnyWorker() { return static_cast<int32_t>(random_.Below(options_.workers)); }
@@ -111,7 +112,7 @@ class Simulation {
   Random random_, pace_, moves_, members_;
   std::vector<std::unique_ptr<Server>> servers_;
   std::vector<Worker> workers_;
-  std::vector<std::shared_ptr<Process>> movers_;  // that run
+  std::vector<std::shared_ptr<Process>> movers_;  // running
   bool changing_members_ = false;
   int64_t processes_ = 0;
   int64_t retries_ = 0;
@@ -223,16 +224,15 @@ void Simulation::Ended(int32_t w, const absl::Status& status) {
   }
   if (ReasonOf(status) == wire::ErrorReason::FENCED) {
     ++observer_.fenced;
-    // A hello whose caller has turned to another connection may be granted an incarnation after the
-    // one that counts.
+    // A delayed hello of an abandoned connection may be granted a newer incarnation than the one in
+    // use.
     if (!worker.replaced) ++observer_.fenced_by_late_hello;
-    // Where rows go from a server without what one was to send again, whoever does not come is
-    // fenced.
+    // If rows leave a server before a worker has replayed its pushes there, that worker is fenced.
     if (!worker.replaced && options_.faults.resets == 0 && !options_.rows_move()) {
       observer_.Violation(absl::StrCat("the only start is fenced: ", status.ToString()));
     }
   } else if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
-    ++observer_.gave_up;  // after ps_wait: of a push whose fate is not known a new start can tell
+    ++observer_.gave_up;  // after ps_wait: only a new start can resolve an unknown push
   } else {
     observer_.Violation(absl::StrCat("worker ", w, " fails: ", status.ToString()));
   }
@@ -277,7 +277,8 @@ void Simulation::Show(absl::string_view what) const {
 void Simulation::CrashServer() { RestartServer(AnyServer(), random_.Chance(0.5)); }
 
 bool Simulation::MayEnd(int32_t w) const {
-  // Under sync a start that finds the others gone waits for all of a new run (ps_server/SYNC.md).
+  // Under sync a start that finds all other workers gone waits for all workers of a new run
+  // (ps_server/SYNC.md).
   if (options_.sync() && done_ > 0) return false;
   return !workers_[w].done && workers_[w].process->alive;
 }
@@ -295,7 +296,7 @@ void Simulation::Zombie() {
   const int32_t w = AnyWorker();
   if (!MayEnd(w)) return;
   observer_.Trace(-5, w, 0);
-  Show(absl::StrCat("worker ", w, " is started beside itself"));
+  Show(absl::StrCat("worker ", w, " is started again while its process runs"));
   workers_[w].replaced = true;
   StartWorker(w);
 }
@@ -361,7 +362,8 @@ std::shared_ptr<Process> Simulation::NewMover() {
 }
 
 void Simulation::StartMover() {
-  // Of two the later one goes on, so some runs have one at a time, and more that end well.
+  // A later mover aborts an earlier one, so some runs have only one mover at a time, and complete
+  // more moves.
   const size_t most = 1 + options_.seed % 3;
   if (options_.servers < 2 || movers_.size() >= most) return;
   const std::shared_ptr<Process> process = NewMover();
@@ -427,10 +429,10 @@ void Simulation::MoverEnded(const absl::Status& status) {
   observer_.Trace(-8, static_cast<int64_t>(status.code()), 0);
   switch (status.code()) {
     case absl::StatusCode::kOk:
-    case absl::StatusCode::kCancelled:           // it was killed
+    case absl::StatusCode::kCancelled:           // the mover was killed
     case absl::StatusCode::kUnavailable:         // a server is down
-    case absl::StatusCode::kDeadlineExceeded:    // … or out of reach
-    case absl::StatusCode::kFailedPrecondition:  // … was restarted; another mover began later
+    case absl::StatusCode::kDeadlineExceeded:    // … or unreachable
+    case absl::StatusCode::kFailedPrecondition:  // … or restarted; or a later mover took over
       return;
     default: observer_.Violation(absl::StrCat("a mover fails: ", status.ToString()));
   }
@@ -444,12 +446,12 @@ absl::Status Simulation::RunInFiber(absl::FunctionRef<absl::Status()> body) {
     ended = true;
   });
   scheduler_.Run(scheduler_.now() + kSettle, [&] { return ended; });
-  CHECK(ended) << "a fiber without end refers to this stack";
+  CHECK(ended) << "a fiber that does not end refers to this stack";
   return status;
 }
 
 void Simulation::LastMove() {
-  constexpr Nanos kQuiet = 30 * kSecond;  // longer than an outage, and whatever arrives late
+  constexpr Nanos kQuiet = 30 * kSecond;  // longer than an outage and any late message
   if (!options_.rows_move() || options_.servers < 2 || !observer_.violation().empty()) return;
   faults_until_ = scheduler_.now();
   network_.SetResets(0);
@@ -481,7 +483,7 @@ void Simulation::CheckMaps() {
     if (table->spec() == newest->spec()) continue;
     observer_.Violation(absl::StrCat("maps: two servers have versions ", table->spec().map_version,
                                      " and ", newest->spec().map_version,
-                                     ", and are not of one mind"));
+                                     ", with different placements"));
   }
   for (int32_t b = 0; b < work_.stripes(); ++b) {
     for (int32_t s = 0; s < static_cast<int32_t>(servers_.size()); ++s) {
@@ -496,8 +498,8 @@ void Simulation::CheckMaps() {
   }
 }
 
-// Whoever has left has all of its pushes on disk: nothing else is left once every machine has
-// ended.
+// Checks that all pushes of workers that left are on disk: every machine crashes, so nothing else
+// survives.
 void Simulation::CheckDurable() {
   if (!observer_.violation().empty()) return;
   for (const auto& server : servers_) {
@@ -514,7 +516,7 @@ void Simulation::CheckDurable() {
   if (options_.sync()) observer_.CheckAllCount();
 }
 
-// Lets every fiber end, so that nothing is left on a stack.
+// Lets every fiber end, so that no stack holds objects.
 void Simulation::Finish() {
   finishing_ = true;
   for (const auto& server : servers_) server->Crash(/*machine=*/false, random_);
@@ -523,7 +525,7 @@ void Simulation::Finish() {
   }
   for (const auto& process : movers_) EndProcess(process);
   const bool ended = scheduler_.Run(kForever, [this] { return scheduler_.fibers() == 0; });
-  if (!ended) observer_.Violation("fibers are left that wait for nothing");
+  if (!ended) observer_.Violation("fibers remain that no event can wake");
 }
 
 Result Simulation::Run() {
@@ -560,7 +562,7 @@ Result Simulation::Run() {
   Finish();
   if (result.violation.empty()) result.violation = observer_.violation();
   if (!result.violation.empty()) {
-    absl::StrAppend(&result.violation, "\n  again: ", options_.CommandLine());
+    absl::StrAppend(&result.violation, "\n  reproduce: ", options_.CommandLine());
   }
   result.trace_hash = observer_.trace_hash();
   result.wall_seconds =
@@ -571,7 +573,7 @@ Result Simulation::Run() {
 }  // namespace
 
 Result Simulate(const Options& options) {
-  // To Abseil all fibers are one thread, which holds what any of them holds.
+  // To Abseil all fibers are one thread, which seems to hold the locks of every fiber.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   return Simulation(options).Run();
 }

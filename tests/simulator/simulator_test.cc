@@ -1,5 +1,5 @@
-// The program's own client and server hold what they promise over a simulated network, disk and
-// clock, whatever goes wrong; and the simulator would see it if they did not.
+// The real client and server keep their guarantees over a simulated network, disk and clock with
+// faults, and the simulator detects it when they do not.
 #include "tests/simulator/simulation.h"
 
 #include <glog/logging.h>
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// Much goes wrong, and epochs are long, so that they are cut in the middle.
+// Many faults, and long snapshots, so that faults interrupt them.
 Options Many() {
   Options options;
   options.fault_level = "many";
@@ -42,7 +42,7 @@ Options Sync(int32_t replicas_to_aggregate) {
   return options;
 }
 
-// Of the kinds of faults, those that end workers: "starts".
+// `faults`: "starts" is mostly crashes of workers.
 Options WhileRowsMove(Options options, const std::string& faults = "many") {
   options.fault_level = faults;
   options.faults = Faults::Named(faults);
@@ -87,7 +87,7 @@ TEST(Simulator, EveryPushCountsOnceWithABound) { ExpectHolds(Ssp(3), 15); }
 
 TEST(Simulator, EveryPushCountsOnceInSynchronousSteps) { ExpectHolds(Sync(0), 20); }
 
-// Who is late is dropped, on every server.
+// Late contributions are dropped, on every server alike.
 TEST(Simulator, AStepIsTheSameEverywhereThoughItDoesNotWaitForAll) {
   ExpectHolds(Sync(6), 12);
   ExpectHolds(Sync(3), 6);
@@ -123,7 +123,7 @@ TEST(Simulator, EveryPushCountsOnceInSynchronousStepsWhileServersComeAndGo) {
   ExpectHolds(WhileServersComeAndGo(Sync(4)), 6);
 }
 
-// One at a time; nobody gives up.
+// Movers run one at a time, and none gives up.
 TEST(Simulator, WithoutFaultsEveryMoveEndsWell) {
   Options options = Many();
   options.faults = {};
@@ -146,7 +146,7 @@ TEST(Simulator, OneServerIsEnough) {
   ExpectHolds(options, 5);
 }
 
-// Then a fence that meets the only start of a worker is a finding.
+// Without broken connections, fencing the only start of a worker is a violation.
 TEST(Simulator, OnlyBrokenConnectionsFenceAnOnlyStart) {
   Options options = Many();
   options.faults.resets = 0;
@@ -161,7 +161,7 @@ TEST(Simulator, HundredsOfWorkersOnUnevenServers) {
   options.skew = 1;
   const Result result = Simulate(options);
   EXPECT_THAT(result.violation, IsEmpty());
-  EXPECT_GT(result.calls_max_over_mean, 2) << "a hot spot that is there is not seen";
+  EXPECT_GT(result.calls_max_over_mean, 2) << "the hot spot is not detected";
   std::printf("%s\n", result.Json(options).c_str());
 }
 
@@ -201,16 +201,17 @@ TEST(Simulator, ARunThatDoesNotEndSaysWhoWaitsForWhom) {
 
 struct LeftOut {
   Mutation mutation;
-  const char* what;                    // the finding says
-  int32_t replicas_to_aggregate = -1;  // of synchronous steps; -1: async
-  const char* faults = nullptr;        // while rows move; nullptr: they do not
-  bool members = false;                // … and servers come and go; async is ssp then
-  uint64_t first_seed = 1;             // above 1 where few seeds find it
+  const char* what;                    // text in the violation
+  int32_t replicas_to_aggregate = -1;  // for sync; -1: async
+  const char* faults = nullptr;        // faults while rows move; nullptr: no moves
+  bool members = false;                // servers join and leave, too; uses ssp instead of async
+  uint64_t first_seed = 1;             // above 1 where few seeds detect the mutation
 };
 
 class FindsThat : public ::testing::TestWithParam<LeftOut> {};
 
-// Each rule that is left out is found within few seeds, and the finding says how to see it again.
+// A run that leaves out a rule is detected within a few seeds, and the message has the command line
+// that reproduces it.
 TEST_P(FindsThat, ARuleIsLeftOut) {
   const auto& [mutation, what, aggregate, faults, members, first_seed] = GetParam();
   Options options = aggregate >= 0 ? Sync(aggregate) : members ? Ssp(0) : Many();
@@ -266,7 +267,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
-  FLAGS_minloglevel = google::GLOG_FATAL;  // servers come and go by the hundred
+  FLAGS_minloglevel = google::GLOG_FATAL;  // hundreds of servers start and crash
   google::InitGoogleLogging(argv[0]);
   return RUN_ALL_TESTS();
 }

@@ -11,11 +11,11 @@
 namespace cairn::simulator {
 namespace {
 
-// Rows hold float32: sums of so many marks are exact.
+// Rows hold float32: sums of marks below this limit are exact.
 constexpr int64_t kMarks = 997;
 
 int32_t StripesOf(const Options& options) {
-  constexpr int32_t kMost = 32;  // bits
+  constexpr int32_t kMost = 32;  // bits of a set
   if (!options.rows_move()) return options.stripes;
   CHECK_LE(options.servers, kMost) << "rows move between that many servers at most";
   int32_t stripes = 16;
@@ -45,7 +45,7 @@ Workload::Workload(const Options& options) : options_(options), stripes_(Stripes
         servers.push_back(server);
       }
     }
-    // The first key of the worker's own that falls into each stripe.
+    // The worker's first key in each stripe.
     std::vector<int64_t>& keys = keys_.emplace_back(stripes_, -1);
     int32_t missing = stripes_;
     for (int64_t key = int64_t{w} << 16; missing > 0; ++key) {
@@ -69,10 +69,10 @@ uint32_t Workload::Stripes(int32_t worker, int64_t sequence, size_t slot) const 
   if (slot == 0 && !alone) return 0;  // ps:0 holds no rows of jobs with other servers
   const uint64_t of_push = MixBits(options_.seed ^ MixBits((uint64_t(worker) << 32) + sequence));
   const uint64_t bits = MixBits(of_push + slot);
-  // One of them has a part for certain.
+  // At least one server has a part.
   const bool chosen = alone || of_push % (slots - 1) + 1 == slot;
   if (!chosen && static_cast<double>(bits >> 11) * 0x1p-53 >= options_.touches) return 0;
-  // Two stripes on average, in one or two places.
+  // One or two stripes.
   const uint32_t first = 1u << (bits & 0xff) % static_cast<uint32_t>(stripes_);
   const uint32_t second = 1u << (bits >> 8 & 0xff) % static_cast<uint32_t>(stripes_);
   return (first | second) & all;

@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "ps_server/core/figures.h"
+#include "ps_server/core/statistics.h"
 #include "ps_server/engine/engine.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/errors.h"
@@ -53,7 +53,7 @@ class FakeEngine : public Engine, private wire::ParameterServerNull {
     const absl::MutexLock lock(&mutex_);
     message_bytes_ -= bytes;
   }
-  EngineFigures Figures(FigureDetail) const override { return {}; }
+  EngineStatistics ReadStatistics(StatisticsDetail) const override { return {}; }
   absl::Status failure() const override { return absl::OkStatus(); }
   int32_t live_workers() const override { return 0; }
   absl::Status Close() override { return absl::OkStatus(); }

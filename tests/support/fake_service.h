@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "common/variables/variable_spec.h"
-#include "ps_server/core/figures.h"
+#include "ps_server/core/statistics.h"
 #include "ps_server/engine/engine.h"
 #include "thrift/ParameterServer.h"
 
@@ -55,7 +55,7 @@ class FakeService : public wire::ParameterServerNull, public Engine {
   wire::ParameterServerIf& service() override { return *this; }
   absl::Status AcquireMessage(int64_t) override { return absl::OkStatus(); }
   void ReleaseMessage(int64_t) override {}
-  EngineFigures Figures(FigureDetail) const override { return {}; }
+  EngineStatistics ReadStatistics(StatisticsDetail) const override { return {}; }
   absl::Status failure() const override { return absl::OkStatus(); }
   int32_t live_workers() const override { return 0; }
   absl::Status Close() override { return absl::OkStatus(); }

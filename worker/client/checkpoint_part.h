@@ -1,4 +1,4 @@
-// What one server contributes to a checkpoint of a job, and what a restore is made from.
+// Descriptions of a checkpoint's parts, one for each server, and the source of a restore.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 namespace cairn {
 
 struct CheckpointFile {
-  std::string name;  // inside the folder
+  std::string name;  // within the folder
   int64_t bytes = 0;
   uint64_t checksum = 0;  // XXH3, 64 bits, seed 0
   bool operator==(const CheckpointFile&) const = default;
 };
 
-// How far a worker was on that server.
+// A worker's progress on the server.
 struct CheckpointWorker {
   int32_t worker = 0;
   int64_t incarnation = 0;
@@ -25,11 +25,11 @@ struct CheckpointWorker {
   bool operator==(const CheckpointWorker&) const = default;
 };
 
-// A variable with a part on that server.
+// A variable with rows on the server.
 struct CheckpointVariable {
   VariableSpec spec;
-  int64_t rows = 0;     // there
-  int64_t updates = 0;  // of its most updated shard there
+  int64_t rows = 0;     // on this server
+  int64_t updates = 0;  // of the shard there with the most updates
 };
 
 struct ServerCheckpoint {
@@ -40,30 +40,31 @@ struct ServerCheckpoint {
   std::vector<CheckpointFile> files;
   std::vector<CheckpointWorker> workers;
   std::vector<CheckpointVariable> variables;
-  int64_t timeline = 0;  // that the server held (common/timeline.h); 0: none
+  int64_t timeline = 0;  // held by the server (common/timeline.h); 0: none
 };
 
-// Where a restore finds a server's part of a checkpoint.
+// One server's part of a checkpoint, as the source of a restore.
 struct RestoreFolder {
-  std::string path;  // absolute, on every server's host
+  std::string path;  // absolute; readable on every server's host
   std::vector<CheckpointFile> files;
   std::vector<CheckpointWorker> workers;
 };
 
 struct RestoreSource {
-  std::string job;                     // that the checkpoint is of
-  int64_t timeline = 0;                // that begins, > 0; fences every worker of an older one
-  std::vector<RestoreFolder> folders;  // of every server of the checkpoint, in their order
+  std::string job;                     // job of the checkpoint
+  int64_t timeline = 0;                // the new timeline, > 0; fences the workers of older ones
+  std::vector<RestoreFolder> folders;  // one for each server of the checkpoint, by index
 };
 
-// An incarnation counts the starts of a worker in its low bits and the restores of the job above
-// them, so that a worker that started before a restore is fenced by it.
+// An incarnation has the number of a worker's starts in its low 32 bits and the number of the job's
+// restores above them, so that a restore fences the workers that started before it.
 inline constexpr int kTimelineShift = 32;
 constexpr int64_t TimelineOf(int64_t incarnation) { return incarnation >> kTimelineShift; }
-// That the servers held; where they kept none, what the incarnations tell. 0: nothing is known.
+// The timeline that the servers held; if they kept none, the one in the workers' incarnations. 0:
+// unknown.
 int64_t TimelineOf(const std::vector<ServerCheckpoint>& servers);
 
-// How far `worker` was on `server`; null: nothing is known of it there.
+// The progress of `worker` on `server`; null: the server has no record of it.
 const CheckpointWorker* FindWorker(const ServerCheckpoint& server, int32_t worker);
 
 }  // namespace cairn

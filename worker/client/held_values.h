@@ -1,5 +1,5 @@
-// What a caller has in its memory of a variable from an earlier pull, so that the next one brings
-// only what has changed since (PullTarget::held).
+// Records which version of a variable a caller's memory holds, so that the next pull transfers only
+// the rows that changed since (PullTarget::held).
 #pragma once
 
 #include <cstddef>
@@ -10,24 +10,25 @@
 
 namespace cairn {
 
-// Kept by the caller beside the memory that it is about, empty before the first pull; what is in it
-// is the client's. Of a shard that has moved, of a server that was restarted, and of what a failed
-// pull left half way it has nothing, and the next pull brings that whole.
-// Thread safety: as the memory: one pull at a time.
+// The caller keeps it beside the memory that it describes; it is empty before the first pull, and
+// only the client changes it. It forgets shards that moved, shards of restarted servers, and shards
+// that a failed pull left incomplete; the next pull transfers those as a whole.
+// Thread safety: like the memory, used by one pull at a time.
 class HeldValues {
  public:
-  // Forgets all: to be called where the memory has been written to by others.
+  // Forgets everything. Call it after writing to the memory.
   void Clear() { shards_.clear(); }
 
  private:
   friend class DataPlan;
 
-  // HeldCopy of the IDL. 0: nothing.
+  // HeldCopy in thrift/cairn.thrift. boot_id 0: the shard is not held.
   struct Shard {
     int64_t boot_id = 0;
     int64_t mark = 0;
   };
-  // Forgets what is of other memory, or came in another format.
+  // Begins a pull to `out`. Forgets everything if the memory, the format or the number of shards
+  // differs from the last pull.
   void Begin(const std::byte* out, size_t shards, ValueFormat format) {
     if (out != out_ || format != format_ || shards_.size() != shards) shards_.clear();
     out_ = out;

@@ -25,8 +25,8 @@ bool SameLife(const ServerHolding& a, const ServerHolding& b) {
   return a.timeline != 0 && std::abs(a.timeline) == std::abs(b.timeline);
 }
 
-// The server that the others are compared with: one that holds a life that workers have trained,
-// else one that was restored, else one of a job that no worker has said hello to.
+// The server to compare the others with: preferably one with a timeline that workers have trained,
+// else a restored one, else one whose job has no timeline.
 const ServerHolding* Reference(const std::vector<ServerHolding>& servers) {
   const ServerHolding* best = nullptr;
   const auto rank = [](const ServerHolding& server) {
@@ -39,7 +39,7 @@ const ServerHolding* Reference(const std::vector<ServerHolding>& servers) {
   return best;
 }
 
-// Names of the variables that the newest maps place on `server` and that it does not have.
+// Names of the variables that the newest maps place on `server` but that it lacks.
 std::vector<std::string> Lacking(const JobHoldings& holdings, const ServerHolding& server) {
   std::vector<std::string> lacking;
   for (const VariableSpec& spec : holdings.specs) {
@@ -50,10 +50,11 @@ std::vector<std::string> Lacking(const JobHoldings& holdings, const ServerHoldin
   return lacking;
 }
 
-// Why `server` does not hold the life that `reference` holds; empty: it does.
+// Why `server` does not hold the timeline of `reference`; empty: it does.
 std::string Difference(const JobHoldings& holdings, const ServerHolding& reference,
                        const ServerHolding& server) {
-  // A start that ended while it made variables: the next one makes the rest.
+  // A server of the same timeline may lack variables: a start was interrupted while it created
+  // them, and the next one creates the rest.
   if (&server == &reference || SameLife(server, reference)) return "";
   if (!server.variables.empty() && server.timeline != 0 && reference.timeline != 0) {
     return absl::StrCat(server.name, " holds it as it began at ",
@@ -68,7 +69,7 @@ std::string Difference(const JobHoldings& holdings, const ServerHolding& referen
   if (lacking.empty() || reference.timeline == 0) return "";
   return absl::StrCat(server.name, " lacks \"", lacking.front(), "\"",
                       lacking.size() > 1 ? absl::StrCat(" and ", lacking.size() - 1, " more") : "",
-                      ", of which it has rows by the map of ", reference.name);
+                      ", of which the map of ", reference.name, " gives it rows");
 }
 
 void ClassifyOutcome(const std::string& job, JobHoldings* holdings) {
@@ -108,16 +109,17 @@ absl::StatusOr<JobHoldings> CombineHoldings(const std::string& job,
       const auto [at, inserted] = by_name.try_emplace(spec->name, *spec);
       VariableSpec& known = at->second;
       if (inserted || known == *spec) continue;
-      // A start that ended while it gave the optimizer other arguments: the next one goes on.
+      // Other optimizer arguments are accepted: a start was interrupted while it changed them, and
+      // the next one completes the change.
       if (MayFollow(known.optimizer, spec->optimizer)) spec->optimizer = known.optimizer;
       if (known == *spec) continue;
-      // Servers whose rows did not move need not know the newest map.
+      // A server whose rows did not move may not know the newest map.
       if (SameButPlaces(known, *spec) && known.map_version != spec->map_version) {
         if (spec->map_version > known.map_version) known = *std::move(spec);
       } else if (conflict.empty()) {
         conflict = absl::StrCat(
             "job '", job, "': ", server.name, " holds \"", spec->name,
-            "\" otherwise than a server before it: ", SpecDifferenceText(known, *spec));
+            "\" with another spec than an earlier server: ", SpecDifferenceText(known, *spec));
       }
     }
     std::sort(holding.variables.begin(), holding.variables.end());

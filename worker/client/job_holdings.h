@@ -1,4 +1,5 @@
-// What the servers hold of a job, and whether it is one life of the job (common/timeline.h).
+// Combines what the servers hold of a job, and checks that it belongs to one timeline of the job
+// (common/timeline.h).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace wire {
 class DescribeReply;
 }
 
-// One server's answer to describe.
+// One server's reply to describe.
 struct DescribedServer {
   int32_t server = 0;
   std::string name;  // "ps:1 (127.0.0.1:7002)"
@@ -31,23 +32,23 @@ struct ServerHolding {
 };
 
 struct JobHoldings {
-  std::vector<VariableSpec> specs;  // of every variable, by the newest map, sorted by name
+  std::vector<VariableSpec> specs;  // every variable with its newest map, sorted by name
   std::vector<ServerHolding> servers;
-  // Why these are not the servers of one life of the job: which server holds nothing of it, lacks
-  // variables, or holds another life. Empty: they are.
+  // Why the servers do not hold one timeline of the job: names the server that holds nothing, lacks
+  // variables, or holds another timeline. Empty: they agree.
   std::string disagreement;
-  // With a disagreement: what there is was left by a restore that did not end, and nobody has
-  // trained on it.
+  // With a disagreement: everything that the servers hold was left by an unfinished restore, and no
+  // worker has trained on it.
   bool left_by_restore = false;
 };
 
-// `servers`: those that have not left, in their order. `most_servers`: one above the highest index
-// that a map may name. kInvalidArgument: a server describes a variable that cannot be.
+// `servers`: all servers that have not left, by index. `most_servers`: one above the highest index
+// that a map may name. kInvalidArgument: a server describes an invalid variable.
 absl::StatusOr<JobHoldings> CombineHoldings(const std::string& job,
                                             absl::Span<const DescribedServer> servers,
                                             int32_t most_servers);
 
-// kDataLoss: what disagrees, and the next step. OK where nothing does.
+// kDataLoss: names the disagreement and the next step. OK: there is none.
 absl::Status CheckAgreement(const JobHoldings& holdings);
 
 }  // namespace cairn

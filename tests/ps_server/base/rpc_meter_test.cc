@@ -9,11 +9,11 @@
 namespace cairn {
 namespace {
 
-int64_t CountOf(const std::vector<RpcFigure>& figures, Method method, absl::StatusCode outcome) {
+int64_t CountOf(const std::vector<RpcStatistics>& calls, Method method, absl::StatusCode outcome) {
   int64_t count = 0;
-  for (const RpcFigure& figure : figures) {
-    if (figure.method == method->name && figure.outcome == outcome) {
-      count += figure.seconds.count;
+  for (const RpcStatistics& call : calls) {
+    if (call.method == method->name && call.outcome == outcome) {
+      count += call.seconds.count;
     }
   }
   return count;
@@ -31,13 +31,13 @@ TEST(RpcMeter, CallsAreCountedByMethodAndOutcome) {
   }
   { const RpcMeter::Call thrown(meter, "pull"); }
   EXPECT_EQ(meter.running(), 0);
-  const std::vector<RpcFigure> figures = meter.Read();
-  EXPECT_EQ(CountOf(figures, "push", absl::StatusCode::kOk), 1);
-  EXPECT_EQ(CountOf(figures, "pull", absl::StatusCode::kOk), 0);
-  EXPECT_EQ(CountOf(figures, "pull", absl::StatusCode::kNotFound), 1);
-  EXPECT_EQ(CountOf(figures, "pull", absl::StatusCode::kUnknown), 1);
+  const std::vector<RpcStatistics> calls = meter.Read();
+  EXPECT_EQ(CountOf(calls, "push", absl::StatusCode::kOk), 1);
+  EXPECT_EQ(CountOf(calls, "pull", absl::StatusCode::kOk), 0);
+  EXPECT_EQ(CountOf(calls, "pull", absl::StatusCode::kNotFound), 1);
+  EXPECT_EQ(CountOf(calls, "pull", absl::StatusCode::kUnknown), 1);
   // OK for each method, and the two failures.
-  EXPECT_EQ(figures.size(), Method::kCount + 2);
+  EXPECT_EQ(calls.size(), Method::kCount + 2);
 }
 
 TEST(RpcMeter, NoCallIsLostBetweenThreads) {
@@ -53,9 +53,9 @@ TEST(RpcMeter, NoCallIsLostBetweenThreads) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  const std::vector<RpcFigure> figures = meter.Read();
-  EXPECT_EQ(CountOf(figures, "step", absl::StatusCode::kOk), kThreads * kCalls * 4 / 5);
-  EXPECT_EQ(CountOf(figures, "step", absl::StatusCode::kAborted), kThreads * kCalls / 5);
+  const std::vector<RpcStatistics> calls = meter.Read();
+  EXPECT_EQ(CountOf(calls, "step", absl::StatusCode::kOk), kThreads * kCalls * 4 / 5);
+  EXPECT_EQ(CountOf(calls, "step", absl::StatusCode::kAborted), kThreads * kCalls / 5);
   EXPECT_EQ(meter.running(), 0);
 }
 

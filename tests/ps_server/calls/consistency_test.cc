@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
-#include "ps_server/core/figures.h"
+#include "ps_server/core/statistics.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/errors.h"
@@ -246,7 +246,7 @@ TEST_F(ConsistencyTest, WhyIsOfOneJob) {
   waiter.join();
 }
 
-TEST_F(ConsistencyTest, FiguresCountEveryWaitOnceAndTellWorkersToWhoeverAsks) {
+TEST_F(ConsistencyTest, StatisticsCountEveryWaitOnceAndListWorkersAtEveryDetail) {
   std::vector<TestClient> clients;
   for (int32_t worker = 0; worker < 3; ++worker) clients.push_back(JoinedWith(worker, Ssp(0)));
   std::vector<std::thread> waits;
@@ -254,22 +254,22 @@ TEST_F(ConsistencyTest, FiguresCountEveryWaitOnceAndTellWorkersToWhoeverAsks) {
     waits.emplace_back([&, worker] { EXPECT_OK(Begin(clients[worker], 1, 30)); });
   }
   AwaitWaiters(2);
-  const EngineFigures metrics = engine().Figures(FigureDetail::kMetrics);
+  const EngineStatistics metrics = engine().ReadStatistics(StatisticsDetail::kMetrics);
   EXPECT_EQ(metrics.waiting_calls.at("step"), 2);
   EXPECT_TRUE(metrics.jobs.at(0).waiting.empty());
-  const EngineFigures page = engine().Figures(FigureDetail::kPage);
+  const EngineStatistics page = engine().ReadStatistics(StatisticsDetail::kPage);
   EXPECT_EQ(page.jobs.at(0).waiting_count, 2);
   ASSERT_EQ(page.jobs[0].waiting.size(), 2U);
   EXPECT_THAT(page.jobs[0].waiting[0].text, HasSubstr("worker 0 (host/0)"));
   EXPECT_TRUE(page.rpcs.empty());
-  const EngineFigures sample = engine().Figures(FigureDetail::kSample);
-  for (const EngineFigures* figures : {&metrics, &page, &sample}) {
-    ASSERT_EQ(figures->jobs.at(0).workers.size(), 3U);
-    EXPECT_EQ(figures->jobs[0].workers[2].origin, "host/2");
+  const EngineStatistics sample = engine().ReadStatistics(StatisticsDetail::kSample);
+  for (const EngineStatistics* statistics : {&metrics, &page, &sample}) {
+    ASSERT_EQ(statistics->jobs.at(0).workers.size(), 3U);
+    EXPECT_EQ(statistics->jobs[0].workers[2].origin, "host/2");
   }
   EXPECT_OK(Begin(clients[0], 1));
   for (std::thread& wait : waits) wait.join();
-  EXPECT_EQ(engine().Figures(FigureDetail::kMetrics).waiting_calls.at("step"), 0);
+  EXPECT_EQ(engine().ReadStatistics(StatisticsDetail::kMetrics).waiting_calls.at("step"), 0);
 }
 
 }  // namespace

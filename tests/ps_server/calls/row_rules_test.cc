@@ -203,7 +203,7 @@ TEST_F(RowRulesTest, WhatWaitsIsChargedAndGivenBack) {
     for (int64_t i = 0; i < 2000; ++i) keys.push_back(push * 2000 + i);
     ASSERT_OK(Push(client, keys));
   }
-  const int64_t most = static_cast<int64_t>(WaitingKeys::kMostBytes);
+  const int64_t most = static_cast<int64_t>(WaitingKeys::kMaxBytes);
   // A row for each key that is mistaken for another: 1 in 256 while the table is full.
   const int64_t rows = Info(client).rows;
   EXPECT_LT(rows, 200000 / 256);

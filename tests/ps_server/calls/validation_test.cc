@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ps_server/core/figures.h"
+#include "ps_server/core/statistics.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/errors.h"
 
@@ -96,7 +96,7 @@ TEST_F(ValidationTest, RejectedRequestsAreCounted) {
   EXPECT_THAT(Push(item),
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("items[0]: field shard is -1")));
   int64_t rejected = 0;
-  for (const RpcFigure& rpc : engine().Figures(FigureDetail::kMetrics).rpcs) {
+  for (const RpcStatistics& rpc : engine().ReadStatistics(StatisticsDetail::kMetrics).rpcs) {
     if (rpc.method == "push" && rpc.outcome == StatusCode::kInvalidArgument) {
       rejected += rpc.seconds.count;
     }

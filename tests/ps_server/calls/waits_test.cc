@@ -50,7 +50,7 @@ class WaitsTest : public ::testing::Test {
   // The wait of worker 3 as `why` reports it; empty: none.
   std::string Why() {
     wire::WhyReply reply;
-    EXPECT_OK(cairn::Why(*core_, caller_, reply));
+    FillWhy(core_->registry, core_->waits, caller_, reply);
     for (const wire::WaitingCall& call : reply.waiting) {
       if (call.worker == 3) return call.waits_for + ": " + call.text;
     }
@@ -78,7 +78,7 @@ TEST_F(WaitsTest, AnEpochThatTheDiskDoesNotTakeNamesTheDirectory) {
 
 TEST_F(WaitsTest, ADropOfAJobThatWaitsForTheDiskNamesTheDirectory) {
   Stall();
-  EXPECT_THAT(DropJob(*core_, caller_),
+  EXPECT_THAT(DropJob(core_->catalog, caller_),
               StatusIs(StatusCode::kDeadlineExceeded,
                        AllOf(HasSubstr("drop_job on ps:0"), HasSubstr(options_.directory),
                              HasSubstr("check the disk"))));
@@ -104,20 +104,22 @@ TEST_F(WaitsTest, WhileItLastsWhyNamesTheDirectory) {
 }
 
 TEST_F(WaitsTest, ACreateBehindARestoreNamesIt) {
-  const auto held = TakeCreateSlot(*core_, "restore of job other");
+  const auto held = core_->catalog.TakeSlot("restore of job other");
   ASSERT_OK(held);
-  EXPECT_THAT(CreateVariables(*core_, caller_, {}),
+  EXPECT_THAT(CreateVariables(core_->catalog, core_->moves, core_->rows, caller_, {}),
               StatusIs(StatusCode::kUnavailable,
                        AllOf(HasSubstr("ps:0: create_variables of job j waits for"),
                              HasSubstr("restore of job other, which has run for"))));
-  EXPECT_THAT(DropJob(*core_, caller_),
+  EXPECT_THAT(DropJob(core_->catalog, caller_),
               StatusIs(StatusCode::kUnavailable, HasSubstr("drop_job of job j waits for")));
 }
 
 TEST_F(WaitsTest, ACheckpointBehindAnotherNamesIt) {
-  const auto held = TakeCheckpointSlot(*core_, "ps:0: checkpoint a");
+  Checkpoints checkpoints(core_->info, *core_->store, core_->registry, core_->flusher,
+                          core_->waits);
+  const auto held = checkpoints.TakeSlot("ps:0: checkpoint a");
   ASSERT_OK(held);
-  EXPECT_THAT(TakeCheckpointSlot(*core_, "ps:0: checkpoint b").status(),
+  EXPECT_THAT(checkpoints.TakeSlot("ps:0: checkpoint b").status(),
               StatusIs(StatusCode::kUnavailable,
                        HasSubstr("checkpoint b waits for ps:0: checkpoint a, which has run for")));
 }

@@ -1,5 +1,5 @@
 #include "ps_server/monitor/history.h"
-#include "ps_server/core/figures.h"
+#include "ps_server/core/statistics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,8 +29,8 @@ class HistoryTest : public testing::Test {
  protected:
   // A second later than the one before.
   void Add(const wire::WorkerStanding& worker) {
-    EngineFigures engine;
-    JobFigures job{.name = "clicks"};
+    EngineStatistics engine;
+    JobStatistics job{.name = "clicks"};
     job.workers = {worker};
     engine.jobs.push_back(job);
     now_ += absl::Seconds(1);
@@ -69,10 +69,10 @@ TEST_F(HistoryTest, AWorkerThatWasStartedAgainDoesNotCountBackwards) {
 }
 
 TEST_F(HistoryTest, ItIsBoundedAndGivesWhatCameAfterANumber) {
-  for (size_t i = 0; i < kMostSamples + 51; ++i) Add(Worker(0, 1, 0));
+  for (size_t i = 0; i < kMaxSamples + 51; ++i) Add(Worker(0, 1, 0));
   const int64_t last = history_.last();
-  EXPECT_EQ(last, static_cast<int64_t>(kMostSamples) + 50);
-  EXPECT_EQ(history_.After(0).size(), kMostSamples);
+  EXPECT_EQ(last, static_cast<int64_t>(kMaxSamples) + 50);
+  EXPECT_EQ(history_.After(0).size(), kMaxSamples);
   EXPECT_EQ(history_.After(0).front().number, 51);
   EXPECT_EQ(history_.After(last - 2).size(), 2U);
   EXPECT_TRUE(history_.After(last).empty());

@@ -1,13 +1,16 @@
 // The metrics of one server: what is told of the rows of tables.
 #include "ps_server/monitor/ps_metrics.h"
-#include "ps_server/core/figures.h"
+#include "ps_server/core/statistics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "ps_server/monitor/server_stats.h"
 #include "ps_server/rows/row_counts.h"
 #include "thrift/server_counters.h"
 
@@ -17,7 +20,7 @@ namespace {
 using testing::HasSubstr;
 
 TEST(PsMetrics, RowsByAgeAndByUseAreGaugesOfEachJobWithALabelForEachRange) {
-  EngineFigures engine;
+  EngineStatistics engine;
   engine.jobs.push_back({.name = "j"});
   RowCensus& census = engine.jobs[0].census;
   for (size_t i = 0; i < census.by_age.size(); ++i) census.by_age[i] = 100 + int64_t(i);
@@ -37,7 +40,7 @@ TEST(PsMetrics, RowsByAgeAndByUseAreGaugesOfEachJobWithALabelForEachRange) {
 
 // A new row of a table needs no further line to be scraped.
 TEST(PsMetrics, EveryCounterOfTheTablesIsScraped) {
-  EngineFigures engine;
+  EngineStatistics engine;
   engine.jobs.push_back({.name = "j"});
   int64_t value = 100;
   for (const ServerCounter& counter : kServerCounters) {
@@ -57,6 +60,30 @@ TEST(PsMetrics, EveryCounterOfTheTablesIsScraped) {
     EXPECT_THAT(text,
                 HasSubstr(absl::StrCat("\n", count.metric, "{cairn_job=\"j\"} ", ++value, "\n")));
   }
+}
+
+// The name of a metric of bytes or seconds has its unit, and the help of every metric names it.
+template <typename Reading>
+void CheckUnits(absl::Span<const ServerStat<Reading>> stats, const std::string& text) {
+  for (const ServerStat<Reading>& stat : stats) {
+    for (const absl::string_view unit : {"bytes", "seconds"}) {
+      EXPECT_EQ(stat.unit == unit, absl::StrContains(stat.name, absl::StrCat("_", unit)))
+          << stat.name;
+    }
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("# HELP cairn_ps_", stat.name, " ", stat.help,
+                                             " Unit: ", stat.unit, ".\n")));
+  }
+}
+
+TEST(PsMetrics, EveryStatisticHasAUnit) {
+  EngineStatistics engine;
+  engine.jobs.push_back({.name = "j"});
+  Families families;
+  AddServerMetrics(engine, {}, families);
+  const std::string text = MetricsText(families.Take());
+  CheckUnits(EngineStats(), text);
+  CheckUnits(ListenerStats(), text);
+  CheckUnits(JobStats(), text);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // What one answer of /status.json may hold, however much the server's users name.
 #include "ps_server/monitor/status_json.h"
-#include "ps_server/core/figures.h"
+#include "ps_server/core/statistics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ wire::WorkerStanding Live(int32_t worker, const std::vector<int32_t>& servers_go
   return standing;
 }
 
-StatusReading Reading(const EngineFigures& engine) {
+StatusReading Reading(const EngineStatistics& engine) {
   return {.place = {.servers = {"a:1", "b:1"}},
           .state = "serving",
           .engine = engine,
@@ -39,7 +39,7 @@ StatusReading Reading(const EngineFigures& engine) {
 Json StatusOf(const StatusReading& reading) {
   return Json::parse(StatusJson(reading, StateOf(JobViewsOf(reading))));
 }
-Json StatusOf(const EngineFigures& engine) { return StatusOf(Reading(engine)); }
+Json StatusOf(const EngineStatistics& engine) { return StatusOf(Reading(engine)); }
 
 // ps:1's answer about a job with `workers`.
 PeerAnswer Peer(const std::vector<wire::WorkerStanding>& workers) {
@@ -60,21 +60,21 @@ PeerAnswer Peer(const std::vector<wire::WorkerStanding>& workers) {
 }
 
 TEST(StatusJson, JobsWithWorkersComeFirstAndAllAreCounted) {
-  EngineFigures engine;
-  for (size_t i = 0; i < kMostJobsShown + 5; ++i) {
+  EngineStatistics engine;
+  for (size_t i = 0; i < kMaxJobsShown + 5; ++i) {
     engine.jobs.push_back({.name = absl::StrCat("idle", i)});
   }
   engine.jobs.push_back({.name = "trains", .workers = {Live(0)}});
   const Json status = StatusOf(engine);
-  EXPECT_EQ(status["job_count"], kMostJobsShown + 6);
-  ASSERT_EQ(status["jobs"].size(), kMostJobsShown);
+  EXPECT_EQ(status["job_count"], kMaxJobsShown + 6);
+  ASSERT_EQ(status["jobs"].size(), kMaxJobsShown);
   EXPECT_EQ(status["jobs"][0]["name"], "trains");
   EXPECT_EQ(status["jobs"][1]["name"], "idle0");
 }
 
 // Whole numbers stay whole: readers parse bytes and rows as integers.
 TEST(StatusJson, HasTheNumbersOfTheTables) {
-  EngineFigures engine;
+  EngineStatistics engine;
   engine.lease = absl::Milliseconds(2500);
   engine.memory_used_bytes = 123;
   engine.counters = {{"pushes", 7}};
@@ -92,23 +92,23 @@ TEST(StatusJson, HasTheNumbersOfTheTables) {
 }
 
 TEST(StatusJson, WorkersOfAllJobsTogetherAreBounded) {
-  EngineFigures engine;
+  EngineStatistics engine;
   for (const char* name : {"a", "b"}) {
-    JobFigures job{.name = name};
-    for (size_t i = 0; i < kMostWorkersShown - 10; ++i) {
+    JobStatistics job{.name = name};
+    for (size_t i = 0; i < kMaxWorkersShown - 10; ++i) {
       job.workers.push_back(Live(static_cast<int32_t>(i)));
     }
     engine.jobs.push_back(job);
   }
   const Json status = StatusOf(engine);
-  EXPECT_EQ(status["jobs"][0]["workers"].size(), kMostWorkersShown - 10);
+  EXPECT_EQ(status["jobs"][0]["workers"].size(), kMaxWorkersShown - 10);
   EXPECT_EQ(status["jobs"][1]["workers"].size(), 10);
-  EXPECT_EQ(status["jobs"][1]["worker_count"], kMostWorkersShown - 10);
+  EXPECT_EQ(status["jobs"][1]["worker_count"], kMaxWorkersShown - 10);
 }
 
 TEST(StatusJson, AServerThatWorkersMissIsGoneForTheFirstOfThem) {
-  EngineFigures engine;
-  JobFigures job{.name = "clicks"};
+  EngineStatistics engine;
+  JobStatistics job{.name = "clicks"};
   for (int32_t worker = 0; worker < 5; ++worker) job.workers.push_back(Live(worker, {1}));
   engine.jobs.push_back(job);
   const Json server = StatusOf(engine)["servers"][1];
@@ -118,7 +118,7 @@ TEST(StatusJson, AServerThatWorkersMissIsGoneForTheFirstOfThem) {
 }
 
 TEST(StatusJson, SumsAreThoseOfAllServersThatAnswer) {
-  EngineFigures engine{.memory_used_bytes = 11, .memory_budget_bytes = 1000, .disk_bytes = 5};
+  EngineStatistics engine{.memory_used_bytes = 11, .memory_budget_bytes = 1000, .disk_bytes = 5};
   engine.jobs.push_back({
       .name = "clicks",
       .variables = 1,
@@ -152,7 +152,7 @@ TEST(StatusJson, SumsAreThoseOfAllServersThatAnswer) {
 }
 
 TEST(StatusJson, WhatAnotherServerKnowsOfTheJobIsShownHereToo) {
-  EngineFigures engine;
+  EngineStatistics engine;
   engine.jobs.push_back({.name = "clicks", .workers = {Live(0), Live(1)}});
   StatusReading reading = Reading(engine);
   PeerAnswer peer = Peer({Live(0), Live(1)});
@@ -171,7 +171,7 @@ TEST(StatusJson, WhatAnotherServerKnowsOfTheJobIsShownHereToo) {
 }
 
 TEST(StatusJson, AServerThatIsSilentOrRefusesIsNamed) {
-  EngineFigures engine;
+  EngineStatistics engine;
   engine.jobs.push_back({.name = "clicks", .workers = {}});
   StatusReading reading = Reading(engine);
   const auto answer = [&](const absl::Status& status) {
@@ -189,7 +189,7 @@ TEST(StatusJson, AServerThatIsSilentOrRefusesIsNamed) {
 }
 
 TEST(StatusJson, BytesThatAreNoTextDoNotBreakIt) {
-  EngineFigures engine;
+  EngineStatistics engine;
   engine.jobs.push_back({.name = "\xff\xfe"});
   EXPECT_EQ(StatusOf(engine)["jobs"][0]["name"], "\uFFFD\uFFFD");
 }

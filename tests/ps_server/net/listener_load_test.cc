@@ -114,7 +114,7 @@ TEST_F(ListenerLoadTest, CallsThatWaitDoNotKeepOutTheOneThatEndsThem) {
     waiters.emplace_back([&] { answered += Push(*Connect(), "wait").ok() ? 1 : 0; });
   }
   Await([&] { return waiting_ == kWaiters; });
-  EXPECT_EQ(listener_->figures().busy_threads, 0);
+  EXPECT_EQ(listener_->statistics().busy_threads, 0);
   EXPECT_OK(Push(*Connect(), "go"));
   for (std::thread& waiter : waiters) waiter.join();
   EXPECT_EQ(answered, kWaiters);
@@ -127,8 +127,8 @@ TEST_F(ListenerLoadTest, ConnectionsThatRestTakeNoThread) {
     clients.push_back(Connect());
     ASSERT_OK(Heartbeat(*clients.back()));
   }
-  EXPECT_EQ(listener_->figures().connections, 200);
-  EXPECT_LE(listener_->figures().threads, 8);
+  EXPECT_EQ(listener_->statistics().connections, 200);
+  EXPECT_LE(listener_->statistics().threads, 8);
   for (const auto& client : clients) EXPECT_OK(Heartbeat(*client));
 }
 
@@ -167,7 +167,7 @@ TEST_F(ListenerLoadTest, ACallBeyondTheQueueIsToldWhenToComeBack) {
   ASSERT_OK(running->Call("push", Soon(), [&](auto& stub) { stub.send_push(run); }));
   Await([&] { return running_ == 1; });
   ASSERT_OK(queued->Call("push", Soon(), [&](auto& stub) { stub.send_push(plain); }));
-  Await([&] { return listener_->figures().queued_calls == 1; });
+  Await([&] { return listener_->statistics().queued_calls == 1; });
   const int64_t calls = engine_.calls();
   for (int i = 0; i < 3; ++i) {
     const absl::Status status = Push(*refused, "w");
@@ -177,10 +177,10 @@ TEST_F(ListenerLoadTest, ACallBeyondTheQueueIsToldWhenToComeBack) {
                                HasSubstr("--max_queued_calls"), HasSubstr("retry after"))));
     EXPECT_EQ(ReasonOf(status), wire::ErrorReason::BUSY);
     EXPECT_GT(RetryAfterOf(status), absl::ZeroDuration());
-    EXPECT_LE(RetryAfterOf(status), absl::Seconds(kLongestRetryAfterSeconds));
+    EXPECT_LE(RetryAfterOf(status), absl::Seconds(kMaxRetryAfterSeconds));
   }
   EXPECT_EQ(engine_.calls(), calls);  // no call was read
-  EXPECT_EQ(listener_->figures().refused_calls, 3);
+  EXPECT_EQ(listener_->statistics().refused_calls, 3);
   // Heartbeats keep a worker's place.
   EXPECT_OK(Heartbeat(*refused));
   LetGo();
@@ -245,7 +245,7 @@ TEST_F(TlsLoadTest, HalfOpenHandshakesTakeNoThread) {
     if (i % 2 == 0) half_open.back().Send("\x16\x03\x01\x02");
   }
   for (int i = 0; i < 5; ++i) EXPECT_OK(Heartbeat(*Connect(client_)));
-  EXPECT_LE(listener_->figures().threads, 8);
+  EXPECT_LE(listener_->statistics().threads, 8);
 }
 
 // Six workers in lockstep with one thread: the first one waits for all others.

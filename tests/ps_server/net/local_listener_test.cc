@@ -123,8 +123,9 @@ class LocalListenerTest : public ::testing::Test {
   // Waits until no caller is connected.
   void ExpectNobody() {
     const Deadline deadline = Soon();
-    while (listener_->figures().connections > 0 && !deadline.Expired()) std::this_thread::yield();
-    EXPECT_EQ(listener_->figures().connections, 0);
+    while (listener_->statistics().connections > 0 && !deadline.Expired())
+      std::this_thread::yield();
+    EXPECT_EQ(listener_->statistics().connections, 0);
     EXPECT_EQ(engine_.message_bytes(), 0);
     EXPECT_EQ(SharedRingMappings(), 0);
   }
@@ -223,7 +224,7 @@ TEST_F(LocalListenerTest, ATicketIsGoodOnceAndOthersNever) {
   const wire::LocalEndpoint offer = OfferFrom(address());
   const std::string unknown(kLocalTicketBytes, 'x');
   EXPECT_THAT(AnswerTo(offer.path, OpeningWith(unknown), memory.get()),
-              HasSubstr("the ticket was not given by this server, was used, or is too old"));
+              HasSubstr("the ticket was not issued by this server, was used, or has expired"));
   {
     RawSocket socket = ConnectRaw(offer.path);
     SayOpening(socket, OpeningWith(offer.ticket), memory.get());
@@ -257,7 +258,7 @@ TEST_F(LocalListenerTest, MemoryThatCannotBeReliedOnIsRefused) {
     return fd;
   };
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
-  refused(Descriptor(), kLocalRingBytes, "no descriptor of memory came along");
+  refused(Descriptor(), kLocalRingBytes, "no memory descriptor was sent");
   refused(memory(kBytes, 0), kLocalRingBytes, "is not sealed");
   refused(memory(kBytes / 2, kSeals), kLocalRingBytes, "has 524288 bytes; two rings of 524288");
   refused(memory(kBytes, kSeals), 3, "rings of 3 bytes");
@@ -334,7 +335,7 @@ TEST_F(LocalListenerTest, AFloodOfSilentCallersPushesItselfOut) {
   std::vector<RawSocket> silent;
   for (int i = 0; i < 50; ++i) silent.push_back(ConnectRaw(path));
   ExpectStillServing();
-  EXPECT_LE(listener_->figures().connections, 5 + 1);
+  EXPECT_LE(listener_->statistics().connections, 5 + 1);
   EXPECT_EQ(silent.front().ReceiveUntilClosed(), "");
 }
 

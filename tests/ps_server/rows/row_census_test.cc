@@ -78,7 +78,7 @@ TEST_F(StripeTest, EachUseKeepsARowForSomeRounds) {
     Use(stripe_, 3);
     GoRound(stripe_);
   }
-  EXPECT_EQ(Rounds(3), EmbeddingStripe::kMostRounds);
+  EXPECT_EQ(Rounds(3), EvictionClock::kMaxRounds);
 }
 
 TEST_F(StripeTest, ARowThatTakesAnEvictedRowsNumberKeepsItsOwnRounds) {

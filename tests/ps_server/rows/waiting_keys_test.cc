@@ -55,7 +55,7 @@ TEST(WaitingKeys, CountsSurviveTheTablesGrowth) {
   }
   EXPECT_LT(wrong, 60);  // keys that share their 24 bits with another key
   EXPECT_GE(keys.bytes(), counts.size() * sizeof(uint32_t));
-  EXPECT_LE(keys.bytes(), WaitingKeys::kMostBytes);
+  EXPECT_LE(keys.bytes(), WaitingKeys::kMaxBytes);
 }
 
 TEST(WaitingKeys, AForgottenKeyStartsFromZero) {
@@ -79,7 +79,7 @@ TEST(WaitingKeys, AtTheLimitTheLeastRecentlyPushedKeysAreForgotten) {
   }
   for (int i = 0; i < 54; ++i) ASSERT_EQ(keys.Admit(-1, 255), i == 54);
   EXPECT_TRUE(keys.Admit(-1, 255)) << "200 pushes before, none forgotten";
-  EXPECT_EQ(keys.bytes(), WaitingKeys::kMostBytes);
+  EXPECT_EQ(keys.bytes(), WaitingKeys::kMaxBytes);
   // A new key is mistaken for a waiting one with probability 1 in 16.7 million for each that waits,
   // so 1 in 256; an early admission needs that twice.
   EXPECT_LT(early, kKeys / 20000);
@@ -100,7 +100,7 @@ TEST(WaitingKeys, CollidingKeysStayWithinTheLimit) {
     keys.Admit(key, 2);
     ++made;
   }
-  EXPECT_EQ(keys.bytes(), WaitingKeys::kMostBytes);
+  EXPECT_EQ(keys.bytes(), WaitingKeys::kMaxBytes);
 }
 
 TEST(WaitingKeys, PagesAreReadBackAndOnlyChangedPagesArePut) {
@@ -137,7 +137,7 @@ TEST(WaitingKeys, MalformedPagesAreRejected) {
   const std::string page(WaitingKeys::kPageBytes, '\0');
   for (int i = 0; i < 3; ++i) ASSERT_OK(keys.Load(page, true));
   EXPECT_THAT(keys.FinishLoad(), StatusIs(StatusCode::kDataLoss, HasSubstr("3 pages")));
-  EXPECT_THAT(keys.Load(std::string(WaitingKeys::kMostBytes, '\0'), true),
+  EXPECT_THAT(keys.Load(std::string(WaitingKeys::kMaxBytes, '\0'), true),
               StatusIs(StatusCode::kDataLoss, HasSubstr("at most")));
 }
 

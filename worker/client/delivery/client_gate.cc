@@ -18,7 +18,7 @@ absl::Status ClientGate::Check(absl::string_view what, Deadline deadline) const 
   return absl::DeadlineExceededError(
       unknown.ok()
           ? absl::StrCat(what, ": the deadline had passed before the call; nothing was sent")
-          : absl::StrCat(what, ": not before the deadline: ", unknown.message()));
+          : absl::StrCat(what, ": the deadline has passed: ", unknown.message()));
 }
 
 void ClientGate::SetMapFailure(const absl::Status& failure) {

@@ -1,4 +1,4 @@
-// Whether calls of a client may begin, or go on.
+// Decides whether calls of a client may start or continue.
 #pragma once
 
 #include <atomic>
@@ -18,13 +18,15 @@ class ClientGate {
   // `identity` outlives this.
   explicit ClientGate(const ClientIdentity& identity) : identity_(identity) {}
 
-  // kFailedPrecondition: the client has left its job, or must stop for a newer start has its place.
-  // kDeadlineExceeded: `deadline` has passed. `what`, a call, begins the message.
+  // kFailedPrecondition: the client has left its job, or a newer start of the worker has replaced
+  // it.
+  // kDeadlineExceeded: `deadline` has passed. `what` names the call in the message.
   absl::Status Check(absl::string_view what, Deadline deadline) const;
-  // The client has left its job.
+  // Call when the client has left its job.
   void Close() { left_.store(true, std::memory_order_relaxed); }
 
-  // Why calls go by an old map of where rows are; OK: they do not. Part of the error of a deadline.
+  // Records why the client cannot adopt a newer placement map; OK: it can. Check adds the cause to
+  // its deadline error.
   void SetMapFailure(const absl::Status& failure);
   absl::Status map_failure() const;
 

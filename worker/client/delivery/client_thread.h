@@ -6,7 +6,7 @@
 
 namespace cairn {
 
-// A running thread; its end is awaited by who lets go of it. Null: none.
+// A running thread. Releasing the last reference joins it. Null: no thread.
 using ClientThread = std::shared_ptr<void>;
 
 ClientThread StartClientThread(std::function<void()> body);

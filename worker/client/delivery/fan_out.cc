@@ -14,15 +14,17 @@
 namespace cairn {
 namespace {
 
-// A server that is restarted again and again while one call is under way.
+// Limits how often a call follows a server that keeps restarting.
 constexpr int kMaxRenewals = 10;
 
-// Longest wait for other workers inside one attempt. Each end of it is logged with who is missing.
+// Longest wait for other workers within one attempt. Each expired wait is logged with the missing
+// workers.
 constexpr absl::Duration kLongestStepWait = absl::Seconds(10);
-// With less than this left nobody is asked again: the answer would not come in time, and say less.
+// With less time left no server is asked again: its answer would come too late.
 constexpr absl::Duration kShortestStepWait = absl::Milliseconds(20);
 
-// A part of the attempt's time, so that the answer that names who is missing comes within it.
+// The wait is shorter than the attempt, so that the answer, which names the missing workers,
+// arrives within it.
 double StepWaitSeconds(Deadline attempt_end) {
   const absl::Duration wait = std::min(kLongestStepWait, attempt_end.Remaining() * 0.8);
   return absl::ToDoubleSeconds(std::max(wait, absl::Milliseconds(1)));
@@ -36,7 +38,7 @@ bool Backoff::Pause(absl::Duration retry_after) {
   if (left <= absl::ZeroDuration()) return false;
   const int64_t now = absl::ToInt64Nanoseconds(MonotonicNow());
   const double cut = static_cast<double>(MixBits(static_cast<uint64_t>(now)) >> 11) * 0x1p-54;
-  StopFlag clock;  // the same clock as deadlines
+  StopFlag clock;  // waits by the clock that deadlines use
   if (retry_after > absl::ZeroDuration()) {
     const absl::Duration pause = retry_after * (1 + cut / 2);
     if (pause >= left) return false;
@@ -63,7 +65,7 @@ void FanOut::Send(Exchange& exchange, Deadline deadline) {
       break;
   }
   session.FillSteps(&call);
-  // Fields that a reply leaves out keep what the reply before it had.
+  // Reset the optional fields: decoding leaves a field that the reply omits at its old value.
   for (wire::PulledItem& item : call.reply.pull.items) {
     item.__isset.mark = item.__isset.changed = false;
   }
@@ -106,8 +108,8 @@ bool FanOut::Receive(Exchange& exchange, Deadline deadline,
   return false;
 }
 
-// What failed may be what those need for whom the others wait: so they wait no more. An update
-// stays.
+// Ends the exchange's wait for other workers, who may themselves need the call that failed. An
+// update still goes out.
 void FanOut::StopWaiting(Exchange& exchange) {
   if (exchange.expired_wait.ok()) return;
   if (exchange.call.kind == CallKind::kPull) {
@@ -130,7 +132,7 @@ absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, Deadline deadlin
   }
   Backoff backoff(limits_.ps_wait, deadline);
   bool failed = false;
-  // A wait that expired took its time on the server: only the other repetitions count.
+  // Expired waits do not count as renewals: each took its time on the server.
   int renewals = 0;
   while (true) {
     const Deadline attempt_end = Deadline::Earlier(deadline, Deadline::In(limits_.rpc_timeout));
@@ -162,7 +164,7 @@ absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, Deadline deadlin
   absl::InlinedVector<absl::Status, 4> errors;
   for (Exchange* exchange : exchanges) {
     if (!exchange->done && !(failed && !finish_all)) {
-      // What is known of the wait says more than that the last attempt ran out of time.
+      // The error of the expired wait says more than a timeout of the last attempt.
       Outcome& outcome = exchange->outcome;
       const bool waited = !exchange->expired_wait.ok() && absl::IsDeadlineExceeded(outcome.status);
       if (waited) outcome.status = exchange->expired_wait;
@@ -213,7 +215,7 @@ absl::Status Join(absl::Span<const absl::Status> statuses) {
   for (const absl::Status& status : statuses) {
     if (status.ok()) continue;
     const wire::ErrorReason::type of_one = ReasonOf(status);
-    // One that says that this process must stop is not outdone by others that may pass.
+    // FENCED takes precedence: other errors may be transient, but this process must stop.
     const bool counts = reason == wire::ErrorReason::NONE || of_one == wire::ErrorReason::FENCED;
     if (counts) reason = of_one;
     if (joined.ok()) {

@@ -9,13 +9,14 @@
 namespace cairn {
 namespace {
 
-// First bytes of an encoded position: neither valid UTF-8 nor the start of JSON or protobuf text,
-// so a position written by another client is not taken for one. The second is the format version.
+// First bytes of an encoded position. They are neither valid UTF-8 nor the start of JSON or
+// protobuf text, so that no position of another client is mistaken for one. The second byte is the
+// format version. In this format only servers with a part are listed, each with the number of
+// servers skipped before it and how far its last part is behind `sequence`.
 constexpr char kMagic[] = {'\xC1', '\x02'};
-// Every server has a part, in order: how far it is behind. Else: those that have one, each after
-// how many have none.
+// Every server has a part: lists in order how far each last part is behind `sequence`.
 constexpr char kDenseMagic[] = {'\xC1', '\x01'};
-// Bytes of the user's position; the client's record of the servers has the rest of
+// Limit of the user's position; the client's record of the servers has the rest of
 // kMaxPositionBytes.
 constexpr size_t kMaxUserPositionBytes = 512;
 
@@ -35,7 +36,7 @@ std::optional<uint64_t> GetVarint(absl::string_view* in) {
   return std::nullopt;
 }
 
-// The last part of one server, `behind` the sequence.
+// Reads one server's last part, stored as its distance behind `sequence`.
 bool GetLastPart(absl::string_view* in, int64_t sequence, int64_t* last_part) {
   const std::optional<uint64_t> behind = GetVarint(in);
   if (!behind || *behind > static_cast<uint64_t>(sequence)) return false;
@@ -56,7 +57,7 @@ std::optional<ResumePoint> Decode(absl::string_view in, size_t server_count) {
   }
   ResumePoint point;
   point.sequence = static_cast<int64_t>(*sequence);
-  point.last_part.resize(server_count, 0);  // those that came later had no part
+  point.last_part.resize(server_count, 0);  // servers that joined later had no part
   uint64_t server = 0;
   for (uint64_t i = 0; i < *count; ++i, ++server) {
     const std::optional<uint64_t> skipped = dense ? 0 : GetVarint(&in);
@@ -132,11 +133,11 @@ ResumePoint ChooseResumePoint(absl::Span<const ResumeAnswer> answers) {
   const auto [lowest, highest] = std::minmax_element(
       answers.begin(), answers.end(),
       [](const ResumeAnswer& a, const ResumeAnswer& b) { return a.applied < b.applied; });
-  // A server may have cleared a position that `through` had passed. Where that left none, and they
-  // differ, no position is known to be everybody's: the worker starts over, and what servers have
-  // is dropped there.
+  // A server may have cleared a position that `through` had passed. If no position is left and the
+  // servers differ, none is known to be common to all: the worker starts over, and servers skip the
+  // pushes that they have.
   if (lowest->position.empty() && lowest->applied != highest->applied) return best;
-  // Pushed by a client that stores plain positions: the lowest is what every server has.
+  // The client stored plain positions: every server has the lowest.
   best.sequence = lowest->applied;
   best.last_part.assign(answers.size(), lowest->applied);
   best.position = lowest->position;

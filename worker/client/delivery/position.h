@@ -1,11 +1,12 @@
-// What the client stores beside the user's resume position, and where a new start resumes.
+// Encodes the client's record beside the user's resume position, and chooses where a new start
+// resumes.
 //
-// A server that holds no part of a push does not count its number as durable, so the numbers that
-// servers answer to hello do not tell by themselves which position is everybody's. Each stored
-// position therefore says to which sequence it belongs and, for every server, the last
-// sequence up to it that had a part there. A start resumes after the highest sequence q for which
-// every server has applied its last part up to q: what is above q on some servers is computed again
-// under the same numbers, and dropped by the servers that have it.
+// A server that has no part of a push does not count its number as durable. So the numbers in the
+// servers' hello replies do not say which position is common to all of them. Each stored position
+// therefore names its sequence and, for every server, the last sequence up to it that had a part
+// there. A start resumes after the highest sequence q for which every server has applied its last
+// part up to q. Pushes above q that some servers have are recomputed under the same numbers, and
+// those servers skip them.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@
 
 namespace cairn {
 
-// kInvalidArgument: longer than a push may store, beside the client's own record.
+// kInvalidArgument: longer than a push may store together with the client's record.
 absl::Status CheckUserPosition(absl::string_view position);
 
 // `last_part[s]`: last sequence <= `sequence` with a part on server s; 0: none.
@@ -27,23 +28,24 @@ void EncodePosition(int64_t sequence, absl::Span<const int64_t> last_part,
 
 // One server's answer to hello.
 struct ResumeAnswer {
-  int64_t applied = 0;   // and durable: the last that had a part there
-  std::string position;  // as stored; one that EncodePosition did not write is taken for a user's
+  int64_t applied = 0;  // last sequence with a part there; durable
+  // as stored; taken for a plain user position unless EncodePosition wrote it
+  std::string position;
 };
 
-// Of sequences: above `after`, up to `through`.
+// The sequences in (after, through].
 struct SequenceRange {
   int64_t after = 0, through = 0;
   bool operator==(const SequenceRange&) const = default;
 };
 
 struct ResumePoint {
-  int64_t sequence = 0;            // the next push is this one plus 1
+  int64_t sequence = 0;            // the next push has this number plus 1
   std::vector<int64_t> last_part;  // per server; <= sequence
   std::string position;            // the user's; empty: none
-  // Per server: sequences above `sequence` that are everybody's by some server's position without a
-  // part on this one. Where rows have come to it since, it is to have its part of them durably
-  // before the position can come true (ps_server/MOVES.md).
+  // Per server: sequences above `sequence` that a stored position takes for complete without a part
+  // on this server. Where rows have moved to this server since, it must have its part durably
+  // before that position may become valid (ps_server/MOVES.md).
   std::vector<std::vector<SequenceRange>> unasked;
 };
 

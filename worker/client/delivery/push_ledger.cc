@@ -32,7 +32,8 @@ int64_t PushLedger::Acknowledged(RetainedPart part) {
 
 void PushLedger::AcknowledgedForGood(int64_t sequence) {
   last_part_ = through_ = sequence;
-  // Also where older parts are still retained: without this one they cannot make a server whole.
+  // Applies also while older parts are retained: without this part they cannot complete a restarted
+  // server.
   released_ = sequence;
 }
 

@@ -1,5 +1,6 @@
-// What one server has of this client's pushes and assigns, and what it must be sent again after a
-// restart (EXACTLY_ONCE.md). Decides only: it sends nothing, and does not look into what it keeps.
+// Records which of this client's pushes and assigns one server has, and which must be replayed
+// after it restarts (EXACTLY_ONCE.md). Only decides: it sends nothing, and does not look into the
+// retained calls.
 #pragma once
 
 #include <cstdint>
@@ -16,64 +17,66 @@ struct DataCall;
 // One server's part of one sequence, kept until it is durable there.
 struct RetainedPart {
   int64_t sequence = 0;
-  int64_t bytes = 0;               // of memory
+  int64_t bytes = 0;               // memory taken
   std::shared_ptr<DataCall> call;  // kPush or kAssign; owns its payloads
   absl::Time since;                // when it was acknowledged
 };
 
-// What is to be done with a server that has been restarted.
+// Which parts to replay to a restarted server.
 struct ReplayPlan {
-  // > 0: the parts in [first_lost, last_lost] are neither there nor kept here.
+  // > 0: the parts in [first_lost, last_lost] are neither on the server nor retained here.
   int64_t first_lost = 0, last_lost = 0;
-  std::vector<RetainedPart> parts;  // to be sent, in this order, before anything else
+  std::vector<RetainedPart> parts;  // replay in this order, before any other call
 };
 
-// Invariant: every sequence up to through() that has a part on this server was acknowledged; of
-// those, the ones above released() are retained, in order.
+// Invariant: every sequence up to through() with a part on this server was acknowledged; the parts
+// above released() are retained, in order.
 // Thread safety: none.
 class PushLedger {
  public:
-  // A start that goes on after sequence `through` with boot `boot_id` of the server; `last_part` is
-  // the last with a part here, and is durable.
+  // Starts after sequence `through` with boot `boot_id` of the server. `last_part` is the last
+  // sequence with a part here; it is durable.
   void Begin(int64_t boot_id, int64_t last_part, int64_t through);
 
-  // The boot that has everything acknowledged.
+  // The boot id of the server that has every acknowledged part.
   int64_t boot_id() const { return boot_id_; }
-  // While a server that was restarted is told and sent what it does not have; one at a time.
+  // Whether a restarted server is being sent the parts that it lacks. One renewal at a time.
   bool renewing() const { return renewing_; }
   void BeginRenewal() { renewing_ = true; }
   void GiveUpRenewal() { renewing_ = false; }
-  // Boot `boot_id` has everything acknowledged.
+  // Boot `boot_id` has every acknowledged part.
   void EndRenewal(int64_t boot_id);
-  // Whether an answer of that boot means what it says: the push of which it tells is not gone with
-  // the boot's memory, and not to be sent again by a renewal that has begun without it.
+  // Whether an acknowledgement from that boot is valid. It is not where the boot's memory is gone,
+  // or where a renewal has begun that does not know of the push.
   bool Counts(int64_t boot_id) const { return !renewing_ && boot_id == boot_id_; }
 
-  // Highest sequence with a part here that was acknowledged; the next part names it as `after`.
+  // Highest acknowledged sequence with a part here; the next part names it as `after`.
   int64_t last_part() const { return last_part_; }
-  // For Caller.through: no part up to it is missing on a server that has all that was acknowledged.
+  // Caller.through: a server with every acknowledged part lacks no part up to this sequence.
   int64_t through() const { return through_; }
-  // Parts up to this one cannot be sent again.
+  // Parts up to this sequence cannot be replayed.
   int64_t released() const { return released_; }
-  // Sequence of the oldest part retained; 0: none is.
+  // Sequence of the oldest retained part; 0: none.
   int64_t oldest() const { return retained_.empty() ? 0 : retained_.front().sequence; }
   absl::Time oldest_since() const;
   int64_t bytes() const { return bytes_; }
 
-  // The server has applied its part of `sequence`, which is not durable yet: `part` keeps it. Where
-  // one of that sequence was kept already it takes its place, and the bytes of that are returned.
+  // The server has applied a part that is not durable yet; retains `part`. Returns the bytes of a
+  // retained part of the same sequence that it replaces.
   int64_t Acknowledged(RetainedPart part);
-  // The same where it is durable, or where nothing is retained.
+  // The server has applied its part, which is durable or need not be retained.
   void AcknowledgedForGood(int64_t sequence);
-  // The server has no part of `sequence`, or has refused it.
+  // The server has no part of `sequence`, or has refused its part.
   void NoPart(int64_t sequence);
-  // Takes the parts that the server holds durably; their memory is freed by the caller.
+  // Removes and returns the parts that are durable on the server; destroying them frees their
+  // memory.
   std::vector<RetainedPart> TakeDurable(int64_t durable);
 
-  // Boot `boot_id` answers hello with `applied`. Where it is the one known, what it does not have
-  // is gone for another reason than a restart (the job was dropped): nothing is sent again.
+  // Plans the replay after boot `boot_id` answered hello with `applied`. If the boot is the known
+  // one, missing parts were lost otherwise than by a restart (the job was dropped), and nothing is
+  // replayed.
   ReplayPlan PlanReplay(int64_t boot_id, int64_t applied) const;
-  // Caller.through for a replayed part: everything before it is there by then.
+  // Caller.through for a replayed part: by then the server has every earlier part.
   static int64_t ThroughOf(const RetainedPart& part) { return part.sequence - 1; }
 
  private:

@@ -23,7 +23,7 @@ absl::Status PushOrder::TakeTurn(Deadline deadline) {
   while (!free_ && !deadline.Expired()) freed_.WaitUntil(&mutex_, deadline);
   if (!free_) {
     return absl::DeadlineExceededError(absl::StrCat(
-        "push: another push of this client was under way until the deadline; it waits for ",
+        "push: another push of this client was in progress until the deadline, waiting for ",
         waits_for_, " since ", TimeOfDayText(waits_since_)));
   }
   free_ = false;
@@ -74,7 +74,7 @@ absl::Status PushOrder::NumberAgain(absl::Span<Exchange* const> exchanges) {
     if (!Updates(*exchange)) continue;
     wire::Sequence& sequence = SequenceOf(exchange->call);
     sequence.sequence = next_;
-    // Where the server has it already this stays what it was.
+    // Unchanged where the server has this number already.
     const int64_t last_part = exchange->session->last_part();
     if (last_part < next_) sequence.after = last_part;
     sequence.position = encoded_;
@@ -93,22 +93,23 @@ void PushOrder::Settle(absl::Span<Exchange* const> exchanges, const absl::Status
     sent = sent || exchange->sent;
     unknown = unknown || !exchange->done || exchange->outcome.progress != Progress::kAnswered;
   }
-  if (!sent) return;  // no server can have seen the number: the next push takes it
+  if (!sent) return;  // no server has seen the number: the next push reuses it
   if (ReasonOf(status) == wire::ErrorReason::FENCED) {
-    // Servers that the newer start has not greeted yet would take more, under numbers that are its.
+    // Servers that the newer start has not said hello to would still accept pushes, under the newer
+    // start's numbers.
     broken_ = status;
     return;
   }
   if (unknown) {
-    // Some servers may have the push and others not. Only a new start, which asks them, can tell.
+    // Only a new start, which asks every server, can find out which servers have the push.
     broken_ = absl::FailedPreconditionError(
-        absl::StrCat("push: the fate of push ", next_,
-                     " is not known, so none can follow it; "
-                     "start this task again, it resumes exactly. The cause: ",
+        absl::StrCat("push: it is unknown which servers have push ", next_,
+                     ", so no push can follow it; "
+                     "restart this task: it resumes exactly. Cause: ",
                      status.message()));
     return;
   }
-  // For servers that refused their part, as for those that had none, the number is void.
+  // The number is void on servers that refused their part, as on servers without one.
   settled_.store(next_);
   for (size_t s = 0; s < sessions_.size(); ++s) sessions_[s].NoPart(next_);
   position_.swap(numbered_position_);

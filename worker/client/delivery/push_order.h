@@ -1,5 +1,5 @@
-// Numbers a worker's pushes and assigns: one at a time, in order, with what each server must know
-// of those before (EXACTLY_ONCE.md: sequence, after, through).
+// Orders and numbers a worker's pushes and assigns, one at a time, and fills in what each server
+// must know about earlier ones (EXACTLY_ONCE.md: sequence, after, through).
 #pragma once
 
 #include <atomic>
@@ -20,39 +20,40 @@
 
 namespace cairn {
 
-// Thread safety: TakeTurn and settled may be called from several threads at once; the rest belongs
-// to the thread whose turn it is (Reset: before the first turn, or in one).
+// Thread safety: TakeTurn and settled may be called from several threads at once. The other methods
+// belong to the thread that holds the turn; Reset may also be called before the first turn.
 class PushOrder {
  public:
   // `sessions` outlives this.
   explicit PushOrder(const ServerTable& sessions) : sessions_(sessions) {}
 
-  // A new start, which resumes after `sequence` with the user's `position`.
+  // Starts anew after `sequence`, with the user's `position`.
   void Reset(int64_t sequence, std::string position);
 
-  // The number of the next push. In a turn.
+  // The number of the next push.
   int64_t next() const { return next_; }
-  // Numbers up to this one get no part on any server any more. Known before the sessions are told.
+  // No server gets a further part of numbers up to this one. Updated before the sessions are.
   int64_t settled() const { return settled_.load(); }
 
-  // Waits until no other push is under way. Pair with EndTurn. kDeadlineExceeded says what the
-  // other one waits for.
+  // Waits until no other push is being delivered. Pair with EndTurn. kDeadlineExceeded: names what
+  // the other push waits for.
   absl::Status TakeTurn(Deadline deadline);
   void EndTurn();
-  // What the push whose turn it is waits for, to be told to those that wait for it. A literal.
+  // Sets what the push that holds the turn waits for; TakeTurn reports it. A literal.
   void WaitsFor(absl::string_view what);
 
-  // Gives the calls of `exchanges` that update something the next number.
-  //   position  the user's; nullptr: that of the push before (assigns have none of their own).
-  // kFailedPrecondition: an earlier push's fate is not known, or it was fenced. kInvalidArgument:
-  // position too long.
+  // Gives the updates in `exchanges` the next number.
+  //   position  the user's; nullptr: that of the push before (an assign has none)
+  // kFailedPrecondition: an earlier push's outcome is unknown, or it was fenced. kInvalidArgument:
+  // the position is too long.
   absl::Status Number(absl::Span<Exchange* const> exchanges, const absl::string_view* position);
-  // The number that they have, all of them, once more: a server that had no part of it has one now.
-  // Errors as Number.
+  // Numbers all of `exchanges` again with the same number, after a server without a part has got
+  // one. Errors as Number.
   absl::Status NumberAgain(absl::Span<Exchange* const> exchanges);
-  // The server has applied its part. False: send it again (ServerSession::PushAnswered).
+  // Records that the server has applied its part. False: send it again
+  // (ServerSession::PushAnswered).
   bool Answered(const Exchange& exchange);
-  // After the last attempt of the numbered calls, which ended with `status`.
+  // Call after the last attempt of the numbered calls, which ended with `status`.
   void Settle(absl::Span<Exchange* const> exchanges, const absl::Status& status);
 
  private:
@@ -69,7 +70,7 @@ class PushOrder {
   std::string numbered_position_;   // that of the push under way
   std::string encoded_;             // scratch
   std::vector<int64_t> last_part_;  // scratch, by server
-  absl::Status broken_;             // not OK: no push can follow
+  absl::Status broken_;             // not OK: every later push fails with this
 };
 
 }  // namespace cairn

@@ -17,7 +17,7 @@ int64_t PayloadBytes(const std::vector<Item>& items) {
   return bytes;
 }
 
-// The items view the caller's memory; copies of them own theirs.
+// The items refer to the caller's memory; their copies own the payloads.
 template <typename Item>
 void CopyItems(const std::vector<Item>& items, std::vector<Item>* copies) {
   *copies = items;
@@ -43,7 +43,7 @@ int64_t UpdateBytes(const DataCall& call) {
 }
 
 int64_t RetainedBytes(const DataCall& call) {
-  // Of small pushes the record is the larger part.
+  // For small pushes the record is larger than the payload.
   size_t bytes = sizeof(DataCall) + sizeof(RetainedPart) + SequenceOf(call).position.size();
   bytes += call.kind == CallKind::kAssign ? call.assign.items.size() * sizeof(wire::AssignItem)
                                           : call.request.push.items.size() * sizeof(wire::PushItem);

@@ -1,5 +1,5 @@
-// A copy of one server's part of a push or assign, for sending it again after the caller's memory
-// is gone.
+// Copies one server's part of a push or assign, so that it can be replayed after the caller's
+// memory is gone.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@ std::vector<Item>& ItemsOf(DataCall& call) {
 
 // Bytes of ids and values that the call's push or assign carries.
 int64_t UpdateBytes(const DataCall& call);
-// Memory that RetainPart takes for it.
+// Memory that a copy by RetainPart takes.
 int64_t RetainedBytes(const DataCall& call);
 
-// The call's push or assign (of a step: the push alone) with payloads of its own; one copy of the
-// bytes.
+// Copies the call's push or assign (of a step: only the push), with its payloads; copies the bytes
+// once.
 RetainedPart RetainPart(const DataCall& call);
 
 }  // namespace cairn

@@ -1,5 +1,5 @@
-// How much a client keeps of pushes that are not durable yet, over all servers, and what became of
-// it.
+// Counts the bytes that a client retains for pushes that are not durable yet, over all servers, and
+// the replayed pushes.
 #pragma once
 
 #include <atomic>
@@ -18,13 +18,13 @@ class Retention {
   int64_t limit_bytes() const { return limit_bytes_; }
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   int64_t max_bytes() const { return max_bytes_.load(std::memory_order_relaxed); }
-  // A push is never refused for its size alone: one that is larger than the limit goes alone.
+  // Whether `more` bytes fit. A push larger than the limit fits when nothing else is retained.
   bool HasRoomFor(int64_t more) const {
     const int64_t held = bytes();
     return held == 0 || held + more <= limit_bytes_;
   }
 
-  // One thread at a time adds (the one that pushes); any drops.
+  // Add: one thread at a time (the one that pushes). Drop: any thread.
   void Add(int64_t bytes) {
     const int64_t held = bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     if (held > max_bytes()) max_bytes_.store(held, std::memory_order_relaxed);
@@ -33,7 +33,7 @@ class Retention {
     bytes_.fetch_sub(bytes, std::memory_order_relaxed);
     dropped_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
-  // In all the time.
+  // Total of all drops.
   int64_t dropped_bytes() const { return dropped_bytes_.load(std::memory_order_relaxed); }
 
   void CountReplayed(int64_t bytes, absl::Duration took) {

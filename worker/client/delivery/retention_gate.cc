@@ -16,7 +16,7 @@ namespace {
 
 constexpr absl::string_view kForRoom =
     "room among the pushes that are not durable yet (retained_bytes)";
-// An early epoch that takes longer goes on without being waited for.
+// An early snapshot that takes longer continues, but the gate's thread stops waiting for it.
 constexpr absl::Duration kEpochTimeout = absl::Seconds(5);
 
 }  // namespace
@@ -40,9 +40,9 @@ absl::Status RetentionGate::MakeRoom(absl::Span<Exchange* const> exchanges, Dead
 absl::Status RetentionGate::WaitForEpochs(int64_t needed, Deadline deadline) {
   const absl::Time start = absl::Now();
   order_.WaitsFor(kForRoom);
-  // An epoch empties its server, so one a server is enough, and a second for those that were
-  // restarted between. But a contribution is durable with its step, which a server that was
-  // restarted closes when other workers have sent theirs again.
+  // A snapshot frees everything retained for its server, so one for each server is enough, plus one
+  // for servers that restarted in between. Under sync a contribution becomes durable with its step,
+  // and a restarted server closes the step only after other workers have replayed theirs.
   Backoff backoff(identity_.ps_wait, deadline);
   for (size_t epochs = 0; !retention_.HasRoomFor(needed); ++epochs) {
     const std::vector<int32_t> servers = sessions_.Live();
@@ -58,19 +58,19 @@ absl::Status RetentionGate::WaitForEpochs(int64_t needed, Deadline deadline) {
     const absl::Time since = session.retained_since();
     const int64_t held = session.retained_bytes();
     absl::Status status = calls_.Flush(session.index(), deadline.Remaining(), deadline);
-    if (session.left()) status = absl::OkStatus();  // nothing is kept for it any more
+    if (session.left()) status = absl::OkStatus();  // nothing is retained for it now
     if (status.ok() && waits && identity_.synchronous() && !backoff.Pause()) {
-      status = absl::UnavailableError("the steps that they contribute to have not closed there");
+      status = absl::UnavailableError("the steps of its retained contributions have not closed");
     }
     if (status.ok() && epochs > 3 * servers.size() && !identity_.synchronous()) {
-      status = absl::InternalError("its epochs do not make them durable");
+      status = absl::InternalError("its snapshots do not make the retained pushes durable");
     }
     if (status.ok()) continue;
     return Annotate(
-        status, absl::StrCat("push: ", needed, " bytes wait since ", TimeOfDayText(start),
-                             " for room in ", retention_.limit_bytes(),
-                             " bytes (retained_bytes), of which ", session.name(), " has ", held,
-                             " of pushes that are not durable there since ", TimeOfDayText(since)));
+        status, absl::StrCat("push: ", needed, " bytes have waited since ", TimeOfDayText(start),
+                             " for room in retained_bytes (", retention_.limit_bytes(), "); ", held,
+                             " bytes are retained for ", session.name(),
+                             ", not durable there since ", TimeOfDayText(since)));
   }
   order_.WaitsFor("its servers");
   return absl::OkStatus();
@@ -86,7 +86,7 @@ void RetentionGate::AskForEpochs() {
 }
 
 void RetentionGate::Stop() {
-  ClientThread thread;  // waits for its end without the lock
+  ClientThread thread;  // destroyed, and so joined, after the lock is released
   absl::MutexLock lock(&mutex_);
   stopping_ = true;
   changed_.SignalAll();
@@ -102,12 +102,12 @@ void RetentionGate::Loop() {
       const ScopedUnlock unlock(&mutex_);
       Flush();
     }
-    asked_ = false;  // who asked meanwhile was part of it, or asks again with its next push
+    asked_ = false;  // a request made meanwhile was covered, or the next push repeats it
   }
 }
 
 void RetentionGate::Flush() {
-  // Whoever needs the room waits for it, and tells where it does not come.
+  // Errors are ignored: a push that needs the room waits for it, and reports why it does not come.
   calls_
       .ForEach(sessions_.Live(),
                [&](int32_t server) {

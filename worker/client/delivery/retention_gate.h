@@ -1,4 +1,4 @@
-// Keeps what a client retains of pushes that are not durable yet within its limit: pushes wait.
+// Keeps the retained pushes of a client within their limit by delaying new pushes.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@
 
 namespace cairn {
 
-// Thread safety: MakeRoom belongs to the thread whose turn it is (PushOrder); the rest may be
-// called from several threads at once.
+// Thread safety: MakeRoom belongs to the thread that holds PushOrder's turn; the other methods may
+// be called from several threads at once.
 class RetentionGate {
  public:
-  // All outlive this.
+  // All arguments outlive the gate.
   RetentionGate(const ClientIdentity& identity, const Retention& retention,
                 const ServerTable& sessions, PushOrder& order, ServerCalls& calls)
       : identity_(identity),
@@ -31,12 +31,12 @@ class RetentionGate {
         calls_(calls) {}
   ~RetentionGate() { Stop(); }
 
-  // Waits until the updates of `exchanges` fit in what may be retained.
+  // Waits until the updates in `exchanges` fit in the limit.
   absl::Status MakeRoom(absl::Span<Exchange* const> exchanges, Deadline deadline);
-  // After a push: where half of the limit is used, asks every server that has pushes which are kept
-  // for it to write them early, in a thread of the gate. Returns at once.
+  // Call after each push. When more than half of the limit is used, asks every server with retained
+  // pushes for an early snapshot, in a thread of the gate. Returns at once.
   void AskForEpochs();
-  // Asks for no more epochs, and waits for calls that are under way.
+  // Ends the thread, after its current calls.
   void Stop();
 
  private:

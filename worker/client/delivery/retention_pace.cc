@@ -5,19 +5,21 @@
 namespace cairn {
 namespace {
 
-// When so much of the limit is gone an epoch has ended: of one server of several, or of some.
+// A snapshot has ended when 1/kEpochShare of the limit was freed: on one server of several, or on
+// some.
 constexpr int64_t kEpochShare = 8;
 
 }  // namespace
 
-absl::Duration RetentionPace::Foretold(absl::Duration elapsed) const {
-  // The longer it has taken, the longer it may take: the room gets small and is not used up.
+absl::Duration RetentionPace::ExpectedRest(absl::Duration elapsed) const {
+  // A late snapshot may take longer still: the expected rest grows, so that the remaining room
+  // shrinks but is not used up.
   return usual_.has_value() ? std::max(*usual_ - elapsed, elapsed / 4) : elapsed;
 }
 
-absl::Duration RetentionPace::Wait(int64_t bytes, int64_t held_bytes, int64_t gone_bytes,
+absl::Duration RetentionPace::Wait(int64_t bytes, int64_t held_bytes, int64_t freed_bytes,
                                    absl::Duration now) {
-  if (since_.has_value() && gone_bytes - gone_bytes_ >= limit_bytes_ / kEpochShare) {
+  if (since_.has_value() && freed_bytes - freed_bytes_ >= limit_bytes_ / kEpochShare) {
     const absl::Duration took = now - *since_;
     usual_ = usual_.has_value() ? std::max(took, (took + *usual_) / 2) : took;
     since_.reset();
@@ -29,10 +31,10 @@ absl::Duration RetentionPace::Wait(int64_t bytes, int64_t held_bytes, int64_t go
   } else if (bytes < room) {
     if (!since_.has_value()) {
       since_ = now;
-      gone_bytes_ = gone_bytes;
+      freed_bytes_ = freed_bytes;
     }
     const double share = static_cast<double>(bytes) / static_cast<double>(room);
-    const absl::Duration due = last_ + Foretold(now - *since_) * share;
+    const absl::Duration due = last_ + ExpectedRest(now - *since_) * share;
     wait = std::clamp(due - now, absl::ZeroDuration(), kLongest);
   }
   last_ = now + wait;

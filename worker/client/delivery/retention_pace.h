@@ -1,4 +1,4 @@
-// Spreads a wait for room among retained pushes over the pushes before it.
+// Spreads the wait for room among retained pushes over many pushes.
 #pragma once
 
 #include <cstdint>
@@ -8,33 +8,36 @@
 
 namespace cairn {
 
-// Retained bytes go when an epoch ends, many at once and seconds after they came. Who pushes as
-// fast as it can would fill what is left of the limit in a moment and then wait for all of the
-// epoch. Beyond half of the limit each push is told to wait a little instead, so that the room that
-// is left lasts until the next epoch's end, as far as that can be foretold from the ends before it.
-// Who pushes slower than that does not wait. Decides only: the caller waits.
+// Retained bytes are freed when a snapshot ends, many at once and seconds after they were added. A
+// worker that pushes as fast as it can would fill the rest of the limit in a moment and then wait
+// for the whole snapshot. Instead, once half of the limit is used, each push waits a little, so
+// that the remaining room lasts until the next snapshot is expected to end, judging by earlier
+// ones. Workers that push more slowly than that do not wait.
+// Only decides: the caller waits.
 // Thread safety: none.
 class RetentionPace {
  public:
-  // A push is told to wait this long at most.
+  // Longest wait of one push.
   static constexpr absl::Duration kLongest = absl::Milliseconds(200);
 
   explicit RetentionPace(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
 
-  // How long a push of `bytes` is to wait from `now`, on the monotonic clock, while `held_bytes`
-  // are retained. `gone_bytes`: of what was retained in all the time, what is not any more. Zero
-  // where there is no room for it at all: then it waits for an epoch.
-  absl::Duration Wait(int64_t bytes, int64_t held_bytes, int64_t gone_bytes, absl::Duration now);
+  // How long a push of `bytes` must wait from `now` (monotonic clock) while `held_bytes` are
+  // retained. `freed_bytes`: total of all bytes freed so far. Zero where the push does not fit at
+  // all: the caller then waits for a snapshot.
+  absl::Duration Wait(int64_t bytes, int64_t held_bytes, int64_t freed_bytes, absl::Duration now);
 
  private:
-  // From the moment when half of the limit was held, or from an epoch's end since, to the next end.
-  absl::Duration Foretold(absl::Duration elapsed) const;
+  // Expected time until the next snapshot ends, `elapsed` after half of the limit was reached or
+  // after the last snapshot since.
+  absl::Duration ExpectedRest(absl::Duration elapsed) const;
 
   const int64_t limit_bytes_;
-  std::optional<absl::Duration> since_;  // that moment; none: less is held
-  int64_t gone_bytes_ = 0;               // by then
-  absl::Duration last_;                  // when the push before this one was to go
-  std::optional<absl::Duration> usual_;  // between two ends
+  // start of the current interval; none: less than half is held
+  std::optional<absl::Duration> since_;
+  int64_t freed_bytes_ = 0;              // `freed_bytes` at that time
+  absl::Duration last_;                  // when the previous push was due
+  std::optional<absl::Duration> usual_;  // usual time between two ends of snapshots
 };
 
 }  // namespace cairn

@@ -25,7 +25,7 @@ absl::Status ServerCalls::ForEach(absl::Span<const int32_t> servers,
   for (size_t i = 0; i < servers.size(); ++i) {
     threads.push_back(StartClientThread([&run, i] { run(i); }));
   }
-  threads.clear();  // waits for them
+  threads.clear();  // joins them
   return Join(statuses);
 }
 
@@ -53,7 +53,7 @@ absl::Status ServerCalls::Flush(int32_t server, absl::Duration attempt_limit, De
       [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
         service.flush(state, caller);
       },
-      /*may_be_slow=*/true);  // it takes as long as an epoch
+      /*may_be_slow=*/true);  // takes as long as a snapshot
   if (status.ok()) session.Learn(state);
   if (status.ok() && durable != nullptr) *durable = state.durable;
   return status;
@@ -73,8 +73,8 @@ absl::StatusOr<JobHoldings> ServerCalls::Describe(absl::Span<const int32_t> serv
                                                   Deadline deadline) {
   ASSIGN_OR_RETURN(JobHoldings holdings, DescribeOnce(servers, deadline));
   if (holdings.disagreement.empty()) return holdings;
-  // The servers answered one after the other, and a worker may have begun the job meanwhile: a
-  // second look begins after that.
+  // The servers did not answer at the same moment, and a worker may have started the job in
+  // between: look again.
   return DescribeOnce(servers, deadline);
 }
 
@@ -92,10 +92,10 @@ absl::StatusOr<JobHoldings> ServerCalls::DescribeOnce(absl::Span<const int32_t> 
   std::vector<DescribedServer> described;
   for (const int32_t server : servers) {
     const auto s = static_cast<size_t>(server);
-    if (sessions_[s].left()) continue;  // meanwhile
+    if (sessions_[s].left()) continue;  // it left after the call
     described.push_back({server, sessions_[s].name(), &replies[s]});
   }
-  // One above the highest index that a map may name.
+  // One above the highest server index that a map may name.
   const int32_t most = std::max(static_cast<int32_t>(sessions_.size()), kMaxServers);
   return CombineHoldings(identity_.job, described, most);
 }

@@ -1,5 +1,4 @@
-// Calls to one server, or to each of several, with the retries that are safe for calls that may run
-// twice.
+// Makes calls to one server or to each of several, with retries; for calls that may run twice.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +20,20 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once.
 class ServerCalls {
  public:
-  // Makes one call of `service` to server `server`.
+  // Makes one call on server `server` through `service`.
   using Body = absl::FunctionRef<void(wire::ParameterServerIf& service, const wire::Caller& caller,
                                       int32_t server)>;
 
-  // All outlive this.
+  // All arguments outlive this.
   ServerCalls(const ClientIdentity& identity, const FanOut::Limits& limits, FanOut& fan_out,
               const ServerTable& sessions)
       : identity_(identity), limits_(limits), fan_out_(fan_out), sessions_(sessions) {}
 
-  // Bound of one attempt of most calls.
+  // Limit of one attempt, for most calls.
   absl::Duration rpc_timeout() const { return limits_.rpc_timeout; }
 
-  // Calls body(server) for each, at once where they are other processes. The error joins those of
-  // all servers but of the ones that leave meanwhile.
+  // Calls body(server) for each server, concurrently where servers are other processes. Joins the
+  // errors of all servers, except servers that leave meanwhile.
   absl::Status ForEach(absl::Span<const int32_t> servers,
                        absl::FunctionRef<absl::Status(int32_t)> body);
   absl::Status One(int32_t server, absl::string_view method, absl::Duration attempt_limit,
@@ -42,13 +41,14 @@ class ServerCalls {
   absl::Status All(absl::Span<const int32_t> servers, absl::string_view method,
                    absl::Duration attempt_limit, Deadline deadline, Body body);
 
-  // One server makes its pushes durable; the session learns of it. *durable: the last push that is,
-  // of those with a part there.
+  // Makes this client's pushes durable on one server, and updates its session. *durable: the last
+  // durable sequence with a part there.
   absl::Status Flush(int32_t server, absl::Duration attempt_limit, Deadline deadline,
                      int64_t* durable = nullptr);
-  // The servers there are, as ps:0 says.
+  // The member list of ps:0.
   absl::StatusOr<wire::Members> Members(Deadline deadline);
-  // What `servers` hold, with variables by the newest maps, which the client need not go by yet.
+  // Describes the job on `servers`, with each variable by its newest map. The client's own maps do
+  // not change.
   absl::StatusOr<JobHoldings> Describe(absl::Span<const int32_t> servers, Deadline deadline);
 
  private:

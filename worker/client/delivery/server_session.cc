@@ -23,11 +23,11 @@
 namespace cairn {
 namespace {
 
-// How often one push that is sent again may meet rows that have gone: a map a time.
+// Limit of map changes that one replayed push may run into.
 constexpr int kMostCuts = 1000;
 
-// The error without the server's name in front ("push to ps:1 (…): ps:1 (…) closed …"), for
-// sentences that begin with it.
+// Removes the server's name from the front of an error ("push to ps:1 (…): ps:1 (…) closed …"), for
+// messages that begin with the name.
 absl::string_view WithoutPeer(absl::string_view message, absl::string_view name) {
   const size_t at = message.find(name);
   if (at == absl::string_view::npos || message.substr(at + name.size(), 2) != ": ") return message;
@@ -43,10 +43,10 @@ absl::string_view WithoutPeer(absl::string_view message, absl::string_view name)
 absl::Status FencedElsewhere(const std::string& task) {
   return WithReason(
       absl::FailedPreconditionError(absl::StrCat(task,
-                                                 " was taken for gone: a newer start has its "
-                                                 "place, or a server gave its rows away without "
-                                                 "what it was to be sent again. This process must "
-                                                 "stop; started again, it resumes exactly")),
+                                                 " is fenced: a newer start has replaced it, or a "
+                                                 "server moved its rows away while it held this "
+                                                 "worker for lost. This process must stop; "
+                                                 "restart it: it resumes exactly")),
       wire::ErrorReason::FENCED);
 }
 
@@ -84,7 +84,7 @@ Outcome ServerSession::Hello(int64_t incarnation, int64_t timeline, Deadline dea
     if (is_answer) outcome.status = CheckHello(*reply);
     if (is_answer && absl::IsUnavailable(outcome.status)) {
       link_->Discard(channel);
-      outcome.progress = Progress::kNotSent;  // to this server
+      outcome.progress = Progress::kNotSent;  // nothing reached ps:index_
       return outcome;
     }
     link_->Release(channel);
@@ -106,14 +106,14 @@ absl::Status ServerSession::CheckHello(const wire::HelloReply& reply) const {
   }
   int32_t most = identity_.most_servers == nullptr ? 0 : identity_.most_servers->load();
   if (index_ == 0 && reply.__isset.members) most = reply.members.server_count;
-  // Those that came or went since it was written are not in everybody's file, and one that is about
-  // to come may be in that of a server that has been restarted.
+  // Cluster files may differ by servers that joined or left after they were written. The file of a
+  // restarted server may also list a server that is about to join.
   const bool greeted = boot_id_.load(std::memory_order_relaxed) != 0;
   const bool same = most > 0  ? std::max(reply.server_count, identity_.server_count) <= most
                     : greeted ? reply.server_count >= identity_.server_count
                               : reply.server_count == identity_.server_count;
   if (reply.server_index == index_ && same) return absl::OkStatus();
-  // It was the right one before: its address was taken while it was down.
+  // This address was right before, so another server took it while this one was down.
   if (greeted) return OtherServer(reply);
   return absl::FailedPreconditionError(absl::StrCat(
       name_, " of ", most > 0 ? most : identity_.server_count,
@@ -126,7 +126,7 @@ absl::Status ServerSession::OtherServer(const wire::HelloReply& reply) const {
   const absl::Status status = absl::UnavailableError(absl::StrCat(
       "another server answers there, which says that it is ps:", reply.server_index, " of ",
       reply.server_count, ": end it, and start ps:", index_, " at its address again"));
-  if (!said_other_.exchange(true)) {
+  if (!logged_other_server_.exchange(true)) {
     LOG(WARNING) << name_ << ": " << status.message() << "; waiting up to "
                  << absl::FormatDuration(identity_.ps_wait);
   }
@@ -137,7 +137,8 @@ void ServerSession::Begin(const wire::HelloReply& reply, int64_t incarnation, in
                           int64_t through) {
   absl::MutexLock lock(&push_mutex_);
   if (identity_.retention != nullptr) identity_.retention->Drop(ledger_.bytes());
-  // Under sync a server may lack what counts there: that is its affair and the steps'.
+  // Under sync a server may lack contributions up to `last_part`; the steps' decisions settle
+  // those.
   const int64_t held =
       identity_.synchronous() ? std::min(last_part, reply.state.durable) : last_part;
   ledger_.Begin(reply.state.boot_id, held, through);
@@ -166,7 +167,8 @@ void ServerSession::FillSteps(DataCall* call) const {
     if (index_ == 0) {
       pull.decisions_after = steps.last_decided();
     } else if (!pull.decisions.empty()) {
-      // One that is too far behind to be told in one call begins as far as it was told.
+      // Decisions for a server that is far behind may not fit in one call: announce only the step
+      // after the last decision sent.
       pull.step = std::min(pull.step, pull.decisions.back().step + 1);
     }
   }
@@ -180,8 +182,8 @@ int64_t ServerSession::FillCaller(wire::Caller* caller) const {
     caller->incarnation = caller->boot_id = caller->through = 0;
     return 0;
   }
-  // The boot id first: `through` is true of the boot that it is read with or of an earlier one,
-  // and Renew publishes a boot id only once it holds everything before.
+  // Read the boot id first: `through` is valid for that boot or an earlier one, because Renew
+  // publishes a boot id only once that boot has every earlier part.
   caller->boot_id = boot_id_.load(std::memory_order_acquire);
   caller->incarnation = incarnation_.load(std::memory_order_relaxed);
   caller->through = through_.load(std::memory_order_relaxed);
@@ -245,7 +247,7 @@ void ServerSession::SetLeft() {
 void ServerSession::Learn(const wire::ServerState& state) {
   if (state.closed_step > closed_step() || state.durable_step > durable_step()) {
     absl::MutexLock lock(&push_mutex_);
-    // A later answer may have come before.
+    // Replies may arrive out of order.
     if (ledger_.Counts(state.boot_id) && state.closed_step >= closed_step() &&
         state.durable_step >= durable_step()) {
       NoteSteps(state);
@@ -262,7 +264,8 @@ void ServerSession::Learn(const wire::ServerState& state) {
   }
 }
 
-// Under the lock, so that whoever finds no room also finds the server that holds it.
+// Updates the retention under the lock, so that a push that finds no room also finds the server
+// that holds it.
 std::vector<RetainedPart> ServerSession::TakeDurable(int64_t durable) {
   std::vector<RetainedPart> parts = ledger_.TakeDurable(durable);
   for (const RetainedPart& part : parts) identity_.retention->Drop(part.bytes);
@@ -288,7 +291,7 @@ RetryDecision ServerSession::ClassifyOutcome(Outcome* outcome, bool repeatable, 
   }
   if (left() && !served) {
     *outcome = {Progress::kAnswered,
-                MovedError(absl::StrCat(name_, " has left the cluster: others have its rows"), {})};
+                MovedError(absl::StrCat(name_, " has left the cluster: its rows moved"), {})};
     return RetryDecision::kFail;
   }
   if (outcome->progress == Progress::kAnswered) {
@@ -306,7 +309,7 @@ RetryDecision ServerSession::ClassifyOutcome(Outcome* outcome, bool repeatable, 
         NoteAnswer();
         LOG(WARNING) << outcome->status.message();
         return RetryDecision::kAgain;
-      case wire::ErrorReason::BUSY:  // not looked at: whatever it is may be sent again
+      case wire::ErrorReason::BUSY:  // refused unread: every call may be retried
         NoteAnswer();
         return RetryDecision::kAgainLater;
       case wire::ErrorReason::STOPPING:
@@ -317,7 +320,7 @@ RetryDecision ServerSession::ClassifyOutcome(Outcome* outcome, bool repeatable, 
     }
     return RetryDecision::kFail;
   }
-  // Not a matter of time: a malformed address, a peer that speaks something else.
+  // Permanent errors: for example a malformed address, or a peer with another protocol.
   if (!absl::IsUnavailable(outcome->status) && !absl::IsDeadlineExceeded(outcome->status)) {
     return RetryDecision::kFail;
   }
@@ -326,8 +329,8 @@ RetryDecision ServerSession::ClassifyOutcome(Outcome* outcome, bool repeatable, 
     outcome->status = absl::Status(
         outcome->status.code(),
         absl::StrCat(outcome->status.message(),
-                     "; whether the server applied the push is not "
-                     "known, and a push that is not sequenced is not sent twice: pull to see"));
+                     "; it is unknown whether the server applied the push. Pushes without a "
+                     "sequence are not retried: pull the rows to find out"));
     return RetryDecision::kFail;
   }
   return RetryDecision::kAgainLater;
@@ -360,16 +363,16 @@ RetryDecision ServerSession::Renew(Outcome* outcome, int64_t stale_boot_id, Dead
 
 RetryDecision ServerSession::HelloAgain(Outcome* outcome, Deadline deadline) {
   wire::HelloReply reply;
-  // Without a timeline: a server that has lost the job is not to take it over by this.
+  // Sends no timeline: a server that lost the job must not adopt it from this hello.
   *outcome = Hello(incarnation_.load(std::memory_order_relaxed), 0, deadline, &reply);
-  if (outcome->status.ok()) outcome->status = CheckLife(reply);
+  if (outcome->status.ok()) outcome->status = CheckTimeline(reply);
   if (!outcome->status.ok()) return ClassifyRenewal(outcome);
   NoteAnswer();
   ReplayPlan plan;
   {
     absl::MutexLock lock(&push_mutex_);
-    // Contributions wait unapplied for their steps: one that has not been restarted may lack some
-    // without having lost them.
+    // Contributions wait unapplied for their steps, so a server may lack some without a restart,
+    // and without having lost them.
     const int64_t boot_id = identity_.synchronous() ? 0 : reply.state.boot_id;
     plan = ledger_.PlanReplay(boot_id, reply.state.applied);
   }
@@ -392,7 +395,7 @@ RetryDecision ServerSession::HelloAgain(Outcome* outcome, Deadline deadline) {
   return RetryDecision::kAgain;
 }
 
-// Nobody else sends numbered calls to this server meanwhile: to them it is one that was restarted.
+// No other numbered call reaches this server during the replay: it answers REBOOTED to them.
 RetryDecision ServerSession::Replay(const ReplayPlan& plan, const wire::HelloReply& hello,
                                     Outcome* outcome, Deadline deadline) {
   const absl::Duration start = MonotonicNow();
@@ -401,21 +404,21 @@ RetryDecision ServerSession::Replay(const ReplayPlan& plan, const wire::HelloRep
   for (const RetainedPart& part : plan.parts) {
     const absl::Duration sent = MonotonicNow();
     CAIRN_CRASH_POINT("replay: before a push");
-    *outcome = SendAgain(part, hello.state.boot_id, deadline, &told);
+    *outcome = Resend(part, hello.state.boot_id, deadline, &told);
     for (int cuts = 0; ReasonOf(outcome->status) == wire::ErrorReason::MOVED && cuts < kMostCuts;
          ++cuts) {
-      const absl::Status cut = LeaveOutMoved(outcome->status, part.call.get());
+      const absl::Status cut = RemoveMovedRows(outcome->status, part.call.get());
       if (!cut.ok()) {
         *outcome = {Progress::kAnswered, cut};
         break;
       }
-      *outcome = SendAgain(part, hello.state.boot_id, deadline, &told);
+      *outcome = Resend(part, hello.state.boot_id, deadline, &told);
     }
     if (!outcome->status.ok()) {
       if (outcome->progress == Progress::kAnswered) {
         outcome->status = Annotate(
             outcome->status, absl::StrCat(name_, " was restarted without push ", part.sequence,
-                                          " of ", identity_.task, ", and sending it again failed"));
+                                          " of ", identity_.task, ", and replaying it failed"));
       }
       return ClassifyRenewal(outcome);
     }
@@ -430,15 +433,15 @@ RetryDecision ServerSession::Replay(const ReplayPlan& plan, const wire::HelloRep
               << "; it has every push acknowledged to " << identity_.task << durability;
   } else {
     LOG(INFO) << name_ << " was restarted and had sequence " << hello.state.applied << " of "
-              << identity_.task << durability << "; sent it again: " << plan.parts.size()
-              << " pushes, " << bytes << " bytes, in " << DurationText(MonotonicNow() - start);
+              << identity_.task << durability << "; replayed " << plan.parts.size() << " pushes, "
+              << bytes << " bytes, in " << DurationText(MonotonicNow() - start);
   }
   return RetryDecision::kAgain;
 }
 
-// Rows that have gone to another server since took with them all that this worker was told is
-// applied, durably (ps_server/MOVES.md).
-absl::Status ServerSession::LeaveOutMoved(const absl::Status& moved, DataCall* call) const {
+// Rows that moved to another server took along, durably, every update that was acknowledged to this
+// worker (ps_server/MOVES.md).
+absl::Status ServerSession::RemoveMovedRows(const absl::Status& moved, DataCall* call) const {
   ClientVariableMap newer;
   for (const wire::VariableSpec& wire : MovedOf(moved)) {
     ASSIGN_OR_RETURN(VariableSpec spec, FromWire(wire, index_, kMaxServers));
@@ -455,8 +458,8 @@ absl::Status ServerSession::LeaveOutMoved(const absl::Status& moved, DataCall* c
   return absl::OkStatus();
 }
 
-Outcome ServerSession::SendAgain(const RetainedPart& part, int64_t boot_id, Deadline deadline,
-                                 int64_t* told) {
+Outcome ServerSession::Resend(const RetainedPart& part, int64_t boot_id, Deadline deadline,
+                              int64_t* told) {
   Channel* channel = nullptr;
   Outcome outcome = link_->Take(deadline, &channel);
   if (channel == nullptr) return outcome;
@@ -483,7 +486,7 @@ Outcome ServerSession::SendAgain(const RetainedPart& part, int64_t boot_id, Dead
   return outcome;
 }
 
-// After a hello or a replay that failed.
+// Decides how to continue after a failed hello or replay.
 RetryDecision ServerSession::ClassifyRenewal(Outcome* outcome) {
   const wire::ErrorReason::type reason = ReasonOf(outcome->status);
   if (reason == wire::ErrorReason::FENCED) {
@@ -491,8 +494,8 @@ RetryDecision ServerSession::ClassifyRenewal(Outcome* outcome) {
     return RetryDecision::kFail;
   }
   if (reason == wire::ErrorReason::BUSY) return RetryDecision::kAgainLater;
-  // REBOOTED, LEASE_ENDED: restarted, or lost, again meanwhile. WAIT_EXPIRED: an update comes after
-  // contributions whose steps wait for what other workers send again.
+  // REBOOTED and LEASE_ENDED: the server restarted, or the lease ended, once more. WAIT_EXPIRED: an
+  // update follows contributions whose steps wait for other workers' replays.
   if (outcome->progress == Progress::kAnswered && reason != wire::ErrorReason::STOPPING &&
       reason != wire::ErrorReason::REBOOTED && reason != wire::ErrorReason::LEASE_ENDED &&
       reason != wire::ErrorReason::WAIT_EXPIRED) {
@@ -507,7 +510,7 @@ absl::Status ServerSession::Fenced(const absl::Status& error) const {
       absl::FailedPreconditionError(absl::StrCat(
           error.message(), "; this process is incarnation ",
           incarnation_.load(std::memory_order_relaxed), " of ", identity_.task, " in job \"",
-          identity_.job, "\" and must stop: the newer start goes on in its place")),
+          identity_.job, "\" and must stop: a newer start has replaced it")),
       wire::ErrorReason::FENCED);
 }
 
@@ -522,34 +525,34 @@ absl::Status ServerSession::PushesLost(const ReplayPlan& plan,
       : identity_.retention == nullptr ? " (this client retains none)"
       : hello.durability == "off"
           ? " (durability off, where an acknowledged push survives a clean exit only)"
-          : ": another server has its address, or its directory is another one or an older copy, "
-            "for they were durable";
+          : ", which were durable: another server has its address, or it runs on another "
+            "directory or on an older copy of it";
   return WithReason(
       absl::FailedPreconditionError(absl::StrCat(
           name_, " came back without acknowledged ", pushes, " of ", identity_.task, why,
-          ". Nothing has them any more: start it with the directory it had, or this task again, "
-          "which computes them again, or all with --fresh")),
+          ". They are lost: restart the server on its previous directory, or restart this task, "
+          "which recomputes them, or start over with --fresh")),
       wire::ErrorReason::REPLAY);
 }
 
-absl::Status ServerSession::CheckLife(const wire::HelloReply& hello) const {
+absl::Status ServerSession::CheckTimeline(const wire::HelloReply& hello) const {
   const int64_t held = timeline_.load(std::memory_order_relaxed);
-  // Where it holds nothing, a lost push or variable tells.
+  // A server that holds nothing of the job is found by its lost pushes or variables instead.
   if (held == 0 || hello.timeline == 0 || hello.timeline == held) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       name_, " holds job \"", identity_.job, "\" as it began at ", TimelineText(hello.timeline),
       ", ", identity_.task, " trains it as it began at ", TimelineText(held),
-      ": the job was dropped, or the server started on another directory; start it on its own "
-      "--data_dir, then this task"));
+      ": the job was dropped, or the server started on another directory; restart it on its "
+      "own --data_dir, then this task"));
 }
 
 absl::Status ServerSession::GaveUp(const Outcome& outcome, bool deadline_passed) const {
-  // It names who is missing.
+  // The error names the missing workers.
   if (ReasonOf(outcome.status) == wire::ErrorReason::WAIT_EXPIRED) return outcome.status;
-  // It is there, and says why it does not serve.
+  // The server answers, and its error says why it refuses.
   if (ReasonOf(outcome.status) == wire::ErrorReason::BUSY) {
     return Annotate(outcome.status,
-                    absl::StrCat("gave up, for that is beyond the call's deadline or ps_wait, ",
+                    absl::StrCat("gave up at the call's deadline or after ps_wait, ",
                                  absl::FormatDuration(identity_.ps_wait)));
   }
   const absl::string_view error = WithoutPeer(outcome.status.message(), name_);
@@ -560,17 +563,17 @@ absl::Status ServerSession::GaveUp(const Outcome& outcome, bool deadline_passed)
   }
   absl::MutexLock lock(&mutex_);
   return absl::UnavailableError(absl::StrCat(
-      name_, " is gone since ", TimeOfDayText(gone_since_), ": ", error, "; gave up ",
+      name_, " has been down since ", TimeOfDayText(gone_since_), ": ", error, "; gave up ",
       deadline_passed ? "at the call's deadline"
                       : absl::StrCat("after ", absl::FormatDuration(identity_.ps_wait)),
-      ": start it again with the same data directory, then this task"));
+      ": restart it with the same data directory, then this task"));
 }
 
 void ServerSession::NoteAnswer() {
   if (!gone_.load(std::memory_order_relaxed)) return;
   absl::MutexLock lock(&mutex_);
   if (!gone_.exchange(false)) return;
-  said_other_.store(false);
+  logged_other_server_.store(false);
   const absl::Duration gone = std::max(absl::Now() - gone_since_, absl::Milliseconds(1));
   LOG(INFO) << name_ << " is back after " << DurationText(gone);
 }
@@ -580,9 +583,10 @@ void ServerSession::NoteGone(const absl::Status& error) {
   absl::MutexLock lock(&mutex_);
   if (gone_.exchange(true)) return;
   gone_since_ = absl::Now();
-  const absl::string_view what = absl::IsDeadlineExceeded(error) ? " does not answer"
-                                 : ReasonOf(error) == wire::ErrorReason::STOPPING ? " refuses calls"
-                                                                                  : " is gone";
+  const absl::string_view what = absl::IsDeadlineExceeded(error) ? " has not answered"
+                                 : ReasonOf(error) == wire::ErrorReason::STOPPING
+                                     ? " has refused calls"
+                                     : " has been down";
   LOG(WARNING) << name_ << what << " since " << TimeOfDayText(gone_since_) << ": "
                << WithoutPeer(error.message(), name_) << "; waiting up to "
                << absl::FormatDuration(identity_.ps_wait);

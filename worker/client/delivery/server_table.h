@@ -1,4 +1,4 @@
-// The servers that a client knows, by their indices. Some may come while calls run, and some go.
+// The servers that a client knows, by index. Servers may join and leave while calls run.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ class ServerTable {
   ServerSession& operator[](size_t index) const {
     return *slots_[index].load(std::memory_order_acquire);
   }
-  // Calls body(session) for those that have not left, from index 0 on.
+  // Calls body(session) for each server that has not left, in ascending order.
   template <typename Body>
   void ForEachLive(Body body) const {
     const size_t count = size();
@@ -35,14 +35,14 @@ class ServerTable {
       if (ServerSession& session = (*this)[s]; !session.left()) body(session);
     }
   }
-  // Their indices.
+  // Indices of the servers that have not left.
   std::vector<int32_t> Live() const;
 
-  // The next one: its index is size().
+  // Appends a server; its index is size().
   void Put(std::unique_ptr<ServerSession> session);
-  // Waits until there are more than `known`, the waits have ended, or `deadline` has passed.
+  // Waits until the table has more than `known` servers, EndWaits is called, or `deadline` passes.
   void WaitForMore(size_t known, Deadline deadline);
-  // Ends the waits, and all later ones.
+  // Ends all current and later waits.
   void EndWaits();
 
  private:

@@ -1,4 +1,4 @@
-// Counts how stale pushes were.
+// Counts the staleness of pushes.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once.
 class StalenessCounter {
  public:
-  // One shard's push. Negative: not known, not counted.
+  // Adds one shard's push. Negative: unknown, not counted.
   void Add(int64_t staleness);
   StalenessSummary Summary() const;
 
  private:
-  static constexpr size_t kExact = 1024;  // beyond, values are rarer than what a map costs
+  static constexpr size_t kExact = 1024;  // larger values are rare and go in `beyond_`
 
   mutable absl::Mutex mutex_;
   std::vector<int64_t> counts_ ABSL_GUARDED_BY(mutex_) = std::vector<int64_t>(kExact);

@@ -21,7 +21,7 @@ void StepBook::Contributed(int64_t step, int32_t worker, int64_t sequence) {
 
 int64_t StepBook::Learn(const std::vector<wire::StepDecision>& decisions, int64_t open) {
   absl::MutexLock lock(&mutex_);
-  // ps:0 has forgotten what every server has durably.
+  // ps:0 has forgotten the decisions that every server has durably.
   const int64_t first = decisions.empty() ? open : decisions.front().step;
   last_decided_ = std::max(last_decided_, first - 1);
   own_.erase(own_.begin(), own_.upper_bound(last_decided_));

@@ -1,5 +1,5 @@
-// What a client knows of a synchronous job's steps: which is open, and which contributions count,
-// to tell servers that have not heard of it (ps_server/SYNC.md).
+// A client's record of a synchronous job's steps: the open step, and the decisions which
+// contributions count, for servers that lack them (ps_server/SYNC.md).
 #pragma once
 
 #include <atomic>
@@ -16,28 +16,28 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once.
 class StepBook {
  public:
-  // A start at step `open`; no server will be found with fewer steps closed than `durable`.
+  // Starts at step `open`. Every server has closed the steps up to `durable` durably.
   void Begin(int64_t open, int64_t durable);
 
-  // The step to contribute to next.
+  // The step that the next contribution is for.
   int64_t open() const { return open_.load(std::memory_order_acquire); }
   void SetOpen(int64_t open) { open_.store(open, std::memory_order_release); }
 
-  // This client has contributed `sequence` to `step`.
+  // Records that this client has contributed `sequence` to `step`.
   void Contributed(int64_t step, int32_t worker, int64_t sequence);
-  // ps:0's answer to the question for what comes after last_decided(): its decisions in order, and
-  // the open step. What lies between and is not told is needed by nobody. Returns how many
-  // contributions of this client they drop.
+  // Adds the answer of ps:0 to a request for decisions after last_decided(): its decisions in
+  // order, and the open step. No server needs the steps that the answer skips. Returns how many
+  // contributions of this client the decisions drop.
   int64_t Learn(const std::vector<wire::StepDecision>& decisions, int64_t open);
-  // Some server has closed the steps up to `closed` alone: what comes after is to be learned again,
-  // where it was forgotten.
+  // Some server has closed only the steps up to `closed`: requests later decisions again if they
+  // were forgotten.
   void NeedAfter(int64_t closed);
-  // Every step up to it is known here or needed by nobody.
+  // Every decision up to this step is known here, or no server needs it.
   int64_t last_decided() const;
-  // Known decisions of steps in (after, through], as many as one call may hold; none where a server
-  // is ahead already.
+  // Known decisions of the steps in (after, through], as many as one call may carry; none where the
+  // server is ahead already.
   std::vector<wire::StepDecision> Decisions(int64_t after, int64_t through) const;
-  // Every server has these steps durably.
+  // Drops decisions up to `through`: every server has those steps durably.
   void Forget(int64_t through);
 
  private:

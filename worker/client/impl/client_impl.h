@@ -1,4 +1,5 @@
-// PsClient over any ServerLink: puts the parts together that do the work, one concern each.
+// Implements PsClient over any ServerLink. Each part below has one concern; this class connects
+// them.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@ namespace cairn {
 
 class PsClientImpl final : public PsClient {
  public:
-  // Of servers 0 … server_count - 1, and those that join them. Says hello. `longest_pause`: between
-  // two heartbeats.
+  // Connects to servers 0 … server_count - 1 and says hello; servers that join later are added.
+  // `longest_pause`: the longest time between two heartbeats.
   static absl::StatusOr<std::unique_ptr<PsClientImpl>> Start(
       const ClientOptions& options, int32_t server_count, ReachServer reach, Deadline deadline,
       absl::Duration longest_pause = absl::Seconds(kHeartbeatSeconds));
@@ -83,25 +84,25 @@ class PsClientImpl final : public PsClient {
   ClientCounters counters() const override;
 
  private:
-  friend class PsClientPeer;  // of the simulator
+  friend class PsClientPeer;  // the simulator's access
 
   PsClientImpl(const ClientOptions& options, std::vector<ReachedServer> servers, ReachServer reach,
                absl::Duration longest_pause);
 
-  // What the parts share; each part names what it uses.
+  // State shared by the parts. The `Uses` of a part lists its share.
   const absl::Duration longest_pause_;
   const ClientOptions options_;
   Retention retention_{options_.retained_bytes};
   StepClock clock_;
   StepBook step_book_;
-  Membership::Flags flags_;  // of identity_
+  Membership::Flags flags_;  // identity_ points to these
   const ClientIdentity identity_;
   ServerTable sessions_;
   ClientVariableMap variables_;
   StalenessCounter staleness_;
   PlanLimits plan_limits_{options_.max_message_bytes, kMaxItemsPerCall, kMaxIdsPerCall};
 
-  // The parts; a part uses those above it.
+  // The parts. A part uses only parts above it.
   ClientGate gate_{identity_};
   PushOrder order_{sessions_};
   const FanOut::Limits retry_limits_{options_.ps_wait, options_.rpc_timeout};

@@ -1,5 +1,5 @@
-// Pulls, pushes and assigns: plans a call, and delivers the plan. What is answered lands in the
-// caller's memory.
+// Pulls, pushes and assigns: plans a call, delivers the plan, and writes replies to the caller's
+// memory.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once.
 class DataCalls {
  public:
-  // What it uses; all outlive this.
+  // The client's parts that data calls need. All outlive this.
   struct Uses {
     const ClientOptions& options;
     ClientGate& gate;
@@ -32,11 +32,11 @@ class DataCalls {
   explicit DataCalls(const Uses& uses) : uses_(uses) {}
 
   absl::Status Pull(absl::Span<const PullTarget> targets, Deadline deadline);
-  // PsClient::PushPull, and where `begins_step` PsClient::Step.
+  // PsClient::PushPull, or PsClient::Step with `begins_step`.
   absl::Status Push(absl::Span<const PushSource> sources, absl::string_view position,
                     absl::Span<const PullTarget> targets, bool begins_step, Deadline deadline);
   absl::Status Assign(absl::Span<const PushSource> sources, Deadline deadline);
-  // Deliverer::Deliver, counted.
+  // Deliverer::Deliver; adds the plan's bytes to the counters.
   absl::Status Deliver(DataPlan& plan, bool updates, const absl::string_view* position,
                        Deadline deadline, bool* moved);
   void Count(const DataPlan& plan);
@@ -45,7 +45,7 @@ class DataCalls {
   int64_t bytes_pulled() const { return bytes_pulled_.load(std::memory_order_relaxed); }
 
  private:
-  // Pulls until no rows move meanwhile; `step` above 0 begins it.
+  // Repeats the pull until no rows move during it. `step` above 0 begins that step.
   absl::Status PullAll(absl::Span<const PullTarget> targets, int64_t step, Deadline deadline);
   void BeginStep(int64_t step, DataPlan& plan) const;
 

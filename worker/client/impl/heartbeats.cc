@@ -11,8 +11,8 @@
 namespace cairn {
 namespace {
 
-// A heartbeat is answered at once or is of no use; also bounds the time that a destructor waits
-// for one.
+// A late heartbeat is useless, so attempts are short. The limit also bounds how long the destructor
+// waits.
 constexpr absl::Duration kLongestTimeout = absl::Seconds(1);
 constexpr absl::Duration kShortestTimeout = absl::Milliseconds(100);
 
@@ -36,7 +36,7 @@ size_t Heartbeats::StartThreads() {
 void Heartbeats::Stop() {
   stop_.Stop();
   uses_.sessions.EndWaits();
-  std::vector<ClientThread> threads;  // waits for their ends without the lock
+  std::vector<ClientThread> threads;  // destroyed, and so joined, after the lock is released
   absl::MutexLock lock(&threads_mutex_);
   stopped_ = true;
   threads.swap(threads_);
@@ -45,9 +45,10 @@ void Heartbeats::Stop() {
 void Heartbeats::Loop(ServerSession& session) {
   const absl::Duration timeout = std::clamp(interval_, kShortestTimeout, kLongestTimeout);
   const absl::Duration pause = std::min(interval_, uses_.longest_pause);
-  // Until it has something of this worker durably there is no position that it has, too.
+  // A server that joined stores no position of this worker until a part of it is durable there.
+  // Until then no position is common to all servers, so one flush follows the first part.
   bool has_position = !session.joined();
-  do {  // at once: one that stops soon after its hello is to be missed too
+  do {  // the first at once, so that a worker that dies right after hello is missed
     const absl::ReaderMutexLock lock(&mutex_);
     const absl::Status status = Beat(session, timeout);
     if (session.left()) return;
@@ -56,8 +57,8 @@ void Heartbeats::Loop(ServerSession& session) {
       uses_.calls.Flush(session.index(), timeout, Deadline::In(timeout), &durable).IgnoreError();
       has_position = durable > 0;
     }
-    // A server that is gone is in the log, and no reason to end; calls wait for it. One that has
-    // fenced this process tells every call so.
+    // A server that does not answer does not end the loop: its session logs it, and calls wait for
+    // it. FENCED ends it, because every call of this process fails from then on.
     if (ReasonOf(status) != wire::ErrorReason::FENCED) continue;
     LOG(ERROR) << status.message();
     uses_.flags.fenced.store(true);
@@ -65,7 +66,7 @@ void Heartbeats::Loop(ServerSession& session) {
   } while (!Pause(session, pause));
 }
 
-// The thread of ps:0 starts those of servers that join.
+// The thread of ps:0 also starts the threads of servers that join.
 bool Heartbeats::Pause(const ServerSession& session, absl::Duration pause) {
   if (session.index() != 0) return stop_.WaitFor(pause);
   const Deadline end = Deadline::In(pause);
@@ -110,7 +111,7 @@ absl::Status Heartbeats::Beat(ServerSession& session, absl::Duration timeout) {
                          });
   if (!status.ok()) return status;
   session.Learn(state);
-  uses_.membership.Heard(state);
+  uses_.membership.OnServerState(state);
   return status;
 }
 

@@ -1,4 +1,4 @@
-// Tells every server, several times a lease, that the worker lives, and how its training goes.
+// Sends every server heartbeats, several in each lease, with the state of the worker's training.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once.
 class Heartbeats {
  public:
-  // What it uses; all outlive this.
+  // The client's parts that heartbeats need. All outlive this.
   struct Uses {
     const ClientOptions& options;
     ServerTable& sessions;
@@ -30,22 +30,24 @@ class Heartbeats {
     Membership::Flags& flags;
     const Retention& retention;
     const StalenessCounter& staleness;
-    absl::Duration longest_pause;  // between two heartbeats
+    absl::Duration longest_pause;  // longest time between two heartbeats
   };
   explicit Heartbeats(const Uses& uses) : uses_(uses) {}
   ~Heartbeats() { Stop(); }
 
-  // Once: a thread a server, those that join later included; one that is gone holds up no other's.
+  // Starts one thread for each server, and for servers that join later. A server that is down
+  // delays no other server's heartbeats. Call once.
   void Start(absl::Duration lease);
-  // Waits for those under way.
+  // Ends the threads after their current heartbeats.
   void Stop();
-  // Held exclusively while servers forget the worker: a heartbeat would be one of an unknown one.
+  // Locked exclusively while servers drop the job: a heartbeat at that time would come from an
+  // unknown worker.
   absl::Mutex& mutex() { return mutex_; }
 
  private:
-  // For servers that have come since. Returns how many servers there are.
+  // Starts the threads of servers that have joined. Returns how many servers the client knows.
   size_t StartThreads();
-  // Between two heartbeats; true: there are no more.
+  // Waits between two heartbeats. True: the heartbeats have been stopped.
   bool Pause(const ServerSession& session, absl::Duration pause);
   void Loop(ServerSession& session);
   absl::Status Beat(ServerSession& session, absl::Duration timeout);
@@ -53,12 +55,12 @@ class Heartbeats {
 
   const Uses uses_;
 
-  absl::Duration interval_;  // at most
-  absl::Mutex mutex_;        // shared by heartbeats
+  absl::Duration interval_;  // longest pause
+  absl::Mutex mutex_;        // held shared by heartbeats
   StopFlag stop_;
   absl::Mutex threads_mutex_;
   bool stopped_ ABSL_GUARDED_BY(threads_mutex_) = false;
-  size_t started_ ABSL_GUARDED_BY(threads_mutex_) = 0;  // servers with a smaller index have one
+  size_t started_ ABSL_GUARDED_BY(threads_mutex_) = 0;  // servers below this index have a thread
   std::vector<ClientThread> threads_ ABSL_GUARDED_BY(threads_mutex_);
 };
 

@@ -19,7 +19,7 @@
 namespace cairn {
 namespace {
 
-constexpr absl::Duration kTakeBackTimeout = absl::Minutes(1);
+constexpr absl::Duration kUndoTimeout = absl::Minutes(1);
 
 wire::CheckpointRequest RequestOf(const wire::Caller& caller, absl::string_view directory,
                                   absl::string_view name) {
@@ -45,7 +45,7 @@ absl::StatusOr<ServerCheckpoint> FromReply(const wire::CheckpointReply& reply, i
   }
   for (const wire::VariableInfo& info : reply.variables) {
     CheckpointVariable variable;
-    // Rows may be on servers that this client has not heard of: Whole finds that.
+    // Rows may be on servers that this client does not know yet; Whole detects that.
     ASSIGN_OR_RETURN(variable.spec, FromWire(info.spec, server, kMaxServers));
     for (const wire::ShardInfo& shard : info.shards) {
       variable.rows += shard.rows;
@@ -72,16 +72,17 @@ wire::RestoreRequest RequestOf(const RestoreSource& source) {
   return request;
 }
 
-// The workers as all `server_count` servers are to know them: each after the last sequence that
-// every server of the checkpoint had. Stripes that are ahead of it drop what is computed again.
+// The workers' state after the restore, the same on all `server_count` servers: each worker resumes
+// after the last sequence that every server of the checkpoint had. Stripes that are ahead skip the
+// recomputed pushes.
 std::vector<wire::CheckpointWorker> WorkersAt(const RestoreSource& source, int64_t timeline,
                                               size_t server_count) {
   std::map<int32_t, std::vector<ResumeAnswer>> answers;
   for (size_t s = 0; s < source.folders.size(); ++s) {
     for (const CheckpointWorker& worker : source.folders[s].workers) {
       std::vector<ResumeAnswer>& of_worker = answers[worker.worker];
-      of_worker.resize(
-          source.folders.size());  // a server that does not know it has applied nothing
+      // A server without a record of the worker has applied nothing.
+      of_worker.resize(source.folders.size());
       of_worker[s] = {worker.sequence, worker.position};
     }
   }
@@ -101,16 +102,17 @@ std::vector<wire::CheckpointWorker> WorkersAt(const RestoreSource& source, int64
   return workers;
 }
 
-// Of a synchronous job: servers that have left had no rows whose steps others have not, so that
-// their parts stand for whatever is there (ps_server/MEMBERS.md). The first one's never has.
-void CompleteLeft(std::vector<ServerCheckpoint>& parts) {
+// Fills in the parts of servers that have left a synchronous job. Their rows moved to other servers
+// with all steps applied (ps_server/MEMBERS.md), so these parts get the highest sequence of every
+// worker. ps:0 (`parts[0]`) never leaves.
+void FillDepartedParts(std::vector<ServerCheckpoint>& parts) {
   if (FindWorker(parts[0], kStepWorker) == nullptr) return;
   std::map<int32_t, CheckpointWorker> highest;
   for (const ServerCheckpoint& part : parts) {
     for (const CheckpointWorker& worker : part.workers) {
       CheckpointWorker& known = highest.try_emplace(worker.worker, worker).first->second;
       known.sequence = std::max(known.sequence, worker.sequence);
-      known.position.clear();  // others tell it
+      known.position.clear();  // other parts have it
     }
   }
   for (ServerCheckpoint& part : parts) {
@@ -120,9 +122,9 @@ void CompleteLeft(std::vector<ServerCheckpoint>& parts) {
   }
 }
 
-// Whether each row is in the copy of the server that has it by the newest map. Not where rows moved
-// while servers were copied, one after the other: a row may be in none of the copies then, or on a
-// server that came meanwhile and was not asked. `parts` by server.
+// Whether every row is in the copy of the server that owns it by the newest map. Servers are copied
+// one after the other, so a row that moves meanwhile may be in no copy, or on a server that joined
+// too late to be asked. `parts`: by server.
 bool Whole(const std::vector<ServerCheckpoint>& parts) {
   std::map<std::string, std::vector<const VariableSpec*>> copies;  // by server
   for (size_t s = 0; s < parts.size(); ++s) {
@@ -139,7 +141,7 @@ bool Whole(const std::vector<ServerCheckpoint>& parts) {
       if (newest == nullptr || copy->map_version > newest->map_version) newest = copy;
     }
     const std::vector<int32_t> now = PlacesOf(*newest);
-    std::vector<std::vector<int32_t>> then(parts.size());  // the copies' maps
+    std::vector<std::vector<int32_t>> then(parts.size());  // owners by each copy's map
     for (size_t s = 0; s < parts.size(); ++s) {
       if (of_variable[s] != nullptr) then[s] = PlacesOf(*of_variable[s]);
     }
@@ -181,34 +183,34 @@ absl::StatusOr<std::vector<ServerCheckpoint>> JobCheckpoints::TryCheckpoint(
   std::vector<ServerCheckpoint> parts;
   for (size_t s = 0; s < replies.size(); ++s) {
     const auto server = static_cast<int32_t>(s);
-    const bool left = uses_.sessions[s].left();  // before this, or meanwhile
+    const bool left = uses_.sessions[s].left();  // before or during this call
     absl::StatusOr<ServerCheckpoint> part =
-        left ? PartOfLeft(server, deadline) : FromReply(replies[s], server);
+        left ? PartOfDeparted(server, deadline) : FromReply(replies[s], server);
     if (!part.ok()) {
       return Annotate(part.status(), absl::StrCat("checkpoint of ", uses_.sessions[s].name()));
     }
     parts.push_back(*std::move(part));
   }
-  CompleteLeft(parts);
+  FillDepartedParts(parts);
   if (!Whole(parts)) {
     return WithReason(
         absl::UnavailableError(absl::StrCat("checkpoint ", name,
-                                            ": rows went from server to "
-                                            "server while it was written: make it again")),
+                                            ": rows moved between "
+                                            "servers while it was written: make it again")),
         wire::ErrorReason::MOVED);
   }
   return parts;
 }
 
-// It has no files; how far workers were there is needed to tell where they go on.
-absl::StatusOr<ServerCheckpoint> JobCheckpoints::PartOfLeft(int32_t server, Deadline deadline) {
+absl::StatusOr<ServerCheckpoint> JobCheckpoints::PartOfDeparted(int32_t server, Deadline deadline) {
   wire::ChangeMembersReply reply;
   RETURN_IF_ERROR(
       uses_.calls.One(0, "change_members", uses_.calls.rpc_timeout(), deadline,
                       [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
                         wire::ChangeMembersRequest request;
                         request.caller = caller;
-                        request.action = wire::MembersAction::REMOVE;  // it is: says so
+                        // already removed: ps:0 answers with its last sequences
+                        request.action = wire::MembersAction::REMOVE;
                         request.index = server;
                         service.change_members(reply, request);
                       }));
@@ -236,8 +238,8 @@ absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadl
   RETURN_IF_ERROR(uses_.gate.Check("restore", deadline));
   if (uses_.membership.version() > 0) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "restore: servers have come or gone since the cluster file was written, and rows are dealt "
-        "to those of one file: start the servers anew, with empty directories"));
+        "restore: servers have joined or left since the cluster file was written, but a restore "
+        "needs exactly the servers of that file: restart them with empty directories"));
   }
   wire::RestoreRequest request = RequestOf(source);
   request.timeline =
@@ -256,28 +258,29 @@ absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadl
     restored[static_cast<size_t>(server)] = status.ok();
     return status;
   };
-  // ps:0 last: the job is there when ps:0 holds it.
+  // ps:0 comes last: the restore is complete once ps:0 holds the job.
   const std::vector<int32_t> servers = uses_.sessions.Live();
   absl::Status status = uses_.calls.ForEach(absl::MakeConstSpan(servers).subspan(1), restore);
   CAIRN_CRASH_POINT("restore: all but ps:0 have it");
   if (status.ok()) status = restore(0);
-  if (!status.ok()) TakeBack(restored);
+  if (!status.ok()) UndoRestore(restored);
   return status;
 }
 
-// What is not taken back shows as a life that no worker has begun (JobHoldings::left_by_restore).
-void JobCheckpoints::TakeBack(absl::Span<const char> restored) {
+// A server that cannot be reached keeps its part. Examine reports it
+// (JobHoldings::left_by_restore).
+void JobCheckpoints::UndoRestore(absl::Span<const char> restored) {
   const absl::Status dropped = uses_.calls.ForEach(uses_.sessions.Live(), [&](int32_t server) {
     if (restored[static_cast<size_t>(server)] == 0) return absl::OkStatus();
     return uses_.calls.One(
-        server, "drop_job", uses_.calls.rpc_timeout(), Deadline::In(kTakeBackTimeout),
+        server, "drop_job", uses_.calls.rpc_timeout(), Deadline::In(kUndoTimeout),
         [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
           wire::ServerState state;
           service.drop_job(state, caller);
         });
   });
   if (!dropped.ok()) {
-    LOG(WARNING) << "a restore failed, and what it made is not dropped everywhere: "
+    LOG(WARNING) << "a restore failed, and its job could not be dropped from every server: "
                  << dropped.message();
   }
 }

@@ -1,4 +1,4 @@
-// Checkpoints of a whole job: made, deleted, restored by every server.
+// Makes, deletes and restores checkpoints of a whole job, on every server.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once.
 class JobCheckpoints {
  public:
-  // What it uses; all outlive this.
+  // The client's parts that checkpoints need. All outlive this.
   struct Uses {
     const ClientIdentity& identity;
     const ServerTable& sessions;
@@ -27,7 +27,7 @@ class JobCheckpoints {
   };
   explicit JobCheckpoints(const Uses& uses) : uses_(uses) {}
 
-  // PsClient's.
+  // Implement PsClient.
   absl::StatusOr<std::vector<ServerCheckpoint>> Checkpoint(absl::string_view directory,
                                                            absl::string_view name,
                                                            Deadline deadline);
@@ -36,13 +36,15 @@ class JobCheckpoints {
   absl::Status Restore(const RestoreSource& source, Deadline deadline);
 
  private:
-  // MOVED: rows moved between servers meanwhile, and some may be missing; it is to be dropped.
+  // Makes one attempt. Reason MOVED: rows moved between servers during the attempt, so that the
+  // checkpoint may lack rows; the caller deletes it and retries.
   absl::StatusOr<std::vector<ServerCheckpoint>> TryCheckpoint(absl::string_view directory,
                                                               absl::string_view name,
                                                               Deadline deadline);
-  absl::StatusOr<ServerCheckpoint> PartOfLeft(int32_t server, Deadline deadline);
-  // Drops the job from the servers that a failed restore has made it on. `restored`: by server.
-  void TakeBack(absl::Span<const char> restored);
+  // The part of a server that has left the cluster: no files, only the workers' last sequences.
+  absl::StatusOr<ServerCheckpoint> PartOfDeparted(int32_t server, Deadline deadline);
+  // Drops the job from the servers on which a failed restore has created it. `restored`: by server.
+  void UndoRestore(absl::Span<const char> restored);
 
   const Uses uses_;
 };

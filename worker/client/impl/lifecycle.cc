@@ -18,7 +18,8 @@ absl::Status Lifecycle::Start(Deadline deadline) {
 }
 
 absl::Status Lifecycle::CheckHoldings(Deadline deadline, std::vector<wire::HelloReply>& replies) {
-  // The last look waits for as long as any call.
+  // Looks are short at first, so that a server that has left is noticed; the last one waits as long
+  // as any call.
   for (absl::Duration look = absl::Seconds(2);; look *= 2) {
     const bool last = look >= uses_.identity.ps_wait;
     const Deadline until = last ? deadline : Deadline::Earlier(deadline, Deadline::In(look));
@@ -29,16 +30,17 @@ absl::Status Lifecycle::CheckHoldings(Deadline deadline, std::vector<wire::Hello
     if (!silent || last || deadline.Expired()) return holdings.status();
     for (const int32_t server : uses_.sessions.Live()) {
       const auto s = static_cast<size_t>(server);
-      uses_.membership.HasLeftUnheard(uses_.sessions[s], deadline, &replies[s]);
+      uses_.membership.AskWhetherLeft(uses_.sessions[s], deadline, &replies[s]);
     }
   }
 }
 
 absl::Status Lifecycle::SayHello(Deadline deadline, bool dropped, absl::Duration* lease) {
   wire::HelloReply first;
-  RETURN_IF_ERROR(uses_.membership.GreetFirst(deadline, &first));
+  RETURN_IF_ERROR(uses_.membership.SayHelloToFirst(deadline, &first));
   std::vector<wire::HelloReply> replies(uses_.sessions.size());
-  // Before the others take over the timeline of ps:0: one that has lost the job would look whole.
+  // Check before the other servers adopt the timeline of ps:0. Afterwards a server that lost the
+  // job could not be told from a new one.
   if (uses_.identity.sequenced() && !dropped) RETURN_IF_ERROR(CheckHoldings(deadline, replies));
   if (uses_.identity.synchronous()) uses_.identity.steps->Begin(first.step, first.step - 1);
   CAIRN_CRASH_POINT("worker: hello to ps:0 alone");
@@ -46,7 +48,7 @@ absl::Status Lifecycle::SayHello(Deadline deadline, bool dropped, absl::Duration
   replies[0] = std::move(first);
   RETURN_IF_ERROR(uses_.calls.ForEach(absl::MakeConstSpan(servers).subspan(1), [&](int32_t server) {
     const auto s = static_cast<size_t>(server);
-    return uses_.membership.Greet(uses_.sessions[s], deadline, &replies[s]);
+    return uses_.membership.SayHello(uses_.sessions[s], deadline, &replies[s]);
   }));
   double lease_seconds = replies[0].lease_seconds;
   for (size_t s = 0; s < replies.size(); ++s) {
@@ -89,8 +91,8 @@ absl::Status Lifecycle::Leave(Deadline deadline) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(uses_.gate.Check("leave", deadline));
-  RETURN_IF_ERROR(uses_.order.TakeTurn(deadline));  // after the push that is under way
-  uses_.retention_gate.Stop();  // an epoch after `leave` would look like a worker that is back
+  RETURN_IF_ERROR(uses_.order.TakeTurn(deadline));  // after a push that is being delivered
+  uses_.retention_gate.Stop();  // a flush after `leave` would look like a worker that came back
   CAIRN_CRASH_POINT("worker: before it leaves");
   absl::Status status = uses_.calls.ForEach(uses_.sessions.Live(), [&](int32_t server) {
     wire::ServerState state;
@@ -114,7 +116,7 @@ absl::Status Lifecycle::DropJob(Deadline deadline) {
   RETURN_IF_ERROR(uses_.order.TakeTurn(deadline));
   absl::Status status;
   {
-    // A heartbeat between forgetting and hello would be one of an unknown worker.
+    // A heartbeat between drop_job and hello would come from an unknown worker.
     absl::MutexLock lock(&uses_.heartbeats.mutex());
     const std::vector<int32_t> servers = uses_.sessions.Live();
     uses_.sessions.ForEachLive([](ServerSession& session) { session.ForgetPushes(); });
@@ -127,7 +129,7 @@ absl::Status Lifecycle::DropJob(Deadline deadline) {
     CAIRN_CRASH_POINT("worker: job dropped");
     if (status.ok()) {
       uses_.variables.Clear();
-      absl::Duration lease;  // as before
+      absl::Duration lease;  // unchanged
       status = SayHello(deadline, /*dropped=*/true, &lease);
     }
   }

@@ -1,5 +1,5 @@
-// A client's life in its job: says hello and resumes, makes its pushes durable, leaves, drops the
-// job.
+// A client's membership in its job: says hello and resumes, makes its pushes durable, leaves the
+// job or drops it.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@
 
 namespace cairn {
 
-// Thread safety: Flush may be called from several threads at once; the others while no other call
-// is made.
+// Thread safety: Flush may be called from several threads at once; the other methods only while no
+// other call runs.
 class Lifecycle {
  public:
-  // What it uses; all outlive this.
+  // The client's parts that this needs. All outlive this.
   struct Uses {
     const ClientIdentity& identity;
     ServerTable& sessions;
@@ -35,23 +35,24 @@ class Lifecycle {
   };
   explicit Lifecycle(const Uses& uses) : uses_(uses) {}
 
-  // Says hello to every server, resumes where earlier starts of the worker have come to, and sends
-  // heartbeats from then on.
+  // Says hello to every server, resumes after the last push that all servers have, and starts the
+  // heartbeats.
   absl::Status Start(Deadline deadline);
-  // Where it has resumed: PsClient::position.
+  // PsClient::position.
   const std::string& position() const { return position_; }
-  // PsClient's.
+  // Implement PsClient.
   absl::Status Flush(Deadline deadline);
   absl::Status Leave(Deadline deadline);
   absl::Status DropJob(Deadline deadline);
 
  private:
-  // `dropped`: the job, by this client, just before. *lease: of the worker; 0: none.
+  // `dropped`: this client has just dropped the job. *lease: the worker's; 0: none.
   absl::Status SayHello(Deadline deadline, bool dropped, absl::Duration* lease);
-  // kDataLoss where the servers do not hold one life of the job. A server that leaves meanwhile is
-  // not waited for: `replies`, by server, say how far this worker was there.
+  // kDataLoss: the servers do not all hold the same timeline of the job. Does not wait for a server
+  // that leaves meanwhile: its entry in `replies` (by server) then holds the last sequence that it
+  // had of this worker.
   absl::Status CheckHoldings(Deadline deadline, std::vector<wire::HelloReply>& replies);
-  // Goes on where the replies say that the earlier start has come to.
+  // Resumes at the point that follows from the replies.
   void Resume(std::vector<wire::HelloReply>& replies);
 
   const Uses uses_;

@@ -13,8 +13,9 @@
 namespace cairn {
 namespace {
 
-// A server holds the memory of a push while the call waits for other workers, who need some too. A
-// larger one goes in a call of its own: the round trip is little beside its transfer.
+// A server keeps the memory of a push while the call waits for other workers, and those need
+// memory, too. A larger push is sent in a separate call; the extra round trip is short beside its
+// transfer.
 constexpr size_t kLargestPushThatWaitsBytes = size_t{1} << 20;
 
 }  // namespace
@@ -41,9 +42,10 @@ absl::Status TrainingSteps::EndStep(absl::Span<const PushSource> sources,
 
 void TrainingSteps::Resume(const ResumePoint& point, absl::Span<const wire::HelloReply> replies) {
   int64_t durable_step = replies[0].state.durable_step;
-  // What ps:0 says is applied or named. What another server has beside that is void: a step closed
-  // there without it. It keeps its number, so that whatever start computes a push, it is the same
-  // under that number: one may have to compute again what the one before it did.
+  // ps:0 reports the sequences that are applied or named by a decision. A sequence that only other
+  // servers have is void: its step closed without it. Void pushes keep their numbers, so that a
+  // push has the same number in whichever start computes it, because a start may have to recompute
+  // pushes that an earlier one had recomputed.
   recompute_through_ = 0;
   for (size_t s = 0; s < replies.size(); ++s) {
     if (uses_.sessions[s].left()) continue;
@@ -69,17 +71,19 @@ absl::Status TrainingSteps::Contribute(absl::Span<const PushSource> sources,
   RETURN_IF_ERROR(CheckUserPosition(position));
   if (rows < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("step: the gradient is that of ", rows, " rows; 1 or more are needed"));
+        absl::StrCat("step: `rows` is ", rows, "; it must be at least 1"));
   }
-  uses_.identity.clock->Next();  // steps are taken (again)
+  uses_.identity.clock->Next();  // also after EndSteps
   ASSIGN_OR_RETURN(const bool again, Recomputes(deadline));
-  // What is computed again counts for the steps that name it, or for none, as one that is late.
+  // A recomputed contribution counts for the step whose decision names it, or for none, like a late
+  // one.
   const int64_t step =
       again ? std::max<int64_t>(uses_.identity.steps->open() - 1, 1) : uses_.identity.steps->open();
   if (sources.empty())
     return again ? uses_.data.Pull(targets, deadline) : PullStep(step, targets, deadline);
   RETURN_IF_ERROR(PushContribution(sources, position, rows, step, again, deadline));
-  // Servers cannot close the steps before until they have all of it: nobody waits for them yet.
+  // Servers cannot close the earlier steps before they have every recomputed contribution, so do
+  // not wait for steps yet.
   ASSIGN_OR_RETURN(const bool more, Recomputes(deadline));
   if (more) return uses_.data.Pull(targets, deadline);
   return PullStep(again ? uses_.identity.steps->open() : step + 1, targets, deadline);
@@ -93,7 +97,7 @@ absl::Status TrainingSteps::PushContribution(absl::Span<const PushSource> source
   RETURN_IF_ERROR(uses_.planner.Push(sources, &*plan, &skip));
   if (skip) return absl::OkStatus();
   (*plan).ContributeToAll(step, rows);
-  bool moved = false;  // what has moved is where it belongs by then
+  bool moved = false;  // moved items have been delivered to their new servers by then
   RETURN_IF_ERROR(uses_.data.Deliver(*plan, /*updates=*/true, &position, deadline, &moved));
   if (again) return absl::OkStatus();
   const absl::Span<Exchange* const> pushed = (*plan).Wave(0);
@@ -150,7 +154,8 @@ absl::Status TrainingSteps::RunStepPulls(DataPlan& plan, absl::Span<Exchange* co
                                          Deadline deadline, bool* moved) {
   *moved = false;
   if (exchanges.empty()) return absl::OkStatus();
-  const int64_t members_version = uses_.membership.version();  // or a newer one
+  // read first: the sessions below include every server of this version
+  const int64_t members_version = uses_.membership.version();
   int64_t all_durable = std::numeric_limits<int64_t>::max();
   uses_.sessions.ForEachLive([&](const ServerSession& session) {
     all_durable = std::min(all_durable, session.durable_step());
@@ -174,10 +179,11 @@ absl::Status TrainingSteps::StepPulled(DataPlan& plan, Exchange& exchange) {
     const int64_t late = uses_.identity.steps->Learn(reply.decisions, reply.step);
     pushes_late_.fetch_add(late, std::memory_order_relaxed);
   }
-  // There was more to be told, either way, than one call holds.
+  // Where more decisions are outstanding than one call can carry, in either direction, the call is
+  // repeated.
   const bool told = first ? uses_.identity.steps->last_decided() >= reply.step - 1
                           : reply.step >= exchange.call.step;
-  if (!told) return absl::AbortedError("the server is further behind than one call can tell");
+  if (!told) return absl::AbortedError("more step decisions are outstanding than fit in one call");
   if (first) uses_.identity.steps->SetOpen(reply.step);
   return plan.Land(exchange, [this](int64_t value) { uses_.staleness.Add(value); });
 }

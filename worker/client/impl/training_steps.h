@@ -1,5 +1,5 @@
-// Training steps: what the client tells the servers of them, and asks (ps_server/CONSISTENCY.md,
-// ps_server/SYNC.md).
+// Training steps: announces them to the servers and waits for other workers
+// (ps_server/CONSISTENCY.md, ps_server/SYNC.md).
 #pragma once
 
 #include <atomic>
@@ -14,11 +14,11 @@
 
 namespace cairn {
 
-// Thread safety: of Step, EndStep and EndSteps one thread calls one at a time; the others as
-// PsClient.
+// Thread safety: Step, EndStep and EndSteps are called by one thread at a time; the other methods
+// as in PsClient.
 class TrainingSteps {
  public:
-  // What it uses; all outlive this.
+  // The client's parts that steps need. All outlive this.
   struct Uses {
     const ClientIdentity& identity;
     const ServerTable& sessions;
@@ -36,10 +36,11 @@ class TrainingSteps {
   };
   explicit TrainingSteps(const Uses& uses) : uses_(uses) {}
 
-  // Under sync, a new start: what its pushes after `point` are. `replies`: by server.
+  // Under sync, after a new start: finds out which pushes after `point` are recomputed ones.
+  // `replies`: by server.
   void Resume(const ResumePoint& point, absl::Span<const wire::HelloReply> replies);
 
-  // PsClient's.
+  // Implement PsClient.
   absl::Status Step(absl::Span<const PushSource> sources, absl::string_view position,
                     absl::Span<const PullTarget> targets, Deadline deadline, int64_t rows);
   absl::Status EndStep(absl::Span<const PushSource> sources, absl::string_view position,
@@ -51,26 +52,27 @@ class TrainingSteps {
   int64_t pushes_late() const { return pushes_late_.load(std::memory_order_relaxed); }
 
  private:
-  // Whether its next push is one that counts, or is void, already.
+  // Under sync: whether the next push recomputes one whose fate is already decided.
   absl::StatusOr<bool> Recomputes(Deadline deadline);
-  // Under sync: Step.
+  // PsClient::Step and EndStep under sync.
   absl::Status Contribute(absl::Span<const PushSource> sources, absl::string_view position,
                           int64_t rows, absl::Span<const PullTarget> targets, Deadline deadline);
   // Pushes a contribution to `step`. `again`: an earlier start may have pushed it.
   absl::Status PushContribution(absl::Span<const PushSource> sources, absl::string_view position,
                                 int64_t rows, int64_t step, bool again, Deadline deadline);
-  // Announces `step`, waits for others and pulls; the open step is in the book then.
+  // Announces `step`, waits for the other workers and pulls. Afterwards the step book holds the
+  // open step.
   absl::Status PullStep(int64_t step, absl::Span<const PullTarget> targets, Deadline deadline);
-  // *moved: rows have, and nothing is known of `targets`.
+  // As PullStep. *moved: rows have moved, and the contents of `targets` are unspecified.
   absl::Status PullStepOnce(int64_t step, absl::Span<const PullTarget> targets, Deadline deadline,
                             bool* moved);
-  // *moved: rows have, and OK is returned.
+  // Returns OK and sets *moved where rows have moved.
   absl::Status RunStepPulls(DataPlan& plan, absl::Span<Exchange* const> exchanges,
                             Deadline deadline, bool* moved);
   absl::Status StepPulled(DataPlan& plan, Exchange& exchange);
 
   const Uses uses_;
-  // Under sync. True until this start has pushed again what there is up to recompute_through_.
+  // Under sync: true until this start has recomputed every push up to recompute_through_.
   std::atomic<bool> recomputes_{false};
   int64_t recompute_through_ = 0;
   std::atomic<int64_t> pushes_late_{0};

@@ -18,12 +18,12 @@
 namespace cairn {
 namespace {
 
-// Buckets per server of a table that names none. A bucket is a stripe, the unit of locking: enough
-// for the threads that push at once, and no more, since every stripe a batch visits costs as much
-// as some of its keys (26 tables, 128 rows: 16 instead of 64 gave 1.3 times the examples per
-// second).
+// Buckets per server of a table whose spec names none. A bucket is a stripe, the unit of locking.
+// There are enough for the threads that push at once and no more, since each stripe that a batch
+// visits costs as much as some of its keys (26 tables, 128 rows: 16 buckets gave 1.3 times the
+// examples per second of 64).
 constexpr size_t kBucketsPerServer = 16;
-// Values of a page of a scan: large enough that the round trip does not count.
+// Bytes of values per page of a scan: large enough to hide the round trip.
 constexpr int64_t kScanPageBytes = 4 << 20;
 
 bool Placed(const VariableSpec& spec) {
@@ -56,7 +56,7 @@ bool AnyTimeline(const JobHoldings& holdings) {
                      [](const ServerHolding& server) { return server.timeline != 0; });
 }
 
-// About what the spec takes on the wire; the rest of the message is far smaller than its slack.
+// Approximate size of the spec on the wire; the rest of the message is far smaller than the slack.
 int64_t WireBytes(const VariableSpec& spec) {
   return 2048 + static_cast<int64_t>(32 * spec.shards.size() + 8 * spec.bucket_ps.size() +
                                      32 * spec.optimizer.learning_rate.boundaries.size());
@@ -74,8 +74,8 @@ absl::Status VariableCatalog::Place(const VariableSpec* existing, VariableSpec* 
   }
   if (!Placed(*spec) && !embedding) {
     ASSIGN_OR_RETURN(const int64_t elements, ElementCount(spec->shape));
-    // The placement is asked even where the variable exists, so that variables after it land where
-    // they would have.
+    // Advance the placement even if the variable exists, so that later variables are placed as they
+    // were the first time.
     int32_t ps = placement_->Next(elements * static_cast<int64_t>(DTypeBytes(spec->dtype)));
     if (uses_.options.placement == nullptr) ps = servers[static_cast<size_t>(ps)];
     if (existing == nullptr) spec->shards = {{.rows = RowCount(spec->shape), .ps = ps}};
@@ -92,7 +92,7 @@ absl::Status VariableCatalog::Place(const VariableSpec* existing, VariableSpec* 
       spec->map_version = existing->map_version;
     } else if (existing->map_version > spec->map_version &&
                SameButPlacesAndArguments(*existing, *spec)) {
-      // Rows have moved since they were placed as the caller says.
+      // Rows have moved since the placement that the caller names.
       spec->shards = existing->shards;
       spec->bucket_ps = existing->bucket_ps;
       spec->map_version = existing->map_version;
@@ -106,9 +106,10 @@ absl::Status VariableCatalog::Place(const VariableSpec* existing, VariableSpec* 
 absl::Status VariableCatalog::Create(absl::Span<const VariableSpec> specs, Deadline deadline) {
   RETURN_IF_ERROR(uses_.gate.Check("create", deadline));
   absl::MutexLock lock(&mutex_);
-  // A variable placed elsewhere would be made a second time by servers that do not know of it.
+  // Learn the existing placements first: a variable that is placed on other servers would be
+  // created a second time.
   ASSIGN_OR_RETURN(const JobHoldings known, Examine(deadline));
-  // What a client without a timeline has made on some servers alone is made on the others now.
+  // Without a timeline, a variable that exists on some servers only is created on the others now.
   if (AnyTimeline(known)) RETURN_IF_ERROR(CheckAgreement(known));
   absl::flat_hash_map<absl::string_view, const VariableSpec*> by_name;
   for (const VariableSpec& spec : known.specs) by_name[spec.name] = &spec;
@@ -169,11 +170,11 @@ absl::Status VariableCatalog::Scan(absl::string_view variable, const Row& row, D
   ASSIGN_OR_RETURN(const ClientVariablePtr found, uses_.planner.Find("scan", variable));
   if (!found->embedding()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "scan \"", variable, "\": it is dense; only embedding tables are scanned: pull it whole"));
+        "scan \"", variable, "\": it is dense, and only embedding tables can be scanned: pull it"));
   }
   if (row == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat("scan \"", variable, "\": there is no function to call with its rows"));
+        absl::StrCat("scan \"", variable, "\": the row function is null"));
   }
   for (const ClientVariableGroup& group : found->groups()) {
     RETURN_IF_ERROR(ScanGroup(*found, group.server, row, deadline));
@@ -201,7 +202,7 @@ absl::Status VariableCatalog::ScanGroup(const ClientVariable& variable, int32_t 
     if (ReasonOf(scanned) == wire::ErrorReason::MOVED) {
       uses_.maps.Learn(scanned, deadline);
       return absl::AbortedError(
-          absl::StrCat(what, ": ", scanned.message(), ", so that some were missed: scan again"));
+          absl::StrCat(what, ": ", scanned.message(), "; rows may have been missed: scan again"));
     }
     RETURN_IF_ERROR(scanned);
     const absl::Span<const int64_t> keys = reply.keys.As<int64_t>();

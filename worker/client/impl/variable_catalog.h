@@ -1,4 +1,4 @@
-// Whole variables: creates them on the servers, describes them, reads all their rows.
+// Operations on whole variables: creates them on the servers, describes them, and scans their rows.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class VariableCatalog {
  public:
   using Row = std::function<void(int64_t key, absl::Span<const std::byte> values)>;
 
-  // What it uses; all outlive this.
+  // The client's parts that this needs. All outlive this.
   struct Uses {
     const ClientOptions& options;
     const ServerTable& sessions;
@@ -37,11 +37,11 @@ class VariableCatalog {
   };
   explicit VariableCatalog(const Uses& uses) : uses_(uses), placement_(uses.options.placement) {}
 
-  // PsClient's.
+  // Implement PsClient.
   absl::Status Create(absl::Span<const VariableSpec> specs, Deadline deadline);
   absl::StatusOr<JobHoldings> Examine(Deadline deadline);
   absl::Status Scan(absl::string_view variable, const Row& row, Deadline deadline);
-  // The job is dropped: round robin begins with the first server again.
+  // After the job was dropped: round robin restarts at the first server.
   void Clear();
 
  private:
@@ -55,7 +55,7 @@ class VariableCatalog {
 
   absl::Mutex mutex_;
   std::shared_ptr<Placement> placement_ ABSL_GUARDED_BY(mutex_);
-  size_t placed_on_ ABSL_GUARDED_BY(mutex_) = 0;  // servers that placement_ is for
+  size_t placed_on_ ABSL_GUARDED_BY(mutex_) = 0;  // number of servers that placement_ is for
 };
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// Direct calls into a server of this process: requests view the caller's memory, nothing is
+// Direct calls into a server of this process: requests refer to the caller's memory, and nothing is
 // serialized.
 #include <exception>
 #include <memory>
@@ -21,7 +21,7 @@ class InProcessChannel : public Channel {
   InProcessChannel(std::string name, wire::ParameterServerIf* service)
       : name_(std::move(name)), service_(*service) {}
 
-  // The work is done in Receive: nothing can overlap within one thread.
+  // Receive does the work: calls of one thread cannot overlap.
   Outcome Send(const DataCall&, Deadline) override { return {}; }
 
   Outcome Receive(DataCall& call, Deadline) override {
@@ -41,7 +41,7 @@ class InProcessChannel : public Channel {
   }
 
  private:
-  // Runs `body`, which calls the service; what it throws becomes the outcome.
+  // Runs `body`, which calls the service; converts an exception to an outcome.
   template <typename Body>
   Outcome Answer(absl::string_view method, const Body& body) {
     try {
@@ -49,7 +49,8 @@ class InProcessChannel : public Channel {
     } catch (const wire::ServerError& error) {
       return {Progress::kAnswered, Annotate(FromServerError(error), Context(method))};
     } catch (const std::exception& error) {
-      // The service throws ServerError and nothing else; this may have run halfway.
+      // The service should throw only ServerError; after another exception the call may have run
+      // partly.
       return {Progress::kUnknown,
               absl::InternalError(absl::StrCat(Context(method), ": ", error.what()))};
     }

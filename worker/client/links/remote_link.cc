@@ -1,4 +1,4 @@
-// Pooled connections to a server of another process.
+// Pooled connections to a server in another process.
 
 #include <algorithm>
 #include <memory>
@@ -62,13 +62,14 @@ class RemoteChannel : public Channel {
  private:
   Outcome OutcomeOf(absl::Status status) const {
     if (status.ok()) return {};
-    // The token was accepted once, and nothing was done for the call: the one that its file holds
-    // by now is let in with the next connection, or that one is told that it is not.
+    // The server accepted this connection's token before and rejects it now, and the call did not
+    // run. The retry connects with the token that the file holds by then, and fails if that is
+    // rejected, too.
     if (has_token_ && absl::IsUnauthenticated(status)) {
       return {Progress::kNotSent, absl::UnavailableError(status.message())};
     }
-    // A server's answer leaves the connection usable, but for a refusal by LIMIT, after which the
-    // server closes it; any other failure is the connection's.
+    // After an answer the connection stays usable, except after a LIMIT error, after which the
+    // server closes it. Any other failure is the connection's.
     const bool answered = client_->usable() || ReasonOf(status) == wire::ErrorReason::LIMIT;
     return {answered ? Progress::kAnswered : Progress::kUnknown, std::move(status)};
   }
@@ -90,8 +91,8 @@ class Remote : public ServerLink {
   ~Remote() override { Close(&idle_); }
 
   Outcome Take(Deadline deadline, Channel** channel) override {
-    // The connection used last is the warmest. One that the server has closed since would lose a
-    // call that must not be repeated, so it is looked at first.
+    // Prefer the connection used last: it is the warmest. Skip connections that the server has
+    // closed, because they would lose a call that must not be repeated.
     while (RemoteChannel* idle = PopIdle()) {
       if (!idle->client().PeerClosed()) {
         *channel = idle;
@@ -147,7 +148,8 @@ class Remote : public ServerLink {
     return options;
   }
 
-  // Each is said once. After a failure connections are over TCP for a while.
+  // Logs the use of shared memory, and its failure, once each. After a failure new connections use
+  // TCP for a while, unless the server ended meanwhile: its next start listens at another socket.
   void NoteLocal(const WireClient& client) {
     if (!client.is_local() && client.local_failure().ok()) return;
     absl::MutexLock lock(&mutex_);
@@ -156,10 +158,12 @@ class Remote : public ServerLink {
       LOG(INFO) << client.peer() << " is on this host: calls go through shared memory";
       return;
     }
-    try_local_again_ = MonotonicNow() + absl::Seconds(kLocalRetrySeconds);
+    if (!absl::IsUnavailable(client.local_failure())) {
+      try_local_again_ = MonotonicNow() + absl::Seconds(kLocalRetrySeconds);
+    }
     if (std::exchange(said_local_failure_, true)) return;
     LOG(WARNING) << client.local_failure().message()
-                 << "; going on over TCP (--local_transport=off is TCP alone)";
+                 << "; using TCP instead (--local_transport=off always uses TCP)";
   }
 
   static void Close(std::vector<RemoteChannel*>* channels) {

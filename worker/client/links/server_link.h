@@ -1,4 +1,4 @@
-// One way to reach one server: pooled connections, or direct calls inside this process.
+// The transport to one server: pooled connections, or direct calls within this process.
 #pragma once
 
 #include <cstddef>
@@ -27,28 +27,29 @@ class ParameterServerIf;
 
 enum class CallKind { kPush, kAssign, kPull, kStep };
 
-// A request of the hot path and room for its reply. Reused from call to call, so that names and
+// A request of the hot path and its reply. Objects are reused between calls, so that strings and
 // lists keep their memory.
 struct DataCall {
   CallKind kind = CallKind::kPull;
   wire::StepRequest request;   // kPush: request.push; kPull: request.pull; kStep: both
   wire::AssignRequest assign;  // kAssign
-  // kPull: the training step it begins or, at ps:0, announces (PullRequest.step); 0: none.
+  // kPull: the training step that the pull begins or, at ps:0, announces (PullRequest.step); 0:
+  // none.
   int64_t step = 0;
   wire::StepReply reply;  // kPush, kAssign: reply.push; kPull: reply.pull; kStep: both
-  // Where the values of pulled item i are wanted; a link may leave them in memory of their own
-  // instead (PulledItem.values tells).
+  // Destination of the values of pulled item i. A link may leave the values in other memory
+  // instead; PulledItem.values says where they are.
   std::vector<absl::Span<std::byte>> targets;
 };
 
 // "push", "assign", "pull", "step".
 absl::string_view CallName(CallKind kind);
 
-// How far an attempt got; decides whether it may be repeated.
+// How far an attempt got, which decides whether it may be repeated.
 enum class Progress {
   kAnswered,  // the server answered: OK, or its ServerError as a Status (thrift/errors.h)
-  kNotSent,   // no byte of the request left
-  kUnknown,   // the connection failed later, or no answer came in time: the call may have run
+  kNotSent,   // no byte of the request was sent
+  kUnknown,   // sent, but not answered: the call may have run
 };
 
 struct Outcome {
@@ -56,18 +57,18 @@ struct Outcome {
   absl::Status status;
 };
 
-// One conversation with the server. Thread safety: one thread at a time.
+// A connection for one call at a time. Thread safety: used by one thread at a time.
 class Channel {
  public:
   virtual ~Channel() = default;
 
-  // Send starts `call`; if it returns kAnswered (which is then OK), Receive ends it. Several
-  // channels can be sent to before the first is received from. `call` stays in place between.
-  // After anything but kAnswered the channel must be discarded.
+  // Send starts `call`. If it returns kAnswered (then with OK), Receive completes the call. Several
+  // channels may be sent to before the first Receive. `call` must not move in between. After any
+  // other result the channel must be discarded.
   virtual Outcome Send(const DataCall& call, Deadline deadline) = 0;
   virtual Outcome Receive(DataCall& call, Deadline deadline) = 0;
 
-  // Any other call, in one go: `body` makes exactly one call of the service, `method`.
+  // Makes any other call: `body` calls one method of the service, `method`.
   virtual Outcome Call(absl::string_view method,
                        absl::FunctionRef<void(wire::ParameterServerIf&)> body,
                        Deadline deadline) = 0;
@@ -78,29 +79,30 @@ class ServerLink {
  public:
   virtual ~ServerLink() = default;
 
-  // An idle channel, else a new one, connected before `deadline`. On failure `*channel` is null and
-  // the outcome is kNotSent.
+  // Takes an idle channel, or connects a new one before `deadline`. On failure `*channel` is null
+  // and the outcome is kNotSent.
   virtual Outcome Take(Deadline deadline, Channel** channel) = 0;
-  // Every channel taken comes back by one of these.
+  // Release or Discard returns every channel that was taken.
   virtual void Release(Channel* channel) = 0;
-  // After a failure: closes it, and every idle one, which share its fate.
+  // For a channel that failed. Also closes all idle channels, which have probably failed as well.
   virtual void Discard(Channel* channel) = 0;
 
-  // True where calls run in the caller's thread, so that fanning out over threads gains nothing.
+  // Whether calls run in the caller's thread, so that using several threads gains nothing.
   virtual bool in_process() const = 0;
 };
 
-// How a server is reached: at `address`, which is empty for one of ClientOptions::servers.
+// A server's link and its name in messages.
 struct ReachedServer {
-  std::string name;  // in messages
+  std::string name;
   std::unique_ptr<ServerLink> link;
 };
+// Opens a link to server `server` at `address`; empty: the address in ClientOptions::servers.
 using ReachServer =
     std::function<absl::StatusOr<ReachedServer>(int32_t server, const std::string& address)>;
 
-// `name` is how errors call the server: "ps:1 (127.0.0.1:7002)". `service` outlives the link.
+// `name` identifies the server in messages: "ps:1 (127.0.0.1:7002)". `service` outlives the link.
 std::unique_ptr<ServerLink> InProcessLink(std::string name, wire::ParameterServerIf* service);
-// `security` and `local` are those of WireClientOptions.
+// `security` and `local`: see WireClientOptions.
 std::unique_ptr<ServerLink> RemoteLink(std::string name, std::string address,
                                        int64_t max_message_bytes,
                                        std::shared_ptr<ClientSecurity> security = nullptr,

@@ -36,7 +36,7 @@ absl::Status Deliverer::Deliver(DataPlan& plan, bool updates, const absl::string
 
 absl::Status Deliverer::Pull(DataPlan& plan, size_t wave, Deadline deadline, bool* moved) {
   const absl::Status status = Attempt(plan, plan.Wave(wave), /*numbered=*/false, deadline);
-  // What else is wrong with a pull shows again.
+  // Other errors of the wave are not lost: the pulls are planned and made again.
   *moved = !status.ok() && uses_.maps.Learn(plan.Wave(wave), deadline);
   return *moved ? absl::OkStatus() : status;
 }
@@ -88,17 +88,18 @@ void Deliverer::Begin(const ResumePoint& point) {
 
 bool Deliverer::IsUnasked(int32_t server, int64_t number) const {
   const auto index = static_cast<size_t>(server);
-  if (index >= unasked_.size()) return true;  // it came later than anybody's position
+  if (index >= unasked_.size()) return true;  // the server joined after every stored position
   return std::any_of(unasked_[index].begin(), unasked_[index].end(),
                      [number](const SequenceRange& range) {
                        return range.after < number && number <= range.through;
                      });
 }
 
-// An earlier start may have had some servers' acknowledgement of this number. They get what it
-// computes anew, of rows that have come there since, before any server that lacks the number; so do
-// those that lack it and that an earlier start's positions do not ask for it, and durably, too.
-// Else a start after this one would take the number for everybody's too early (ps_server/MOVES.md).
+// Some servers may have acknowledged this sequence to an earlier start of the worker. Rows may have
+// moved to them since, so they get their parts before any server that lacks the sequence. A server
+// that lacks it, and that no stored position requires it from (`unasked`), gets its part durably
+// before the others too. In any other order a start after this one could take the sequence for
+// complete while parts are missing (ps_server/MOVES.md).
 absl::Status Deliverer::SendKnown(DataPlan& plan, Deadline deadline, bool* moved) {
   const absl::Span<Exchange* const> all = plan.Wave(0);
   const int64_t number = uses_.order.next();
@@ -111,7 +112,8 @@ absl::Status Deliverer::SendKnown(DataPlan& plan, Deadline deadline, bool* moved
   }
   if (had.empty() && unasked.empty())
     return SendParts(plan, all, /*numbered=*/true, deadline, moved);
-  // Whoever waited for others now would keep from them what it has not sent yet.
+  // No call may wait for other workers here: the wait would hold back the parts that are not sent
+  // yet, and two workers could wait for each other.
   *moved = true;
   for (Exchange* exchange : all) {
     if (exchange->call.kind == CallKind::kStep) exchange->call.kind = CallKind::kPush;
@@ -129,7 +131,7 @@ absl::Status Deliverer::SendKnown(DataPlan& plan, Deadline deadline, bool* moved
   for (Exchange* exchange : unasked) {
     const absl::Status ahead = SendAhead(*exchange, deadline);
     if (ahead.ok()) continue;
-    exchange->sent = true;  // perhaps
+    exchange->sent = true;  // the part may have arrived
     exchange->outcome = {Progress::kUnknown, ahead};
     return ahead;
   }
@@ -166,7 +168,7 @@ absl::Status Deliverer::SendMoved(absl::Span<Exchange* const> exchanges, bool nu
                                   Deadline deadline) {
   absl::Status status;
   for (const Exchange* exchange : exchanges) {
-    // A pull that waits for others in vain follows anew.
+    // A pull whose wait for other workers expired is planned again, so its error does not count.
     const bool counts =
         Updates(*exchange) || ReasonOf(exchange->outcome.status) != wire::ErrorReason::WAIT_EXPIRED;
     if (counts && !exchange->outcome.status.ok() && !Moved(*exchange)) {
@@ -176,24 +178,25 @@ absl::Status Deliverer::SendMoved(absl::Span<Exchange* const> exchanges, bool nu
   const DataCall& call = exchanges[0]->call;
   const bool contribution = call.kind == CallKind::kPush && call.request.push.step > 0;
   if (contribution && status.ok()) {
-    status = ContributeAnew(exchanges, deadline);
-    // What came later may be what failed.
+    status = ResendContribution(exchanges, deadline);
+    // The failure may belong to a server that joined the contribution after the first attempt.
     if (!status.ok()) exchanges[0]->outcome = {Progress::kUnknown, status};
   }
   for (Exchange* exchange : exchanges) {
     if (!Moved(*exchange)) continue;
     if (status.ok()) status = SendRest(*exchange, numbered, deadline);
-    // Some servers have the push, and this one does not: it is not void.
+    // The push is not void: some servers have applied it, and this one has not.
     if (!status.ok()) exchange->outcome = {Progress::kUnknown, status};
   }
   return status;
 }
 
-// No step can close with any of it before every server has its part (ps_server/MOVES.md), so the
-// order does not matter.
-absl::Status Deliverer::ContributeAnew(absl::Span<Exchange* const> exchanges, Deadline deadline) {
+// The order of the servers does not matter: no step can close with this contribution before every
+// server has its part (ps_server/MOVES.md).
+absl::Status Deliverer::ResendContribution(absl::Span<Exchange* const> exchanges,
+                                           Deadline deadline) {
   std::vector<Exchange*> all(exchanges.begin(), exchanges.end());
-  std::deque<Exchange> joined;  // of servers that have come since
+  std::deque<Exchange> joined;  // calls to servers that gained rows of the contribution
   while (uses_.maps.Learn(all, deadline)) {
     RETURN_IF_ERROR(uses_.gate.Check("step, while rows move", deadline));
     std::vector<Exchange*> again;
@@ -207,13 +210,13 @@ absl::Status Deliverer::ContributeAnew(absl::Span<Exchange* const> exchanges, De
   return absl::OkStatus();
 }
 
-// The order matters: that the server it was for has its part says that the others have theirs, to a
-// start of this worker that asks what it is to compute again.
+// Sends the parts for other servers first. A later start of this worker reads the original server's
+// sequence as proof that the other servers have their parts.
 absl::Status Deliverer::SendRest(Exchange& exchange, bool numbered, Deadline deadline) {
   DataCall& call = exchange.call;
   if (call.kind == CallKind::kStep) call.kind = CallKind::kPush;
   if (call.kind == CallKind::kPull) {
-    exchange.outcome.status = absl::OkStatus();  // the pulls follow
+    exchange.outcome.status = absl::OkStatus();  // the caller plans the pulls again
     return absl::OkStatus();
   }
   absl::Status status = exchange.outcome.status;
@@ -224,7 +227,7 @@ absl::Status Deliverer::SendRest(Exchange& exchange, bool numbered, Deadline dea
                         : SendRestOf(exchange, call.request.push.items, numbered, deadline));
     CAIRN_CRASH_POINT("worker: what has moved is sent");
     if (exchange.session->left() && NothingLeft(call)) {
-      exchange.sent = true;  // to others: the number is used
+      exchange.sent = true;  // other servers have it: the sequence is used
       exchange.outcome = {Progress::kAnswered, absl::OkStatus()};
       return absl::OkStatus();
     }
@@ -253,7 +256,7 @@ absl::Status Deliverer::SendLate(std::vector<Exchange> late, bool numbered, Dead
       continue;
     }
     if (!Moved(late.back())) return status;
-    // Moved on meanwhile; a server that has left does not say where to.
+    // The rows have moved again. A server that has left the cluster cannot name their new owner.
     const absl::Status moved = late.back().outcome.status;
     if (MovedOf(moved).empty() && !backoff.Pause(kLeftRetry)) return status;
     uses_.maps.Learn(moved, deadline);

@@ -1,5 +1,6 @@
-// Sends the calls of a plan: numbers its updates, keeps them until they are durable, and follows
-// rows that move meanwhile (EXACTLY_ONCE.md; the client's part of ps_server/MOVES.md).
+// Delivers the calls of a plan to the servers: numbers its updates, retains them until they are
+// durable, and follows rows that move to other servers meanwhile (EXACTLY_ONCE.md;
+// ps_server/MOVES.md describes the servers' part).
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,11 @@
 
 namespace cairn {
 
-// Thread safety: every method but Begin may be called from several threads at once; numbered plans
-// take turns.
+// Thread safety: every method except Begin may be called from several threads at once. Numbered
+// plans are delivered one at a time.
 class Deliverer {
  public:
-  // What it uses; all outlive this.
+  // The client's parts that delivery needs. All outlive the deliverer.
   struct Uses {
     const ClientIdentity& identity;
     const ServerTable& sessions;
@@ -35,51 +36,55 @@ class Deliverer {
   };
   explicit Deliverer(const Uses& uses) : uses_(uses) {}
 
-  // A new start goes on at `point`, and its sessions have begun. Before the first turn, or in one.
+  // Resumes at `point` after a new start of the worker, once every session has begun. Call it
+  // before the first numbered plan, or while holding the push order's turn.
   void Begin(const ResumePoint& point);
 
-  // Makes all calls of `plan`; what they answer has landed.
-  //   updates   the plan has pushes or assigns
-  //   position  of a push; nullptr: of assigns, or of none
-  //   *moved    the updates are in all the same, and the pulls are to be planned anew: rows have
-  //             moved, or no call could wait for other workers
+  // Makes every call of `plan`; the replies are written to the caller's memory.
+  //   updates   whether the plan has pushes or assigns
+  //   position  the resume position of a push; nullptr for assigns and for plans without updates
+  //   *moved    set where the updates are applied but the pulls must be planned again, because rows
+  //             have moved or because the calls could not wait for other workers
   absl::Status Deliver(DataPlan& plan, bool updates, const absl::string_view* position,
                        Deadline deadline, bool* moved);
-  // Pulls of one wave. *moved: they are to be planned anew.
+  // Makes the pulls of one wave. Sets *moved where they must be planned again.
   absl::Status Pull(DataPlan& plan, size_t wave, Deadline deadline, bool* moved);
 
  private:
-  // In the order that keeps its number from being taken for everybody's too early.
+  // Sends the updates under the worker's next sequence, in an order in which no later start of this
+  // worker can mistake an incomplete sequence for a complete one.
   absl::Status DeliverNumbered(DataPlan& plan, const absl::string_view* position, Deadline deadline,
                                bool* moved);
-  // Those that name no worker: repeated only where that does no harm.
+  // Sends updates of a client that has no worker number. Retries only the calls that may be
+  // repeated.
   absl::Status DeliverUnnumbered(DataPlan& plan, bool updates, Deadline deadline, bool* moved);
-  // A number that some server has of an earlier start.
+  // Sends a sequence that some servers already have from an earlier start of this worker.
   absl::Status SendKnown(DataPlan& plan, Deadline deadline, bool* moved);
   bool IsUnasked(int32_t server, int64_t number) const;
-  // Sends it as a late part what `exchange` will send again.
+  // Sends the items of `exchange` to its server as a late part, before the exchange itself.
   absl::Status SendAhead(Exchange& exchange, Deadline deadline);
-  // One attempt, then what has moved.
+  // Makes one attempt, then sends the items whose rows have moved to their new servers.
   absl::Status SendParts(DataPlan& plan, absl::Span<Exchange* const> exchanges, bool numbered,
                          Deadline deadline, bool* moved);
   absl::Status Attempt(DataPlan& plan, absl::Span<Exchange* const> exchanges, bool numbered,
                        Deadline deadline);
-  // After an attempt in which updates met rows that have moved: sends every server what is its own.
-  // `exchanges` have ended then as if none had.
+  // Sends each server the items that it owns, after servers refused an attempt because rows had
+  // moved. Afterwards the outcomes of `exchanges` are those of an attempt without moves.
   absl::Status SendMoved(absl::Span<Exchange* const> exchanges, bool numbered, Deadline deadline);
-  absl::Status ContributeAnew(absl::Span<Exchange* const> exchanges, Deadline deadline);
+  absl::Status ResendContribution(absl::Span<Exchange* const> exchanges, Deadline deadline);
   absl::Status SendRest(Exchange& exchange, bool numbered, Deadline deadline);
   template <typename Item>
   absl::Status SendRestOf(Exchange& exchange, std::vector<Item>& items, bool numbered,
                           Deadline deadline);
-  // `late` and what becomes of them, until all are where they belong.
+  // Sends the calls in `late`, and cuts them again as rows move on, until every row is on its
+  // server.
   template <typename Item>
   absl::Status SendLate(std::vector<Exchange> late, bool numbered, Deadline deadline);
   absl::Status RunLate(Exchange& late, Deadline deadline);
   absl::Status RunAgain(Exchange& exchange, bool numbered, Deadline deadline);
 
   const Uses uses_;
-  int64_t known_through_ = 0;  // up to which some server had pushes of an earlier start
+  int64_t known_through_ = 0;  // highest sequence of an earlier start on any server
   std::vector<std::vector<SequenceRange>> unasked_;  // ResumePoint::unasked
 };
 

@@ -25,9 +25,9 @@ void MapFollower::Learn(const absl::Status& moved, Deadline deadline) {
   absl::Status failure;
   for (const wire::VariableSpec& wire : MovedOf(moved)) {
     absl::StatusOr<VariableSpec> spec = FromWire(wire, 0, std::max(known, kMaxServers));
-    // The map says where rows are, and is of no use before its servers are known.
+    // A map is useful only when the client knows every server in it.
     absl::Status learned = spec.status();
-    if (learned.ok()) learned = membership_.KnowServersOf(*spec, deadline);
+    if (learned.ok()) learned = membership_.EnsureServersKnown(*spec, deadline);
     if (learned.ok()) {
       variables_.Insert(*std::move(spec));
     } else {
@@ -37,7 +37,7 @@ void MapFollower::Learn(const absl::Status& moved, Deadline deadline) {
   PauseAfter(failure, deadline);
 }
 
-// Callers ask again whoever has said that the rows have gone, which takes no time.
+// Callers retry the server that refused the call, and it refuses again without delay.
 void MapFollower::PauseAfter(const absl::Status& failure, Deadline deadline) {
   gate_.SetMapFailure(failure);
   absl::Duration pause;
@@ -52,7 +52,7 @@ void MapFollower::PauseAfter(const absl::Status& failure, Deadline deadline) {
   }
   LOG_EVERY_T(WARNING, 10) << identity_.task
                            << " cannot follow rows that have moved: " << failure.message();
-  StopFlag().WaitFor(pause);  // the same clock as deadlines
+  StopFlag().WaitFor(pause);  // waits by the clock that deadlines use
 }
 
 bool MapFollower::Learn(absl::Span<Exchange* const> exchanges, Deadline deadline) {

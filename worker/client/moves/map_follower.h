@@ -13,13 +13,13 @@
 
 namespace cairn {
 
-// The server refused the exchange's last attempt because rows have moved.
+// Whether the server refused the exchange's last attempt because rows have moved.
 bool Moved(const Exchange& exchange);
 
 // Thread safety: every method may be called from several threads at once.
 class MapFollower {
  public:
-  // All outlive this.
+  // All arguments outlive the follower.
   MapFollower(const ClientIdentity& identity, const ServerTable& sessions,
               ClientVariableMap& variables, Membership& membership, ClientGate& gate)
       : identity_(identity),
@@ -28,11 +28,12 @@ class MapFollower {
         membership_(membership),
         gate_(gate) {}
 
-  // Goes by the maps in `moved` from now on. Where a server that a map names cannot be greeted the
-  // map is not learned: says so in the log and to the gate, and pauses, longer each time, since
-  // `moved` will be answered again.
+  // Adopts the maps in the error `moved` for later calls. A map is not adopted while the client
+  // cannot say hello to a server that the map names. The failure is then logged and reported to the
+  // gate, and the call pauses (longer each time), because the servers will return the same error
+  // again.
   void Learn(const absl::Status& moved, Deadline deadline);
-  // False: none of them met rows that have moved.
+  // Learns from every exchange that was refused because rows have moved. False: none was.
   bool Learn(absl::Span<Exchange* const> exchanges, Deadline deadline);
 
  private:

@@ -1,4 +1,5 @@
-// The servers of a cluster file, with those that have come and gone since, for tools.
+// The servers of a cluster file, updated with the servers that have joined and left since. For
+// tools.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +10,16 @@
 
 namespace cairn {
 
-// Addresses by index, and who has left. Thread safety: a value.
+// Addresses of servers by index, and which servers have left. Thread safety: a value.
 struct MemberList {
   std::vector<std::string> addresses;
-  std::vector<bool> left;  // as long as `addresses`, or shorter: the others have not
-  int64_t version = 0;     // of what ps:0 said; 0: the cluster file's
+  std::vector<bool> left;  // by index; servers beyond its end have not left
+  int64_t version = 0;     // of the member list of ps:0; 0: the cluster file's
 
-  // As ps:0 says.
+  // Applies the member list of ps:0.
   void Take(const wire::Members& members);
   bool HasLeft(size_t index) const { return index < left.size() && left[index]; }
-  // Indices of those that have not left, ascending.
+  // Indices of the servers that have not left, ascending.
   std::vector<int32_t> Live() const;
 };
 

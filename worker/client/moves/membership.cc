@@ -15,13 +15,13 @@
 namespace cairn {
 namespace {
 
-// To greet servers that have come; the next heartbeat tries again.
-constexpr absl::Duration kHeardTimeout = absl::Seconds(5);
+// Limits a refresh that a heartbeat starts; the next heartbeat tries again.
+constexpr absl::Duration kRefreshTimeout = absl::Seconds(5);
 
 }  // namespace
 
-absl::Status Membership::GreetFirst(Deadline deadline, wire::HelloReply* reply) {
-  // The life that begins where ps:0 holds none.
+absl::Status Membership::SayHelloToFirst(Deadline deadline, wire::HelloReply* reply) {
+  // Proposes a timeline, which ps:0 begins only if it holds none for the job.
   timeline_ = identity_.sequenced() ? NewTimeline(identity_.server_count, 0) : 0;
   RETURN_IF_ERROR(HelloTo(sessions_[0], 0, deadline, reply, /*joins=*/false));
   incarnation_ = reply->incarnation;
@@ -33,12 +33,14 @@ absl::Status Membership::GreetFirst(Deadline deadline, wire::HelloReply* reply) 
 std::vector<ResumeAnswer> Membership::Answers(absl::Span<const wire::HelloReply> replies) const {
   std::vector<ResumeAnswer> answers;
   answers.reserve(replies.size());
-  // Everything applied there is durable by now, but what it has no part of is not in the number.
+  // Hello made everything durable that the server had applied. Sequences without a part on a server
+  // are not in its number.
   for (size_t s = 0; s < replies.size(); ++s) {
-    // Under sync one that left had no part but of steps that went along with its rows.
+    // Under sync the contributions on a server that left moved away together with its rows.
     const bool needs_none = identity_.synchronous() && sessions_[s].left();
-    const int64_t last_word = needs_none ? std::numeric_limits<int64_t>::max() : LastWord(s);
-    answers.push_back({std::max(replies[s].state.durable, last_word), replies[s].position});
+    const int64_t final_sequence =
+        needs_none ? std::numeric_limits<int64_t>::max() : FinalSequence(s);
+    answers.push_back({std::max(replies[s].state.durable, final_sequence), replies[s].position});
   }
   return answers;
 }
@@ -53,12 +55,12 @@ absl::Status Membership::HelloTo(ServerSession& session, int64_t incarnation, De
         session.ClassifyOutcome(&outcome, /*repeatable=*/true, 0, deadline);
     if (decision == RetryDecision::kDone || decision == RetryDecision::kFail) return outcome.status;
     if (deadline.Expired() || !backoff.Pause()) return session.GaveUp(outcome, deadline.Expired());
-    if (HasLeftUnheard(session, deadline, reply)) return absl::OkStatus();
+    if (AskWhetherLeft(session, deadline, reply)) return absl::OkStatus();
     fan_out_.CountRetry();
   }
 }
 
-bool Membership::HasLeftUnheard(ServerSession& session, Deadline deadline,
+bool Membership::AskWhetherLeft(ServerSession& session, Deadline deadline,
                                 wire::HelloReply* reply) {
   if (session.index() == 0) return false;
   wire::HelloReply first;
@@ -81,10 +83,10 @@ absl::Status Membership::Refresh(Deadline deadline) {
   return Take(members, /*greet=*/true, deadline);
 }
 
-void Membership::Heard(const wire::ServerState& state) {
+void Membership::OnServerState(const wire::ServerState& state) {
   if (!state.__isset.members_version || state.members_version <= version()) return;
-  const absl::Status known = Refresh(Deadline::In(kHeardTimeout));
-  if (!known.ok()) LOG(WARNING) << "servers came or went: " << known.message();
+  const absl::Status known = Refresh(Deadline::In(kRefreshTimeout));
+  if (!known.ok()) LOG(WARNING) << "cannot refresh the list of servers: " << known.message();
 }
 
 bool Membership::Changed(Deadline deadline) {
@@ -98,19 +100,20 @@ absl::Status Membership::Take(const wire::Members& members, bool greet, Deadline
     while (changing_ && !deadline.Expired()) changed_.WaitUntil(&mutex_, deadline);
     if (changing_) {
       return absl::DeadlineExceededError(
-          "another thread still greets the servers that have come, or learns who has the rows of "
-          "those that have gone");
+          "timed out waiting for another thread, which says hello to new servers or learns where "
+          "the rows of servers that left are");
     }
     changing_ = true;
   }
-  const absl::Status status = TakeInTurn(members, greet, deadline);
+  const absl::Status status = ApplyExclusively(members, greet, deadline);
   absl::MutexLock lock(&mutex_);
   changing_ = false;
   changed_.SignalAll();
   return status;
 }
 
-absl::Status Membership::TakeInTurn(const wire::Members& members, bool greet, Deadline deadline) {
+absl::Status Membership::ApplyExclusively(const wire::Members& members, bool greet,
+                                          Deadline deadline) {
   if (members.version <= version()) return absl::OkStatus();
   flags_.most_servers.store(members.server_count);
   std::vector<ServerSession*> gone;
@@ -118,20 +121,21 @@ absl::Status Membership::TakeInTurn(const wire::Members& members, bool greet, De
   for (const wire::Member& member : members.members) {
     if (member.index < 0 || member.index >= members.server_count) continue;
     const auto index = static_cast<size_t>(member.index);
-    SetLastWord(index, member.applied);
+    SetFinalSequence(index, member.applied);
     if (index >= sessions_.size()) {
       RETURN_IF_ERROR(Join(member, greet, deadline));
       continue;
     }
     if (!member.left) sessions_[index].SetJoined();
     if (member.left && !sessions_[index].left()) {
-      // It had taken this worker for gone, and its rows went without what was to be sent again.
+      // The server moved its rows away without this worker's unsent pushes, because it held the
+      // worker for lost.
       if (greet && member.incarnation > incarnation_) flags_.fenced.store(true);
       gone.push_back(&sessions_[index]);
       std::erase(staying, member.index);
     }
   }
-  // The maps, before the rows of those that have gone are looked for in vain.
+  // Learn the maps before the sessions are marked as left, so that calls find the new owners.
   if (!gone.empty() && greet) RETURN_IF_ERROR(LearnMaps(staying, deadline));
   for (ServerSession* session : gone) {
     session->SetLeft();
@@ -147,8 +151,8 @@ absl::Status Membership::LearnMaps(absl::Span<const int32_t> staying, Deadline d
   for (const VariableSpec& spec : holdings.specs) {
     if (!Knows(spec, &unknown)) {
       return absl::UnavailableError(absl::StrCat(
-          "\"", spec.name, "\" has rows on servers that have come since ", sessions_[0].name(),
-          " said who there is: the next heartbeat asks it again"));
+          "\"", spec.name, "\" has rows on servers that joined after ", sessions_[0].name(),
+          " sent its list of servers: the next heartbeat fetches a newer list"));
     }
     variables_.Insert(spec);
   }
@@ -157,9 +161,9 @@ absl::Status Membership::LearnMaps(absl::Span<const int32_t> staying, Deadline d
 
 absl::Status Membership::Join(const wire::Member& member, bool greet, Deadline deadline) {
   if (static_cast<size_t>(member.index) > sessions_.size()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("ps:", member.index, " is a server, and the cluster file of this program has ",
-                     sessions_.size(), ": give it the file that ", sessions_[0].name(), " has"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the cluster has a server ps:", member.index, ", but this program's cluster ",
+        "file lists ", sessions_.size(), " servers: use the file of ", sessions_[0].name()));
   }
   ASSIGN_OR_RETURN(ReachedServer reached, reach_(member.index, member.address));
   auto session = std::make_unique<ServerSession>(member.index, std::move(reached.name),
@@ -173,7 +177,7 @@ absl::Status Membership::Join(const wire::Member& member, bool greet, Deadline d
     wire::HelloReply reply;
     RETURN_IF_ERROR(HelloTo(*session, incarnation_, deadline, &reply, /*joins=*/true));
     if (session->left()) {
-      SetLastWord(static_cast<size_t>(member.index), reply.state.durable);
+      SetFinalSequence(static_cast<size_t>(member.index), reply.state.durable);
     } else {
       CAIRN_CRASH_POINT("worker: a new server is greeted");
       session->Begin(reply, incarnation_, /*last_part=*/0, /*through=*/order_.settled());
@@ -183,7 +187,7 @@ absl::Status Membership::Join(const wire::Member& member, bool greet, Deadline d
   const bool live = !session->left();
   ServerSession& joined = *session;
   sessions_.Put(std::move(session));
-  // What was settled meanwhile, before the table had it.
+  // Pushes that settled before Put did not reach this session.
   if (live) joined.NoPart(order_.settled());
   return absl::OkStatus();
 }
@@ -198,7 +202,7 @@ bool Membership::Knows(const VariableSpec& spec, int32_t* unknown) const {
   return true;
 }
 
-absl::Status Membership::KnowServersOf(const VariableSpec& spec, Deadline deadline) {
+absl::Status Membership::EnsureServersKnown(const VariableSpec& spec, Deadline deadline) {
   int32_t unknown = 0;
   if (Knows(spec, &unknown)) return absl::OkStatus();
   RETURN_IF_ERROR(Refresh(deadline));
@@ -206,7 +210,7 @@ absl::Status Membership::KnowServersOf(const VariableSpec& spec, Deadline deadli
   if (static_cast<size_t>(unknown) < sessions_.size()) {
     return absl::UnavailableError(absl::StrCat(
         "\"", spec.name, "\" has rows on ", sessions_[static_cast<size_t>(unknown)].name(),
-        " by map version ", spec.map_version, ", and it has left: others have a newer map"));
+        " by map version ", spec.map_version, ", but that server has left: a newer map exists"));
   }
   return absl::FailedPreconditionError(
       absl::StrCat("\"", spec.name, "\" has rows on ps:", unknown, ", which ", sessions_[0].name(),
@@ -219,7 +223,7 @@ absl::StatusOr<JobHoldings> Membership::Describe(Deadline deadline) {
     absl::StatusOr<JobHoldings> holdings = calls_.Describe(sessions_.Live(), deadline);
     absl::Status status = holdings.status();
     for (size_t i = 0; status.ok() && i < holdings->specs.size(); ++i) {
-      status = KnowServersOf(holdings->specs[i], deadline);
+      status = EnsureServersKnown(holdings->specs[i], deadline);
     }
     const bool again = absl::IsUnavailable(status) && (version() != members || Changed(deadline));
     if (again) continue;  // servers came or went meanwhile
@@ -229,15 +233,15 @@ absl::StatusOr<JobHoldings> Membership::Describe(Deadline deadline) {
   }
 }
 
-void Membership::SetLastWord(size_t server, int64_t applied) {
+void Membership::SetFinalSequence(size_t server, int64_t applied) {
   absl::MutexLock lock(&mutex_);
-  if (server >= last_words_.size()) last_words_.resize(server + 1);
-  last_words_[server] = applied;
+  if (server >= final_sequences_.size()) final_sequences_.resize(server + 1);
+  final_sequences_[server] = applied;
 }
 
-int64_t Membership::LastWord(size_t server) const {
+int64_t Membership::FinalSequence(size_t server) const {
   absl::MutexLock lock(&mutex_);
-  return server < last_words_.size() ? last_words_[server] : 0;
+  return server < final_sequences_.size() ? final_sequences_[server] : 0;
 }
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// The servers that a client knows, as they come and go while it lives (ps_server/MEMBERS.md).
+// Keeps a client's list of servers current while servers join and leave (ps_server/MEMBERS.md).
 #pragma once
 
 #include <atomic>
@@ -28,16 +28,17 @@
 
 namespace cairn {
 
-// Thread safety: every method may be called from several threads at once, but those of a start.
+// Thread safety: every method may be called from several threads at once, except the methods of a
+// start.
 class Membership {
  public:
-  // What it writes of the client's identity, whose pointers to these are.
+  // Parts of the client's identity that this class writes; ClientIdentity points to them.
   struct Flags {
     std::atomic<int32_t> most_servers{0};
     std::atomic<bool> fenced{false};
   };
 
-  // All outlive this.
+  // All arguments outlive the membership.
   Membership(const ClientIdentity& identity, ReachServer reach, ServerTable& sessions,
              const PushOrder& order, ClientVariableMap& variables, Flags& flags, FanOut& fan_out,
              ServerCalls& calls)
@@ -50,53 +51,55 @@ class Membership {
         fan_out_(fan_out),
         calls_(calls) {}
 
-  // --- A start, from one thread and before anything else. ---
-  // Greets ps:0, which grants the incarnation, says who the others are, and which life of the job
-  // they are to hold.
-  absl::Status GreetFirst(Deadline deadline, wire::HelloReply* reply);
-  // The others, by that incarnation. OK also where the server has left meanwhile: its session says
-  // so, and all that is in `reply` is how far this worker was there.
-  absl::Status Greet(ServerSession& session, Deadline deadline, wire::HelloReply* reply) {
+  // --- A start: one thread calls these before any other method. ---
+  // Says hello to ps:0, which grants the incarnation and answers with the other servers and the
+  // timeline that they must hold.
+  absl::Status SayHelloToFirst(Deadline deadline, wire::HelloReply* reply);
+  // Says hello to another server under that incarnation. Returns OK also where the server has left
+  // the cluster: its session is then marked as left, and `reply` holds only the last sequence of
+  // this worker that the server had.
+  absl::Status SayHello(ServerSession& session, Deadline deadline, wire::HelloReply* reply) {
     return HelloTo(session, incarnation_, deadline, reply, /*joins=*/false);
   }
-  // Asks ps:0 about a server that does not answer: where it has left, the session is told,
-  // and `reply` says how far this worker was there.
-  bool HasLeftUnheard(ServerSession& session, Deadline deadline, wire::HelloReply* reply);
-  // For ChooseResumePoint. `replies`: by server, of all that are known.
+  // Asks ps:0 about a server that does not answer. True: the server has left; its session is marked
+  // as left, and `reply` holds the last sequence of this worker that the server had.
+  bool AskWhetherLeft(ServerSession& session, Deadline deadline, wire::HelloReply* reply);
+  // Input for ChooseResumePoint. `replies`: one for each known server, by index.
   std::vector<ResumeAnswer> Answers(absl::Span<const wire::HelloReply> replies) const;
 
   int64_t incarnation() const { return incarnation_; }
-  // Of what ps:0 has said; 0: nothing that differs from the cluster file.
+  // Version of the member list; 0: the cluster file's list.
   int64_t version() const { return version_.load(); }
 
-  // Asks ps:0 which servers there are: says hello to those that have come, and learns who has the
-  // rows of those that have gone.
+  // Fetches the member list from ps:0, says hello to new servers, and learns the placement of rows
+  // whose servers have left.
   absl::Status Refresh(Deadline deadline);
-  // The same where a server's answer says that there is something new.
-  void Heard(const wire::ServerState& state);
-  // Whether they differ from what was known: to a client without heartbeats a server that has left
-  // is one that is gone.
+  // Calls Refresh where a server's reply reports a newer member list.
+  void OnServerState(const wire::ServerState& state);
+  // Refreshes the list; true where it has changed. A client without heartbeats needs this to tell a
+  // server that has left from a server that is down.
   bool Changed(Deadline deadline);
-  // OK: every server that has a part of it is known; if need be after Refresh. kUnavailable: one
-  // has left, so that there is a newer map.
-  absl::Status KnowServersOf(const VariableSpec& spec, Deadline deadline);
-  // What the servers hold; the client goes by these maps from then on.
+  // OK: the client knows every server that holds rows of `spec`, after a Refresh where one was
+  // needed. kUnavailable: a server in the map has left, so a newer map exists.
+  absl::Status EnsureServersKnown(const VariableSpec& spec, Deadline deadline);
+  // Describes the job on every server, and adopts the newest map of each variable.
   absl::StatusOr<JobHoldings> Describe(Deadline deadline);
 
  private:
   absl::Status HelloTo(ServerSession& session, int64_t incarnation, Deadline deadline,
                        wire::HelloReply* reply, bool joins);
-  // `greet`: says hello to those that have come; else the caller does.
+  // Applies a member list. With `greet` it says hello to new servers; else the caller does.
   absl::Status Take(const wire::Members& members, bool greet, Deadline deadline);
-  absl::Status TakeInTurn(const wire::Members& members, bool greet, Deadline deadline);
+  absl::Status ApplyExclusively(const wire::Members& members, bool greet, Deadline deadline);
   absl::Status Join(const wire::Member& member, bool greet, Deadline deadline);
-  // Learns who has the rows of servers that have gone.
+  // Learns the placement of rows whose servers have left, from the servers in `staying`.
   absl::Status LearnMaps(absl::Span<const int32_t> staying, Deadline deadline);
-  // Else *unknown is one that is not.
+  // Whether the client knows every server in the map. False: *unknown is a server that it does not
+  // know, or that has left.
   bool Knows(const VariableSpec& spec, int32_t* unknown) const;
-  void SetLastWord(size_t server, int64_t applied);
-  // The worker's last sequence on a server that has left; 0: it has not.
-  int64_t LastWord(size_t server) const;
+  void SetFinalSequence(size_t server, int64_t applied);
+  // The worker's last sequence on a server that has left; 0: the server has not left.
+  int64_t FinalSequence(size_t server) const;
 
   const ClientIdentity& identity_;
   const ReachServer reach_;
@@ -107,13 +110,13 @@ class Membership {
   FanOut& fan_out_;
   ServerCalls& calls_;
   int64_t incarnation_ = 0;
-  int64_t timeline_ = 0;  // that ps:0 answered
+  int64_t timeline_ = 0;  // granted by ps:0
   std::atomic<int64_t> version_{0};
 
   mutable absl::Mutex mutex_;
   bool changing_ ABSL_GUARDED_BY(mutex_) = false;  // one change at a time
   MonotonicCondVar changed_;
-  std::vector<int64_t> last_words_ ABSL_GUARDED_BY(mutex_);  // by server
+  std::vector<int64_t> final_sequences_ ABSL_GUARDED_BY(mutex_);  // by server
 };
 
 }  // namespace cairn

@@ -16,7 +16,7 @@
 namespace cairn {
 namespace {
 
-// Values, slots, key and metadata of the rows that are not in memory.
+// Bytes of values, slots, key and metadata of the rows that are only on disk.
 int64_t ColdBytes(const VariableSpec& spec, const wire::VariableInfo& info,
                   const wire::ShardInfo& shard) {
   constexpr int64_t kBesideNumbers = sizeof(int64_t) + sizeof(uint32_t);
@@ -46,7 +46,7 @@ RemoteMoves::RemoteMoves(std::vector<int32_t> servers, absl::Duration patience, 
 absl::Status RemoteMoves::Call(int32_t server, absl::string_view method,
                                absl::FunctionRef<void(WireClient::Stub&)> call) {
   std::unique_ptr<WireClient>& client = clients_[static_cast<size_t>(server)];
-  // One that rested may belong to a server that has been restarted since.
+  // The server may have closed an idle connection by restarting.
   if (client == nullptr || !client->usable() || client->PeerClosed()) {
     ASSIGN_OR_RETURN(client, connect_(server));
   }

@@ -1,4 +1,4 @@
-// Moves of rows over connections of one's own, for tools.
+// Calls that move rows between servers, for tools. Opens its own connections.
 #pragma once
 
 #include <cstdint>
@@ -18,30 +18,29 @@
 
 namespace cairn {
 
-// Where a variable's rows lie.
+// The placement and size of a variable.
 struct VariablePlaces {
-  VariableSpec newest;   // of the maps that servers are by
-  bool all_know = true;  // no server that has the variable is by an older one
-  // By server: of memory, and of rows that are on disk alone.
+  VariableSpec newest;   // the newest map that any server has
+  bool all_know = true;  // every server that has the variable has that map
+  // By server: bytes in memory, and bytes of rows that are only on disk.
   std::vector<int64_t> bytes, cold_bytes;
-  // By bucket or shard: rows that pulls and pushes have named, since its server has it or was
-  // started.
+  // By bucket or shard: row accesses by pulls and pushes since the server got it or started.
   std::vector<int64_t> uses;
 };
 
 // Thread safety: none.
 class RemoteMoves final : public MoveServers {
  public:
-  // A connection to a server.
+  // Opens a connection to a server.
   using Connect = std::function<absl::StatusOr<std::unique_ptr<WireClient>>(int32_t server)>;
-  // `servers`: the indices of all there are. `patience`: of one call.
+  // `servers`: the indices of all servers. `patience`: the limit of one call.
   RemoteMoves(std::vector<int32_t> servers, absl::Duration patience, Connect connect);
 
   const std::vector<int32_t>& servers() const { return servers_; }
 
   absl::StatusOr<wire::MoveReply> Move(int32_t server, const wire::MoveRequest& request) override;
   absl::Status Create(int32_t server, const std::string& job, const VariableSpec& spec) override;
-  // Of every variable of the job, by name. All servers must answer.
+  // Describes every variable of the job, sorted by name. Fails unless all servers answer.
   absl::StatusOr<std::vector<VariablePlaces>> Describe(const std::string& job);
 
  private:

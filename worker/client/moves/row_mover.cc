@@ -16,16 +16,17 @@ namespace cairn {
 namespace {
 
 constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
-// How often what changes faster than it is copied is tried again.
+// Attempts to move rows that change faster than they are copied.
 constexpr int kMostHolds = 3;
-// How long a server may take to find memory for a step.
+// How long a server may take to free memory for a step.
 constexpr absl::Duration kRoomPatience = absl::Seconds(30);
-// How often a source whose steps have not closed is asked again.
+// Interval at which a source that waits for open steps is asked again.
 constexpr absl::Duration kDrainPause = absl::Milliseconds(5);
-// How long a source is asked again whether it has given the rows away.
+// How long COMMIT is retried on a source that does not answer.
 constexpr absl::Duration kCommitPatience = absl::Seconds(30);
 
-// A mover that begins later has a higher one, whatever tries this one makes.
+// Start number of a mover's first attempt. A mover that begins later has a higher one, however many
+// attempts this one makes.
 int64_t FirstStart() {
   constexpr int64_t kTries = 16;
   static_assert(kMostHolds < kTries);
@@ -67,10 +68,10 @@ class Mover {
       if (status.ok()) break;
       if (unknown_) return status;
       if (absl::IsFailedPrecondition(status) && hold < kMostHolds && !deadline_.Expired()) {
-        LOG(INFO) << status.message() << "; once more";
+        LOG(INFO) << status.message() << "; retrying";
         continue;
       }
-      GiveUp().IgnoreError();  // else the next move of the variable does
+      GiveUp().IgnoreError();  // on failure the next move of the variable gives up this one
       return status;
     }
     CAIRN_CRASH_POINT("mover: the source has given the rows away");
@@ -80,15 +81,16 @@ class Mover {
     return outcome_;
   }
 
-  // Every server, for the mover before this one may have had other rows, or another target, in
-  // mind. As a source first: where one has given its rows away, which a COMMIT on its way may just
-  // have done, whoever has them must keep them.
+  // Aborts the move on every server, because an earlier mover may have used other rows or another
+  // target. Servers are addressed as sources first: if a delayed COMMIT has just given the rows
+  // away, the source refuses, and the target keeps them.
   absl::Status GiveUp() {
     const auto abort = [this](int32_t source, int32_t target, int32_t server) {
       request_.source = source;
       request_.target = target;
       const absl::Status status = Step(server, wire::MoveAction::ABORT).status();
-      return absl::IsNotFound(status) ? absl::OkStatus() : status;  // has no part of the variable
+      // the server holds no rows of it
+      return absl::IsNotFound(status) ? absl::OkStatus() : status;
     };
     absl::Status status;
     for (const int32_t server : move_.servers)
@@ -114,13 +116,13 @@ class Mover {
   absl::Status CheckTime() const {
     if (!deadline_.Expired()) return absl::OkStatus();
     return absl::DeadlineExceededError(
-        absl::StrCat("the rows of \"", move_.next.name,
-                     "\" change as fast as they are copied, or "
-                     "there was too little time; nothing has moved"));
+        absl::StrCat("no time left to copy \"", move_.next.name,
+                     "\": its rows change as fast as they are copied, or "
+                     "the deadline is too short; nothing has moved"));
   }
 
-  // What the source has changed since the last pass goes to the target. *numbers: the source says
-  // how far workers are, which it does where updates are turned away.
+  // Copies the rows that the source changed since the last pass. `gently`: rests between pieces.
+  // *bytes is the number of bytes copied.
   absl::Status Pass(bool gently, int64_t* bytes) {
     *bytes = 0;
     while (true) {
@@ -139,7 +141,7 @@ class Mover {
     }
   }
 
-  // A server whose memory is full makes room while others wait (ps_server/COLD_ROWS.md).
+  // Retries while the server's memory is full: it evicts rows meanwhile (ps_server/COLD_ROWS.md).
   absl::StatusOr<wire::MoveReply> StepWithRoom(int32_t server, wire::MoveAction::type action) {
     const Deadline patience = Deadline::Earlier(deadline_, Deadline::In(kRoomPatience));
     while (true) {
@@ -154,11 +156,12 @@ class Mover {
     clock_.WaitFor(std::min(busy * (1 / fraction - 1), absl::Seconds(1)));
   }
 
-  // Until the target has everything, durably, while updates are turned away.
+  // Prepares both servers, then copies until the rows that are left fit in a last pass, which
+  // GiveAway makes.
   absl::Status Copy() {
     RETURN_IF_ERROR(servers_.Create(move_.target, move_.job, move_.now));
     ++request_.start;
-    RETURN_IF_ERROR(GiveUp());  // of a mover that died
+    RETURN_IF_ERROR(GiveUp());  // aborts the moves of movers that died
     RETURN_IF_ERROR(Step(move_.target, wire::MoveAction::PREPARE).status());
     ASSIGN_OR_RETURN(const wire::MoveReply begun, Step(move_.source, wire::MoveAction::PREPARE));
     outcome_.stripes = begun.stripes;
@@ -175,13 +178,13 @@ class Mover {
     return absl::OkStatus();
   }
 
-  // Until the source turns updates away. *begin: since when.
+  // Waits until the source rejects updates. *begin: when it began to.
   absl::Status Hold(absl::Duration* begin) {
     while (true) {
       *begin = MonotonicNow();
       const absl::StatusOr<wire::MoveReply> held = Step(move_.source, wire::MoveAction::HOLD);
       if (held.ok() && !held->draining) return absl::OkStatus();
-      // Workers have to send it again what it lost.
+      // BUSY: workers must first replay the pushes that the source lost in a restart.
       if (!held.ok() && ReasonOf(held.status()) != wire::ErrorReason::BUSY) return held.status();
       if (deadline_.Expired()) {
         return held.ok() ? absl::DeadlineExceededError(absl::StrCat(
@@ -196,7 +199,7 @@ class Mover {
     }
   }
 
-  // The rest while updates are turned away, and the point of no return.
+  // Makes the last pass while the source rejects updates, then commits: the point of no return.
   absl::Status GiveAway() {
     absl::Duration begin;
     RETURN_IF_ERROR(Hold(&begin));
@@ -204,7 +207,7 @@ class Mover {
     RETURN_IF_ERROR(Pass(/*gently=*/false, &bytes));
     RETURN_IF_ERROR(Step(move_.target, wire::MoveAction::READY).status());
     CAIRN_CRASH_POINT("mover: before the point of no return");
-    // Repeated as is safe: a source that has done it says so.
+    // COMMIT may be repeated: a source that has committed answers OK again.
     absl::Status status;
     const Deadline end = Deadline::In(kCommitPatience);
     do {
@@ -224,7 +227,7 @@ class Mover {
   const Deadline deadline_;
   wire::MoveRequest request_;
   RowMoveOutcome outcome_;
-  bool unknown_ = false;  // whether the source has given the rows away
+  bool unknown_ = false;  // a COMMIT went unanswered: the source may have given the rows away
   StopFlag clock_;
 };
 
@@ -239,7 +242,7 @@ absl::StatusOr<RowMoveOutcome> MoveRowsInBatches(const RowMove& move, int64_t by
                                                  const RowMoveOptions& options,
                                                  MoveServers& servers, Deadline deadline) {
   const VariableSpec& goal = move.next;
-  std::vector<int32_t*> places;  // in `all.map`, of what moves
+  std::vector<int32_t*> places;  // entries of `all.map` that change
   RowMoveOutcome all;
   all.map = move.now;
   for (size_t i = 0; i < all.map.bucket_ps.size(); ++i) {
@@ -279,7 +282,7 @@ absl::Status FinishMove(const std::string& job, const VariableSpec& newest,
     wire::MoveRequest request = RequestOf(job, newest, server, server == 0 ? 1 : 0);
     request.action = wire::MoveAction::COMMIT;
     const absl::Status told = calls.Move(server, request).status();
-    // One that does not know the variable has no use for its map.
+    // A server that does not know the variable does not need its map.
     if (first.ok() && !told.ok() && !absl::IsNotFound(told)) first = told;
   }
   return first;

@@ -1,4 +1,4 @@
-// Carries a variable's rows from one server to another while both serve (ps_server/MOVES.md).
+// Moves a variable's rows from one server to another while both keep serving (ps_server/MOVES.md).
 #pragma once
 
 #include <cstdint>
@@ -15,74 +15,75 @@
 
 namespace cairn {
 
-// From one server to one other, by one step of the variable's map.
+// A move between two servers. It raises the version of the variable's map by one.
 struct RowMove {
   std::string job;
-  VariableSpec now;   // the source's
-  VariableSpec next;  // version one above, places that differ from source to target
+  VariableSpec now;   // the map of the source
+  VariableSpec next;  // version one higher; rows that move are on `target`
   int32_t source = 0;
   int32_t target = 0;
-  std::vector<int32_t> servers;  // all there are
+  std::vector<int32_t> servers;  // all servers
 };
 
 struct RowMoveOptions {
-  int64_t piece_bytes = int64_t{4} << 20;  // about how much is read, then written, at a time
-  // Copying goes on until a pass over what has changed since is at most this long, or no shorter
-  // than the one before; the rest is copied while updates are turned away.
+  int64_t piece_bytes = int64_t{4} << 20;  // approximate bytes per READ and WRITE
+  // Copying repeats until a pass over the rows changed since the pass before is at most this long,
+  // or is no longer much shorter. The last pass then runs while the source rejects updates.
   int64_t last_pass_bytes = int64_t{4} << 20;
   int most_passes = 8;
-  absl::Duration hold = absl::Seconds(5);  // updates are turned away at most so long
-  // MoveRowsInBatches: about so many bytes of rows move at a time, so that little changes while
-  // they are copied.
+  absl::Duration hold = absl::Seconds(5);  // longest time that updates are rejected
+  // MoveRowsInBatches: approximate bytes of rows per batch. Small batches change little while they
+  // are copied.
   int64_t batch_bytes = int64_t{64} << 20;
-  // Of the time, at most; the rest is left to those that train.
+  // Largest share of the time that copying may use; the rest is left to training.
   double busy_fraction = 0.5;
 };
 
 struct RowMoveOutcome {
   int64_t stripes = 0;
-  int64_t rows = 0;             // at the beginning
-  int64_t bytes = 0;            // copied, those that had changed again included
-  int passes = 0;               // before updates were turned away
-  absl::Duration held;          // in all
+  int64_t rows = 0;             // at the start of the move
+  int64_t bytes = 0;            // copied, including rows copied again
+  int passes = 0;               // before updates were rejected
+  absl::Duration held;          // time that updates were rejected, in total
   absl::Duration longest_hold;  // of one batch
   absl::Duration took;
-  VariableSpec map;  // as it is then
+  VariableSpec map;  // after the move
 };
 
-// Calls of servers, by index; their errors are the servers', or those of the way to them.
+// The calls that a move makes on servers, by index. Errors come from the server or the connection.
 class MoveServers {
  public:
   virtual ~MoveServers() = default;
   virtual absl::StatusOr<wire::MoveReply> Move(int32_t server,
                                                const wire::MoveRequest& request) = 0;
-  // Makes the variable known to a server that may have no part of it.
+  // Creates the variable on a server that may hold no rows of it.
   virtual absl::Status Create(int32_t server, const std::string& job, const VariableSpec& spec) = 0;
 };
 
-// Moves the rows, whole or not at all. Of two movers of a variable the one that began later goes
-// on, and the other fails with kFailedPrecondition, as where a server was restarted too often
-// meanwhile. `deadline` bounds the
-// copying; a move whose point of no return has been passed is ended, however late. kUnavailable:
-// whether it was passed is not known, for the source does not answer; FinishMove finds out.
+// Moves all the rows or none. Of two movers of the same variable the later one wins.
+// `deadline` bounds the copying; once the source has given the rows away, the move is completed
+// however long that takes.
+// kFailedPrecondition: a later mover took over, or a server restarted too often during the move.
+// kUnavailable: the source does not answer, so it is unknown whether it gave the rows away;
+// FinishMove finds out.
 absl::StatusOr<RowMoveOutcome> MoveRows(const RowMove& move, const RowMoveOptions& options,
                                         MoveServers& servers, Deadline deadline);
 
-// Moves them some at a time, each by a map of its own: where one batch fails those before it have
-// moved. `bytes`: about what they are, on disk alone or in memory. Of `move.next` the places count.
+// Moves the rows in batches, each with its own map version: if a batch fails, the earlier batches
+// have moved. `bytes`: approximate size of the rows, in memory or only on disk. Only the placement
+// in `move.next` is used.
 absl::StatusOr<RowMoveOutcome> MoveRowsInBatches(const RowMove& move, int64_t bytes,
                                                  const RowMoveOptions& options,
                                                  MoveServers& servers, Deadline deadline);
 
-// Tells every server the newest map that any of them is by: what a mover that died in the middle
-// has left to do. OK where there is nothing.
+// Installs the newest map on every server: completes the work of a mover that died. OK also where
+// no server needs it.
 absl::Status FinishMove(const std::string& job, const VariableSpec& newest,
                         absl::Span<const int32_t> servers, MoveServers& calls);
 
-// Ends what movers have begun and not brought to an end: rows that have arrived somewhere, and may
-// be given to that server yet, are forgotten there. A mover that is at work is taken for one that
-// has died, and fails. `newest`: known to all servers. kFailedPrecondition: a source has given rows
-// away since; FinishMove.
+// Aborts unfinished moves: rows that arrived at a target without being given to it are discarded
+// there. A mover that is still running then fails. `newest`: a map that all servers know.
+// kFailedPrecondition: a source has given rows away since; call FinishMove.
 absl::Status GiveUpMoves(const std::string& job, const VariableSpec& newest,
                          const std::vector<int32_t>& servers, MoveServers& calls);
 

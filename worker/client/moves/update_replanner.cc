@@ -14,8 +14,8 @@
 namespace cairn {
 namespace {
 
-// Whose rows stay in a call to that server; one that has left keeps none.
-int32_t KeepsFor(const ServerSession& session) { return session.left() ? -1 : session.index(); }
+// The server whose rows stay in a call for `session`; -1 where that server has left.
+int32_t KeptServer(const ServerSession& session) { return session.left() ? -1 : session.index(); }
 
 }  // namespace
 
@@ -23,7 +23,7 @@ template <typename Item>
 absl::Status UpdateReplanner::CutLate(const Exchange& exchange, std::vector<Item>& items,
                                       bool numbered, std::vector<Exchange>* late) const {
   const auto find = [this](absl::string_view name) { return variables_.Find(name); };
-  ASSIGN_OR_RETURN(MovedParts<Item> parts, CutAnew(items, KeepsFor(*exchange.session), find));
+  ASSIGN_OR_RETURN(MovedParts<Item> parts, CutAnew(items, KeptServer(*exchange.session), find));
   for (auto& [server, elsewhere] : parts.elsewhere) {
     Exchange& part = late->emplace_back();
     part.session = &sessions_[static_cast<size_t>(server)];
@@ -46,8 +46,8 @@ template absl::Status UpdateReplanner::CutLate(const Exchange&, std::vector<wire
 template absl::Status UpdateReplanner::CutLate(const Exchange&, std::vector<wire::AssignItem>&,
                                                bool, std::vector<Exchange>*) const;
 
-// By one map of each variable, though others are learned meanwhile: rows of two could not share an
-// item. A server that has taken its part already has none that go elsewhere.
+// Uses one map of each variable throughout, though newer maps may arrive: an item cannot hold rows
+// of two maps. A server that has taken its part already has no rows that move away.
 absl::Status UpdateReplanner::Repartition(std::vector<Exchange*>* all, std::deque<Exchange>* joined,
                                           std::vector<Exchange*>* again) {
   absl::flat_hash_map<std::string, ClientVariablePtr> maps;
@@ -60,7 +60,7 @@ absl::Status UpdateReplanner::Repartition(std::vector<Exchange*>* all, std::dequ
   for (Exchange* exchange : *all) {
     std::vector<wire::PushItem>& items = exchange->call.request.push.items;
     ASSIGN_OR_RETURN(MovedParts<wire::PushItem> parts,
-                     CutAnew(items, KeepsFor(*exchange->session), find));
+                     CutAnew(items, KeptServer(*exchange->session), find));
     items = std::move(parts.here);
     for (auto& [server, elsewhere] : parts.elsewhere) {
       RETURN_IF_ERROR(AddItems(std::move(elsewhere), &arriving[server]));
@@ -80,7 +80,7 @@ absl::Status UpdateReplanner::Repartition(std::vector<Exchange*>* all, std::dequ
     all->push_back(&exchange);
     any_new = true;
   }
-  // The others are to know that this one has a part.
+  // Tell the other servers that the new server has a part of this sequence.
   if (any_new) RETURN_IF_ERROR(order_.NumberAgain(*all));
   for (Exchange* exchange : *all) {
     const auto arrives = arriving.extract(exchange->session->index());
@@ -89,7 +89,7 @@ absl::Status UpdateReplanner::Repartition(std::vector<Exchange*>* all, std::dequ
     if (exchange->session->left() && push.items.empty()) {
       exchange->sent = exchange->done = true;
       exchange->outcome = {Progress::kAnswered, absl::OkStatus()};
-      exchange->call.reply.push = {};  // of an earlier call
+      exchange->call.reply.push = {};  // left from an earlier call
     } else if (!arrives.empty() || any_new || Moved(*exchange)) {
       push.replaces = true;
       again->push_back(exchange);

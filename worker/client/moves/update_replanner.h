@@ -1,5 +1,5 @@
-// Cuts calls that are under way anew, after rows in them have moved to other servers
-// (ps_server/MOVES.md). Plans only: sends nothing.
+// Divides the calls of an update again after rows in them have moved to other servers
+// (ps_server/MOVES.md). Only plans: it sends nothing.
 #pragma once
 
 #include <deque>
@@ -11,23 +11,25 @@
 
 namespace cairn {
 
-// Thread safety: belongs to the thread whose turn it is (PushOrder); CutLate to any.
+// Thread safety: CutLate may be called from several threads at once; Repartition belongs to the
+// thread that holds PushOrder's turn.
 class UpdateReplanner {
  public:
-  // All outlive this.
+  // All arguments outlive the replanner.
   UpdateReplanner(const ServerTable& sessions, PushOrder& order, const ClientVariableMap& variables)
       : sessions_(sessions), order_(order), variables_(variables) {}
 
-  // Appends to *late what of `items`, those of `exchange`, other servers have by now, one call
-  // each; the rest is left in them. Item: wire::PushItem or wire::AssignItem. `numbered`: the calls
-  // are late parts of the exchange's number.
+  // Moves the items whose rows are on other servers by now from `items`, the items of `exchange`,
+  // to calls in *late, one call a server. Item: wire::PushItem or wire::AssignItem. `numbered`: the
+  // calls are late parts under the exchange's sequence.
   template <typename Item>
   absl::Status CutLate(const Exchange& exchange, std::vector<Item>& items, bool numbered,
                        std::vector<Exchange>* late) const;
 
-  // Of a contribution: adds what has come to a server to what it has of it. *all: its calls; to
-  // them come those to servers that have rows of it since, which are in *joined. *again: those that
-  // are to be sent again.
+  // Divides a contribution to a synchronous step again by the newest maps.
+  //   *all     its calls; calls for servers that gained rows are appended
+  //   *joined  owns the appended calls
+  //   *again   set to the calls that must be sent again
   absl::Status Repartition(std::vector<Exchange*>* all, std::deque<Exchange>* joined,
                            std::vector<Exchange*>* again);
 

@@ -16,12 +16,12 @@ namespace {
 absl::Status NamedTwice(absl::string_view variable) {
   return absl::InvalidArgumentError(
       absl::StrCat("push: \"", variable,
-                   "\" is named twice; one push is one update of a variable: "
+                   "\" is named twice; a push updates a variable once: "
                    "add the gradients, or push twice"));
 }
 
 absl::Status CheckTwice(absl::Span<const PushSource> sources) {
-  // Names are few and mostly differ in length or first bytes; a sort pays only for many.
+  // Compare all pairs when there are few names: most differ in length or in the first bytes.
   if (sources.size() < 32) {
     for (size_t i = 1; i < sources.size(); ++i) {
       for (size_t j = 0; j < i; ++j) {
@@ -72,7 +72,7 @@ absl::Status CallPlanner::Push(absl::Span<const PushSource> sources, DataPlan* p
     pushes_dropped_.fetch_add(1, std::memory_order_relaxed);
     return absl::OkStatus();
   }
-  // Residuals change from here on.
+  // AddPush changes residuals, so all checks come before it.
   for (size_t i = 0; i < sources.size(); ++i) {
     RETURN_IF_ERROR(plan->AddPush(std::move(variables[i]), sources[i]));
   }

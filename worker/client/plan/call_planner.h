@@ -1,4 +1,4 @@
-// Plans pulls, pushes and assigns by the variables that a client knows: which server gets what.
+// Plans pulls, pushes and assigns: looks up the variables and divides each call among the servers.
 #pragma once
 
 #include <atomic>
@@ -18,19 +18,20 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once, each with its own plan.
 class CallPlanner {
  public:
-  // Both outlive this.
+  // Both arguments outlive the planner.
   CallPlanner(const ClientOptions& options, const ClientVariableMap& variables)
       : options_(options), variables_(variables) {}
 
-  // kNotFound: the client does not know it. `what`, a call, begins the message.
+  // kNotFound: the client knows no such variable. `what` names the call in the message.
   absl::StatusOr<ClientVariablePtr> Find(absl::string_view what, absl::string_view name) const;
-  // Adds a push to the plan. *skip: it is to be dropped instead, for it is not finite.
-  // kInvalidArgument: a variable is named twice; a gradient is not finite.
+  // Adds a push to the plan. *skip: the push has NaN or infinity and must be dropped
+  // (skip_not_finite).
+  // kInvalidArgument: a variable is named twice, or a gradient is not finite.
   absl::Status Push(absl::Span<const PushSource> sources, DataPlan* plan, bool* skip);
   absl::Status Pull(absl::Span<const PullTarget> targets, DataPlan* plan) const;
   absl::Status Assign(absl::Span<const PushSource> sources, DataPlan* plan) const;
 
-  // Pushes that were to be dropped.
+  // Number of pushes dropped because of NaN or infinity.
   int64_t pushes_dropped() const { return pushes_dropped_.load(std::memory_order_relaxed); }
 
  private:

@@ -1,4 +1,4 @@
-// Where the answers of a plan's calls go.
+// Checks the replies to a plan's calls and writes pulled rows to the caller's memory.
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -9,11 +9,11 @@
 
 namespace cairn {
 
-// False: rows that are not the shard's, not ascending, or that nobody asked for.
+// False: changed rows that are outside the shard, not ascending, or were not requested.
 bool DataPlan::CountChanges(const Landing& landing, const wire::PulledItem& item, int64_t* rows) {
   if (!landing.may_be_changes || item.changed.size() % 2 != 0) return false;
   const int64_t first_row = landing.variable->groups()[landing.group].first_row;
-  int64_t next = first_row;  // lowest that may follow
+  int64_t next = first_row;  // lowest row allowed next
   const int64_t end = first_row + landing.rows;
   *rows = 0;
   for (size_t i = 0; i < item.changed.size(); i += 2) {
@@ -34,7 +34,7 @@ absl::Status DataPlan::Land(Exchange& exchange, absl::FunctionRef<void(int64_t)>
                                             exchange.session->name(), ": the reply has ", found,
                                             " ", what, " for ", wanted));
   };
-  // A repeated push says nothing new about its items.
+  // The reply to a repeated push has no items.
   if (Updates(exchange) && !reply.push.repeated) {
     if (reply.push.items.size() != slot.pushes + slot.assigns) {
       return misfit("pushed items", reply.push.items.size(), slot.pushes + slot.assigns);
@@ -43,7 +43,7 @@ absl::Status DataPlan::Land(Exchange& exchange, absl::FunctionRef<void(int64_t)>
       for (const wire::PushedItem& item : reply.push.items) staleness(item.staleness);
     }
   }
-  // A step that goes on as a push pulls nothing.
+  // A step that was sent as a plain push has no pulled items.
   if (slot.landings.empty() || exchange.call.kind == CallKind::kPush) return absl::OkStatus();
   if (reply.pull.items.size() != slot.landings.size()) {
     return misfit("pulled items", reply.pull.items.size(), slot.landings.size());
@@ -65,11 +65,11 @@ absl::Status DataPlan::LandItem(const Exchange& exchange, const Landing& landing
     return absl::InternalError(
         absl::StrCat(CallName(exchange.call.kind), " to ", exchange.session->name(), ": of \"",
                      variable.spec().name, "\" the reply has ", item.changed.size(),
-                     " numbers for rows that changed, which ",
-                     landing.may_be_changes ? "do not ascend in its shard" : "were not asked for"));
+                     " numbers of changed rows, which ",
+                     landing.may_be_changes ? "do not ascend in its shard" : "were not requested"));
   }
   const size_t bytes = BytesOf(landing, rows);
-  // Slots have the variable's dtype too.
+  // Optimizer slots have the variable's dtype, too.
   if (static_cast<int32_t>(item.dtype) != static_cast<int32_t>(variable.spec().dtype) ||
       item.format != ToWire(landing.format) || item.values.size() != bytes) {
     return absl::InternalError(absl::StrCat(
@@ -105,7 +105,7 @@ absl::Status DataPlan::PlaceRows(const Landing& landing, const wire::PulledItem&
   if (landing.order != nullptr) {
     ScatterRows(values, landing.order, rows, row_bytes, landing.out);
   } else if (values == landing.out) {
-    return absl::OkStatus();  // all of it came straight from the socket
+    return absl::OkStatus();  // the link has written all rows in place
   } else if (item.__isset.changed) {
     const int64_t first_row = landing.variable->groups()[landing.group].first_row;
     for (size_t i = 0; i < item.changed.size(); i += 2) {

@@ -15,11 +15,11 @@
 namespace cairn {
 namespace {
 
-// Bytes of an item on the wire beside name, ids and values, and of a message beside its items; both
-// rounded up generously.
+// Bytes on the wire of an item without its name, ids and values, and of a message without its
+// items; generous upper bounds.
 constexpr int64_t kItemBytes = 256;
 constexpr int64_t kMessageBytes = 8 << 10;
-// Scratch kept by a plan in the pool.
+// Scratch memory that an idle plan keeps.
 constexpr size_t kKeptScratchBytes = size_t{64} << 20;
 
 wire::Selection::type SelectionOf(Part part) {
@@ -31,7 +31,7 @@ wire::Selection::type SelectionOf(Part part) {
   return wire::Selection::WHOLE;
 }
 
-// The next unused item of a list that keeps the ones of earlier calls.
+// The next unused item of a list whose items are reused between calls.
 template <typename Item>
 Item& Next(std::vector<Item>& items, size_t used) {
   if (used == items.size()) items.emplace_back();
@@ -74,7 +74,7 @@ void DataPlan::Reset() {
   encoded_.clear();
 }
 
-// One may have come since the plan was begun.
+// Makes room for a server that joined after the plan was begun.
 void DataPlan::Reach(int32_t server) {
   const auto index = static_cast<size_t>(server);
   if (index < first_.size()) return;
@@ -148,7 +148,8 @@ absl::Status DataPlan::CheckPart(const ClientVariable& variable, Part part,
         variable.row_bytes(), " bytes are ", rows * variable.row_bytes()));
   }
   if (part != Part::kRows) return absl::OkStatus();
-  // As unsigned numbers negative ids are too large as well: one test, no exit, vector code.
+  // Converted to unsigned, negative ids are too large as well. The loop has no exit, so that the
+  // compiler vectorizes it.
   uint64_t largest = 0;
   for (const int64_t id : ids) largest = std::max(largest, static_cast<uint64_t>(id));
   if (ids.empty() || largest < static_cast<uint64_t>(variable.rows())) return absl::OkStatus();
@@ -175,7 +176,7 @@ ScratchArray<std::byte>& DataPlan::NextScratch() {
 }
 
 absl::Span<const std::byte> DataPlan::Encode(const Cut& cut) {
-  // Not what the bytes divide into: rows of a shape such as [3, 0] have none.
+  // Do not derive the rows from the bytes: rows of a shape such as [3, 0] have none.
   const int64_t rows = cut.part == Part::kWhole ? cut.variable->groups()[cut.group].rows
                                                 : static_cast<int64_t>(cut.ids.size());
   const PushCoding coding{cut.format, cut.kept_fraction, rows, WidthOf(*cut.variable)};
@@ -240,7 +241,8 @@ absl::Status DataPlan::AddUpdate(const ClientVariable& variable, const PushSourc
   for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
     const int64_t start = sorted->starts[cut.group];
     const size_t count = sorted->starts[cut.group + 1] - start;
-    // A push is an update of the variable on every server, also where it touches no row.
+    // A push counts as an update of the variable on every server, even on servers where it touches
+    // no row.
     if (assign && count == 0) continue;
     cut.ids = absl::MakeConstSpan(sorted->ids.Get(0) + start, count);
     cut.values =
@@ -273,7 +275,7 @@ absl::Status DataPlan::PutUpdate(const Cut& cut, bool assign) {
     item.values = Payload::ViewOf(values);
     item.pulled_version = cut.variable->pulled_version(cut.group);
   }
-  // One push is one message a server, so it cannot be cut further here.
+  // A push is one message per server, so it cannot be divided further.
   const int64_t items = static_cast<int64_t>(slot.pushes + slot.assigns);
   if (slot.out_bytes <= limits_.max_message_bytes && slot.ids <= limits_.max_ids &&
       items <= limits_.max_items && payload <= kMaxPayloadBytes) {
@@ -348,7 +350,7 @@ absl::Status DataPlan::AddPull(ClientVariablePtr held, const PullTarget& target)
   return absl::OkStatus();
 }
 
-// Cuts the ids where a message would grow too large.
+// Divides the ids where a message would become too large.
 absl::Status DataPlan::PutPull(const Cut& cut, Landing landing, std::byte* target) {
   const size_t row_bytes = cut.variable->row_bytes();
   const int64_t room = std::min(limits_.max_message_bytes - 2 * kMessageBytes, kMaxPayloadBytes);

@@ -1,9 +1,9 @@
-// Cuts a push, pull or assign into one call per server, and puts the answers together again.
+// Divides a push, pull or assign into one call per server, and combines the replies.
 //
-// Rows of one server's part are sorted together by a counting sort, O(n), in scratch memory that is
-// reused from call to call. A part that lies on one server alone is neither sorted nor copied: the
-// request views the caller's ids and values, the reply lands in the caller's memory. Where a part
-// combines repeats, the distinct keys are sorted instead, and each of the caller's keys has the
+// Rows are grouped by server with a counting sort, O(n), in scratch memory that is reused between
+// calls. Rows that are all on one server are neither sorted nor copied: the request refers to the
+// caller's ids and values, and the reply is written to the caller's memory.
+// Where a part combines repeats, the distinct keys are sorted, and every key of the caller has the
 // number of its sorted row.
 #pragma once
 
@@ -25,11 +25,11 @@
 
 namespace cairn {
 
-// Memory that grows and is not zero-filled. Thread safety: none.
+// A growing buffer without zero-filling. Thread safety: none.
 template <typename T>
 class ScratchArray {
  public:
-  // `count` elements of unspecified content, valid until the next Get.
+  // `count` elements with unspecified contents, valid until the next Get.
   T* Get(size_t count) {
     if (count > capacity_) {
       capacity_ = count;
@@ -50,51 +50,52 @@ struct PlanLimits {
   int64_t max_ids = 0;
 };
 
-// Thread safety: none; each call takes a plan of its own from the client's pool. All spans of
-// sources and targets stay valid until the call has ended.
+// Thread safety: none; each call takes a separate plan from the client's pool. All spans of sources
+// and targets must stay valid until the call ends.
 class DataPlan {
  public:
   DataPlan(const ServerTable& sessions, const PlanLimits& limits);
 
-  // Forgets the call before, and lets go of its variables. Memory is kept, up to some megabytes.
+  // Clears the plan and releases its variables. Keeps up to 64 MiB of scratch memory.
   void Reset();
 
-  // kInvalidArgument as PsClient says; kResourceExhausted: more than a message may hold. All of a
-  // push goes before the pulls.
+  // Add one part of a call; every AddPush and AddAssign comes before the first AddPull.
+  // kInvalidArgument: as in PsClient. kResourceExhausted: the part is larger than a message.
   absl::Status AddPush(ClientVariablePtr variable, const PushSource& source);
   absl::Status AddAssign(ClientVariablePtr variable, const PushSource& source);
   absl::Status AddPull(ClientVariablePtr variable, const PullTarget& target);
-  // After every AddPush: the push goes to every server, as a contribution to `step`.
+  // Call after the last AddPush: sends the push to every server, as a contribution to `step`.
   void ContributeToAll(int64_t step, int64_t rows);
-  // Before any AddPull: wave 0 has a pull from every server; its DataCall::step is `step`.
+  // Call before the first AddPull: wave 0 gets a pull on every server, with `step` as its
+  // DataCall::step.
   void PullFromAll(int64_t step);
-  // After the last Add: the pulls begin training step `step`. `everywhere`: servers without a pull
-  // are told so as well.
+  // Call after the last AddPull: the pulls begin training step `step`. `everywhere`: announce the
+  // step also to servers without a pull.
   void BeginStep(int64_t step, bool everywhere);
 
-  // After the last Add: the calls, to be run wave by wave; a wave has one exchange a server. Pushes
-  // and assigns are all in wave 0.
+  // The calls, in waves that must be run in order; at most one exchange for each server in a wave.
+  // Wave 0 has all pushes and assigns. Call after the last Add.
   size_t WaveCount();
   absl::Span<Exchange* const> Wave(size_t wave);
 
-  // Checks a reply and moves what it holds to where it belongs. `staleness` gets those of pushes.
-  // kInternal: the reply does not fit the request.
+  // Checks a reply and writes its rows to the caller's memory. Calls `staleness` for each pushed
+  // shard. kInternal: the reply does not fit the request.
   absl::Status Land(Exchange& exchange, absl::FunctionRef<void(int64_t)> staleness);
   // After every pulled row has landed: copies rows to the repeats of their keys.
   void CopyRepeats();
 
-  // Payload bytes of gradients, values and ids to send, and of values to be received; less once
-  // they have landed, where only changes came.
+  // Payload bytes of gradients, values and ids to send, and of values to receive. Land lowers the
+  // latter where only changed rows came.
   int64_t bytes_out() const { return bytes_out_; }
   int64_t bytes_in() const { return bytes_in_; }
 
  private:
-  // Rows of one part, sorted by group. Group g has [starts[g], starts[g + 1]).
+  // The rows of one part, sorted by group. Group g has the rows [starts[g], starts[g + 1]).
   struct Sorted {
     ScratchArray<uint16_t> group;  // of each id
     ScratchArray<int64_t> ids;     // sorted
     ScratchArray<int32_t> order;   // order[j]: index of sorted row j in the caller's arrays
-    ScratchArray<std::byte> rows;  // push: values sorted; pull: where replies land
+    ScratchArray<std::byte> rows;  // push: sorted values; pull: received rows
     std::vector<int64_t> starts;
     // Where repeats are combined: the distinct ids, order[d] is the sorted row of distinct id d,
     // and row[i] that of the caller's id i, of `count`.
@@ -114,31 +115,31 @@ class DataPlan {
     size_t row_bytes;
   };
 
-  // Where a pulled item goes.
+  // The destination of a pulled item.
   struct Landing {
     const ClientVariable* variable = nullptr;
     size_t group = 0;
     bool value = true;  // not a slot
     ValueFormat format = ValueFormat::kPlain;
-    std::byte* decoded = nullptr;    // where values in another format are decoded to
-    std::byte* out = nullptr;        // order == nullptr: the item's rows, in order; else row 0
+    std::byte* decoded = nullptr;    // memory to decode values of another format to
+    std::byte* out = nullptr;        // if `order` is null the item's rows, in order; else row 0
     const int32_t* order = nullptr;  // row i of the item is row order[i] of out
     int64_t rows = 0;
-    HeldValues::Shard* held = nullptr;  // of what is in `out`; empty until it lands
-    bool may_be_changes = false;        // the caller has a copy
+    HeldValues::Shard* held = nullptr;  // describes the rows in `out`; empty until they arrive
+    bool may_be_changes = false;        // the caller has a copy of the shard
   };
 
-  // An exchange and what it holds. Kept for later calls with its items' memory.
+  // An exchange and its contents. Reused by later calls, with the memory of its items.
   struct Slot : Exchange {
     size_t wave = 0;
     size_t pushes = 0, assigns = 0;
     std::vector<Landing> landings;  // one per pull item
-    int64_t out_bytes = 0;          // of the request
-    int64_t in_bytes = 0;           // of the reply
+    int64_t out_bytes = 0;          // size of the request
+    int64_t in_bytes = 0;           // size of the reply
     int64_t ids = 0;
   };
 
-  // What one item of a request names and holds.
+  // One item of a request.
   struct Cut {
     const ClientVariable* variable;
     size_t group;
@@ -153,18 +154,18 @@ class DataPlan {
 
   void Reach(int32_t server);
   Slot& NewSlot(int32_t server, size_t wave);
-  // The server's exchange of wave 0, for pushes.
+  // The server's exchange in wave 0, which takes pushes.
   Slot& FirstSlot(int32_t server);
   absl::Status CheckPart(const ClientVariable& variable, Part part, absl::Span<const int64_t> ids,
                          size_t value_bytes, absl::string_view what) const;
-  // Of `rows` of the values as they travel.
+  // Bytes on the wire of `rows` rows.
   static size_t BytesOf(const Landing& landing, int64_t rows);
   static int64_t WidthOf(const ClientVariable& variable);
   absl::Status CheckRepeats(const ClientVariable& variable, bool combine_repeats,
                             absl::string_view what) const;
   absl::Status CheckHeld(const ClientVariable& variable, const PullTarget& target) const;
   ScratchArray<std::byte>& NextScratch();
-  // The values of a push in its format, in scratch memory.
+  // Encodes the values of a push in its wire format, in scratch memory.
   absl::Span<const std::byte> Encode(const Cut& cut);
   absl::StatusOr<Sorted*> Sort(const ClientVariable& variable, absl::Span<const int64_t> ids,
                                bool combine_repeats);
@@ -178,26 +179,26 @@ class DataPlan {
   absl::Status PutPullItem(const Cut& cut, const Landing& landing, std::byte* target);
   absl::Status LandItem(const Exchange& exchange, const Landing& landing,
                         const wire::PulledItem& item);
-  // How many rows an answer with changes alone has.
+  // Counts the rows of a reply that has only changed rows. False: the list of rows is invalid.
   static bool CountChanges(const Landing& landing, const wire::PulledItem& item, int64_t* rows);
-  // Writes an item's `rows` rows to where they belong.
+  // Writes the `rows` rows of an item to the caller's memory.
   absl::Status PlaceRows(const Landing& landing, const wire::PulledItem& item, int64_t rows);
   void Finish();
 
   const ServerTable& sessions_;
   const PlanLimits& limits_;
-  std::vector<ClientVariablePtr> variables_;  // of this call
-  std::deque<Slot> slots_;                    // used_ of them belong to this call
+  std::vector<ClientVariablePtr> variables_;  // used by this call
+  std::deque<Slot> slots_;                    // the first used_ belong to this call
   size_t used_ = 0;
   std::vector<Slot*> first_;    // by server: wave 0; nullptr: none
-  std::vector<Slot*> current_;  // by server: the one that takes the next pull
+  std::vector<Slot*> current_;  // by server: takes the next pull
   std::deque<Sorted> sorted_;
   size_t sorted_used_ = 0;
   KeyIndex index_;
   std::vector<Repeats> repeats_;
-  std::deque<ScratchArray<std::byte>> encoded_;  // values that travel in another format
+  std::deque<ScratchArray<std::byte>> encoded_;  // values encoded for the wire
   size_t encoded_used_ = 0;
-  int64_t contribution_step_ = 0;  // > 0: all of wave 0 are pushes
+  int64_t contribution_step_ = 0;  // > 0: wave 0 has only contributions to this step
   int64_t contribution_rows_ = 0;
   std::vector<Exchange*> waves_;
   std::vector<size_t> wave_ends_;

@@ -7,7 +7,7 @@ namespace cairn {
 namespace {
 
 // NaN and infinity are the values whose exponent bits are all ones. The inner loop has no exit, so
-// that compilers turn it into vector code; the exit is taken between blocks.
+// that compilers vectorize it; the check comes between blocks.
 template <typename Bits>
 std::optional<int64_t> FindBits(absl::Span<const std::byte> bytes, Bits exponent) {
   constexpr size_t kBlock = 4096 / sizeof(Bits);

@@ -1,4 +1,4 @@
-// Looks for NaN and infinity in gradients, at memory speed.
+// Finds NaN and infinity in gradients, at memory speed.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,12 @@
 namespace cairn {
 
 struct NotFiniteValue {
-  int64_t index = 0;  // flat, in elements
+  int64_t index = 0;  // flat index in elements
   double value = 0;
 };
 
-// The first element that is NaN or infinite; none in integers. `bytes` needs no alignment.
+// The first element that is NaN or infinite; nullopt: none, or an integer dtype. `bytes` needs no
+// alignment.
 std::optional<NotFiniteValue> FindNotFinite(DType dtype, absl::Span<const std::byte> bytes);
 
 }  // namespace cairn

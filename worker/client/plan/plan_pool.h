@@ -1,4 +1,4 @@
-// Data plans that wait for their next call: as many as calls ran at once.
+// A pool of idle data plans; it grows to the largest number of concurrent calls.
 #pragma once
 
 #include <memory>
@@ -14,11 +14,11 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once.
 class PlanPool {
  public:
-  // Sessions and limits outlive the pool.
+  // Both arguments outlive the pool.
   PlanPool(const ServerTable& sessions, const PlanLimits& limits)
       : sessions_(sessions), limits_(limits) {}
 
-  // Goes back to the pool at the end of its scope.
+  // Returns the plan to the pool at the end of its scope.
   class Lease {
    public:
     explicit Lease(PlanPool* pool) : pool_(*pool), plan_(pool->Take()) {}
@@ -43,11 +43,11 @@ class PlanPool {
       }
     }
     if (plan == nullptr) return std::make_unique<DataPlan>(sessions_, limits_);
-    plan->Reset();  // there may be more servers now
+    plan->Reset();  // servers may have joined
     return plan;
   }
   void Put(std::unique_ptr<DataPlan> plan) {
-    plan->Reset();  // holds no variable while it waits
+    plan->Reset();  // an idle plan holds no variable
     absl::MutexLock lock(&mutex_);
     idle_.push_back(std::move(plan));
   }

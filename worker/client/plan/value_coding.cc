@@ -19,7 +19,7 @@ absl::Status CheckDType(absl::string_view call, const VariableSpec& spec, ValueF
   if (spec.dtype == DType::kFloat32) return absl::OkStatus();
   return Refuse(call, spec, format,
                 absl::StrCat("it is for float32 values, the variable is ", DTypeName(spec.dtype),
-                             ": let them travel plain"));
+                             ": use the plain format"));
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ void EncodeWithFeedback(const PushCoding& coding, const float* values, absl::Spa
                         float* sums, std::byte* out) {
   for (size_t i = 0; i < residual.size(); ++i) sums[i] = values[i] + residual[i];
   EncodePush(coding, sums, out);
-  // What was written a moment ago has its format.
+  // Decoding cannot fail: EncodePush has just written these bytes.
   DecodeValues(coding.format, {out, TravelBytes(coding)}, coding.rows, coding.width,
                residual.data())
       .IgnoreError();
@@ -58,7 +58,7 @@ absl::Status CheckPushFormat(const VariableSpec& spec, const PushSource& source)
   };
   RETURN_IF_ERROR(CheckDType("push", spec, source.format));
   if (source.format == ValueFormat::kTopK && source.part != Part::kWhole) {
-    return refuse("rows and keys are a choice already: let them travel in another format");
+    return refuse("it selects values of whole variables: use another format for rows and keys");
   }
   if (source.format == ValueFormat::kTopK &&
       !(source.kept_fraction > 0 && source.kept_fraction <= 1)) {

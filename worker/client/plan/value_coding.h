@@ -1,4 +1,4 @@
-// Values of a call that travel in fewer bytes.
+// Encodes values of a call in compact wire formats (WIRE_FORMATS.md).
 #pragma once
 
 #include <cstddef>
@@ -20,15 +20,17 @@ struct PushCoding {
   int64_t width = 0;
 };
 
+// Encoded size in bytes.
 size_t TravelBytes(const PushCoding& coding);
-// Writes TravelBytes to `out`. Values are finite.
+// Writes TravelBytes(coding) bytes to `out`. `values`: [rows, width], finite.
 void EncodePush(const PushCoding& coding, const float* values, std::byte* out);
-// Encodes the sums of values and residual, and leaves in `residual` what that lost of them. `sums`:
-// memory for as many floats.
+// Encodes values + residual, and stores the rounding error in `residual`. `sums`: scratch memory
+// for rows * width floats.
 void EncodeWithFeedback(const PushCoding& coding, const float* values, absl::Span<float> residual,
                         float* sums, std::byte* out);
 
-// kInvalidArgument: the variable, or the part of it, has no such format; names it and what to do.
+// kInvalidArgument: the format does not apply to the variable or part; the message names both and
+// the next step.
 absl::Status CheckPushFormat(const VariableSpec& spec, const PushSource& source);
 absl::Status CheckPullFormat(const VariableSpec& spec, const PullTarget& target);
 

@@ -15,7 +15,7 @@ ClientVariable::ClientVariable(VariableSpec spec, const ClientVariable* before)
   const size_t element_bytes = DTypeBytes(spec_.dtype);
   if (embedding()) {
     row_bytes_ = static_cast<size_t>(spec_.shape[0]) * element_bytes;
-    // Groups in the order of servers, so that every call visits servers in the same order.
+    // Groups are in the order of servers, so that every call visits servers in the same order.
     std::vector<int32_t> servers(spec_.bucket_ps);
     std::sort(servers.begin(), servers.end());
     servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
@@ -62,7 +62,8 @@ std::vector<int32_t> ClientVariable::NewcomersSince(int64_t map_version) const {
 }
 
 uint32_t ClientVariable::GroupOfRow(int64_t row) const {
-  // Shards of the usual "div" split differ by at most one row: the guess is right or off by one.
+  // Shards of the usual "div" partitioning differ by at most one row, so the guess is off by at
+  // most one.
   const size_t count = groups_.size();
   size_t guess = static_cast<size_t>(row / ((rows_ + count - 1) / count));
   if (guess >= count) guess = count - 1;

@@ -1,4 +1,4 @@
-// What the client keeps of a variable: where its rows live, worked out once for every later call.
+// A client's view of a variable: its spec and the placement of its rows, precomputed for routing.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@
 namespace cairn {
 
 // A group is the unit that rows are sorted into and that one wire item names: a shard of a dense
-// variable, the buckets of one server of an embedding table.
+// variable, or the buckets of an embedding table that are on one server.
 struct ClientVariableGroup {
   int32_t server = 0;
   int32_t shard = 0;      // wire's shard number; embeddings: 0
@@ -26,11 +26,10 @@ struct ClientVariableGroup {
   int64_t rows = 0;       // dense
 };
 
-// Immutable after Make but for the versions. Thread safety: may be shared by threads.
+// Immutable, except for the pulled versions. Thread safety: may be shared by threads.
 class ClientVariable {
  public:
-  // `spec` is valid and placed. `before`: the same by the map that this client knew before; null:
-  // it knew none.
+  // `spec` is valid and placed. `before`: the variable with the client's previous map; null: none.
   explicit ClientVariable(VariableSpec spec, const ClientVariable* before = nullptr);
 
   const VariableSpec& spec() const { return spec_; }
@@ -39,8 +38,9 @@ class ClientVariable {
   size_t row_bytes() const { return row_bytes_; }
   absl::Span<const ClientVariableGroup> groups() const { return groups_; }
 
-  // Servers that have rows of this table, and perhaps had none at some time since the map with
-  // `map_version`: they had none by one that this client knew, or it does not know all in between.
+  // Servers that have rows of this table and may have had none at some time since the map with
+  // `map_version`: a map that this client knew gives them none, or the client does not know all
+  // maps in between.
   std::vector<int32_t> NewcomersSince(int64_t map_version) const;
 
   // Group of an embedding key.
@@ -50,8 +50,8 @@ class ClientVariable {
   // Group of a dense row in [0, rows()).
   uint32_t GroupOfRow(int64_t row) const;
 
-  // Version of the shard that this client's last pull saw; -1: none. Pushes name it, so that the
-  // server can tell their staleness.
+  // The shard's version at this client's last pull; -1: none. Pushes name it, so that the server
+  // can compute their staleness.
   int64_t pulled_version(size_t group) const {
     return versions_[group].load(std::memory_order_relaxed);
   }
@@ -66,20 +66,23 @@ class ClientVariable {
   int64_t rows_ = 0;
   size_t row_bytes_ = 0;
   std::vector<ClientVariableGroup> groups_;
-  std::vector<int64_t> there_since_;  // a map version each: groups of a table
+  // by group of a table: map version since which its server is known to have rows
+  std::vector<int64_t> there_since_;
   std::vector<uint16_t> bucket_group_;
   std::unique_ptr<std::atomic<int64_t>[]> versions_;
 };
 
-// A variable by one map. A call keeps the one that it began with; the last user frees it.
+// A variable with one version of its map. A call keeps its version until it ends; the last user
+// frees it.
 using ClientVariablePtr = std::shared_ptr<const ClientVariable>;
 
 // Variables by name. Thread safety: every method may be called from several threads at once.
 class ClientVariableMap {
  public:
-  // nullptr: none of that name.
+  // nullptr: no variable of that name.
   ClientVariablePtr Find(absl::string_view name) const;
-  // Keeps the one that is there if its spec is equal, or the same by a newer map.
+  // Inserts the variable. Keeps the existing one if its spec is equal, or differs only by a newer
+  // map.
   ClientVariablePtr Insert(VariableSpec spec);
   void Clear();
 

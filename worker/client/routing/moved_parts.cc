@@ -16,7 +16,7 @@
 namespace cairn {
 namespace {
 
-// An item's values with a fixed number of bytes a row.
+// Converts an item's values to a format with a fixed number of bytes per row.
 absl::Status UseRows(const ClientVariable&, wire::AssignItem*) { return absl::OkStatus(); }
 absl::Status UseRows(const ClientVariable& variable, wire::PushItem* item) {
   if (item->format != wire::ValueFormat::INT8) return absl::OkStatus();
@@ -39,10 +39,10 @@ Item Without(const Item& item) {
   return bare;
 }
 
-// Rows of a table's item by their servers.
+// Divides a table's item among the servers of its rows.
 template <typename Item>
-absl::Status DealKeys(Item item, const ClientVariable& variable, int32_t server,
-                      MovedParts<Item>* parts) {
+absl::Status SplitKeys(Item item, const ClientVariable& variable, int32_t server,
+                       MovedParts<Item>* parts) {
   const std::vector<int32_t> newcomers = variable.NewcomersSince(item.map_version);
   item.map_version = variable.spec().map_version;
   RETURN_IF_ERROR(UseRows(variable, &item));
@@ -67,8 +67,9 @@ absl::Status DealKeys(Item item, const ClientVariable& variable, int32_t server,
       parts->elsewhere[owner].push_back(std::move(part));
     }
   }
-  // An update without rows counts too: where the variable has come since the item was cut, for
-  // nobody has told it there, and where some of it still is.
+  // Sends an item without rows, which still counts as an update of the variable, to servers that
+  // gained rows since the item was divided, because no other item reaches them, and to `server` if
+  // it still has rows.
   for (const int32_t newcomer : newcomers) {
     if (newcomer != server && !rows.contains(newcomer)) {
       parts->elsewhere[newcomer].push_back(Without(item));
@@ -129,7 +130,7 @@ absl::StatusOr<MovedParts<Item>> CutAnew(const std::vector<Item>& items, int32_t
     const ClientVariablePtr variable = find(item.variable);
     Item anew = item;
     if (variable != nullptr && variable->embedding()) {
-      RETURN_IF_ERROR(DealKeys(std::move(anew), *variable, server, &parts));
+      RETURN_IF_ERROR(SplitKeys(std::move(anew), *variable, server, &parts));
       continue;
     }
     if (variable != nullptr) anew.map_version = variable->spec().map_version;

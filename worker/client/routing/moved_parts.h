@@ -1,4 +1,4 @@
-// One server's part of a push or an assign, cut anew after rows in it have moved to other servers.
+// Divides one server's part of a push or assign again after rows in it have moved to other servers.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +21,18 @@ struct MovedParts {
   absl::btree_map<int32_t, std::vector<Item>> elsewhere;  // by server
 };
 
-// The map to go by; nullptr: none is known.
+// Returns the variable with its current map; nullptr: unknown.
 using FindMap = absl::FunctionRef<ClientVariablePtr(absl::string_view variable)>;
 
-// `items` were for server `server`, by the maps of their time; they are dealt by those that `find`
-// has. Rows with payloads of their own; values that share scales travel plain from here on.
-// kInternal: values that are not of their format.
+// Divides `items`, which older maps assigned to `server`, by the maps that `find` returns. The
+// results own their payloads; values that share scales (int8) are decoded to plain ones. kInternal:
+// values do not have the size that their format requires.
 template <typename Item>
 absl::StatusOr<MovedParts<Item>> CutAnew(const std::vector<Item>& items, int32_t server,
                                          FindMap find);
 
-// Adds `more` to the items that its server has, both cut anew, from one push and by the same maps:
-// one for each shard, with the rows of both. kInternal: they are not.
+// Merges `more` into `items`, both from CutAnew of one push with the same maps: one item for each
+// shard, with the rows of both. kInternal: the items differ in map or format.
 absl::Status AddItems(std::vector<wire::PushItem> more, std::vector<wire::PushItem>* items);
 
 }  // namespace cairn

@@ -5,12 +5,12 @@
 namespace cairn {
 namespace {
 
-// Calls `move` with the row's size as a constant where it is a usual one, so that each row is a few
-// vector moves instead of a call of memcpy.
+// Calls `move` with common row sizes as constants, so that copying a row compiles to a few vector
+// moves instead of a call of memcpy.
 template <typename Move>
 void WithRowBytes(size_t row_bytes, const Move& move) {
   switch (row_bytes) {
-    case 0: return;  // no values, and perhaps no memory
+    case 0: return;  // no values; the pointers may be null
     case 4: return move([] { return size_t{4}; });
     case 8: return move([] { return size_t{8}; });
     case 16: return move([] { return size_t{16}; });

@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "common/dtype.h"
 #include "common/hash.h"
+#include "common/printable_text.h"
 #include "common/regular_file.h"
 #include "common/status.h"
 #include "common/timeline.h"
@@ -208,7 +209,7 @@ absl::StatusOr<CheckpointManifest> CheckpointManifest::ReadFrom(const std::strin
     for (const Json& server : json.at("servers")) manifest.servers.push_back(ServerFrom(server));
   } catch (const std::exception& error) {
     // The exception's text quotes the file, so it is escaped.
-    return Damaged(path, absl::Utf8SafeCHexEscape(absl::string_view(error.what()).substr(0, 300)));
+    return Damaged(path, EscapedText(absl::string_view(error.what()).substr(0, 300)));
   }
   const std::string wrong = WhatCannotBe(manifest);
   return wrong.empty() ? absl::StatusOr<CheckpointManifest>(std::move(manifest))

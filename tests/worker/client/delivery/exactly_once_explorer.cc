@@ -97,7 +97,7 @@ void Explorer::FindWedge() {
   const auto stuck = std::find(reaches.begin(), reaches.end(), false);
   if (stuck == reaches.end()) return;
   const auto at = static_cast<uint32_t>(stuck - reaches.begin());
-  Fail("from here the end cannot be reached", at, "(nothing helps)");
+  Fail("from here the end cannot be reached", at, "(no event leads on)");
 }
 
 }  // namespace

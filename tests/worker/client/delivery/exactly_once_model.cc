@@ -45,8 +45,7 @@ void Model::Deliver(ModelServer* server, const ModelMessage& message) const {
   } else {
     if (standing == IncarnationState::kFenced) {
       fault_ = absl::StrCat("push ", message.sequence, " of incarnation ", message.incarnation,
-                            " is applied after incarnation ", server->incarnation,
-                            " was told what there is");
+                            " is applied after incarnation ", server->incarnation, " was answered");
     }
     if (options_.names_boot) session->Through(message.through);
     if (ComesTooEarly(message.after, session->applied()) && !without.no_after) {
@@ -474,7 +473,7 @@ void Model::StepRenewal(const ModelState& state, int s, Next next) const {
   after.links[s].renewal = Renewal::kHello;
   after.links[s].new_boot = after.links[s].to_replay = after.links[s].hello_durable = 0;
   next(after,
-       [&] { return absl::StrCat("the worker finds ps:", s, " gone in the middle of a replay"); });
+       [&] { return absl::StrCat("the worker finds ps:", s, " down in the middle of a replay"); });
 }
 
 void Model::StepLink(const ModelState& state, int s, Next next) const {
@@ -484,7 +483,7 @@ void Model::StepLink(const ModelState& state, int s, Next next) const {
   if (server.reply.answer != Answer::kNone) {
     Hear(&after, s);
     next(after, [&] {
-      return absl::StrCat("the worker hears of push ", server.reply.sequence, " from ps:", s);
+      return absl::StrCat("the worker receives ps:", s, "'s reply to push ", server.reply.sequence);
     });
     after = state;
     after.servers[s].reply = {};

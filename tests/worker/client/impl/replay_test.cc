@@ -323,7 +323,7 @@ TEST_F(ReplayTest, FullItWaitsAndSaysForWhom) {
   --pushes;
   EXPECT_THAT(status,
               StatusIs(absl::StatusCode::kDeadlineExceeded,
-                       AllOf(HasSubstr("wait since"), HasSubstr("8192 bytes (retained_bytes)"),
+                       AllOf(HasSubstr("have waited since"), HasSubstr("retained_bytes (8192)"),
                              HasSubstr("ps:1"), HasSubstr("not durable there since"))));
   EXPECT_LE(client_->counters().retained_bytes_max, options_.retained_bytes);
   // None of it was sent, so the order is intact.

@@ -281,7 +281,7 @@ TEST_F(HeldValuesTest, AfterAFailureEverythingIsAskedForAgain) {
   EXPECT_THAT(Pull(Changes({4, 2}, {1}, 4)),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("4 bytes")));
   EXPECT_THAT(Pull(Changes({4, 1}, {1}, 4)),
-              StatusIs(absl::StatusCode::kInternal, HasSubstr("were not asked for")));
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("were not requested")));
 }
 
 TEST_F(HeldValuesTest, OfOtherMemoryAnotherFormatOrNoMarkNothingIsHeld) {

@@ -64,7 +64,7 @@ TEST(ValueCoding, WhatHasNoSuchFormatIsRefused) {
   refused(CheckPushFormat(dense, source), "the residual has 3 floats for 4 values");
   source = Some("w", Part::kRows, ids, values);
   source.format = ValueFormat::kTopK;
-  refused(CheckPushFormat(dense, source), "rows and keys are a choice already");
+  refused(CheckPushFormat(dense, source), "use another format for rows and keys");
   source = Whole("w", values);
   source.format = ValueFormat::kTopK;
   source.kept_fraction = 1.5;

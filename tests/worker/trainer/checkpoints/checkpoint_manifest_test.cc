@@ -24,8 +24,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 CheckpointManifest Manifest(const std::string& job, int64_t number) {
   CheckpointManifest manifest{.job = job,
@@ -82,6 +84,11 @@ TEST(CheckpointManifest, AnyChangedValueIsFound) {
     EXPECT_THAT(CheckpointManifest::ReadFrom(folder.path()),
                 StatusIs(absl::StatusCode::kDataLoss, HasSubstr("corrupt (it is ")));
   }
+  // The parser's message quotes the text, up to the byte that is no UTF-8.
+  std::ofstream(path) << "{\"\xc2\x9b\xff";
+  EXPECT_THAT(CheckpointManifest::ReadFrom(folder.path()),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       AllOf(HasSubstr("\\xc2\\x9b"), Not(HasSubstr("\xc2\x9b")))));
   fs::remove(path);
   fs::create_directory(path);
   EXPECT_THAT(CheckpointManifest::ReadFrom(folder.path()),

@@ -10,7 +10,11 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/metrics/slotted.h"
+#include "ps_server/base/counters.h"
+#include "ps_server/base/memory_budget.h"
 #include "ps_server/base/rpc_meter.h"
+#include "ps_server/base/server_info.h"
+#include "ps_server/base/wait_board.h"
 #include "ps_server/rows/row_census.h"
 #include "storage/stripe_store.h"
 #include "thrift/cairn_types.h"
@@ -18,16 +22,16 @@
 namespace cairn {
 
 // Who asks, and so what it may cost: samples are taken once a second, pages ask more often.
-enum class FigureDetail : int {
+enum class StatisticsDetail : int {
   kSample,   // workers and what is counted anyway: no variables, `rpcs`, `store`, disk and waits
   kMetrics,  // all but the calls that wait, which are counted in `waiting_calls`
   kPage,     // no `rpcs`, `store`, `waiting_calls` and dirty stripes
 };
 
-// Calls that wait, of one job, in EngineFigures: those that have waited longest.
-inline constexpr size_t kMostWaitsShown = 100;
+// Calls that wait, of one job, in EngineStatistics: those that have waited longest.
+inline constexpr size_t kMaxWaitsShown = 100;
 
-struct JobFigures {
+struct JobStatistics {
   std::string name;
   std::string consistency;  // "async", "ssp, …": ConsistencyText
   int64_t variables = 0;
@@ -46,7 +50,7 @@ struct JobFigures {
   int64_t DurableLag() const;
 };
 
-struct EngineFigures {
+struct EngineStatistics {
   int64_t boot_id = 0;  // of this start alone
   std::string durability;
   absl::Duration uptime;
@@ -56,29 +60,41 @@ struct EngineFigures {
   std::map<std::string, int64_t> waiting_calls;  // by what they wait for
   int64_t memory_used_bytes = 0;
   int64_t memory_budget_bytes = 0;
-  std::vector<JobFigures> jobs;  // by name
-  std::vector<RpcFigure> rpcs;
+  std::vector<JobStatistics> jobs;  // by name
+  std::vector<RpcStatistics> rpcs;
   int64_t rpcs_running = 0;
   Histogram::Reading staleness;
   Histogram::Reading epoch_seconds;
   std::optional<absl::Duration> since_epoch;  // none ended yet: nullopt
-  std::vector<StoreFigure> store;
+  std::vector<StoreStatistic> store;
   int64_t disk_bytes = 0;
 
   // Since the last epoch, else since the start.
   absl::Duration EpochAge() const { return since_epoch.value_or(uptime); }
 };
 
-class Job;
-struct ServerCore;
+class Flusher;
+class Registry;
 
-// Holds no lock for longer than one job's lists need.
-EngineFigures FiguresOf(const ServerCore& core, FigureDetail detail);
+// Gathers the statistics of one server from its parts.
+// Thread safety: every method may be called from several threads at once. None holds a lock for
+// longer than one job's lists need.
+struct StatisticsReader {
+  EngineStatistics Read(StatisticsDetail detail) const;
+  // Fills in the fields that concern the whole server; those that cost more only `with_server`.
+  void Fill(bool with_server, wire::DescribeReply& reply) const;
 
-absl::Duration UptimeOf(const ServerCore& core);
-// Of every job, with "epochs".
-std::map<std::string, int64_t> CountersOf(const ServerCore& core);
-int64_t DirtyStripesOf(Job& job);
+  const ServerInfo& info;
+  const StripeStore& store;
+  const MemoryBudget& budget;
+  const Registry& registry;
+  const Flusher& flusher;
+  const Counters& counters;
+  const RpcMeter& rpcs;
+  const Histogram& staleness;
+  const WaitBoard& waits;
+};
+
 // "p99" and so on of pushes to any job.
 wire::Staleness StalenessOf(const Histogram::Reading& reading);
 

@@ -16,7 +16,7 @@
 namespace cairn {
 
 // RocksDB's properties, and those of its tickers that are useful to an operator.
-std::vector<StoreFigure> FiguresOf(rocksdb::DB& db);
+std::vector<StoreStatistic> StatisticsOf(rocksdb::DB& db);
 
 // Bytes of all files in `folder` and below; files that are deleted meanwhile may count or not.
 int64_t FolderBytes(const std::string& folder);

@@ -1,4 +1,4 @@
-#include "storage/rocks_figures.h"
+#include "storage/rocks_statistics.h"
 
 #include <filesystem>
 #include <memory>
@@ -27,7 +27,7 @@ struct Ticker {
   double unit = 1;
 };
 
-void AddProperties(rocksdb::DB& db, std::vector<StoreFigure>& figures) {
+void AddProperties(rocksdb::DB& db, std::vector<StoreStatistic>& list) {
   using Properties = rocksdb::DB::Properties;
   const Property properties[] = {
       {Properties::kTotalSstFilesSize, "rocksdb_table_files_bytes",
@@ -61,11 +61,11 @@ void AddProperties(rocksdb::DB& db, std::vector<StoreFigure>& figures) {
                            ? db.GetIntProperty(property.property, &value)
                            : db.GetAggregatedIntProperty(property.property, &value);
     if (!known) continue;
-    figures.push_back({property.name, property.help, static_cast<double>(value)});
+    list.push_back({property.name, property.help, static_cast<double>(value)});
   }
 }
 
-void AddTickers(const rocksdb::Statistics& statistics, std::vector<StoreFigure>& figures) {
+void AddTickers(const rocksdb::Statistics& statistics, std::vector<StoreStatistic>& list) {
   constexpr double kMicroseconds = 1e-6;
   const Ticker tickers[] = {
       {rocksdb::BYTES_WRITTEN, "rocksdb_written_bytes_total", "Written by the server."},
@@ -83,23 +83,23 @@ void AddTickers(const rocksdb::Statistics& statistics, std::vector<StoreFigure>&
   };
   for (const Ticker& ticker : tickers) {
     const auto count = static_cast<double>(statistics.getTickerCount(ticker.ticker));
-    figures.push_back({ticker.name, ticker.help, count * ticker.unit});
+    list.push_back({ticker.name, ticker.help, count * ticker.unit});
   }
 }
 
 }  // namespace
 
-std::vector<StoreFigure> FiguresOf(rocksdb::DB& db) {
-  std::vector<StoreFigure> figures;
-  AddProperties(db, figures);
+std::vector<StoreStatistic> StatisticsOf(rocksdb::DB& db) {
+  std::vector<StoreStatistic> list;
+  AddProperties(db, list);
   const std::shared_ptr<rocksdb::Statistics> statistics = db.GetDBOptions().statistics;
-  if (statistics != nullptr) AddTickers(*statistics, figures);
-  return figures;
+  if (statistics != nullptr) AddTickers(*statistics, list);
+  return list;
 }
 
-std::vector<StoreFigure> RocksStore::Figures() const {
+std::vector<StoreStatistic> RocksStore::ReadStatistics() const {
   absl::ReaderMutexLock lock(&life_);
-  return db_ == nullptr ? std::vector<StoreFigure>() : FiguresOf(*db_);
+  return db_ == nullptr ? std::vector<StoreStatistic>() : StatisticsOf(*db_);
 }
 
 bool RocksStore::Behind() const {

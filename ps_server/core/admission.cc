@@ -1,0 +1,92 @@
+#include "ps_server/core/admission.h"
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "ps_server/jobs/order_rules.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+namespace {
+
+std::shared_ptr<const VariableMap> NoVariables() {
+  static const auto* const none = new std::shared_ptr<const VariableMap>(new VariableMap());
+  return *none;
+}
+
+}  // namespace
+
+absl::StatusOr<Admitted> Admission::Admit(const wire::Caller& caller) {
+  if (ExpectsAnotherBoot(caller.boot_id, info_.boot_id)) {
+    return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                          info_.name, " has boot id ", info_.boot_id, ", the caller expects ",
+                          caller.boot_id, ": it was restarted, say hello again")),
+                      wire::ErrorReason::REBOOTED);
+  }
+  Admitted admitted{.job = registry_.Find(caller.job)};
+  admitted.variables = admitted.job == nullptr ? NoVariables() : admitted.job->variables();
+  if (caller.worker < 0) return admitted;
+  if (admitted.job != nullptr) admitted.session = admitted.job->FindSession(caller.worker);
+  if (admitted.session == nullptr) {
+    return WithReason(
+        absl::FailedPreconditionError(absl::StrCat(info_.name, " knows no worker ", caller.worker,
+                                                   " of job ", caller.job, ": say hello first")),
+        wire::ErrorReason::REBOOTED);
+  }
+  RETURN_IF_ERROR(CheckIncarnation(*admitted.session, caller.incarnation));
+  if (admitted.session->stopped()) {
+    const absl::Status status = admitted.job->cohort().Check(*admitted.session);
+    if (!status.ok()) return Annotate(status, info_.name);
+  }
+  if (caller.__isset.vitals) {
+    admitted.session->Beat(info_.options.lease, caller.vitals);
+  } else {
+    admitted.session->Renew(info_.options.lease);
+  }
+  return admitted;
+}
+
+absl::Status Admission::CheckIncarnation(const Session& session, int64_t incarnation) {
+  return cairn::CheckIncarnation(order_, session, incarnation);
+}
+
+void Admission::AwaitUpdates(const Job& job) {
+  { absl::MutexLock unsequenced(&order_.unsequenced); }
+  for (const auto& session : job.sessions()) {
+    const TracedLock order = LockOrder(*session, "updates before a move");
+  }
+}
+
+absl::Status Admission::StoreIncarnation(Session& session) {
+  // Moving rows may raise the incarnation once more meanwhile.
+  const int64_t incarnation = session.incarnation();
+  Flusher& flusher = order_.flusher;
+  if (info_.applied_is_durable()) {
+    // Only the incarnation is stored: the stripes on disk are older than the applied updates.
+    RETURN_IF_ERROR(flusher.Exclusively([&] {
+      const WorkerRecord record = session.NoteIncarnation();
+      absl::Status written = store_.WriteEpoch({}, {record});
+      if (written.ok()) written = store_.Sync();
+      if (!written.ok()) return flusher.Refuse(written);
+      session.Published(record);
+      return absl::OkStatus();
+    }));
+  } else {
+    RETURN_IF_ERROR(flusher.Flush(Flusher::Reach::kSynced));
+  }
+  if (session.durable_incarnation() >= incarnation) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat("hello to ", info_.name, ": job ", session.job(),
+                                         " was dropped meanwhile: say hello again"));
+}
+
+void Admission::FillState(Job* job, const Session* session, wire::ServerState& state) const {
+  state.boot_id = info_.boot_id;
+  if (const int64_t version = members_.version(); version > 0) {
+    state.__set_members_version(version);
+  }
+  if (job != nullptr) job->steps().Fill(state);
+  if (session != nullptr) session->Fill(state);
+}
+
+}  // namespace cairn
