@@ -3,8 +3,8 @@
 // Rows are grouped by server with a counting sort, O(n), in scratch memory that is reused between
 // calls. Rows that are all on one server are neither sorted nor copied: the request refers to the
 // caller's ids and values, and the reply is written to the caller's memory.
-// Where a part combines repeats, the distinct keys are sorted instead, and each of the caller's
-// keys has the number of its sorted row.
+// Where a part combines repeats, the distinct keys are sorted, and every key of the caller has the
+// number of its sorted row.
 #pragma once
 
 #include <cstddef>

@@ -49,7 +49,7 @@ absl::StatusOr<DataPlan::Sorted*> DataPlan::Sort(const ClientVariable& variable,
   if (combine_repeats) ids = FindDistinct(ids, &sorted);
   uint16_t* const group = sorted.group.Get(ids.size());
   sorted.starts.assign(groups + 1, 0);
-  // Counts one place up, so that the sums below are starts.
+  // Counts are stored one place up, so that their prefix sums are the starts.
   const auto count = [&](auto group_of) {
     for (size_t i = 0; i < ids.size(); ++i) {
       group[i] = static_cast<uint16_t>(group_of(ids[i]));
@@ -73,7 +73,7 @@ absl::StatusOr<DataPlan::Sorted*> DataPlan::Sort(const ClientVariable& variable,
       order[at] = static_cast<int32_t>(i);
     }
   }
-  // Every start has moved to its end; move them back by one.
+  // Filling has advanced each start to its group's end; shift them back by one.
   for (size_t g = groups; g > 0; --g) sorted.starts[g] = sorted.starts[g - 1];
   sorted.starts[0] = 0;
   if (combine_repeats) {
