@@ -6,6 +6,16 @@
 namespace cairn {
 
 absl::Status ClientGate::Check(absl::string_view what, Deadline deadline) const {
+  return CheckAll(what, "the deadline had passed before the call; nothing was sent", deadline);
+}
+
+absl::Status ClientGate::CheckWhileRowsMove(absl::string_view what, Deadline deadline) const {
+  return CheckAll(what, "the deadline passed while rows moved; parts of the call may have arrived",
+                  deadline);
+}
+
+absl::Status ClientGate::CheckAll(absl::string_view what, absl::string_view late,
+                                  Deadline deadline) const {
   if (left_.load(std::memory_order_relaxed)) {
     return absl::FailedPreconditionError(
         absl::StrCat(what, ": ", identity_.task, " has left job \"", identity_.job, "\""));
@@ -16,9 +26,8 @@ absl::Status ClientGate::Check(absl::string_view what, Deadline deadline) const 
   if (!deadline.Expired()) return absl::OkStatus();
   const absl::Status unknown = map_failure();
   return absl::DeadlineExceededError(
-      unknown.ok()
-          ? absl::StrCat(what, ": the deadline had passed before the call; nothing was sent")
-          : absl::StrCat(what, ": the deadline has passed: ", unknown.message()));
+      unknown.ok() ? absl::StrCat(what, ": ", late)
+                   : absl::StrCat(what, ": the deadline has passed: ", unknown.message()));
 }
 
 void ClientGate::SetMapFailure(const absl::Status& failure) {

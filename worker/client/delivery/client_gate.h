@@ -22,6 +22,8 @@ class ClientGate {
   // it.
   // kDeadlineExceeded: `deadline` has passed. `what` names the call in the message.
   absl::Status Check(absl::string_view what, Deadline deadline) const;
+  // The same in the middle of a call, before it sends to the servers that rows have moved to.
+  absl::Status CheckWhileRowsMove(absl::string_view what, Deadline deadline) const;
   // Call when the client has left its job.
   void Close() { left_.store(true, std::memory_order_relaxed); }
 
@@ -31,6 +33,8 @@ class ClientGate {
   absl::Status map_failure() const;
 
  private:
+  absl::Status CheckAll(absl::string_view what, absl::string_view late, Deadline deadline) const;
+
   const ClientIdentity& identity_;
   std::atomic<bool> left_{false};
   mutable absl::Mutex mutex_;

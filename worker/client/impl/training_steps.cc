@@ -117,7 +117,7 @@ absl::Status TrainingSteps::PullStep(int64_t step, absl::Span<const PullTarget> 
                                      Deadline deadline) {
   for (bool moved = true; moved;) {
     RETURN_IF_ERROR(PullStepOnce(step, targets, deadline, &moved));
-    if (moved) RETURN_IF_ERROR(uses_.gate.Check("step, while rows move", deadline));
+    if (moved) RETURN_IF_ERROR(uses_.gate.CheckWhileRowsMove("step", deadline));
   }
   return absl::OkStatus();
 }

@@ -198,7 +198,7 @@ absl::Status Deliverer::ResendContribution(absl::Span<Exchange* const> exchanges
   std::vector<Exchange*> all(exchanges.begin(), exchanges.end());
   std::deque<Exchange> joined;  // calls to servers that gained rows of the contribution
   while (uses_.maps.Learn(all, deadline)) {
-    RETURN_IF_ERROR(uses_.gate.Check("step, while rows move", deadline));
+    RETURN_IF_ERROR(uses_.gate.CheckWhileRowsMove("step", deadline));
     std::vector<Exchange*> again;
     RETURN_IF_ERROR(uses_.replanner.Repartition(&all, &joined, &again));
     CAIRN_CRASH_POINT("worker: before what has moved is sent");
@@ -248,7 +248,7 @@ template <typename Item>
 absl::Status Deliverer::SendLate(std::vector<Exchange> late, bool numbered, Deadline deadline) {
   Backoff backoff(uses_.identity.ps_wait, deadline);
   while (!late.empty()) {
-    RETURN_IF_ERROR(uses_.gate.Check("push, while rows move", deadline));
+    RETURN_IF_ERROR(uses_.gate.CheckWhileRowsMove("push", deadline));
     CAIRN_CRASH_POINT("worker: before what has moved is sent");
     const absl::Status status = RunLate(late.back(), deadline);
     if (status.ok()) {

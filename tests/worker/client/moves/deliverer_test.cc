@@ -19,6 +19,7 @@ namespace cairn::test {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
 constexpr int32_t kServers = 3;
@@ -189,6 +190,14 @@ TEST_F(DelivererTest, AMapWhoseServerCannotBeGreetedIsAskedForSeldomAndNamed) {
   map.shards[0].ps = 0;
   maps().Learn(MovedError("\"w\" has moved", {ToWire(map)}), Deadline::In(absl::Seconds(10)));
   EXPECT_OK(gate().map_failure());
+}
+
+TEST_F(DelivererTest, ADeadlineThatPassesWhileRowsMoveDoesNotSayThatNothingWasSent) {
+  const Deadline past = Deadline::In(absl::ZeroDuration());
+  EXPECT_THAT(gate().Check("push", past),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("nothing was sent")));
+  EXPECT_THAT(gate().CheckWhileRowsMove("push", past),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("may have arrived")));
 }
 
 }  // namespace
