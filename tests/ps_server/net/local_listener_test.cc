@@ -239,7 +239,8 @@ TEST_F(LocalListenerTest, ATicketIsTooOldAfterHandshakeSeconds) {
   const wire::LocalEndpoint offer = OfferFrom(address());
   LetPass(absl::Milliseconds(60));
   const auto late = ConnectLocally(offer.path, offer.ticket, kSameUser, "ps:0", Soon());
-  EXPECT_THAT(late.status(), StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("is too old")));
+  EXPECT_THAT(late.status(),
+              StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("has expired")));
 }
 
 TEST_F(LocalListenerTest, MemoryThatCannotBeReliedOnIsRefused) {
