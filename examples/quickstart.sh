@@ -13,7 +13,7 @@ step() { printf '\n== %s\n' "$*" >&2; }
 step "1/4 packages"
 examples/install_packages.sh
 
-step "2/4 build (the first time about 12 minutes on two cores)"
+step "2/4 build (the first time about 6 minutes on two cores)"
 # Kernels for GPUs take minutes to compile, and run where there is an NVIDIA GPU.
 cuda=disabled
 [ -e /dev/nvidiactl ] && cuda=auto
