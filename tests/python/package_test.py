@@ -89,6 +89,8 @@ class Data(OnServers):
         self.assertEqual(client.counters().bytes_pulled - before, 2 * 2 * 2 * 4)
         np.testing.assert_array_equal(t[keys], [[[-2, -2], [-1, -1]], [[-2, -2], [-1, -1]]])
         t.assign([1], [[5, 6]])
+        with self.assertRaisesRegex(cairn.InvalidArgumentError, "1 is named twice"):
+            t.assign([1, 1], [[5, 6], [7, 8]])
         t.combines_repeats = False
         np.testing.assert_array_equal(t.pull(np.array([1, 1])), [[5, 6], [5, 6]])
 

@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import subprocess
+import time
 
 import npz
 import processes
@@ -129,6 +130,28 @@ class JointWorkersTest(scene.FolderTest):
             self.assertAlmostEqual(r["train_loss"], report["train_loss"], delta=1e-6)
         self.assert_close(self.check_same_bits(job, workers), one)
         return reports
+
+    def check_killed_worker_is_named(self, started, cluster):
+        """Kills worker 1 of three: the others end, name it, and say what to do."""
+        with open(cluster, encoding="ascii") as f:
+            address = json.load(f)["cluster"]["worker"][1]
+        started[1].kill()
+        begin = time.monotonic()
+        for index in (0, 2):
+            line = self.report(started[index], index, code=1)
+            self.assertIn(f"rank 1 ({address})", line)
+            self.assertIn("restart every worker", line)
+        self.assertLess(time.monotonic() - begin, 10)
+        started[1].communicate(timeout=SECONDS)
+
+    def check_hanging_worker_is_named(self, started, cluster):
+        """Stops worker 1 of two: the other ends within the timeout, and names it."""
+        with open(cluster, encoding="ascii") as f:
+            address = json.load(f)["cluster"]["worker"][1]
+        started[1].send_signal(signal.SIGSTOP)
+        begin = time.monotonic()
+        self.assertIn(f"rank 1 ({address})", self.report(started[0], 0, code=1))
+        self.assertLess(time.monotonic() - begin, 12)
 
     def start_long(self, name, workers=2, flags=(), **more):
         """Workers in the middle of a run that takes a few seconds, and their job."""

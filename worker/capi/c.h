@@ -60,7 +60,7 @@ enum cairn_part {
   CAIRN_ROWS = 1,  /* rows of a dense variable by number, any order, repeats allowed */
   CAIRN_KEYS = 2,  /* rows of an embedding table by key, any order, repeats allowed */
   /* As CAIRN_KEYS, for calls in which many keys repeat: each distinct key travels once; a push sums
-   * the gradients of repeats before, in their order. */
+   * the gradients of repeats before, in their order. An assign rejects repeats, as always. */
   CAIRN_REPEATED_KEYS = 3
 };
 

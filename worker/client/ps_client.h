@@ -75,7 +75,8 @@ struct PushSource {
   // sum in it for the next push. Also written if the push fails.
   absl::Span<float> residual = {};
   // Of kKeys. Pushes: the client sums the gradients of repeats, in their order, before they are
-  // rounded, and each distinct key travels once. Pays where many keys repeat.
+  // rounded, and each distinct key travels once. Pays where many keys repeat. Assigns never
+  // combine: the server rejects repeats.
   bool combine_repeats = false;
 };
 

@@ -213,6 +213,7 @@ absl::Status DataPlan::AddUpdate(const ClientVariable& variable, const PushSourc
   const absl::string_view what = assign ? "assign" : "push";
   RETURN_IF_ERROR(CheckPart(variable, source.part, source.ids, source.values.size(), what));
   RETURN_IF_ERROR(CheckRepeats(variable, source.combine_repeats, what));
+  const bool combines = source.combine_repeats && !assign;
   const absl::Span<const ClientVariableGroup> groups = variable.groups();
   Cut cut{&variable, 0, source.part, source.ids, source.values, source.slot};
   if (!assign) {
@@ -233,11 +234,11 @@ absl::Status DataPlan::AddUpdate(const ClientVariable& variable, const PushSourc
     }
     return absl::OkStatus();
   }
-  if (groups.size() == 1 && !source.combine_repeats) {
+  if (groups.size() == 1 && !combines) {
     return assign && source.ids.empty() ? absl::OkStatus() : PutUpdate(cut, assign);
   }
-  ASSIGN_OR_RETURN(Sorted * sorted, Sort(variable, source.ids, source.combine_repeats));
-  const std::byte* const rows = SortValues(variable, source, *sorted);
+  ASSIGN_OR_RETURN(Sorted * sorted, Sort(variable, source.ids, combines));
+  const std::byte* const rows = SortValues(variable, source, combines, *sorted);
   for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
     const int64_t start = sorted->starts[cut.group];
     const size_t count = sorted->starts[cut.group + 1] - start;

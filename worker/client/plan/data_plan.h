@@ -172,7 +172,7 @@ class DataPlan {
   absl::Span<const int64_t> FindDistinct(absl::Span<const int64_t> ids, Sorted* sorted);
   // The source's values in the order of the sorted ids.
   const std::byte* SortValues(const ClientVariable& variable, const PushSource& source,
-                              Sorted& sorted);
+                              bool combine_repeats, Sorted& sorted);
   absl::Status AddUpdate(const ClientVariable& variable, const PushSource& source, bool assign);
   absl::Status PutUpdate(const Cut& cut, bool assign);
   absl::Status PutPull(const Cut& cut, Landing landing, std::byte* target);

@@ -84,11 +84,11 @@ absl::StatusOr<DataPlan::Sorted*> DataPlan::Sort(const ClientVariable& variable,
 }
 
 const std::byte* DataPlan::SortValues(const ClientVariable& variable, const PushSource& source,
-                                      Sorted& sorted) {
+                                      bool combine_repeats, Sorted& sorted) {
   const size_t row_bytes = variable.row_bytes();
   const auto bytes = static_cast<size_t>(sorted.starts.back()) * row_bytes;
   std::byte* const rows = sorted.rows.Get(bytes);
-  if (!source.combine_repeats) {
+  if (!combine_repeats) {
     GatherRows(source.values.data(), sorted.order.Get(0), source.ids.size(), row_bytes, rows);
     return rows;
   }

@@ -97,6 +97,22 @@ TEST_F(DataPlanTest, CombinedRepeatsTravelOnce) {
   EXPECT_THAT(out, ElementsAre(1, 2, 3, 4, 1, 2, 1, 2));
 }
 
+// The server rejects them; a sum of values would be wrong.
+TEST_F(DataPlanTest, AssignsDoNotCombineRepeats) {
+  VariableSpec spec = Table("t", 1);
+  spec.bucket_ps = {0};
+  const std::vector<int64_t> keys = {7, 7};
+  const std::vector<float> values = {1, 2};
+  PushSource source = Some("t", Part::kKeys, keys, values);
+  source.combine_repeats = true;
+  DataPlan plan(sessions_, limits_);
+  ASSERT_OK(plan.AddAssign(std::make_shared<const ClientVariable>(std::move(spec)), source));
+  ASSERT_EQ(plan.WaveCount(), 1u);
+  const wire::AssignItem& item = plan.Wave(0)[0]->call.assign.items.at(0);
+  EXPECT_EQ(item.ids.As<int64_t>(), absl::MakeConstSpan(keys));
+  EXPECT_EQ(item.values.As<float>(), absl::MakeConstSpan(values));
+}
+
 TEST_F(DataPlanTest, OnlyRepeatsOfKeysCombine) {
   DataPlan plan(sessions_, limits_);
   const auto variable = std::make_shared<const ClientVariable>(Dense("v", {4}, {{0, 4, 0}}));
