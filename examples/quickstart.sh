@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # From a fresh Debian 12 (or Ubuntu 24.04) to a trained model: installs missing packages, builds, makes
 # click logs with a known ground truth, trains on two servers and two workers of this machine, and
-# shows the AUC beside the best that any model could reach. The first run takes about 15 minutes on two
-# cores, 12 of them for the build; later runs take one. usage: examples/quickstart.sh [rows]
+# shows the AUC beside the best that any model could reach. The first run takes about 8 minutes on two
+# cores, 5 of them for the build; later runs take one. usage: examples/quickstart.sh [rows]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rows=${1:-400000}
@@ -13,7 +13,7 @@ step() { printf '\n== %s\n' "$*" >&2; }
 step "1/4 packages"
 examples/install_packages.sh
 
-step "2/4 build (the first time about 6 minutes on two cores)"
+step "2/4 build (the first time about 5 minutes on two cores)"
 # Kernels for GPUs take minutes to compile, and run where there is an NVIDIA GPU.
 cuda=disabled
 [ -e /dev/nvidiactl ] && cuda=auto

@@ -29,6 +29,7 @@ while [ $# -gt 0 ]; do
       shift 2 ;;
     --suite) suites+=(--suite "${2:?--suite needs a name}"); shift 2 ;;
     --werror) setup+=(--werror); shift ;;
+    -h|--help) sed -n '2,/^[^#]/s/^#\( \|$\)//p' "$0"; exit 0 ;;
     *) echo "tests/run.sh: unknown option '$1'; see the head of this file" >&2; exit 2 ;;
   esac
 done
