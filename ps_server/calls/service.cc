@@ -118,9 +118,18 @@ absl::Status Service::Refusal() const {
   return draining_.load() ? DrainingError(core_.info.name) : StoppingError(core_.info.name);
 }
 
+void Service::EndWaits() {
+  for (const auto& job : core_.registry.jobs()) job->EndWaits(Refusal());
+}
+
+void Service::CancelLongCalls() {
+  checkpoints_.CancelReads();
+  EndWaits();
+}
+
 void Service::Shut() {
   gate_.Refuse();
-  for (const auto& job : core_.registry.jobs()) job->EndWaits(Refusal());
+  EndWaits();  // also of jobs that were created after CancelLongCalls
   gate_.Close();
 }
 

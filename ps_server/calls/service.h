@@ -52,8 +52,9 @@ class Service final : public wire::ParameterServerIf {
   // Rejects calls from now on, also those that wait for other workers, and returns when every call
   // has ended.
   void Shut();
-  // From now on, calls that read the files of a checkpoint end with STOPPING.
-  void CancelLongCalls() { checkpoints_.CancelReads(); }
+  // From now on, calls that read the files of a checkpoint and waits for other workers end with
+  // STOPPING.
+  void CancelLongCalls();
 
   void hello(wire::HelloReply& reply, const wire::HelloRequest& request) override;
   void heartbeat(wire::ServerState& state, const wire::Caller& caller) override;
@@ -80,6 +81,7 @@ class Service final : public wire::ParameterServerIf {
 
  private:
   absl::Status Drain(const wire::Caller& caller);
+  void EndWaits();
   using Body = absl::FunctionRef<absl::Status(const Admitted&)>;
   // Checks the request, admits its caller and runs `body`, inside the gate; counts the call, fills
   // in `state` and throws the error. `state` null: the caller need not be known, and is not

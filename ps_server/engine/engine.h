@@ -44,7 +44,8 @@ class Engine {
   // Applies every table's RowRules now, whatever the interval. Errors as failure().
   virtual absl::Status KeepRowRules() { return absl::OkStatus(); }
 
-  // The server will stop soon: calls that read the files of a checkpoint end with STOPPING.
+  // The server will stop soon: calls that read the files of a checkpoint and waits for other
+  // workers end with STOPPING.
   virtual void CancelLongCalls() {}
 
   // Rejects new calls (STOPPING), waits for running calls, flushes and closes the store.

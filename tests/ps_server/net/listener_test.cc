@@ -24,6 +24,7 @@
 #include "tests/thrift/examples.h"
 #include "tests/thrift/local/raw_local.h"
 #include "tests/thrift/raw_socket.h"
+#include "thrift/cairn_constants.h"
 #include "thrift/client/wire_client.h"
 #include "thrift/errors.h"
 
@@ -387,6 +388,58 @@ TEST(ListenerWithEngine, AReplyCountsAgainstTheBudgetUntilItIsSent) {
   ASSERT_OK((*slow)->Call("pull", Soon(), [&](auto& stub) { stub.recv_pull(reply); }));
   while (MemoryUsed(**other) > before && !deadline.Expired()) std::this_thread::yield();
   EXPECT_EQ(MemoryUsed(**other), before);
+}
+
+TEST(ListenerWithEngine, StopEndsAWaitForAnotherWorker) {
+  const TempDir folder;
+  EngineOptions options;
+  options.directory = folder.Join("ps");
+  options.durability = Durability::kOff;
+  const absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(options);
+  ASSERT_OK(engine);
+  const auto listener = Listener::Start(**engine, OnOwnAddress<ListenerOptions>());
+  ASSERT_OK(listener);
+  const auto client = WireClient::Connect((*listener)->address(), {}, Soon());
+  ASSERT_OK(client);
+  wire::PullRequest pull;
+  for (const int32_t worker : {1, 0}) {
+    wire::HelloRequest hello;
+    hello.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
+    hello.job = "job";
+    hello.task_type = "worker";
+    hello.worker = worker;
+    wire::Consistency lockstep;
+    lockstep.mode = wire::ConsistencyMode::SSP;
+    hello.__set_consistency(lockstep);
+    wire::HelloReply reply;
+    ASSERT_OK((*client)->Call("hello", Soon(), [&](auto& stub) { stub.hello(reply, hello); }));
+    pull.caller.job = "job";
+    pull.caller.worker = worker;
+    pull.caller.incarnation = reply.incarnation;
+    pull.caller.boot_id = reply.state.boot_id;
+  }
+  pull.step = 1;
+  pull.wait_seconds = 60;
+  absl::Status status;
+  std::thread waiter([&] {
+    wire::PullReply reply;
+    status = (*client)->Call("pull", Deadline::In(absl::Seconds(90)),
+                             [&](auto& stub) { stub.pull(reply, pull); });
+  });
+  wire::Caller tool;
+  tool.job = "job";
+  const Deadline deadline = Soon();
+  wire::WhyReply why;
+  while (why.waiting.empty() && !deadline.Expired()) {
+    why = {};
+    (*engine)->service().why(why, tool);
+  }
+  EXPECT_EQ(why.waiting.size(), 1U);
+  const absl::Duration begin = MonotonicNow();
+  (*listener)->Stop();
+  EXPECT_LT(MonotonicNow() - begin, absl::Seconds(5));
+  waiter.join();
+  EXPECT_EQ(ReasonOf(status), wire::ErrorReason::STOPPING) << status;
 }
 
 TEST_P(AnyListenerTest, ManyConnectionsAtOnceAreServed) {
