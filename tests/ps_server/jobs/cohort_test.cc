@@ -132,6 +132,16 @@ TEST_F(CohortTest, AnExpiredWaitNamesTheServersThatTheMissingWorkerCannotReach) 
   EXPECT_THAT(Begin(*a, 1), StatusIs(StatusCode::kDeadlineExceeded, Not(HasSubstr("no answer"))));
 }
 
+TEST_F(CohortTest, AHelloDuringWhichTheLeaseRunsOutBringsTheWorkerBack) {
+  const auto worker = Join(0, Ssp(0));
+  worker->Admit(1, "host/0");
+  ASSERT_NO_FATAL_FAILURE(Lose(*worker));
+  worker->Renew(kLease);
+  EXPECT_OK(cohort_.Join(worker, {.consistency = Ssp(0)}).status());
+  EXPECT_FALSE(worker->left());
+  EXPECT_FALSE(worker->stopped());
+}
+
 TEST_F(CohortTest, AWaitEndsWhenTheLastMissingWorkerBeginsItsStep) {
   const auto a = Join(0, Ssp(0)), b = Join(1, Ssp(0));
   absl::Status status = absl::UnknownError("still waits");
