@@ -155,8 +155,9 @@ void Service::heartbeat(wire::ServerState& state, const wire::Caller& caller) {
 }
 
 void Service::leave(wire::ServerState& state, const wire::Caller& caller) {
-  Run("leave", caller, &state,
-      [&](const Admitted& admitted) { return Leave(core_.info, core_.flusher, admitted); });
+  Run("leave", caller, &state, [&](const Admitted& admitted) {
+    return Leave(core_.info, core_.admission, core_.flusher, admitted, caller.incarnation);
+  });
 }
 
 void Service::create_variables(wire::ServerState& state, const wire::Caller& caller,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "common/consistency.h"
 #include "common/crash_point.h"
@@ -192,20 +193,28 @@ absl::Status Hello(JobCatalog& catalog, Admission& admission, const Members& mem
   return Join(catalog, admission, request, reply);
 }
 
-absl::Status Leave(const ServerInfo& info, Flusher& flusher, const Admitted& admitted) {
+absl::Status Leave(const ServerInfo& info, Admission& admission, Flusher& flusher,
+                   const Admitted& admitted, int64_t incarnation) {
   Session* const session = admitted.session.get();
-  if (session != nullptr) session->SetLeft(true);
+  // Runs `change` unless a newer start of the worker has said hello.
+  const auto change_own = [&](absl::FunctionRef<void()> change) {
+    if (session == nullptr) return;
+    const TracedLock order = admission.LockOrder(*session, "an earlier call of the worker");
+    if (session->incarnation() == incarnation) change();
+  };
+  change_own([&] { session->SetLeft(true); });
   CAIRN_CRASH_POINT("leave: begun");
   if (!info.applied_is_durable()) {
     const absl::Status status = flusher.Flush(Flusher::Reach::kSynced);
     if (!status.ok()) {
-      if (session != nullptr) session->SetLeft(false);
+      change_own([&] { session->SetLeft(false); });
       return status;
     }
   }
-  if (session == nullptr) return absl::OkStatus();
-  session->EndLease();
-  admitted.job->cohort().Leave(session->worker());
+  change_own([&] {
+    session->EndLease();
+    admitted.job->cohort().Leave(session->worker());
+  });
   CAIRN_CRASH_POINT("leave: before the answer");
   return absl::OkStatus();
 }

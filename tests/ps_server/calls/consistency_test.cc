@@ -3,6 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "ps_server/calls/service.h"
+#include "ps_server/calls/worker_calls.h"
+#include "ps_server/core/server_core.h"
 #include "ps_server/core/statistics.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/cairn_constants.h"
@@ -200,6 +203,32 @@ TEST_F(ConsistencyTest, ARestartedServerWaitsForWorkersItKnewButNotForThoseThatL
               AllOf(HasSubstr("worker 1, which has not said hello"), Not(HasSubstr("worker 2"))));
   ASSERT_OK(Hello(b, Ssp(0), 9));
   EXPECT_OK(Begin(a, 9));
+}
+
+TEST(Leave, OfAnEarlierStartDoesNotEndTheLeaseOfTheNext) {
+  const TempDir folder;
+  EngineOptions options;
+  options.directory = folder.Join("store");
+  auto store = StripeStore::Open({.directory = options.directory});
+  ASSERT_OK(store);
+  ServerCore core(options, *std::move(store));
+  Service service(core);
+  TestClient earlier(service, 0), next(service, 0);
+  ASSERT_OK(earlier.Hello());
+  const auto admitted = core.admission.Admit(earlier.caller());  // the server goes on with it late
+  ASSERT_OK(admitted);
+  ASSERT_OK(next.Hello());
+  ASSERT_GT(next.caller().incarnation, earlier.caller().incarnation);
+  EXPECT_OK(
+      Leave(core.info, core.admission, core.flusher, *admitted, earlier.caller().incarnation));
+  EXPECT_FALSE(admitted->session->left());
+  EXPECT_TRUE(admitted->session->leased());
+  const auto standings = admitted->job->cohort().Standings();
+  ASSERT_EQ(standings.size(), 1U);
+  EXPECT_NE(standings[0].state, "left");
+  EXPECT_OK(Leave(core.info, core.admission, core.flusher, *admitted, next.caller().incarnation));
+  EXPECT_TRUE(admitted->session->left());
+  EXPECT_FALSE(admitted->session->leased());
 }
 
 TEST_F(ConsistencyTest, ALostWorkerIsNotWaitedForByTheNextStartOfTheServer) {
