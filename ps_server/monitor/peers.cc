@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "ps_server/base/bad_alloc.h"
+#include "ps_server/base/run_on_threads.h"
 #include "thrift/client/wire_client.h"
 #include "thrift/security/client_security.h"
 
@@ -23,6 +25,7 @@ constexpr size_t kMaxThreads = 8;
 class Peers::Peer {
  public:
   Peer(int32_t server, const PeersOptions& options) : server_(server), options_(options) {}
+  int32_t server() const { return server_; }
 
   PeerAnswer Ask(const std::string& job) {
     PeerAnswer answer{.server = server_};
@@ -118,12 +121,15 @@ std::vector<PeerAnswer> Peers::AskAll(const std::string& job) {
   std::vector<PeerAnswer> answers(peers_.size());
   std::atomic<size_t> next{0};
   const auto ask = [&] {
-    for (size_t i = next++; i < peers_.size(); i = next++) answers[i] = peers_[i]->Ask(job);
+    for (size_t i = next++; i < peers_.size(); i = next++) {
+      const absl::Status status = CatchBadAlloc([&] {
+        answers[i] = peers_[i]->Ask(job);
+        return absl::OkStatus();
+      });
+      if (!status.ok()) answers[i] = {.server = peers_[i]->server(), .status = status};
+    }
   };
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(peers_.size(), kMaxThreads); ++i) threads.emplace_back(ask);
-  ask();
-  for (std::thread& thread : threads) thread.join();
+  RunOnThreads(std::min(peers_.size(), kMaxThreads), ask);
   return answers;
 }
 

@@ -21,6 +21,8 @@ class WatchedStore final : public StripeStore {
 
   // Called before and after the disk is read; may be null.
   std::function<void(absl::Span<const ColdKey> keys)> before_read, after_read;
+  // Called before stripes are loaded; may be null.
+  std::function<void()> before_load;
   // Called before the disk is scanned, and before it is written to; an error or exception prevents
   // the write. May be null.
   std::function<void()> before_scan;
@@ -77,6 +79,7 @@ class WatchedStore final : public StripeStore {
   absl::StatusOr<std::vector<WorkerRecord>> Workers() const override { return store_->Workers(); }
   absl::Status LoadStripes(const StripeId& first, const StripeId& end,
                            StripeVisitor& visitor) const override {
+    if (before_load != nullptr) before_load();
     return store_->LoadStripes(first, end, visitor);
   }
   absl::Status ReadCold(absl::Span<const ColdKey> keys, size_t row_bytes,

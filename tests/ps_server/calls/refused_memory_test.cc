@@ -17,10 +17,13 @@
 #include "ps_server/base/exclusive_slot.h"
 #include "ps_server/jobs/cohort.h"
 #include "ps_server/jobs/session.h"
+#include "ps_server/persistence/variable_load.h"
 #include "ps_server/rows/chunk_pool.h"
 #include "ps_server/rows/row_table.h"
 #include "ps_server/rows/waiting_keys.h"
 #include "tests/ps_server/server_fixture.h"
+#include "tests/ps_server/watched_store.h"
+#include "thrift/convert.h"
 #include "thrift/errors.h"
 
 namespace {
@@ -325,6 +328,30 @@ TEST_F(RefusedPushTest, APushIsAppliedOnceWhicheverAllocationIsRefused) {
       EXPECT_EQ(info.shards[0].version, 10) << info.spec.name;
     }
   }
+}
+
+TEST(RefusedLoad, AnyThreadThatGetsNoMemoryEndsTheLoadWithAnError) {
+  const TempDir folder;
+  auto opened = StripeStore::Open({.directory = folder.Join("store")});
+  ASSERT_OK(opened);
+  WatchedStore store(*std::move(opened));
+  MemoryBudget budget(int64_t{1} << 30, absl::ZeroDuration());
+  const auto spec = FromWire(TableSpec("t", 2, WireOptimizer("sgd", 1)), 0, 1);
+  ASSERT_OK(spec);
+  const auto variable = Variable::Make(1, "job", *spec, 0, budget);
+  ASSERT_OK(variable);
+  std::atomic<int> refusals{0};
+  store.before_load = [&] {
+    ++refusals;
+    throw std::bad_alloc();
+  };
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(LoadVariables(store, budget, {*variable}).code(),
+              absl::StatusCode::kResourceExhausted);
+  }
+  EXPECT_GE(refusals.load(), 20);
+  store.before_load = nullptr;
+  EXPECT_OK(LoadVariables(store, budget, {*variable}));
 }
 
 }  // namespace
