@@ -78,7 +78,11 @@ class Moving {
   absl::Status Superseded() const;
   absl::Status AbortArriving(Move& move);
   absl::Status Discard(Move& move);
-  absl::Status RemoveArrived(const std::vector<StripeId>& ids);
+  // Removes the rows of `move` from the disk; the variable keeps its map. FAILED_PRECONDITION: the
+  // variable or the move has changed since this step looked at it.
+  absl::Status RemoveArrived(const Move& move);
+  // Whether the job's variable is variable_.
+  bool IsCurrent() const;
   void Refresh();
   // FAILED_PRECONDITION: the move's map is in force here. Looks at the variable anew.
   absl::Status CheckNotTaken();
@@ -133,10 +137,20 @@ absl::StatusOr<std::shared_ptr<Move>> Moving::FindMove(bool outgoing) const {
   return move;
 }
 
-// Removes the rows with these ids from the disk; the variable keeps its map.
-absl::Status Moving::RemoveArrived(const std::vector<StripeId>& ids) {
-  return catalog_.WriteRecord(
-      *admitted_.job, [&] { return catalog_.store().PutMap(variable_->record(), {}, ids); });
+absl::Status Moving::RemoveArrived(const Move& move) {
+  bool current = true;
+  const std::vector<StripeId> ids = move.arriving->ids();
+  RETURN_IF_ERROR(catalog_.WriteRecord(*admitted_.job, [&]() -> absl::Status {
+    current = IsCurrent() && moves_.Find(request_.caller.job, request_.variable).get() == &move;
+    return current ? catalog_.store().PutMap(variable_->record(), {}, ids) : absl::OkStatus();
+  }));
+  return current ? absl::OkStatus() : Superseded();
+}
+
+bool Moving::IsCurrent() const {
+  const auto variables = admitted_.job->variables();
+  const auto found = variables->find(request_.variable);
+  return found != variables->end() && found->second == variable_;
 }
 
 absl::Status Moving::Prepare(wire::MoveReply& reply) {
@@ -164,17 +178,15 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
   } else {
     ASSIGN_OR_RETURN(std::unique_ptr<ArrivingRows> rows,
                      ArrivingRows::Make(*variable_, map_, here_, rows_.budget));
-    // An earlier move may have left some of them.
-    const std::vector<StripeId> ids = rows->ids();
-    RETURN_IF_ERROR(RemoveArrived(ids));
-    reply.stripes = static_cast<int64_t>(ids.size());
+    reply.stripes = static_cast<int64_t>(rows->ids().size());
     move = std::make_shared<Move>(map_, request_.start, nullptr, std::move(rows));
   }
-  if (moves_.Put(request_.caller.job, request_.variable, std::move(move))) {
-    return absl::OkStatus();
+  if (!moves_.Put(request_.caller.job, request_.variable, move)) {
+    return moves_.arrivals_closed() ? NotDue("this server is about to leave the cluster")
+                                    : Superseded();
   }
-  return moves_.arrivals_closed() ? NotDue("this server is about to leave the cluster")
-                                  : Superseded();
+  // An earlier move may have left some of the rows.
+  return move->arriving == nullptr ? absl::OkStatus() : RemoveArrived(*move);
 }
 
 // Everything up to these is in every stripe here: nobody's update runs that was not turned away.
@@ -338,9 +350,13 @@ absl::Status Moving::Ready() {
   // Shards beside the record where they are new here; a table's count is its own where it has one.
   std::vector<ShardRecord> shards = move->arriving->shards();
   if (variable_->table() != nullptr && !variable_->shards().empty()) shards.clear();
-  RETURN_IF_ERROR(catalog_.WriteRecord(*admitted_.job, [&] {
-    return catalog_.store().PutMap(variable_->record(&map_), shards, {});
+  bool current = true;
+  RETURN_IF_ERROR(catalog_.WriteRecord(*admitted_.job, [&]() -> absl::Status {
+    current = IsCurrent();
+    return current ? catalog_.store().PutMap(variable_->record(&map_), shards, {})
+                   : absl::OkStatus();
   }));
+  if (!current) return Superseded();
   CAIRN_CRASH_POINT("move: ready");
   move->ready = true;
   return absl::OkStatus();
@@ -394,6 +410,7 @@ absl::Status Moving::Learn() {
     if (!move->ended) RETURN_IF_ERROR(Discard(*move));
   }
   ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog_.TakeSlot(text_));
+  if (!IsCurrent()) return NotDue("it changed here meanwhile: COMMIT again");
   return TakeMap(catalog_, *admitted_.job, *variable_, map_, nullptr, nullptr);
 }
 
@@ -414,7 +431,7 @@ absl::Status Moving::Commit() {
 // Forgets what has arrived, in memory and on disk. move.mutex held.
 absl::Status Moving::Discard(Move& move) {
   Refresh();
-  RETURN_IF_ERROR(RemoveArrived(move.arriving->ids()));
+  RETURN_IF_ERROR(RemoveArrived(move));
   move.ended = true;
   moves_.Erase(request_.caller.job, request_.variable);
   return absl::OkStatus();

@@ -1,4 +1,7 @@
 // The steps of a mover after another mover has begun, or after the mover has died.
+#include <thread>
+
+#include "common/deadline.h"
 #include "gmock/gmock.h"
 #include "tests/ps_server/moves_fixture.h"
 #include "thrift/errors.h"
@@ -165,6 +168,40 @@ TEST_F(MoversTest, RowsThatWaitAreNotForgottenBeforeTheirSourceIsAsked) {
   EXPECT_THAT(At(1, wire::MoveAction::ABORT, 0, 1, 3).message(), HasSubstr("COMMIT it"));
   EXPECT_EQ(ReasonOf(Pull(1, {5}, 2).status()), wire::ErrorReason::BUSY);
   EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-1));
+}
+
+TEST_F(MoversTest, AStepThatStalledDoesNotWriteAnOldMapOverANewerOne) {
+  EngineOptions patient;
+  patient.memory_wait = absl::Seconds(60);
+  servers_[1].engine.reset();
+  servers_[1].Open(1, kServers, patient);
+  ASSERT_NO_FATAL_FAILURE(Greet(1));
+  const auto described = [&] { return *TestClient(Service(1), -1).Describe(); };
+  ASSERT_OK(BeginAs(7));
+  Engine& target = *servers_[1].engine;
+  const int64_t room = described().memory_budget_bytes - described().memory_used_bytes;
+  ASSERT_OK(target.AcquireMessage(room));
+  absl::Status stalled;
+  std::thread step([&] { stalled = At(1, wire::MoveAction::PREPARE, 0, 1, 2); });
+  const auto waits = [&] {
+    wire::WhyReply why;
+    wire::Caller caller;
+    caller.job = "job";
+    Service(1).why(why, caller);
+    return !why.waiting.empty();
+  };
+  const Deadline deadline = Deadline::In(absl::Seconds(20));
+  while (!waits() && !deadline.Expired()) std::this_thread::yield();
+  EXPECT_TRUE(waits());
+  start_ = 8;
+  EXPECT_OK(GiveUp(2));
+  EXPECT_OK(Move(0, 2, 2));
+  EXPECT_EQ(described().variables[0].spec.map_version, 2);
+  target.ReleaseMessage(room);
+  step.join();
+  EXPECT_TRUE(absl::IsFailedPrecondition(stalled)) << stalled;
+  ASSERT_NO_FATAL_FAILURE(Crash(1));
+  EXPECT_EQ(described().variables[0].spec.map_version, 2);
 }
 
 }  // namespace
