@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "storage/checksum.h"
+#include "storage/stripe_store.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/errors.h"
 
@@ -257,6 +258,45 @@ TEST_F(CheckpointTest, PushesBesideTheCopyCountOnceAfterReplayFromIt) {
     }
     EXPECT_TRUE(*TestClient(other->service(), -1).PullKeys("t", AllKeys()) == expected) << part;
   }
+}
+
+// A restore that a crash interrupts may have written below the ids of variables that others created
+// meanwhile.
+TEST_F(CheckpointTest, WhatAnInterruptedRestoreWroteBetweenOtherVariablesIsRemovedAtTheStart) {
+  for (const char* const job : {"before", "between", "after"}) {
+    TestClient client = Client();
+    client.caller().job = job;
+    ASSERT_OK(client.Create({DenseSpec("w", {2}, WireOptimizer("sgd", 1))}));
+    ASSERT_OK(client.Push("w", {1, 1}));
+  }
+  wire::Caller between;
+  between.job = "between";
+  wire::ServerState state;
+  ASSERT_OK(CallStatus([&] { engine().service().drop_job(state, between); }));
+  ASSERT_OK(engine().Close());
+  engine_.reset();
+  const auto stored = [&](const ShardRecord* more) {
+    std::vector<uint32_t> variables;
+    auto store = StripeStore::Open({.directory = options_.directory});
+    EXPECT_OK(store);
+    if (more != nullptr) {
+      EXPECT_OK((*store)->WriteEpoch({*more}, {}));
+    }
+    const auto shards = (*store)->Shards();
+    EXPECT_OK(shards);
+    for (const ShardRecord& shard : *shards) variables.push_back(shard.variable);
+    EXPECT_OK((*store)->Close());
+    return variables;
+  };
+  const auto before = stored(nullptr);
+  ASSERT_EQ(before.size(), 2U);
+  ASSERT_EQ(before[0] + 2, before[1]);
+  const ShardRecord interrupted{.variable = before[0] + 1};
+  ASSERT_EQ(stored(&interrupted).size(), 3U);
+  ASSERT_NO_FATAL_FAILURE(Start());
+  ASSERT_OK(engine().Close());
+  engine_.reset();
+  EXPECT_EQ(stored(nullptr), before);
 }
 
 }  // namespace
