@@ -24,7 +24,8 @@ absl::Status TakeMap(JobCatalog& catalog, Job& job, Variable& variable, const Va
     const std::shared_ptr<Variable> next =
         Variable::WithMap(variable, map, catalog.info().index(), comes);
     if (next->table() != nullptr) {
-      // Its updates are counted once for all its buckets here.
+      // A table has one update count for all of its buckets here: it adopts the source's count only
+      // if it had no buckets here before.
       if (none_before && !shards.empty()) next->table()->TakeOver(shards.front());
       if (!none_before) shards.clear();
     }
@@ -56,7 +57,7 @@ absl::Status TakeArrived(JobCatalog& catalog, Moves& moves, Job& job, absl::stri
                    catalog.TakeSlot(absl::StrCat("rows of \"", variable, "\" that arrive")));
   const auto variables = job.variables();
   const auto found = variables->find(variable);
-  // Another map took the place of the one that they would follow: they are not this server's.
+  // Another map has replaced the one that these rows follow, so they do not belong to this server.
   if (found == variables->end() || found->second->spec().map_version + 1 != move->map.map_version) {
     return absl::OkStatus();
   }

@@ -42,8 +42,8 @@ absl::Status CheckEmpty(JobCatalog& catalog) {
                    "): move them first, cairnctl rebalance --job JOB --empty ", info.name));
 }
 
-// Rows that have arrived by a move that has not ended belong to this server as soon as their source
-// hands them over, of which this server is not notified.
+// From now on, no rows arrive. Fails if rows have arrived by a move that has not ended: they belong
+// to this server as soon as their source hands them over, and this server is not notified of that.
 absl::Status CloseArrivals(const std::string& server, Moves& moves) {
   std::string job, variable;
   if (moves.CloseArrivals(&job, &variable)) return absl::OkStatus();
@@ -59,7 +59,7 @@ absl::Status Close(JobCatalog& catalog, Moves& moves, Members& members,
   if (info.index() == 0) {
     return absl::InvalidArgumentError("ps:0 cannot leave: it is the one that knows who is there");
   }
-  // No variable is created, and no rows are taken, meanwhile.
+  // While this call holds the slot, no variable is created and no arrived rows are installed.
   ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog.TakeSlot("the server leaves"));
   RETURN_IF_ERROR(CloseArrivals(info.name, moves));
   absl::Cleanup stays = [&moves] { moves.OpenArrivals(); };

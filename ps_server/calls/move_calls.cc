@@ -24,7 +24,7 @@ namespace cairn {
 namespace {
 
 constexpr absl::Duration kCaughtUpRetry = absl::Milliseconds(50);
-// Of the memory budget a READ takes as much, or so many bytes.
+// A READ returns at most 1/kReadShare of the memory budget, or kMinReadBytes if that is more.
 constexpr int64_t kReadShare = 32;
 constexpr int64_t kMinReadBytes = 64 << 10;
 
@@ -55,39 +55,44 @@ class Moving {
   absl::Status Read(wire::MoveReply& reply);
   absl::Status Write();
   absl::Status Hold(wire::MoveReply& reply);
-  // A synchronous job's rows go between two of its steps. False: some that have begun here are yet
-  // to close; what is of later ones is turned away meanwhile. move.mutex held.
+  // Holds the variable between two steps of a synchronous job. False: steps that have begun here
+  // have not all closed yet; contributions to later steps are rejected meanwhile. The caller holds
+  // move.mutex.
   absl::StatusOr<bool> Drained(Move& move, absl::Duration until);
-  // Also where nobody is there who says so: its workers may come back.
+  // Whether the job is synchronous. A job that was synchronous and has no live workers counts too,
+  // because its workers may return.
   bool synchronous() const {
     const Cohort& cohort = admitted_.job->cohort();
     return admitted_.job->steps().active() &&
            (cohort.settings().mode == ConsistencyMode::kSync || !cohort.any_live());
   }
-  // BUSY: the worker it names is to be waited for.
+  // BUSY names a worker that has not resent yet what this server lost in a restart.
   absl::Status CheckCaughtUp() const;
-  // Whom it has fenced stays so, whatever becomes of this server.
+  // Stores the incarnations that fence workers, so that the fences survive a crash of this server.
   absl::Status KeepFences();
   absl::Status Ready();
   absl::Status Commit();
   absl::Status HandOver(Move& move);
   absl::Status Learn();
   absl::Status Abort();
-  // Whether this mover is the newest (Moves::Claim); the error where it is not.
+  // Whether this mover is the newest (Moves::Claim). Superseded returns the error for a mover that
+  // is not.
   bool HasClaim() const;
   absl::Status Superseded() const;
   absl::Status AbortArriving(Move& move);
   absl::Status Discard(Move& move);
   absl::Status RemoveArrived(const std::vector<StripeId>& ids);
   void Refresh();
-  // FAILED_PRECONDITION: the move's map is in force here. Looks at the variable anew.
+  // kFailedPrecondition: the move's map is already installed here. Calls Refresh first.
   absl::Status CheckNotTaken();
-  // In the order of workers.
+  // Each worker's last sequence, and its incarnation in place of a sequence; by worker.
   std::vector<Watermark> Numbers() const;
   std::vector<Watermark> Incarnations() const;
-  // Whom the source has fenced may not reach the rows here either.
+  // Raises the workers' incarnations here to those of the source, so that workers fenced there are
+  // fenced here too.
   absl::Status Fence(const std::vector<Watermark>& incarnations);
-  // The move that this step is of, for one side of it.
+  // The move of this request; `outgoing`: on its source, else on its target. kFailedPrecondition:
+  // this server has no such move.
   absl::StatusOr<std::shared_ptr<Move>> FindMove(bool outgoing) const;
 
   JobCatalog& catalog_;
@@ -164,7 +169,7 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
   } else {
     ASSIGN_OR_RETURN(std::unique_ptr<ArrivingRows> rows,
                      ArrivingRows::Make(*variable_, map_, here_, rows_.budget));
-    // An earlier move may have left some of them.
+    // An earlier move may have left rows of these stripes on disk.
     const std::vector<StripeId> ids = rows->ids();
     RETURN_IF_ERROR(RemoveArrived(ids));
     reply.stripes = static_cast<int64_t>(ids.size());
@@ -177,7 +182,7 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
                                   : Superseded();
 }
 
-// Everything up to these is in every stripe here: nobody's update runs that was not turned away.
+// Updates are rejected now and none is running, so every stripe here has all sequences up to these.
 std::vector<Watermark> Moving::Numbers() const {
   std::vector<Watermark> numbers;
   for (const auto& session : admitted_.job->sessions()) {
@@ -221,7 +226,6 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
   const TracedLock lock = moves_.Lock(*move);
   OutgoingRows& rows = *move->outgoing;
-  // Of a small budget a small part.
   const int64_t bytes = std::min(request_.max_bytes,
                                  std::max(kMinReadBytes, rows_.budget.limit_bytes() / kReadShare));
   const int64_t most = 2 * (bytes + rows.largest_bytes());
@@ -281,10 +285,11 @@ absl::Status Moving::Hold(wire::MoveReply& reply) {
   return status;
 }
 
-// Why no contribution to a step that is yet to close has rows that move: it was turned away here;
-// or it came before and is pending here, so that its step has begun; or this server had it before a
-// restart, and its worker has sent it again; or that worker is gone, and whatever a decision names
-// of it was named before its new start came here, which is before `request_.step` was asked for.
+// Returns true only if no contribution to an open step can have rows that move. Such a contribution
+// was rejected here; or it arrived before and is pending here, so its step has begun; or this
+// server lost it in a restart, and its worker has resent it; or its worker has left. In the last
+// case a decision can name it only if it was made before the worker's new start said hello here,
+// which is before `request_.step` was read.
 absl::StatusOr<bool> Moving::Drained(Move& move, absl::Duration until) {
   Variable& variable = move.outgoing->variable();
   const JobSteps& steps = admitted_.job->steps();
@@ -299,9 +304,10 @@ absl::StatusOr<bool> Moving::Drained(Move& move, absl::Duration until) {
   return drains && steps.closed() >= through;
 }
 
-// What this server lost when it was restarted has to be sent again before the rows may go: where
-// they are then, a later push would be taken, and those before it for repeated ones. A worker that
-// is away may come back with them all the same: it is fenced, and computes them again.
+// Workers must resend what this server lost in a restart before the rows are handed over. Otherwise
+// the rows' new server could apply a later push first, and take the resent ones for repeats. A
+// worker that is away might still return with such pushes: it is fenced, so that it computes them
+// again.
 absl::Status Moving::CheckCaughtUp() const {
   for (const auto& session : admitted_.job->sessions()) {
     if (session->caught_up()) continue;
@@ -335,7 +341,8 @@ absl::Status Moving::Ready() {
   RETURN_IF_ERROR(move->arriving->CheckWhole());
   RETURN_IF_ERROR(Fence(move->arriving->incarnations()));
   CAIRN_CRASH_POINT("move: before it is ready");
-  // Shards beside the record where they are new here; a table's count is its own where it has one.
+  // Stores the shards' update counts only if the shards are new here: a table that has buckets here
+  // already keeps its own count.
   std::vector<ShardRecord> shards = move->arriving->shards();
   if (variable_->table() != nullptr && !variable_->shards().empty()) shards.clear();
   RETURN_IF_ERROR(catalog_.WriteRecord(*admitted_.job, [&] {
@@ -355,12 +362,12 @@ absl::Status Moving::HandOver(Move& move) {
   }
   if (!rows.AllRead()) return NotDue("stripes have changed since they were read");
   ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog_.TakeSlot(text_));
-  // From here on it cannot run out.
+  // From here on, the hold cannot expire.
   if (!rows.variable().Held(/*for_good=*/true)) return NotDue("the hold has run out");
   CAIRN_CRASH_POINT("move: before the rows are given away");
   const absl::Status taken =
       TakeMap(catalog_, *admitted_.job, rows.variable(), map_, nullptr, &rows);
-  rows.variable().Hold(absl::ZeroDuration());  // also what took its place is free
+  rows.variable().Hold(absl::ZeroDuration());  // also for the variable that replaced it
   RETURN_IF_ERROR(taken);
   move.ended = true;
   moves_.Erase(request_.caller.job, request_.variable);
@@ -368,12 +375,12 @@ absl::Status Moving::HandOver(Move& move) {
   return absl::OkStatus();
 }
 
-// A server that the move does not touch, or that has taken the map already.
+// COMMIT on a server that has no part in the move, or has installed the map already.
 absl::Status Moving::Learn() {
   Refresh();
   const VariableSpec& now = variable_->spec();
   if (now.map_version >= map_.map_version) {
-    // A mover that asks the source whether its COMMIT was heard (FinishMove's calls have no start).
+    // Whether a mover asks the source if its COMMIT arrived. FinishMove's calls have no start.
     const bool asks = here_ == request_.source && request_.start != 0;
     if (!asks || now == map_) return absl::OkStatus();
     return NotDue("map version ", now.map_version, " is in force here, by another mover");
@@ -386,8 +393,8 @@ absl::Status Moving::Learn() {
     return NotDue("by that map piece ", i, " goes from ps:", before[i], " to ps:", after[i],
                   ", and no such move has come to its end here");
   }
-  // Rows that wait here for another map of that version, or an older one, will never be this
-  // server's.
+  // Rows that have arrived here by another map of this version, or by an older one, will never
+  // belong to this server.
   if (const std::shared_ptr<Move> move = moves_.Find(request_.caller.job, request_.variable);
       move != nullptr && move->arriving != nullptr) {
     const TracedLock lock = moves_.Lock(*move);
@@ -411,7 +418,7 @@ absl::Status Moving::Commit() {
   return TakeArrived(catalog_, moves_, *admitted_.job, request_.variable, map_.map_version);
 }
 
-// Forgets what has arrived, in memory and on disk. move.mutex held.
+// Deletes the rows that have arrived, in memory and on disk. The caller holds move.mutex.
 absl::Status Moving::Discard(Move& move) {
   Refresh();
   RETURN_IF_ERROR(RemoveArrived(move.arriving->ids()));
@@ -432,7 +439,8 @@ absl::Status Moving::Superseded() const {
 }
 
 absl::Status Moving::Abort() {
-  // As a source each server is asked first: from then on no mover before this one can go on here.
+  // Each server is asked to abort as a source first: from then on, no earlier mover can continue
+  // there.
   const bool first = here_ == request_.source;
   if (first
           ? !moves_.Claim(request_.caller.job, request_.variable, map_.map_version, request_.start)
@@ -455,7 +463,7 @@ absl::Status Moving::Abort() {
   return absl::OkStatus();
 }
 
-// No server has taken that version, or will: each was asked to abort it as a source before.
+// No server has installed this map version or will: each was asked to abort it as a source first.
 absl::Status Moving::AbortArriving(Move& move) {
   if (move.ended) {
     moves_.Erase(request_.caller.job, request_.variable);
@@ -477,7 +485,7 @@ absl::Status Moving::CheckNotTaken() {
                 " is in force here already: COMMIT it on every server");
 }
 
-// The variable as it is now: another step may have run since this call was admitted.
+// Sets variable_ to the current variable: another step may have run since this call was admitted.
 void Moving::Refresh() {
   const auto variables = admitted_.job->variables();
   const auto found = variables->find(request_.variable);
@@ -508,7 +516,7 @@ absl::Status Moving::Run(wire::MoveReply& reply) {
   }
   const auto found = admitted_.variables->find(request_.variable);
   if (found == admitted_.variables->end()) {
-    // A server without a part of it need not know it.
+    // A server without rows of the variable need not know the variable.
     if (request_.action == wire::MoveAction::COMMIT && !part) return absl::OkStatus();
     return absl::NotFoundError("the job has no such variable here: create it first");
   }

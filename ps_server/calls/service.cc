@@ -127,7 +127,8 @@ void Service::Shut() {
 absl::Status Service::AdmitCaller(Method method, const wire::Caller& caller, Admitted& admitted) {
   ASSIGN_OR_RETURN(admitted, core_.admission.Admit(caller));
   SkipVoidSequences(admitted, caller);
-  // A client names this boot in other calls than pushes once it has sent again what was lost.
+  // A client names the boot id of a restarted server in calls other than pushes only after it has
+  // resent what the server lost.
   const bool pushes = method == Method("push") || method == Method("assign");
   if (!pushes && admitted.session != nullptr && caller.boot_id == core_.info.boot_id) {
     admitted.session->NoteCaughtUp();
@@ -191,7 +192,7 @@ absl::Status Service::PullInStep(const Admitted& admitted, const wire::PullReque
                                  wire::PullReply& reply) {
   RETURN_IF_ERROR(AwaitStep(core_.info.name, steps_, admitted, request, reply));
   Admitted now = admitted;
-  // Rows may have moved while it waited, and have newer values where they are now.
+  // Rows may have moved during the wait, and may have newer values on their new server.
   if (request.step != 0 && now.job != nullptr) now.variables = now.job->variables();
   return TakeArrivedIfBusy<wire::PullItem>(
       core_.catalog, core_.moves, now, request.items,
@@ -290,7 +291,7 @@ absl::Status Service::Drain(const wire::Caller& caller) {
     return absl::UnimplementedError(
         absl::StrCat(core_.info.name, " lives in the process of a worker: end that instead"));
   }
-  // Not inside the gate, which is shut here.
+  // This call must not enter the gate: Shut waits for all calls inside it.
   draining_.store(true);
   LOG(INFO) << core_.info.name << " drains, as " << caller.job
             << " asks: no more calls, everything is written, then the end";

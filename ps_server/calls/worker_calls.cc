@@ -58,7 +58,8 @@ absl::Status FindSession(JobCatalog& catalog, const wire::HelloRequest& request,
   return absl::OkStatus();
 }
 
-// The incarnation this call asks for: a new one from the coordinator, or the one it names.
+// The incarnation that this call requests: a new one, which only ps:0 grants, or the one that it
+// names.
 absl::StatusOr<int64_t> Incarnation(const ServerInfo& info, Admission& admission,
                                     const Session& session, const wire::HelloRequest& request) {
   const int64_t known = session.incarnation();
@@ -92,8 +93,8 @@ absl::StatusOr<Cohort::Hello> CohortHello(const wire::HelloRequest& request) {
   return hello;
 }
 
-// The timeline that the job has from this call on: ps:0 begins one for the first worker, the others
-// take over what ps:0 has. nullptr: none is told.
+// Returns the timeline of the job, which this call may begin: ps:0 begins one for the first worker,
+// and the other servers adopt it. nullptr: the job has none here.
 std::shared_ptr<Session> LifeAfter(const ServerInfo& info, Job& job,
                                    const wire::HelloRequest& request) {
   const bool first = info.index() == 0;
@@ -101,7 +102,7 @@ std::shared_ptr<Session> LifeAfter(const ServerInfo& info, Job& job,
   std::shared_ptr<Session> life = job.life();
   if (life == nullptr && begins) {
     int64_t timeline = request.timeline > 0 ? request.timeline : NewTimeline(/*servers=*/1, 0);
-    // Made before servers kept timelines: others may hold nothing of it.
+    // The job was created by a release without timelines, so other servers may have nothing of it.
     if (first && !job.variables()->empty()) timeline = WithServers(timeline, 1);
     auto made = std::make_shared<Session>(job.name(), kTimelineWorker, info.applied_is_durable());
     made->Admit(timeline, "timeline");
@@ -121,13 +122,13 @@ absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRe
   std::shared_ptr<Job> job;
   std::shared_ptr<Session> session;
   RETURN_IF_ERROR(FindSession(catalog, request, job, session));
-  // Pushes of the incarnation before have ended or come after, and find the fence.
+  // Pushes of the earlier incarnation have ended, or they run later and are fenced.
   const TracedLock order = admission.LockOrder(*session, "an earlier call of the worker");
   ASSIGN_OR_RETURN(const int64_t incarnation, Incarnation(info, admission, *session, request));
   if (hello.consistency) {
     RETURN_IF_ERROR(job->cohort().Agree(*hello.consistency, request.worker));
   }
-  // Also where a hello before this one was admitted, but its epoch failed.
+  // Also if an earlier hello was admitted, but the incarnation could not be stored.
   const bool is_new =
       incarnation > session->incarnation() || session->durable_incarnation() < incarnation;
   std::shared_ptr<Session> steps;
@@ -153,9 +154,10 @@ absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRe
   session->Renew(info.options.lease);
   hello.fresh = is_new;
   ASSIGN_OR_RETURN(reply.step, job->cohort().Join(session, hello));
-  // Not before: what its earlier start had announced would let a step be decided without it.
+  // Not before Join: the step that its earlier start announced would let a step be decided without
+  // it.
   if (is_new) job->steps().Restart(request.worker);
-  // Also where this start was granted its incarnation before, and did not hear of it.
+  // Also if this start was granted its incarnation before, and the reply was lost.
   const bool begins = is_new || request.incarnation == 0;
   const int64_t named = begins ? job->steps().LastNamed(request.worker) : 0;
   if (job->cohort().settings().mode == ConsistencyMode::kSync) reply.step = job->steps().open();
@@ -163,7 +165,8 @@ absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRe
   reply.timeline = job->timeline();
   reply.position = session->position();
   admission.FillState(job.get(), session.get(), reply.state);
-  // What is named counts, though it may wait for its step, or for being computed again, yet.
+  // A contribution that a decision names counts, even if it still waits for its step or must be
+  // computed again.
   reply.state.applied = std::max(reply.state.applied, named);
   return absl::OkStatus();
 }
