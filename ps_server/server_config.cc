@@ -178,7 +178,7 @@ absl::StatusOr<ClusterConfig> FindCluster(const std::string& path) {
       "--cluster FILE is required where TF_CONFIG is not set; --help lists the flags");
 }
 
-// Which of the cluster's ps tasks this is, and its address.
+// Finds this server's task in the cluster file, and its address.
 absl::Status ReadTask(const ServerFlags& flags, ServerConfig& config) {
   ASSIGN_OR_RETURN(const ClusterConfig cluster, FindCluster(flags.cluster));
   for (const std::string& warning : cluster.warnings) LOG(WARNING) << warning;
@@ -200,7 +200,7 @@ absl::Status ReadTask(const ServerFlags& flags, ServerConfig& config) {
   RETURN_IF_ERROR(config.listener.security.Validate());
   RETURN_IF_ERROR(Annotate(config.listener.security.CheckMayListen(host_port.host),
                            absl::StrCat("ps:", index, " at ", address)));
-  // Before a store is opened, which may take minutes.
+  // Checks the credentials before the store is opened, which may take minutes.
   RETURN_IF_ERROR(ServerSecurity::Load(config.listener.security).status());
   config.engine.server_index = index;
   config.engine.server_count = static_cast<int32_t>(addresses.size());

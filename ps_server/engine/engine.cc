@@ -19,7 +19,8 @@
 namespace cairn {
 namespace {
 
-// A damaged store is not taken for an empty one: who wants that has to say so, and how.
+// A corrupt store is not treated as an empty one: the error says how an operator starts with an
+// empty one or from a checkpoint.
 absl::Status WithRestoreAdvice(const absl::Status& status, const std::string& directory) {
   if (!absl::IsDataLoss(status)) return status;
   return absl::DataLossError(absl::StrCat(status.message(), "; or ", RestoreAdvice(directory)));

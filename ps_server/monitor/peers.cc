@@ -13,13 +13,13 @@
 namespace cairn {
 namespace {
 
-// Jobs that are looked at at a time: each costs every server a describe a second.
+// Limit on jobs watched at the same time: each costs every server one describe call per second.
 constexpr size_t kMaxJobs = 4;
 constexpr size_t kMaxThreads = 8;
 
 }  // namespace
 
-// One other server, with a connection that is kept while somebody looks.
+// One other server. Its connection stays open while any job is watched.
 class Peers::Peer {
  public:
   Peer(int32_t server, const PeersOptions& options) : server_(server), options_(options) {}

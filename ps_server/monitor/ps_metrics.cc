@@ -18,13 +18,13 @@
 namespace cairn {
 namespace {
 
-// WaitingCall.waits_for.
+// The values of WaitingCall.waits_for.
 constexpr const char* kWaits[] = {"step",   "order",      "epoch",       "memory",
                                   "create", "checkpoint", "contribution"};
-// WorkerStanding.state.
+// The values of WorkerStanding.state.
 constexpr const char* kStates[] = {"live", "finished", "left", "lost", "returning", "joining"};
 
-// The help of a row of one of the tables of statistics.
+// The help text of a metric, with its unit.
 template <typename Statistic>
 std::string HelpOf(const Statistic& statistic) {
   return absl::StrCat(statistic.help, " Unit: ", statistic.unit, ".");
@@ -126,7 +126,7 @@ void AddRanges(const char* metric, const char* help, const JobStatistics& job,
 }
 
 void AddJob(const JobStatistics& job, Families& families) {
-  // Not "job": that is Prometheus' own name for a group of targets.
+  // The label is not "job", which Prometheus uses for a group of targets.
   const MetricLabels label = {{"cairn_job", job.name}};
   AddStats(JobStats(), job, label, families);
   for (const RowCounter& count : kRowCounters) {

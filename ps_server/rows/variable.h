@@ -153,7 +153,7 @@ class Variable {
   std::shared_ptr<Shared> shared_;
   MemoryHold leaving_;                 // charge for rows that only this version still has
   std::atomic<bool> replaced_{false};  // by a version with another map
-  int64_t gone_version_ = 0;  // last map version with which rows went; 0: none since the start
+  int64_t gone_version_ = 0;  // last map version that moved rows away; 0: none since the start
   int64_t width_ = 1;
   int64_t rows_per_stripe_ = 0;  // never changes: stripes keep their size
   bool whole_here_ = false;
