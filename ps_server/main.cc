@@ -113,7 +113,7 @@ void Linger(const Engine& engine, absl::Duration longest, const sigset_t& stop_s
   const Deadline deadline = Deadline::In(longest);
   constexpr timespec kLookAgain = {.tv_sec = 0, .tv_nsec = 20'000'000};
   if (engine.live_workers() == 0 || deadline.Expired()) return;
-  LOG(INFO) << "serves on for at most " << longest << ", until " << engine.live_workers()
+  LOG(INFO) << "keeps serving for at most " << longest << ", until " << engine.live_workers()
             << " workers have left";
   while (engine.live_workers() > 0 && !deadline.Expired() &&
          sigtimedwait(&stop_signals, nullptr, &kLookAgain) < 0) {

@@ -24,7 +24,7 @@ namespace cairn {
 namespace {
 
 constexpr char kPurpose[] =
-    "cairn-ps serves shards of variables to workers and keeps them in RocksDB.\n";
+    "cairn-ps serves shards of variables to workers and stores them in RocksDB.\n";
 
 constexpr char kFooter[] =
     R"(SIGTERM, SIGINT and SIGHUP (a terminal that closes; not under nohup) write everything and end

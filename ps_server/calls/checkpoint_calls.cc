@@ -42,7 +42,7 @@ absl::Status Checkpoints::CheckPlace(const wire::CheckpointRequest& request) con
   }
   if (request.name == "." || request.name == "..") {
     return absl::InvalidArgumentError(
-        absl::StrCat(info_.name, ": '", request.name, "' is no name of a checkpoint"));
+        absl::StrCat(info_.name, ": '", request.name, "' is not a valid name of a checkpoint"));
   }
   const std::string database = Canonical(DatabasePath(info_.options.directory));
   const std::string wanted = Canonical(absl::StrCat(request.directory, "/", request.name));

@@ -110,7 +110,7 @@ class Moving {
 absl::Status Moving::CheckMap(const VariableSpec& map) const {
   const VariableSpec& now = variable_->spec();
   RETURN_IF_ERROR(ValidateSpec(map, catalog_.info().max_servers()));
-  if (!SameButPlaces(now, map)) return absl::InvalidArgumentError("the map has other pieces");
+  if (!SameButPlaces(now, map)) return absl::InvalidArgumentError("the map changes the pieces");
   if (map.map_version != now.map_version + 1) {
     return NotDue("its map has version ", now.map_version, " here, not ", map.map_version - 1);
   }
@@ -119,12 +119,13 @@ absl::Status Moving::CheckMap(const VariableSpec& map) const {
   for (size_t i = 0; i < before.size(); ++i) {
     if (before[i] == after[i]) continue;
     if (before[i] != request_.source || after[i] != request_.target) {
-      return absl::InvalidArgumentError(absl::StrCat("piece ", i, " goes from ps:", before[i],
-                                                     " to ps:", after[i], ": one move, one way"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("piece ", i, " goes from ps:", before[i], " to ps:", after[i],
+                       ": all pieces of one move have the same source and target"));
     }
     ++moved;
   }
-  if (moved == 0) return absl::InvalidArgumentError("nothing moves by that map");
+  if (moved == 0) return absl::InvalidArgumentError("the map moves no piece");
   return absl::OkStatus();
 }
 
@@ -132,7 +133,7 @@ absl::StatusOr<std::shared_ptr<Move>> Moving::FindMove(bool outgoing) const {
   std::shared_ptr<Move> move = moves_.Find(request_.caller.job, request_.variable);
   if (move == nullptr || (move->outgoing != nullptr) != outgoing || !(move->map == map_) ||
       move->start != request_.start) {
-    return NotDue("none such has begun here (", rows_.server,
+    return NotDue("no such move has begun here (", rows_.server,
                   " may have been restarted since): begin with PREPARE");
   }
   return move;
@@ -152,8 +153,8 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
     const TracedLock lock = moves_.Lock(*before);
     if (before->ready && !before->ended) {
       return NotDue(
-          "rows have arrived here by another move that neither ended nor was given up: "
-          "end it with COMMIT if its source has, else with ABORT");
+          "rows have arrived here by another move that has not ended: COMMIT it if its source has "
+          "committed it, else ABORT it");
     }
     before->ended = true;
   }
@@ -243,7 +244,7 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
   if (static_cast<int64_t>(pieces.size()) > kMaxPayloadBytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("a stripe has ", rows.largest_bytes(), " bytes; a payload has at most ",
-                     kMaxPayloadBytes, ": make the table with more buckets"));
+                     kMaxPayloadBytes, ": create the table with more buckets"));
   }
   reply.data = Payload::Copy(pieces.data(), pieces.size());
   reply.stripes = rows.stripes();
@@ -254,7 +255,7 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
 absl::Status Moving::Write() {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/false));
   const TracedLock lock = moves_.Lock(*move);
-  if (move->ready || move->ended) return NotDue("all of it has arrived here, or it was given up");
+  if (move->ready || move->ended) return NotDue("all rows have arrived, or the move was aborted");
   RETURN_IF_ERROR(rows_.flusher.failure());
   const absl::string_view pieces(reinterpret_cast<const char*>(request_.data.data()),
                                  request_.data.size());
@@ -264,7 +265,7 @@ absl::Status Moving::Write() {
 absl::Status Moving::Hold(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
   const TracedLock lock = moves_.Lock(*move);
-  if (move->ended) return NotDue("it was given up");
+  if (move->ended) return NotDue("the move was aborted");
   Variable& variable = move->outgoing->variable();
   const absl::Duration until = MonotonicNow() + absl::Seconds(request_.hold_seconds);
   absl::Status status;
@@ -312,12 +313,11 @@ absl::Status Moving::CheckCaughtUp() const {
   for (const auto& session : admitted_.job->sessions()) {
     if (session->caught_up()) continue;
     if (!session->left()) {
-      return BusyError(
-          absl::StrCat("worker ", session->worker(), " of job ", request_.caller.job, " (",
-                       session->origin(),
-                       ") has not sent again what was lost when this server was "
-                       "restarted: the rows wait for that, or for the end of its lease"),
-          kCaughtUpRetry);
+      return BusyError(absl::StrCat("worker ", session->worker(), " of job ", request_.caller.job,
+                                    " (", session->origin(),
+                                    ") has not resent the updates that this server lost in a "
+                                    "restart: the move waits until it has, or its lease ends"),
+                       kCaughtUpRetry);
     }
     session->Admit(session->incarnation() + 1, session->origin());
     session->SetLeft(true);
@@ -337,7 +337,7 @@ absl::Status Moving::Ready() {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/false));
   const TracedLock lock = moves_.Lock(*move);
   if (move->ready) return absl::OkStatus();
-  if (move->ended) return NotDue("it was given up");
+  if (move->ended) return NotDue("the move was aborted");
   RETURN_IF_ERROR(move->arriving->CheckWhole());
   RETURN_IF_ERROR(Fence(move->arriving->incarnations()));
   CAIRN_CRASH_POINT("move: before it is ready");
@@ -355,15 +355,15 @@ absl::Status Moving::Ready() {
 
 absl::Status Moving::HandOver(Move& move) {
   const TracedLock lock = moves_.Lock(move);
-  if (move.ended) return NotDue("it was given up");
+  if (move.ended) return NotDue("the move was aborted");
   OutgoingRows& rows = *move.outgoing;
   if (!rows.variable().Held()) {
-    return NotDue("updates are not turned away, or not any more: HOLD, READ the rest, READY");
+    return NotDue("updates are not held, or the hold has expired: HOLD, READ the rest, READY");
   }
   if (!rows.AllRead()) return NotDue("stripes have changed since they were read");
   ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog_.TakeSlot(text_));
   // From here on, the hold cannot expire.
-  if (!rows.variable().Held(/*for_good=*/true)) return NotDue("the hold has run out");
+  if (!rows.variable().Held(/*for_good=*/true)) return NotDue("the hold has expired");
   CAIRN_CRASH_POINT("move: before the rows are given away");
   const absl::Status taken =
       TakeMap(catalog_, *admitted_.job, rows.variable(), map_, nullptr, &rows);
@@ -383,15 +383,15 @@ absl::Status Moving::Learn() {
     // Whether a mover asks the source if its COMMIT arrived. FinishMove's calls have no start.
     const bool asks = here_ == request_.source && request_.start != 0;
     if (!asks || now == map_) return absl::OkStatus();
-    return NotDue("map version ", now.map_version, " is in force here, by another mover");
+    return NotDue("map version ", now.map_version, " was installed here by another mover");
   }
   RETURN_IF_ERROR(ValidateSpec(map_, catalog_.info().max_servers()));
-  if (!SameButPlaces(now, map_)) return absl::InvalidArgumentError("the map has other pieces");
+  if (!SameButPlaces(now, map_)) return absl::InvalidArgumentError("the map changes the pieces");
   const std::vector<int32_t> before = PlacesOf(now), after = PlacesOf(map_);
   for (size_t i = 0; i < before.size(); ++i) {
     if ((before[i] == here_) == (after[i] == here_)) continue;
-    return NotDue("by that map piece ", i, " goes from ps:", before[i], " to ps:", after[i],
-                  ", and no such move has come to its end here");
+    return NotDue("the map moves piece ", i, " from ps:", before[i], " to ps:", after[i],
+                  ", and no such move has ended here");
   }
   // Rows that have arrived here by another map of this version, or by an older one, will never
   // belong to this server.
@@ -408,12 +408,12 @@ absl::Status Moving::Commit() {
   const std::shared_ptr<Move> move = moves_.Find(request_.caller.job, request_.variable);
   if (move == nullptr || !(move->map == map_)) return Learn();
   if (move->outgoing != nullptr) {
-    if (move->start != request_.start) return NotDue("another try has begun since");
+    if (move->start != request_.start) return NotDue("the move was started again since");
     return HandOver(*move);
   }
   {
     const TracedLock lock = moves_.Lock(*move);
-    if (!move->ready) return NotDue("not all of it has arrived here: READY comes first");
+    if (!move->ready) return NotDue("not all rows have arrived here: call READY first");
   }
   return TakeArrived(catalog_, moves_, *admitted_.job, request_.variable, map_.map_version);
 }
@@ -433,8 +433,8 @@ bool Moving::HasClaim() const {
 
 absl::Status Moving::Superseded() const {
   return NotDue(
-      "another mover of the variable began later, and it alone goes on: run this one "
-      "again when it has ended (or ",
+      "another mover of the variable began later and replaced this one: run this one "
+      "again when the other has ended (or ",
       rows_.server, " was restarted since this one began)");
 }
 
@@ -482,7 +482,7 @@ absl::Status Moving::CheckNotTaken() {
   Refresh();
   if (variable_->spec().map_version < map_.map_version) return absl::OkStatus();
   return NotDue("map version ", map_.map_version,
-                " is in force here already: COMMIT it on every server");
+                " is installed here already: COMMIT it on every server");
 }
 
 // Sets variable_ to the current variable: another step may have run since this call was admitted.
@@ -497,7 +497,7 @@ absl::Status Moving::Run(wire::MoveReply& reply) {
   if (request_.source >= count || request_.target >= count || request_.source == request_.target) {
     return absl::InvalidArgumentError(
         absl::StrCat("from ps:", request_.source, " to ps:", request_.target,
-                     ": of the servers below ps:", count, " two of them are to be named"));
+                     ": name two different servers below ps:", count));
   }
   const bool both = request_.action == wire::MoveAction::PREPARE ||
                     request_.action == wire::MoveAction::COMMIT ||
@@ -506,13 +506,13 @@ absl::Status Moving::Run(wire::MoveReply& reply) {
       request_.action == wire::MoveAction::WRITE || request_.action == wire::MoveAction::READY;
   const bool part = here_ == request_.source || here_ == request_.target;
   if (request_.action == wire::MoveAction::DECIDED) {
-    if (here_ != 0) return absl::InvalidArgumentError("that is for ps:0 to say");
+    if (here_ != 0) return absl::InvalidArgumentError("only ps:0 answers DECIDED");
     reply.step = admitted_.job->steps().decided();
     return absl::OkStatus();
   }
   if (both ? (!part && request_.action != wire::MoveAction::COMMIT)
            : here_ != (of_target ? request_.target : request_.source)) {
-    return absl::InvalidArgumentError("that step is for another server");
+    return absl::InvalidArgumentError("this action is for another server");
   }
   const auto found = admitted_.variables->find(request_.variable);
   if (found == admitted_.variables->end()) {

@@ -211,8 +211,8 @@ class Restoring {
         if (!is_new && !(at->second.before == kept.spec)) {
           return absl::DataLossError(
               absl::StrCat(source.folder->path, " has variable \"", name, "\" as ",
-                           SpecText(kept.spec), ", a part before it as ",
-                           SpecText(at->second.before), ": these are parts of two checkpoints"));
+                           SpecText(kept.spec), ", and an earlier part has it as ",
+                           SpecText(at->second.before), ": they belong to different checkpoints"));
         }
       }
     }
@@ -228,7 +228,7 @@ class Restoring {
         if (!HasLeft(request_.folders[static_cast<size_t>(ps)])) continue;
         return absl::DataLossError(
             absl::StrCat("variable \"", name, "\" has rows on ps:", ps,
-                         ", of which the checkpoint names no files: it is not whole"));
+                         ", but the checkpoint has no files of that server: it is incomplete"));
       }
     }
     return absl::OkStatus();

@@ -41,7 +41,7 @@ absl::StatusOr<Cursor> CursorFrom(const std::string& bytes) {
   if (bytes.empty()) return Cursor{};
   if (bytes.size() != kCursorBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "cursor has ", bytes.size(), " bytes; give the one of the last reply, or none"));
+        "cursor has ", bytes.size(), " bytes; use the cursor of the last reply, or none"));
   }
   return Cursor{
       .bucket = LoadBigEndian<uint32_t>(bytes.data()),

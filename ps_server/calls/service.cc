@@ -59,7 +59,7 @@ absl::Status DrainingError(absl::string_view server) {
   return WithReason(
       absl::UnavailableError(absl::StrCat(
           server,
-          " is draining: an operator asked it to write everything and end (cairnctl drain). "
+          " is draining: an operator asked it to write everything and exit (cairnctl drain). "
           "Workers wait for it: start it again on its --data_dir")),
       wire::ErrorReason::STOPPING);
 }
@@ -288,13 +288,13 @@ void Service::change_members(wire::ChangeMembersReply& reply,
 absl::Status Service::Drain(const wire::Caller& caller) {
   RETURN_IF_ERROR(CheckRequest(caller));
   if (!core_.info.options.drained) {
-    return absl::UnimplementedError(
-        absl::StrCat(core_.info.name, " lives in the process of a worker: end that instead"));
+    return absl::UnimplementedError(absl::StrCat(
+        core_.info.name, " runs in the process of a worker: end that process instead"));
   }
   // This call must not enter the gate: Shut waits for all calls inside it.
   draining_.store(true);
-  LOG(INFO) << core_.info.name << " drains, as " << caller.job
-            << " asks: no more calls, everything is written, then the end";
+  LOG(INFO) << core_.info.name << " drains at the request of " << caller.job
+            << ": it rejects further calls, writes everything and exits";
   Shut();
   const absl::Status flushed = core_.flusher.Flush(Flusher::Reach::kSynced);
   core_.info.options.drained();

@@ -106,7 +106,7 @@ absl::Status ChangeOptimizers(JobCatalog& catalog, const Moves& moves, Job& job,
     const std::string& name = change.variable->spec().name;
     if (moves.Find(job.name(), name) == nullptr) continue;
     return BusyError(absl::StrCat("create \"", name, "\" on ", info.name,
-                                  ": its rows are moving, and its optimizer is to change"),
+                                  ": its optimizer cannot change while its rows move"),
                      kMovingRetry);
   }
   for (const OptimizerChange& change : changes) {

@@ -70,13 +70,13 @@ absl::StatusOr<int64_t> Incarnation(const ServerInfo& info, Admission& admission
       if (known < kMaxIncarnation) return known + 1;
       return absl::ResourceExhaustedError(absl::StrCat(
           info.name, ": worker ", request.worker, " of job ", request.job, " has incarnation ",
-          known, ", the highest there is, and is granted no other: drop the job (drop_job)"));
+          known, ", the highest possible one: drop the job (drop_job)"));
     }
-    return absl::FailedPreconditionError(
-        absl::StrCat(info.name,
-                     " grants no incarnations: say hello to ps:0 first, and tell the others the "
-                     "incarnation it grants. A worker that takes this server for ps:0 has another "
-                     "cluster file than the servers: give all the same"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        info.name,
+        " grants no incarnations: say hello to ps:0 first, and send the incarnation that it "
+        "grants to the other servers. If the worker takes this server for ps:0, their "
+        "cluster files differ: give all tasks the same file"));
   }
   if (request.incarnation < known) {
     RETURN_IF_ERROR(admission.CheckIncarnation(session, request.incarnation));

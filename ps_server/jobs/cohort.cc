@@ -262,7 +262,7 @@ std::string Cohort::Text(const Member& member) {
   }
   if (member.state == WorkerState::kLeft) {
     return absl::StrCat("worker ", session.worker(),
-                        ", which has not said hello since everybody left");
+                        ", which has not said hello since all workers left");
   }
   const auto [vitals, ago] = session.vitals();
   const bool waits = ago < kFreshVitals && !vitals.servers_gone.empty();
@@ -334,7 +334,7 @@ std::string Cohort::WaitText(const Waiter& waiter) const {
       DurationText(MonotonicNow() - waiter.since), " to begin step ", waiter.step,
       ": staleness_bound_steps ", settings_.staleness_bound_steps,
       " asks every other worker for step ", waiter.step - settings_.staleness_bound_steps,
-      missing.empty() ? "; nobody is missing any more" : absl::StrCat("; missing: ", names));
+      missing.empty() ? "; no worker is missing any more" : absl::StrCat("; missing: ", names));
 }
 
 void Cohort::NoteGap(Member& member, int64_t step) {

@@ -123,8 +123,9 @@ HttpReply Monitor::Ready() const {
 HttpReply Monitor::Status(absl::string_view query) const {
   const std::optional<StatusQuery> asked = ParseQuery(query);
   if (!asked.has_value()) {
-    return {.status = 400,
-            .body = "it takes after=N, the number of a sample, 0 or more, and job=NAME\n"};
+    return {
+        .status = 400,
+        .body = "the query may have after=N, the number of a sample (0 or more), and job=NAME\n"};
   }
   Reading read = Read(StatisticsDetail::kPage);
   StatusReading reading{.place = std::move(read.place), .state = std::move(read.state)};

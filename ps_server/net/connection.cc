@@ -325,7 +325,7 @@ absl::Status Connection::Busy(absl::Duration retry_after) const {
   return BusyError(
       absl::StrCat(listener_.address(), " is busy: ", listener_.options().max_queued_calls,
                    " calls wait to be served, all that max_queued_calls allows: retry after ",
-                   absl::FormatDuration(after), "; more servers make room, or --max_queued_calls"),
+                   absl::FormatDuration(after), "; add servers, or raise --max_queued_calls"),
       after);
 }
 

@@ -125,7 +125,7 @@ absl::Status Evictor::Prepare() {
   if (options_.durability == Durability::kOff) RETURN_IF_ERROR(store_.SetUnfinished(true));
   LOG(INFO) << "ps:" << options_.server_index << " has " << budget_.used_bytes() << " of "
             << budget_.limit_bytes()
-            << " bytes of memory in use: rows of tables that are not used leave it for the disk";
+            << " bytes of memory in use: it evicts unused rows of tables to the disk";
   prepared_ = true;
   return absl::OkStatus();
 }

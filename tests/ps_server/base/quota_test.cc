@@ -32,7 +32,7 @@ TEST(Quota, PlaceReturnsItsChargeToTheBudget) {
     const absl::Status second = quota.Take("job b", Quota::For::kCaller).status();
     EXPECT_THAT(second, StatusIs(StatusCode::kResourceExhausted,
                                  HasSubstr("ps:0 keeps 1 jobs, job b would be one more; 1 are "
-                                           "allowed: drop jobs")));
+                                           "allowed: drop finished jobs")));
     EXPECT_EQ(ReasonOf(second), wire::ErrorReason::LIMIT);
     EXPECT_EQ(budget.used_bytes(), 400);
     ASSERT_OK(quota.Take("job b", Quota::For::kStore));
