@@ -105,7 +105,7 @@ Monitor::Reading Monitor::Read(StatisticsDetail detail) const {
 HttpReply Monitor::Metrics() const {
   Families families;
   const std::optional<ServingStatistics> serving = Read(StatisticsDetail::kMetrics).serving;
-  families.Gauge("cairn_ps_ready", "1: it answers calls and can write.",
+  families.Gauge("cairn_ps_ready", "1: the server answers calls and can write.",
                  serving.has_value() && serving->engine.failure.ok() ? 1 : 0);
   if (serving.has_value()) AddServerMetrics(serving->engine, serving->listener, families);
   AddProcessMetrics(families);
