@@ -17,7 +17,7 @@
 
 namespace cairn {
 
-// Thread safety: MakeRoom belongs to the thread that holds PushOrder's turn; the other methods may
+// Thread safety: MakeRoom belongs to the thread that holds the PushOrder; the other methods may
 // be called from several threads at once.
 class RetentionGate {
  public:

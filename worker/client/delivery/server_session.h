@@ -65,7 +65,7 @@ enum class RetryDecision {
 // every retained push that the server lacks; all other calls wait for that.
 //
 // Thread safety: every method may be called from several threads at once, except Begin,
-// PushAnswered, NoPart and ForgetPushes, which the thread that holds PushOrder's turn calls.
+// PushAnswered, NoPart and ForgetPushes, which the thread that holds the PushOrder calls.
 class ServerSession {
  public:
   // `identity` outlives the session. `name`: for example "ps:1 (127.0.0.1:7002)".

@@ -91,7 +91,7 @@ absl::Status Lifecycle::Leave(Deadline deadline) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(uses_.gate.Check("leave", deadline));
-  RETURN_IF_ERROR(uses_.order.TakeTurn(deadline));  // after a push that is being delivered
+  RETURN_IF_ERROR(uses_.order.Acquire(deadline));  // after a push that is being delivered
   uses_.retention_gate.Stop();  // a flush after `leave` would look like a worker that came back
   CAIRN_CRASH_POINT("worker: before it leaves");
   absl::Status status = uses_.calls.ForEach(uses_.sessions.Live(), [&](int32_t server) {
@@ -106,14 +106,14 @@ absl::Status Lifecycle::Leave(Deadline deadline) {
     return absl::OkStatus();
   });
   if (status.ok()) uses_.gate.Close();
-  uses_.order.EndTurn();
+  uses_.order.Release();
   if (status.ok()) uses_.heartbeats.Stop();
   return status;
 }
 
 absl::Status Lifecycle::DropJob(Deadline deadline) {
   RETURN_IF_ERROR(uses_.gate.Check("drop_job", deadline));
-  RETURN_IF_ERROR(uses_.order.TakeTurn(deadline));
+  RETURN_IF_ERROR(uses_.order.Acquire(deadline));
   absl::Status status;
   {
     // A heartbeat between drop_job and hello would come from an unknown worker.
@@ -134,7 +134,7 @@ absl::Status Lifecycle::DropJob(Deadline deadline) {
     }
   }
   if (status.ok()) uses_.catalog.Clear();
-  uses_.order.EndTurn();
+  uses_.order.Release();
   return status;
 }
 

@@ -58,9 +58,9 @@ void TrainingSteps::Resume(const ResumePoint& point, absl::Span<const wire::Hell
 
 absl::StatusOr<bool> TrainingSteps::Recomputes(Deadline deadline) {
   if (!recomputes_) return false;
-  RETURN_IF_ERROR(uses_.order.TakeTurn(deadline));
+  RETURN_IF_ERROR(uses_.order.Acquire(deadline));
   if (uses_.order.next() > recompute_through_) recomputes_ = false;
-  uses_.order.EndTurn();
+  uses_.order.Release();
   return recomputes_.load();
 }
 

@@ -43,7 +43,7 @@ absl::Status Deliverer::Pull(DataPlan& plan, size_t wave, Deadline deadline, boo
 
 absl::Status Deliverer::DeliverNumbered(DataPlan& plan, const absl::string_view* position,
                                         Deadline deadline, bool* moved) {
-  RETURN_IF_ERROR(uses_.order.TakeTurn(deadline));
+  RETURN_IF_ERROR(uses_.order.Acquire(deadline));
   absl::Status status = uses_.retention_gate.MakeRoom(plan.Wave(0), deadline);
   CAIRN_CRASH_POINT("worker: before a push is numbered");
   if (status.ok()) status = uses_.order.Number(plan.Wave(0), position);
@@ -54,7 +54,7 @@ absl::Status Deliverer::DeliverNumbered(DataPlan& plan, const absl::string_view*
     uses_.order.Settle(plan.Wave(0), status);
     CAIRN_CRASH_POINT("worker: a push is acknowledged by all");
   }
-  uses_.order.EndTurn();
+  uses_.order.Release();
   uses_.retention_gate.AskForEpochs();
   return status;
 }

@@ -37,7 +37,7 @@ class Deliverer {
   explicit Deliverer(const Uses& uses) : uses_(uses) {}
 
   // Resumes at `point` after a new start of the worker, once every session has begun. Call it
-  // before the first numbered plan, or while holding the push order's turn.
+  // before the first numbered plan, or while holding the push order.
   void Begin(const ResumePoint& point);
 
   // Makes every call of `plan`; the replies are written to the caller's memory.

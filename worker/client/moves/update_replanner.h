@@ -12,7 +12,7 @@
 namespace cairn {
 
 // Thread safety: CutLate may be called from several threads at once; Repartition belongs to the
-// thread that holds PushOrder's turn.
+// thread that holds the PushOrder.
 class UpdateReplanner {
  public:
   // All arguments outlive the replanner.
