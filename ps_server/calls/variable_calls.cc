@@ -185,7 +185,7 @@ absl::Status CreateVariables(JobCatalog& catalog, const Moves& moves, const RowA
   }
   // Creates the job last, so that a rejected call leaves no job behind.
   if (job == nullptr) {
-    RETURN_IF_ERROR(catalog.MakeRoom());
+    RETURN_IF_ERROR(catalog.DropIdleJobs());
     ASSIGN_OR_RETURN(job, catalog.registry().FindOrMake(caller.job, Quota::For::kCaller));
   }
   // After a crash between two records, a repeated call finds the variables that were stored.

@@ -49,7 +49,7 @@ absl::Status FindSession(JobCatalog& catalog, const wire::HelloRequest& request,
   if (registry.full()) {
     ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot,
                      catalog.TakeSlot(absl::StrCat("hello of job ", request.job)));
-    RETURN_IF_ERROR(catalog.MakeRoom());
+    RETURN_IF_ERROR(catalog.DropIdleJobs());
   }
   ASSIGN_OR_RETURN(job, registry.FindOrMake(request.job, Quota::For::kCaller));
   auto made =

@@ -75,7 +75,7 @@ std::shared_ptr<Job> JobCatalog::LongestIdle() const {
   return longest;
 }
 
-absl::Status JobCatalog::MakeRoom() {
+absl::Status JobCatalog::DropIdleJobs() {
   constexpr int kMaxJobs = 16;  // each costs a sync
   for (int tries = 0; tries < kMaxJobs && registry_.full(); ++tries) {
     const std::shared_ptr<Job> idle = LongestIdle();

@@ -21,7 +21,8 @@ constexpr absl::Duration kEpochTimeout = absl::Seconds(5);
 
 }  // namespace
 
-absl::Status RetentionGate::MakeRoom(absl::Span<Exchange* const> exchanges, Deadline deadline) {
+absl::Status RetentionGate::WaitForCapacity(absl::Span<Exchange* const> exchanges,
+                                            Deadline deadline) {
   if (identity_.retention == nullptr) return absl::OkStatus();
   int64_t needed = 0;
   for (const Exchange* exchange : exchanges) {

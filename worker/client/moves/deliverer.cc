@@ -44,7 +44,7 @@ absl::Status Deliverer::Pull(DataPlan& plan, size_t wave, Deadline deadline, boo
 absl::Status Deliverer::DeliverNumbered(DataPlan& plan, const absl::string_view* position,
                                         Deadline deadline, bool* moved) {
   RETURN_IF_ERROR(uses_.order.Acquire(deadline));
-  absl::Status status = uses_.retention_gate.MakeRoom(plan.Wave(0), deadline);
+  absl::Status status = uses_.retention_gate.WaitForCapacity(plan.Wave(0), deadline);
   CAIRN_CRASH_POINT("worker: before a push is numbered");
   if (status.ok()) status = uses_.order.Number(plan.Wave(0), position);
   if (status.ok()) {
