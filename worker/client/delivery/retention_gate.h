@@ -35,12 +35,12 @@ class RetentionGate {
   absl::Status WaitForCapacity(absl::Span<Exchange* const> exchanges, Deadline deadline);
   // Call after each push. When more than half of the limit is used, asks every server with retained
   // pushes for an early snapshot, in a thread of the gate. Returns at once.
-  void AskForEpochs();
+  void RequestSnapshots();
   // Ends the thread, after its current calls.
   void Stop();
 
  private:
-  absl::Status WaitForEpochs(int64_t needed, Deadline deadline);
+  absl::Status WaitForSnapshots(int64_t needed, Deadline deadline);
   void Loop();
   void Flush();
 

@@ -55,7 +55,7 @@ absl::Status Deliverer::DeliverNumbered(DataPlan& plan, const absl::string_view*
     CAIRN_CRASH_POINT("worker: a push is acknowledged by all");
   }
   uses_.order.Release();
-  uses_.retention_gate.AskForEpochs();
+  uses_.retention_gate.RequestSnapshots();
   return status;
 }
 
