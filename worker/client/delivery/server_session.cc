@@ -215,7 +215,7 @@ bool ServerSession::PushAnswered(const DataCall& call, int64_t boot_id) {
       retention->Add(part.bytes);
       retention->Drop(ledger_.Acknowledged(std::move(part)));
     } else {
-      ledger_.AcknowledgedForGood(sequence);
+      ledger_.AcknowledgedUnretained(sequence);
     }
     PublishLedger();
   }
