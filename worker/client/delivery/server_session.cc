@@ -546,7 +546,7 @@ absl::Status ServerSession::CheckTimeline(const wire::HelloReply& hello) const {
       "own --data_dir, then this task"));
 }
 
-absl::Status ServerSession::GaveUp(const Outcome& outcome, bool deadline_passed) const {
+absl::Status ServerSession::GiveUpError(const Outcome& outcome, bool deadline_passed) const {
   // The error names the missing workers.
   if (ReasonOf(outcome.status) == wire::ErrorReason::WAIT_EXPIRED) return outcome.status;
   // The server answers, and its error says why it refuses.

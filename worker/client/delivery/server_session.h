@@ -122,7 +122,7 @@ class ServerSession {
   RetryDecision ClassifyOutcome(Outcome* outcome, bool repeatable, int64_t boot_id,
                                 Deadline deadline, bool slow_is_gone = true);
   // The error of a call that gave up on this server, after its last attempt's `outcome`.
-  absl::Status GaveUp(const Outcome& outcome, bool deadline_passed) const;
+  absl::Status GiveUpError(const Outcome& outcome, bool deadline_passed) const;
 
   // The server joined a running cluster.
   void SetJoined() { joined_.store(true, std::memory_order_relaxed); }

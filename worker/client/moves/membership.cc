@@ -54,7 +54,8 @@ absl::Status Membership::HelloTo(ServerSession& session, int64_t incarnation, De
     const RetryDecision decision =
         session.ClassifyOutcome(&outcome, /*repeatable=*/true, 0, deadline);
     if (decision == RetryDecision::kDone || decision == RetryDecision::kFail) return outcome.status;
-    if (deadline.Expired() || !backoff.Pause()) return session.GaveUp(outcome, deadline.Expired());
+    if (deadline.Expired() || !backoff.Pause())
+      return session.GiveUpError(outcome, deadline.Expired());
     if (AskWhetherLeft(session, deadline, reply)) return absl::OkStatus();
     fan_out_.CountRetry();
   }

@@ -126,7 +126,7 @@ TEST_F(ServerSessionTest, AnotherServerAtItsAddressIsNamedAndWaitedFor) {
                                 HasSubstr("another server answers there, which says that it is "
                                           "ps:3 of 1")));
   EXPECT_TRUE(session_.gone());
-  EXPECT_THAT(session_.GaveUp({Progress::kNotSent, status_}, /*deadline_passed=*/false),
+  EXPECT_THAT(session_.GiveUpError({Progress::kNotSent, status_}, /*deadline_passed=*/false),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("another server answers there")));
   fake_.answers_as = -1;
   EXPECT_EQ(ClassifyOutcome(Push(2)), RetryDecision::kAgain);
