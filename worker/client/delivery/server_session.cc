@@ -40,7 +40,7 @@ absl::string_view WithoutPeer(absl::string_view message, absl::string_view name)
 
 }  // namespace
 
-absl::Status FencedElsewhere(const std::string& task) {
+absl::Status FencedError(const std::string& task) {
   return WithReason(
       absl::FailedPreconditionError(absl::StrCat(task,
                                                  " is fenced: a newer start has replaced it, or a "
@@ -286,7 +286,7 @@ RetryDecision ServerSession::ClassifyOutcome(Outcome* outcome, bool repeatable, 
                                              Deadline deadline, bool slow_is_gone) {
   const bool served = outcome->progress == Progress::kAnswered && outcome->status.ok();
   if (!served && identity_.fenced != nullptr && identity_.fenced->load()) {
-    *outcome = {Progress::kAnswered, FencedElsewhere(identity_.task)};
+    *outcome = {Progress::kAnswered, FencedError(identity_.task)};
     return RetryDecision::kFail;
   }
   if (left() && !served) {

@@ -51,7 +51,7 @@ struct ClientIdentity {
 };
 
 // The error of calls after another call found the client fenced.
-absl::Status FencedElsewhere(const std::string& task);
+absl::Status FencedError(const std::string& task);
 
 // What the caller must do after an attempt.
 enum class RetryDecision {
