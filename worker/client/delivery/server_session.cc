@@ -449,10 +449,10 @@ absl::Status ServerSession::RemoveMovedRows(const absl::Status& moved, DataCall*
   }
   const auto find = [&](absl::string_view name) { return newer.Find(name); };
   if (call->kind == CallKind::kAssign) {
-    ASSIGN_OR_RETURN(auto parts, CutAnew(call->assign.items, index_, find));
+    ASSIGN_OR_RETURN(auto parts, RepartitionItems(call->assign.items, index_, find));
     call->assign.items = std::move(parts.here);
   } else {
-    ASSIGN_OR_RETURN(auto parts, CutAnew(call->request.push.items, index_, find));
+    ASSIGN_OR_RETURN(auto parts, RepartitionItems(call->request.push.items, index_, find));
     call->request.push.items = std::move(parts.here);
   }
   return absl::OkStatus();

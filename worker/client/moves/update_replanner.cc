@@ -23,7 +23,8 @@ template <typename Item>
 absl::Status UpdateReplanner::CutLate(const Exchange& exchange, std::vector<Item>& items,
                                       bool numbered, std::vector<Exchange>* late) const {
   const auto find = [this](absl::string_view name) { return variables_.Find(name); };
-  ASSIGN_OR_RETURN(MovedParts<Item> parts, CutAnew(items, KeptServer(*exchange.session), find));
+  ASSIGN_OR_RETURN(MovedParts<Item> parts,
+                   RepartitionItems(items, KeptServer(*exchange.session), find));
   for (auto& [server, elsewhere] : parts.elsewhere) {
     Exchange& part = late->emplace_back();
     part.session = &sessions_[static_cast<size_t>(server)];
@@ -60,7 +61,7 @@ absl::Status UpdateReplanner::Repartition(std::vector<Exchange*>* all, std::dequ
   for (Exchange* exchange : *all) {
     std::vector<wire::PushItem>& items = exchange->call.request.push.items;
     ASSIGN_OR_RETURN(MovedParts<wire::PushItem> parts,
-                     CutAnew(items, KeptServer(*exchange->session), find));
+                     RepartitionItems(items, KeptServer(*exchange->session), find));
     items = std::move(parts.here);
     for (auto& [server, elsewhere] : parts.elsewhere) {
       RETURN_IF_ERROR(AddItems(std::move(elsewhere), &arriving[server]));

@@ -48,8 +48,8 @@ class MovedPartsTest : public ::testing::Test {
     map_.Insert(spec);
   }
   MovedParts<wire::PushItem> Cut(const wire::PushItem& item, int32_t server) {
-    auto parts = CutAnew(std::vector<wire::PushItem>{item}, server,
-                         [&](absl::string_view name) { return map_.Find(name); });
+    auto parts = RepartitionItems(std::vector<wire::PushItem>{item}, server,
+                                  [&](absl::string_view name) { return map_.Find(name); });
     EXPECT_OK(parts);
     return *std::move(parts);
   }
