@@ -240,7 +240,7 @@ template <typename Item>
 absl::Status Deliverer::SendRestOf(Exchange& exchange, std::vector<Item>& items, bool numbered,
                                    Deadline deadline) {
   std::vector<Exchange> late;
-  RETURN_IF_ERROR(uses_.replanner.CutLate(exchange, items, numbered, &late));
+  RETURN_IF_ERROR(uses_.replanner.ExtractMovedItems(exchange, items, numbered, &late));
   return SendLate<Item>(std::move(late), numbered, deadline);
 }
 
@@ -263,7 +263,7 @@ absl::Status Deliverer::SendLate(std::vector<Exchange> late, bool numbered, Dead
     Exchange again = std::move(late.back());
     late.pop_back();
     std::vector<Item>& left = ItemsOf<Item>(again.call);
-    RETURN_IF_ERROR(uses_.replanner.CutLate(again, left, numbered, &late));
+    RETURN_IF_ERROR(uses_.replanner.ExtractMovedItems(again, left, numbered, &late));
     if (!again.session->left() || !left.empty()) late.push_back(std::move(again));
   }
   return absl::OkStatus();

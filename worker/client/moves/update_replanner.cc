@@ -20,8 +20,8 @@ int32_t KeptServer(const ServerSession& session) { return session.left() ? -1 : 
 }  // namespace
 
 template <typename Item>
-absl::Status UpdateReplanner::CutLate(const Exchange& exchange, std::vector<Item>& items,
-                                      bool numbered, std::vector<Exchange>* late) const {
+absl::Status UpdateReplanner::ExtractMovedItems(const Exchange& exchange, std::vector<Item>& items,
+                                                bool numbered, std::vector<Exchange>* late) const {
   const auto find = [this](absl::string_view name) { return variables_.Find(name); };
   ASSIGN_OR_RETURN(MovedParts<Item> parts,
                    RepartitionItems(items, KeptServer(*exchange.session), find));
@@ -42,10 +42,12 @@ absl::Status UpdateReplanner::CutLate(const Exchange& exchange, std::vector<Item
   return absl::OkStatus();
 }
 
-template absl::Status UpdateReplanner::CutLate(const Exchange&, std::vector<wire::PushItem>&, bool,
-                                               std::vector<Exchange>*) const;
-template absl::Status UpdateReplanner::CutLate(const Exchange&, std::vector<wire::AssignItem>&,
-                                               bool, std::vector<Exchange>*) const;
+template absl::Status UpdateReplanner::ExtractMovedItems(const Exchange&,
+                                                         std::vector<wire::PushItem>&, bool,
+                                                         std::vector<Exchange>*) const;
+template absl::Status UpdateReplanner::ExtractMovedItems(const Exchange&,
+                                                         std::vector<wire::AssignItem>&, bool,
+                                                         std::vector<Exchange>*) const;
 
 // Uses one map of each variable throughout, though newer maps may arrive: an item cannot hold rows
 // of two maps. A server that has taken its part already has no rows that move away.
