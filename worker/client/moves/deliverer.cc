@@ -184,7 +184,7 @@ absl::Status Deliverer::SendMoved(absl::Span<Exchange* const> exchanges, bool nu
   }
   for (Exchange* exchange : exchanges) {
     if (!Moved(*exchange)) continue;
-    if (status.ok()) status = SendRest(*exchange, numbered, deadline);
+    if (status.ok()) status = ResendMoved(*exchange, numbered, deadline);
     // The push is not void: some servers have applied it, and this one has not.
     if (!status.ok()) exchange->outcome = {Progress::kUnknown, status};
   }
@@ -212,7 +212,7 @@ absl::Status Deliverer::ResendContribution(absl::Span<Exchange* const> exchanges
 
 // Sends the parts for other servers first. A later start of this worker reads the original server's
 // sequence as proof that the other servers have their parts.
-absl::Status Deliverer::SendRest(Exchange& exchange, bool numbered, Deadline deadline) {
+absl::Status Deliverer::ResendMoved(Exchange& exchange, bool numbered, Deadline deadline) {
   DataCall& call = exchange.call;
   if (call.kind == CallKind::kStep) call.kind = CallKind::kPush;
   if (call.kind == CallKind::kPull) {
@@ -223,8 +223,8 @@ absl::Status Deliverer::SendRest(Exchange& exchange, bool numbered, Deadline dea
   while (ReasonOf(status) == wire::ErrorReason::MOVED) {
     uses_.maps.Learn(status, deadline);
     RETURN_IF_ERROR(call.kind == CallKind::kAssign
-                        ? SendRestOf(exchange, call.assign.items, numbered, deadline)
-                        : SendRestOf(exchange, call.request.push.items, numbered, deadline));
+                        ? SendMovedItems(exchange, call.assign.items, numbered, deadline)
+                        : SendMovedItems(exchange, call.request.push.items, numbered, deadline));
     CAIRN_CRASH_POINT("worker: what has moved is sent");
     if (exchange.session->left() && NothingLeft(call)) {
       exchange.sent = true;  // other servers have it: the sequence is used
@@ -237,8 +237,8 @@ absl::Status Deliverer::SendRest(Exchange& exchange, bool numbered, Deadline dea
 }
 
 template <typename Item>
-absl::Status Deliverer::SendRestOf(Exchange& exchange, std::vector<Item>& items, bool numbered,
-                                   Deadline deadline) {
+absl::Status Deliverer::SendMovedItems(Exchange& exchange, std::vector<Item>& items, bool numbered,
+                                       Deadline deadline) {
   std::vector<Exchange> late;
   RETURN_IF_ERROR(uses_.replanner.ExtractMovedItems(exchange, items, numbered, &late));
   return SendLate<Item>(std::move(late), numbered, deadline);

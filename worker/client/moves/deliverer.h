@@ -72,10 +72,10 @@ class Deliverer {
   // moved. Afterwards the outcomes of `exchanges` are those of an attempt without moves.
   absl::Status SendMoved(absl::Span<Exchange* const> exchanges, bool numbered, Deadline deadline);
   absl::Status ResendContribution(absl::Span<Exchange* const> exchanges, Deadline deadline);
-  absl::Status SendRest(Exchange& exchange, bool numbered, Deadline deadline);
+  absl::Status ResendMoved(Exchange& exchange, bool numbered, Deadline deadline);
   template <typename Item>
-  absl::Status SendRestOf(Exchange& exchange, std::vector<Item>& items, bool numbered,
-                          Deadline deadline);
+  absl::Status SendMovedItems(Exchange& exchange, std::vector<Item>& items, bool numbered,
+                              Deadline deadline);
   // Sends the calls in `late`, and cuts them again as rows move on, until every row is on its
   // server.
   template <typename Item>
