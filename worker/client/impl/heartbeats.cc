@@ -87,7 +87,7 @@ wire::WorkerVitals Heartbeats::Vitals() const {
   vitals.__set_retained_bytes(uses_.retention.bytes());
   vitals.__isset.servers_gone = true;
   uses_.sessions.ForEachLive([&](const ServerSession& session) {
-    if (!session.gone() || vitals.servers_gone.size() >= kMaxGoneServers) return;
+    if (!session.down() || vitals.servers_gone.size() >= kMaxGoneServers) return;
     vitals.servers_gone.push_back(session.index());
   });
   if (uses_.options.vitals == nullptr) return vitals;
