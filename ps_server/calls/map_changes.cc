@@ -32,7 +32,7 @@ absl::Status TakeMap(JobCatalog& catalog, Job& job, Variable& variable, const Va
     std::vector<StripeId> gone;
     if (outgoing != nullptr) {
       gone = outgoing->ids();
-      next->NoteGone();
+      next->NoteHandedOver();
     }
     const auto changed = variable.shards();
     auto variables = job.VariablesWith({next});
