@@ -52,7 +52,7 @@ class RocksStore : public StripeStore {
   absl::StatusOr<std::vector<VariableRecord>> Variables() const override;
   absl::Status DropJob(absl::string_view job) override;
   absl::Status PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
-                      absl::Span<const StripeId> gone) override;
+                      absl::Span<const StripeId> removed) override;
   absl::Status PutJob(absl::Span<const VariableRecord> variables,
                       absl::Span<const ShardRecord> shards,
                       absl::Span<const WorkerRecord> workers) override;

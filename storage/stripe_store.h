@@ -185,9 +185,10 @@ class StripeStore {
   virtual absl::Status PutJob(absl::Span<const VariableRecord> variables,
                               absl::Span<const ShardRecord> shards,
                               absl::Span<const WorkerRecord> workers) = 0;
-  // Replaces a variable's record and shards, and removes the stripes in `gone`: one batch, synced.
+  // Replaces a variable's record and shards, and removes the stripes in `removed`: one batch,
+  // synced.
   virtual absl::Status PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
-                              absl::Span<const StripeId> gone) = 0;
+                              absl::Span<const StripeId> removed) = 0;
   // Removes shards and stripes of variables [first, end) that have no record, because a restore
   // ended before PutJob.
   virtual absl::Status DropLeftovers(uint32_t first, uint32_t end) = 0;

@@ -29,15 +29,15 @@ absl::Status TakeMap(JobCatalog& catalog, Job& job, Variable& variable, const Va
       if (none_before && !shards.empty()) next->table()->TakeOver(shards.front());
       if (!none_before) shards.clear();
     }
-    std::vector<StripeId> gone;
+    std::vector<StripeId> removed;
     if (outgoing != nullptr) {
-      gone = outgoing->ids();
+      removed = outgoing->ids();
       next->NoteHandedOver();
     }
     const auto changed = variable.shards();
     auto variables = job.VariablesWith({next});
     CAIRN_CRASH_POINT("move: before the map");
-    RETURN_IF_ERROR(catalog.store().PutMap(next->record(), shards, gone));
+    RETURN_IF_ERROR(catalog.store().PutMap(next->record(), shards, removed));
     CAIRN_CRASH_POINT("move: map written");
     for (HostedShard* shard : changed) shard->dirty().DropHandedOver();
     job.SetVariables(std::move(variables));

@@ -131,7 +131,7 @@ Json JobsJson(const StatusReading& reading) {
 // For each server, the workers of all jobs that cannot reach it. nullopt: no worker reports.
 std::optional<std::map<int32_t, std::vector<std::string>>> GoneServers(
     const StatusReading& reading) {
-  std::map<int32_t, std::vector<std::string>> gone;
+  std::map<int32_t, std::vector<std::string>> unreached;
   bool anyone = false;
   if (!reading.engine.has_value()) return std::nullopt;
   for (const JobStatistics& job : reading.engine->jobs) {
@@ -139,12 +139,12 @@ std::optional<std::map<int32_t, std::vector<std::string>>> GoneServers(
       if (!IsHeard(worker) || !worker.__isset.vitals) continue;
       anyone = true;
       for (const int32_t server : worker.vitals.servers_gone) {
-        gone[server].push_back(TaskOf(worker));
+        unreached[server].push_back(TaskOf(worker));
       }
     }
   }
   if (!anyone) return std::nullopt;
-  return gone;
+  return unreached;
 }
 
 // The answer of another server; null: it has not been asked.

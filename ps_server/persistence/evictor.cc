@@ -219,13 +219,13 @@ absl::StatusOr<int64_t> Evictor::Visit(Variable& variable, EmbeddingStripe& stri
   }
   RETURN_IF_ERROR(Prepare());
   const int64_t wanted = (budget_.used_bytes() - goal_bytes) / charge + 1;
-  ASSIGN_OR_RETURN(const uint32_t gone,
+  ASSIGN_OR_RETURN(const uint32_t evicted,
                    EvictRows(store_, stripe, EmbeddingStripe::Leave::kUntouched,
                              static_cast<uint32_t>(std::clamp(wanted, kMinRows, kMaxRows))));
-  table.CountRows(-int64_t{gone}, gone);
-  table.counts().Add("evicted", gone);
-  variable.GiveBack(gone * charge);
-  return gone * charge;
+  table.CountRows(-int64_t{evicted}, evicted);
+  table.counts().Add("evicted", evicted);
+  variable.GiveBack(evicted * charge);
+  return evicted * charge;
 }
 
 }  // namespace cairn

@@ -74,10 +74,11 @@ class ColdReadsTest : public ::testing::Test {
   EmbeddingStripe& stripe(uint32_t bucket) { return *table().stripe(bucket); }
   // Evicts the bucket's rows from memory.
   void Evict(uint32_t bucket) {
-    const auto gone = EvictRows(*store_, stripe(bucket), EmbeddingStripe::Leave::kAny, UINT32_MAX);
-    ASSERT_OK(gone);
-    table().CountRows(-int64_t{*gone}, *gone);
-    variable_->GiveBack(*gone * table().layout().row_charge());
+    const auto evicted =
+        EvictRows(*store_, stripe(bucket), EmbeddingStripe::Leave::kAny, UINT32_MAX);
+    ASSERT_OK(evicted);
+    table().CountRows(-int64_t{*evicted}, *evicted);
+    variable_->GiveBack(*evicted * table().layout().row_charge());
   }
   // Adds 1 to every number of each key's row.
   absl::Status Add(TestClient& client, const Keys& keys) {

@@ -62,10 +62,10 @@ class DisturbedTest : public ::testing::Test {
   }
   EmbeddingStripe& stripe() { return *variable_->table()->stripe(0); }
   void EvictAll() {
-    const auto gone = EvictRows(*store_, stripe(), EmbeddingStripe::Leave::kAny, UINT32_MAX);
-    ASSERT_OK(gone);
-    variable_->table()->CountRows(-int64_t{*gone}, *gone);
-    variable_->GiveBack(*gone * variable_->table()->layout().row_charge());
+    const auto evicted = EvictRows(*store_, stripe(), EmbeddingStripe::Leave::kAny, UINT32_MAX);
+    ASSERT_OK(evicted);
+    variable_->table()->CountRows(-int64_t{*evicted}, *evicted);
+    variable_->GiveBack(*evicted * variable_->table()->layout().row_charge());
   }
   int64_t Rows() { return stripe().row_count() + stripe().cold_rows(); }
   absl::Status Scan(std::vector<int64_t>* keys) {

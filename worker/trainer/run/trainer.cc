@@ -459,8 +459,8 @@ class Training {
         WaitForOthers(*client_, options_.worker, options_.workers, start_.position.run, entry_,
                       last_position_, absl::Seconds(options_.job.strategy.ps_wait_seconds),
                       CallTimeout(options_), options_.stop_requested));
-    if (others.gone.empty()) return absl::OkStatus();
-    LOG(WARNING) << WorkersText(others.gone)
+    if (others.silent.empty()) return absl::OkStatus();
+    LOG(WARNING) << WorkersText(others.silent)
                  << " did not finish and is silent; continues without it";
     return absl::OkStatus();
   }
