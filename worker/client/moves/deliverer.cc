@@ -79,17 +79,18 @@ absl::Status Deliverer::Attempt(DataPlan& plan, absl::Span<Exchange* const> exch
 }
 
 void Deliverer::Begin(const ResumePoint& point) {
-  unasked_ = point.unasked;
+  assumed_complete_ = point.assumed_complete;
   known_through_ = 0;
   uses_.sessions.ForEachLive([this](const ServerSession& session) {
     known_through_ = std::max(known_through_, session.had_at_start());
   });
 }
 
-bool Deliverer::IsUnasked(int32_t server, int64_t number) const {
+bool Deliverer::IsAssumedComplete(int32_t server, int64_t number) const {
   const auto index = static_cast<size_t>(server);
-  if (index >= unasked_.size()) return true;  // the server joined after every stored position
-  return std::any_of(unasked_[index].begin(), unasked_[index].end(),
+  if (index >= assumed_complete_.size())
+    return true;  // the server joined after every stored position
+  return std::any_of(assumed_complete_[index].begin(), assumed_complete_[index].end(),
                      [number](const SequenceRange& range) {
                        return range.after < number && number <= range.through;
                      });
@@ -97,20 +98,21 @@ bool Deliverer::IsUnasked(int32_t server, int64_t number) const {
 
 // Some servers may have acknowledged this sequence to an earlier start of the worker. Rows may have
 // moved to them since, so they get their parts before any server that lacks the sequence. A server
-// that lacks it, and that no stored position requires it from (`unasked`), gets its part durably
-// before the others too. In any other order a start after this one could take the sequence for
-// complete while parts are missing (ps_server/MOVES.md).
+// that lacks it, and that no stored position requires it from (`assumed_complete`), also gets its
+// part durably before the others. In any other order a start after this one could take the sequence
+// for complete while parts are missing (ps_server/MOVES.md).
 absl::Status Deliverer::SendKnown(DataPlan& plan, Deadline deadline, bool* moved) {
   const absl::Span<Exchange* const> all = plan.Wave(0);
   const int64_t number = uses_.order.next();
-  std::vector<Exchange*> had, lack, unasked;
+  std::vector<Exchange*> had, lack, assumed_complete;
   for (Exchange* exchange : all) {
     if (!Updates(*exchange)) continue;
     const bool has = exchange->session->had_at_start() >= number;
     (has ? had : lack).push_back(exchange);
-    if (!has && IsUnasked(exchange->session->index(), number)) unasked.push_back(exchange);
+    if (!has && IsAssumedComplete(exchange->session->index(), number))
+      assumed_complete.push_back(exchange);
   }
-  if (had.empty() && unasked.empty())
+  if (had.empty() && assumed_complete.empty())
     return SendParts(plan, all, /*numbered=*/true, deadline, moved);
   // No call may wait for other workers here: the wait would hold back the parts that are not sent
   // yet, and two workers could wait for each other.
@@ -128,7 +130,7 @@ absl::Status Deliverer::SendKnown(DataPlan& plan, Deadline deadline, bool* moved
     return exchange->done && exchange->outcome.progress == Progress::kAnswered;
   });
   if (!answered || ReasonOf(status) == wire::ErrorReason::FENCED) return status;
-  for (Exchange* exchange : unasked) {
+  for (Exchange* exchange : assumed_complete) {
     const absl::Status ahead = SendAhead(*exchange, deadline);
     if (ahead.ok()) continue;
     exchange->sent = true;  // the part may have arrived

@@ -60,7 +60,7 @@ class Deliverer {
   absl::Status DeliverUnnumbered(DataPlan& plan, bool updates, Deadline deadline, bool* moved);
   // Sends a sequence that some servers already have from an earlier start of this worker.
   absl::Status SendKnown(DataPlan& plan, Deadline deadline, bool* moved);
-  bool IsUnasked(int32_t server, int64_t number) const;
+  bool IsAssumedComplete(int32_t server, int64_t number) const;
   // Sends the items of `exchange` to its server as a late part, before the exchange itself.
   absl::Status SendAhead(Exchange& exchange, Deadline deadline);
   // Makes one attempt, then sends the items whose rows have moved to their new servers.
@@ -85,7 +85,7 @@ class Deliverer {
 
   const Uses uses_;
   int64_t known_through_ = 0;  // highest sequence of an earlier start on any server
-  std::vector<std::vector<SequenceRange>> unasked_;  // ResumePoint::unasked
+  std::vector<std::vector<SequenceRange>> assumed_complete_;  // ResumePoint::assumed_complete
 };
 
 }  // namespace cairn
