@@ -139,8 +139,8 @@ class DataPlan {
     int64_t ids = 0;
   };
 
-  // One item of a request.
-  struct Cut {
+  // One item of a request, before it is encoded.
+  struct RequestItem {
     const ClientVariable* variable;
     size_t group;
     Part part;
@@ -166,7 +166,7 @@ class DataPlan {
   absl::Status CheckHeld(const ClientVariable& variable, const PullTarget& target) const;
   ScratchArray<std::byte>& NextScratch();
   // Encodes the values of a push in its wire format, in scratch memory.
-  absl::Span<const std::byte> Encode(const Cut& cut);
+  absl::Span<const std::byte> Encode(const RequestItem& entry);
   absl::StatusOr<Sorted*> Sort(const ClientVariable& variable, absl::Span<const int64_t> ids,
                                bool combine_repeats);
   absl::Span<const int64_t> FindDistinct(absl::Span<const int64_t> ids, Sorted* sorted);
@@ -174,9 +174,9 @@ class DataPlan {
   const std::byte* SortValues(const ClientVariable& variable, const PushSource& source,
                               bool combine_repeats, Sorted& sorted);
   absl::Status AddUpdate(const ClientVariable& variable, const PushSource& source, bool assign);
-  absl::Status PutUpdate(const Cut& cut, bool assign);
-  absl::Status PutPull(const Cut& cut, Landing landing, std::byte* target);
-  absl::Status PutPullItem(const Cut& cut, const Landing& landing, std::byte* target);
+  absl::Status PutUpdate(const RequestItem& entry, bool assign);
+  absl::Status PutPull(const RequestItem& entry, Landing landing, std::byte* target);
+  absl::Status PutPullItem(const RequestItem& entry, const Landing& landing, std::byte* target);
   absl::Status LandItem(const Exchange& exchange, const Landing& landing,
                         const wire::PulledItem& item);
   // Counts the rows of a reply that has only changed rows. False: the list of rows is invalid.
