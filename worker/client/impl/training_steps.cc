@@ -185,7 +185,7 @@ absl::Status TrainingSteps::StepPulled(DataPlan& plan, Exchange& exchange) {
                           : reply.step >= exchange.call.step;
   if (!told) return absl::AbortedError("more step decisions are outstanding than fit in one call");
   if (first) uses_.identity.steps->SetOpen(reply.step);
-  return plan.Land(exchange, [this](int64_t value) { uses_.staleness.Add(value); });
+  return plan.StoreReply(exchange, [this](int64_t value) { uses_.staleness.Add(value); });
 }
 
 absl::Status TrainingSteps::EndSteps(Deadline deadline) {

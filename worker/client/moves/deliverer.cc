@@ -74,7 +74,7 @@ absl::Status Deliverer::Attempt(DataPlan& plan, absl::Span<Exchange* const> exch
       return absl::AbortedError("the server was restarted while it answered");
     }
     if (!updates) exchange.session->Learn(exchange.call.reply.pull.state);
-    return plan.Land(exchange, [this](int64_t value) { uses_.staleness.Add(value); });
+    return plan.StoreReply(exchange, [this](int64_t value) { uses_.staleness.Add(value); });
   });
 }
 

@@ -97,7 +97,7 @@ DataPlan::Slot& DataPlan::NewSlot(int32_t server, size_t wave) {
   slot.call.request.pull.decisions_after = -1;
   slot.wave = wave;
   slot.pushes = slot.assigns = 0;
-  slot.landings.clear();
+  slot.destinations.clear();
   slot.out_bytes = slot.in_bytes = kMessageBytes;
   slot.ids = 0;
   current_[server] = &slot;
@@ -164,10 +164,10 @@ int64_t DataPlan::WidthOf(const ClientVariable& variable) {
   return static_cast<int64_t>(variable.row_bytes() / sizeof(float));
 }
 
-size_t DataPlan::BytesOf(const Landing& landing, int64_t rows) {
-  return landing.format == ValueFormat::kPlain
-             ? static_cast<size_t>(rows) * landing.variable->row_bytes()
-             : EncodedBytes(landing.format, rows, WidthOf(*landing.variable));
+size_t DataPlan::BytesOf(const PullDestination& destination, int64_t rows) {
+  return destination.format == ValueFormat::kPlain
+             ? static_cast<size_t>(rows) * destination.variable->row_bytes()
+             : EncodedBytes(destination.format, rows, WidthOf(*destination.variable));
 }
 
 ScratchArray<std::byte>& DataPlan::NextScratch() {
@@ -313,25 +313,26 @@ absl::Status DataPlan::AddPull(ClientVariablePtr held, const PullTarget& target)
   const absl::Span<const ClientVariableGroup> groups = variable.groups();
   const size_t row_bytes = variable.row_bytes();
   RequestItem entry{&variable, 0, target.part, target.ids, {}, target.slot};
-  Landing landing{.variable = &variable,
-                  .value = target.slot.empty(),
-                  .format = target.format,
-                  .out = target.out.data()};
+  PullDestination destination{.variable = &variable,
+                              .value = target.slot.empty(),
+                              .format = target.format,
+                              .out = target.out.data()};
   if (target.part == Part::kWhole) {
     if (target.held != nullptr) {
       target.held->Begin(target.out.data(), groups.size(), target.format);
     }
     for (entry.group = 0; entry.group < groups.size(); ++entry.group) {
-      if (target.held != nullptr) landing.held = &target.held->shards_[entry.group];
-      landing.group = entry.group;
-      landing.rows = groups[entry.group].rows;
-      landing.out = target.out.data() + groups[entry.group].first_row * row_bytes;
-      if (landing.rows > 0) RETURN_IF_ERROR(PutPullItem(entry, landing, landing.out));
+      if (target.held != nullptr) destination.held = &target.held->shards_[entry.group];
+      destination.group = entry.group;
+      destination.rows = groups[entry.group].rows;
+      destination.out = target.out.data() + groups[entry.group].first_row * row_bytes;
+      if (destination.rows > 0) RETURN_IF_ERROR(PutPullItem(entry, destination, destination.out));
     }
     return absl::OkStatus();
   }
   if (target.ids.empty()) return absl::OkStatus();
-  if (groups.size() == 1 && !target.combine_repeats) return PutPull(entry, landing, landing.out);
+  if (groups.size() == 1 && !target.combine_repeats)
+    return PutPull(entry, destination, destination.out);
   ASSIGN_OR_RETURN(Sorted * sorted, Sort(variable, target.ids, target.combine_repeats));
   const auto count = static_cast<size_t>(sorted->starts.back());
   std::byte* const rows = sorted->rows.Get(count * row_bytes);
@@ -340,19 +341,20 @@ absl::Status DataPlan::AddPull(ClientVariablePtr held, const PullTarget& target)
     const int64_t start = sorted->starts[entry.group];
     entry.ids =
         absl::MakeConstSpan(sorted->ids.Get(0) + start, sorted->starts[entry.group + 1] - start);
-    landing.group = entry.group;
+    destination.group = entry.group;
     if (target.combine_repeats) {
-      landing.out = rows + start * row_bytes;
+      destination.out = rows + start * row_bytes;
     } else {
-      landing.order = sorted->order.Get(0) + start;
+      destination.order = sorted->order.Get(0) + start;
     }
-    RETURN_IF_ERROR(PutPull(entry, landing, rows + start * row_bytes));
+    RETURN_IF_ERROR(PutPull(entry, destination, rows + start * row_bytes));
   }
   return absl::OkStatus();
 }
 
 // Divides the ids where a message would become too large.
-absl::Status DataPlan::PutPull(const RequestItem& entry, Landing landing, std::byte* target) {
+absl::Status DataPlan::PutPull(const RequestItem& entry, PullDestination destination,
+                               std::byte* target) {
   const size_t row_bytes = entry.variable->row_bytes();
   const int64_t room = std::min(limits_.max_message_bytes - 2 * kMessageBytes, kMaxPayloadBytes);
   const int64_t bytes_per_id = std::max(row_bytes, sizeof(int64_t));
@@ -360,21 +362,21 @@ absl::Status DataPlan::PutPull(const RequestItem& entry, Landing landing, std::b
   RequestItem rest = entry;
   for (size_t done = 0; done < entry.ids.size(); done += most) {
     rest.ids = entry.ids.subspan(done, most);
-    landing.rows = static_cast<int64_t>(rest.ids.size());
-    RETURN_IF_ERROR(PutPullItem(rest, landing, target + done * row_bytes));
-    if (landing.order != nullptr) {
-      landing.order += rest.ids.size();
+    destination.rows = static_cast<int64_t>(rest.ids.size());
+    RETURN_IF_ERROR(PutPullItem(rest, destination, target + done * row_bytes));
+    if (destination.order != nullptr) {
+      destination.order += rest.ids.size();
     } else {
-      landing.out += rest.ids.size() * row_bytes;
+      destination.out += rest.ids.size() * row_bytes;
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status DataPlan::PutPullItem(const RequestItem& entry, const Landing& landing,
+absl::Status DataPlan::PutPullItem(const RequestItem& entry, const PullDestination& destination,
                                    std::byte* target) {
   const int32_t server = entry.variable->groups()[entry.group].server;
-  const int64_t values = static_cast<int64_t>(BytesOf(landing, landing.rows));
+  const int64_t values = static_cast<int64_t>(BytesOf(destination, destination.rows));
   const int64_t ids = static_cast<int64_t>(entry.ids.size());
   const int64_t named = static_cast<int64_t>(entry.variable->spec().name.size()) + kItemBytes;
   if (values + named + kMessageBytes > limits_.max_message_bytes || values > kMaxPayloadBytes) {
@@ -392,23 +394,23 @@ absl::Status DataPlan::PutPullItem(const RequestItem& entry, const Landing& land
   } else if (slot->in_bytes + values + named > limits_.max_message_bytes ||
              slot->out_bytes + ids * 8 + named > limits_.max_message_bytes ||
              slot->ids + ids > limits_.max_ids ||
-             static_cast<int64_t>(slot->landings.size()) >= limits_.max_items) {
+             static_cast<int64_t>(slot->destinations.size()) >= limits_.max_items) {
     slot = &NewSlot(server, slot->wave + 1);
   }
-  wire::PullItem& item = Next(slot->call.request.pull.items, slot->landings.size());
+  wire::PullItem& item = Next(slot->call.request.pull.items, slot->destinations.size());
   FillItem(*entry.variable, entry.group, entry.part, entry.ids, &item);
   item.slot.assign(entry.slot.data(), entry.slot.size());
-  item.format = ToWire(landing.format);
-  slot->landings.push_back(landing);
-  item.__isset.held = landing.held != nullptr;
-  if (landing.held != nullptr) {
-    item.held.boot_id = landing.held->boot_id;
-    item.held.mark = landing.held->mark;
-    slot->landings.back().may_be_changes = landing.held->mark > 0;
-    *landing.held = {};
+  item.format = ToWire(destination.format);
+  slot->destinations.push_back(destination);
+  item.__isset.held = destination.held != nullptr;
+  if (destination.held != nullptr) {
+    item.held.boot_id = destination.held->boot_id;
+    item.held.mark = destination.held->mark;
+    slot->destinations.back().may_be_changes = destination.held->mark > 0;
+    *destination.held = {};
   }
-  if (landing.format != ValueFormat::kPlain) {
-    slot->landings.back().decoded = target;
+  if (destination.format != ValueFormat::kPlain) {
+    slot->destinations.back().decoded = target;
     target = NextScratch().Get(static_cast<size_t>(values));
   }
   slot->call.targets.push_back(absl::MakeSpan(target, values));
@@ -424,7 +426,7 @@ void DataPlan::BeginStep(int64_t step, bool everywhere) {
     sessions_.ForEachLive([&](const ServerSession& session) { FirstSlot(session.index()); });
   }
   for (Slot* const slot : first_) {
-    if (slot == nullptr || (slot->landings.empty() && !everywhere)) continue;
+    if (slot == nullptr || (slot->destinations.empty() && !everywhere)) continue;
     slot->call.request.pull.step = step;
   }
 }
@@ -436,8 +438,8 @@ void DataPlan::Finish() {
     DataCall& call = slot.call;
     call.request.push.items.resize(slot.pushes);
     call.assign.items.resize(slot.assigns);
-    call.request.pull.items.resize(slot.landings.size());
-    const bool pulls = !slot.landings.empty() || call.request.pull.step != 0;
+    call.request.pull.items.resize(slot.destinations.size());
+    const bool pulls = !slot.destinations.empty() || call.request.pull.step != 0;
     call.kind = slot.assigns > 0           ? CallKind::kAssign
                 : slot.pushes > 0 && pulls ? CallKind::kStep
                 : slot.pushes > 0          ? CallKind::kPush

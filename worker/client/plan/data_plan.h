@@ -80,12 +80,12 @@ class DataPlan {
 
   // Checks a reply and writes its rows to the caller's memory. Calls `staleness` for each pushed
   // shard. kInternal: the reply does not fit the request.
-  absl::Status Land(Exchange& exchange, absl::FunctionRef<void(int64_t)> staleness);
-  // After every pulled row has landed: copies rows to the repeats of their keys.
+  absl::Status StoreReply(Exchange& exchange, absl::FunctionRef<void(int64_t)> staleness);
+  // After every pulled row has been stored: copies rows to the repeats of their keys.
   void CopyRepeats();
 
-  // Payload bytes of gradients, values and ids to send, and of values to receive. Land lowers the
-  // latter where only changed rows came.
+  // Payload bytes of gradients, values and ids to send, and of values to receive. StoreReply lowers
+  // the latter where only changed rows came.
   int64_t bytes_out() const { return bytes_out_; }
   int64_t bytes_in() const { return bytes_in_; }
 
@@ -116,7 +116,7 @@ class DataPlan {
   };
 
   // The destination of a pulled item.
-  struct Landing {
+  struct PullDestination {
     const ClientVariable* variable = nullptr;
     size_t group = 0;
     bool value = true;  // not a slot
@@ -133,9 +133,9 @@ class DataPlan {
   struct Slot : Exchange {
     size_t wave = 0;
     size_t pushes = 0, assigns = 0;
-    std::vector<Landing> landings;  // one per pull item
-    int64_t out_bytes = 0;          // size of the request
-    int64_t in_bytes = 0;           // size of the reply
+    std::vector<PullDestination> destinations;  // one per pull item
+    int64_t out_bytes = 0;                      // size of the request
+    int64_t in_bytes = 0;                       // size of the reply
     int64_t ids = 0;
   };
 
@@ -159,7 +159,7 @@ class DataPlan {
   absl::Status CheckPart(const ClientVariable& variable, Part part, absl::Span<const int64_t> ids,
                          size_t value_bytes, absl::string_view what) const;
   // Bytes on the wire of `rows` rows.
-  static size_t BytesOf(const Landing& landing, int64_t rows);
+  static size_t BytesOf(const PullDestination& destination, int64_t rows);
   static int64_t WidthOf(const ClientVariable& variable);
   absl::Status CheckRepeats(const ClientVariable& variable, bool combine_repeats,
                             absl::string_view what) const;
@@ -175,14 +175,17 @@ class DataPlan {
                               bool combine_repeats, Sorted& sorted);
   absl::Status AddUpdate(const ClientVariable& variable, const PushSource& source, bool assign);
   absl::Status PutUpdate(const RequestItem& entry, bool assign);
-  absl::Status PutPull(const RequestItem& entry, Landing landing, std::byte* target);
-  absl::Status PutPullItem(const RequestItem& entry, const Landing& landing, std::byte* target);
-  absl::Status LandItem(const Exchange& exchange, const Landing& landing,
-                        const wire::PulledItem& item);
+  absl::Status PutPull(const RequestItem& entry, PullDestination destination, std::byte* target);
+  absl::Status PutPullItem(const RequestItem& entry, const PullDestination& destination,
+                           std::byte* target);
+  absl::Status StoreItem(const Exchange& exchange, const PullDestination& destination,
+                         const wire::PulledItem& item);
   // Counts the rows of a reply that has only changed rows. False: the list of rows is invalid.
-  static bool CountChanges(const Landing& landing, const wire::PulledItem& item, int64_t* rows);
+  static bool CountChanges(const PullDestination& destination, const wire::PulledItem& item,
+                           int64_t* rows);
   // Writes the `rows` rows of an item to the caller's memory.
-  absl::Status PlaceRows(const Landing& landing, const wire::PulledItem& item, int64_t rows);
+  absl::Status PlaceRows(const PullDestination& destination, const wire::PulledItem& item,
+                         int64_t rows);
   void Finish();
 
   const ServerTable& sessions_;
