@@ -23,7 +23,7 @@ namespace cairn {
 class Deliverer {
  public:
   // The client's parts that delivery needs. All outlive the deliverer.
-  struct Uses {
+  struct Dependencies {
     const ClientIdentity& identity;
     const ServerTable& sessions;
     PushOrder& order;
@@ -34,7 +34,7 @@ class Deliverer {
     RetentionGate& retention_gate;
     StalenessCounter& staleness;
   };
-  explicit Deliverer(const Uses& uses) : uses_(uses) {}
+  explicit Deliverer(const Dependencies& deps) : deps_(deps) {}
 
   // Resumes at `point` after a new start of the worker, once every session has begun. Call it
   // before the first numbered plan, or while holding the push order.
@@ -83,7 +83,7 @@ class Deliverer {
   absl::Status RunLate(Exchange& late, Deadline deadline);
   absl::Status RunAgain(Exchange& exchange, bool numbered, Deadline deadline);
 
-  const Uses uses_;
+  const Dependencies deps_;
   int64_t known_through_ = 0;  // highest sequence of an earlier start on any server
   std::vector<std::vector<SequenceRange>> assumed_complete_;  // ResumePoint::assumed_complete
 };
