@@ -38,7 +38,7 @@ struct ConnectionOrigin {
   static ConnectionOrigin Of(const LocalPeer& peer);
 };
 
-class Connection : public ConnectionLoop::Guest {
+class Connection : public ConnectionLoop::Parkable {
  public:
   Connection(Listener& listener, std::shared_ptr<apache::thrift::transport::TSocket> socket,
              ConnectionOrigin origin);
