@@ -177,8 +177,8 @@ void Connection::Run(CallPool::Slot& slot) {
   // them.
   if (calls_ != nullptr && calls_->has_records && !is_local()) calls_->transport->ReleaseBuffers();
   loop.Park(*this,
-            next == Next::kRestForRoom ? ConnectionLoop::Until::kWritable
-                                       : ConnectionLoop::Until::kReadable,
+            next == Next::kParkUntilWritable ? ConnectionLoop::Until::kWritable
+                                             : ConnectionLoop::Until::kReadable,
             deadline);
 }
 
@@ -199,7 +199,7 @@ Connection::Next Connection::Proceed(CallPool::Slot& slot) {
 // one.
 Connection::Next Connection::Open() {
   const std::optional<Opening> opening = OpeningOf(fd_);
-  if (!opening.has_value() && !proof_.Expired()) return Next::kRest;
+  if (!opening.has_value() && !proof_.Expired()) return Next::kPark;
   if (!opening.has_value()) {
     LOG_RATIONED(WARNING) << listener_.address() << ": closing a connection: " << origin_.peer
                           << " sent nothing in time";
@@ -243,8 +243,8 @@ Connection::Next Connection::Shake() {
     if (!listener_.stopping()) Drain();
     return Next::kEnd;
   }
-  if (*stage == TlsStream::Stage::kNeedsBytes) return Next::kRest;
-  if (*stage == TlsStream::Stage::kNeedsRoom) return Next::kRestForRoom;
+  if (*stage == TlsStream::Stage::kNeedsBytes) return Next::kPark;
+  if (*stage == TlsStream::Stage::kNeedsRoom) return Next::kParkUntilWritable;
   Enter(listener_.security().Enter(std::move(handshake_), origin_.peer));
   return Next::kServe;
 }
@@ -253,7 +253,7 @@ Connection::Next Connection::OpenLocally() {
   absl::StatusOr<std::optional<LocalHandshake>> entered =
       EnterLocally(*listener_.local_acceptor(), listener_.engine(), fd_, origin_.peer);
   if (entered.ok() && !entered->has_value()) {
-    if (!proof_.Expired()) return Next::kRest;
+    if (!proof_.Expired()) return Next::kPark;
     entered = absl::DeadlineExceededError("it sent nothing in time");
   }
   if (absl::IsCancelled(entered.status())) return Next::kEnd;
@@ -299,16 +299,16 @@ void Connection::LogRefusal(const absl::Status& status) const {
 Connection::Next Connection::ServeCalls(CallPool::Slot& slot) {
   BulkTransport& transport = *calls_->transport;
   if (expired() && calls_->guard.proven()) {
-    const absl::Status rested = transport.ParkedTooLong();
-    if (!rested.ok()) {
-      throw TTransportException(TTransportException::TIMED_OUT, std::string(rested.message()));
+    const absl::Status parked = transport.ParkedTooLong();
+    if (!parked.ok()) {
+      throw TTransportException(TTransportException::TIMED_OUT, std::string(parked.message()));
     }
   }
   transport.EnsureBuffers();
   // The readable bytes may be an incomplete TLS record.
   const bool is_call =
       !calls_->has_records || expired() || transport.HasBytes() || transport.PeerHasData();
-  if (!is_call) return Next::kRest;
+  if (!is_call) return Next::kPark;
   absl::Status refusal;
   try {
     return ServeEach(slot);
@@ -348,7 +348,7 @@ Connection::Next Connection::ServeEach(CallPool::Slot& slot) {
       if (!slot.GoesOn()) return Next::kQueue;
     } else if (!calls_back || !slot.PollBriefly([&] { return transport.PollBriefly(); })) {
       // A call may have arrived but found no free place.
-      return transport.HasBytes() ? Next::kQueue : Next::kRest;
+      return transport.HasBytes() ? Next::kQueue : Next::kPark;
     }
   }
 }

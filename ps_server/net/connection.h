@@ -62,7 +62,7 @@ class Connection : public ConnectionLoop::Parkable {
 
  private:
   // What the connection does next.
-  enum class Next { kServe, kRest, kRestForRoom, kQueue, kEnd };
+  enum class Next { kServe, kPark, kParkUntilWritable, kQueue, kEnd };
   struct Calls;
 
   Next Proceed(CallPool::Slot& slot);
