@@ -111,7 +111,7 @@ struct Connection::Calls {
             guard, *transport,
             [&connection](const absl::Status& status) { connection.LogRefusal(status); },
             [&connection, this] {
-              connection.listener_.NoteProof(connection);
+              connection.listener_.NoteAuthenticated(connection);
               transport->LiftProof();
             }) {}
 
@@ -127,13 +127,15 @@ Connection::Connection(Listener& listener, std::shared_ptr<TSocket> socket, Conn
       socket_(std::move(socket)),
       fd_(socket_->getSocketFD()),
       origin_(std::move(origin)),
-      proof_(Deadline::In(absl::Seconds(listener_.security().asks() || origin_.is_local
-                                            ? listener_.options().handshake_seconds
-                                            : listener_.options().idle_seconds))) {}
+      authentication_(Deadline::In(absl::Seconds(listener_.security().asks() || origin_.is_local
+                                                     ? listener_.options().handshake_seconds
+                                                     : listener_.options().idle_seconds))) {}
 
 Connection::~Connection() = default;
 
-void Connection::Begin() { listener_.loop().Park(*this, ConnectionLoop::Until::kReadable, proof_); }
+void Connection::Begin() {
+  listener_.loop().Park(*this, ConnectionLoop::Until::kReadable, authentication_);
+}
 
 void Connection::Tidy() {
   if (calls_ != nullptr) calls_->transport->ReleaseBuffers();
@@ -171,7 +173,7 @@ void Connection::Run(CallPool::Slot& slot) {
   if (next == Next::kQueue) return loop.Queue(*this);
   const bool is_known = calls_ != nullptr && calls_->guard.proven();
   const Deadline deadline =
-      is_known ? Deadline::In(absl::Seconds(listener_.options().idle_seconds)) : proof_;
+      is_known ? Deadline::In(absl::Seconds(listener_.options().idle_seconds)) : authentication_;
   if (calls_ != nullptr) calls_->transport->Park();
   // TLS buffers take 200 KiB more than plain ones, and a TLS call costs more than reallocating
   // them.
@@ -199,7 +201,7 @@ Connection::Next Connection::Proceed(CallPool::Slot& slot) {
 // one.
 Connection::Next Connection::Open() {
   const std::optional<Opening> opening = OpeningOf(fd_);
-  if (!opening.has_value() && !proof_.Expired()) return Next::kPark;
+  if (!opening.has_value() && !authentication_.Expired()) return Next::kPark;
   if (!opening.has_value()) {
     LOG_RATIONED(WARNING) << listener_.address() << ": closing a connection: " << origin_.peer
                           << " sent nothing in time";
@@ -235,7 +237,7 @@ Connection::Next Connection::Open() {
 }
 
 Connection::Next Connection::Shake() {
-  const absl::StatusOr<TlsStream::Stage> stage = handshake_->Step(proof_);
+  const absl::StatusOr<TlsStream::Stage> stage = handshake_->Step(authentication_);
   if (!stage.ok()) {
     LOG_RATIONED(WARNING) << listener_.address()
                           << ": refused: " << PrintableText(stage.status().message());
@@ -253,7 +255,7 @@ Connection::Next Connection::OpenLocally() {
   absl::StatusOr<std::optional<LocalHandshake>> entered =
       EnterLocally(*listener_.local_acceptor(), listener_.engine(), fd_, origin_.peer);
   if (entered.ok() && !entered->has_value()) {
-    if (!proof_.Expired()) return Next::kPark;
+    if (!authentication_.Expired()) return Next::kPark;
     entered = absl::DeadlineExceededError("it sent nothing in time");
   }
   if (absl::IsCancelled(entered.status())) return Next::kEnd;
@@ -280,9 +282,9 @@ void Connection::Offer(const PeerGuard& guard, const wire::HelloRequest& request
 void Connection::Enter(ServerSecurity::Entry entry) {
   calls_ = std::make_unique<Calls>(*this, std::move(entry));
   if (calls_->guard.proven()) {
-    listener_.NoteProof(*this);
+    listener_.NoteAuthenticated(*this);
   } else {
-    calls_->transport->AwaitProof(kMaxUnprovenMessageBytes, proof_);
+    calls_->transport->AwaitProof(kMaxUnprovenMessageBytes, authentication_);
   }
 }
 
