@@ -24,7 +24,7 @@ constexpr absl::Duration kTrim = absl::Seconds(1);
 
 }  // namespace
 
-bool CallPool::Slot::GoesOn() {
+bool CallPool::Slot::MayContinue() {
   if (retry_after_ > absl::ZeroDuration()) return false;
   if (pool_.queued_.load(std::memory_order_relaxed) == 0) return true;
   return ++calls_ < kShareCalls && MonotonicNow() - since_ < kShare;

@@ -78,7 +78,7 @@ class CallPool {
     absl::Duration retry_after() const { return retry_after_; }
     // Call after each call: whether the task may serve another call that has arrived. False where
     // other tasks wait and this one has used its share.
-    bool GoesOn();
+    bool MayContinue();
     // If no other task needs the thread, calls `await`, which waits briefly for another call of the
     // task, and returns its result; else false.
     bool PollBriefly(absl::FunctionRef<bool()> await);

@@ -347,7 +347,7 @@ Connection::Next Connection::ServeEach(CallPool::Slot& slot) {
     replies.Release();
     answered_ = MonotonicNow();
     if (transport.HasBytes()) {
-      if (!slot.GoesOn()) return Next::kQueue;
+      if (!slot.MayContinue()) return Next::kQueue;
     } else if (!calls_back || !slot.PollBriefly([&] { return transport.PollBriefly(); })) {
       // A call may have arrived but found no free place.
       return transport.HasBytes() ? Next::kQueue : Next::kPark;
