@@ -127,14 +127,14 @@ Connection::Connection(Listener& listener, std::shared_ptr<TSocket> socket, Conn
       socket_(std::move(socket)),
       fd_(socket_->getSocketFD()),
       origin_(std::move(origin)),
-      authentication_(Deadline::In(absl::Seconds(listener_.security().asks() || origin_.is_local
-                                                     ? listener_.options().handshake_seconds
-                                                     : listener_.options().idle_seconds))) {}
+      authentication_deadline_(Deadline::In(absl::Seconds(
+          listener_.security().asks() || origin_.is_local ? listener_.options().handshake_seconds
+                                                          : listener_.options().idle_seconds))) {}
 
 Connection::~Connection() = default;
 
 void Connection::Begin() {
-  listener_.loop().Park(*this, ConnectionLoop::Until::kReadable, authentication_);
+  listener_.loop().Park(*this, ConnectionLoop::Until::kReadable, authentication_deadline_);
 }
 
 void Connection::Tidy() {
@@ -172,8 +172,8 @@ void Connection::Run(CallPool::Slot& slot) {
   }
   if (next == Next::kQueue) return loop.Queue(*this);
   const bool is_known = calls_ != nullptr && calls_->guard.proven();
-  const Deadline deadline =
-      is_known ? Deadline::In(absl::Seconds(listener_.options().idle_seconds)) : authentication_;
+  const Deadline deadline = is_known ? Deadline::In(absl::Seconds(listener_.options().idle_seconds))
+                                     : authentication_deadline_;
   if (calls_ != nullptr) calls_->transport->Park();
   // TLS buffers take 200 KiB more than plain ones, and a TLS call costs more than reallocating
   // them.
@@ -201,7 +201,7 @@ Connection::Next Connection::Proceed(CallPool::Slot& slot) {
 // one.
 Connection::Next Connection::Open() {
   const std::optional<Opening> opening = OpeningOf(fd_);
-  if (!opening.has_value() && !authentication_.Expired()) return Next::kPark;
+  if (!opening.has_value() && !authentication_deadline_.Expired()) return Next::kPark;
   if (!opening.has_value()) {
     LOG_RATIONED(WARNING) << listener_.address() << ": closing a connection: " << origin_.peer
                           << " sent nothing in time";
@@ -237,7 +237,7 @@ Connection::Next Connection::Open() {
 }
 
 Connection::Next Connection::Shake() {
-  const absl::StatusOr<TlsStream::Stage> stage = handshake_->Step(authentication_);
+  const absl::StatusOr<TlsStream::Stage> stage = handshake_->Step(authentication_deadline_);
   if (!stage.ok()) {
     LOG_RATIONED(WARNING) << listener_.address()
                           << ": refused: " << PrintableText(stage.status().message());
@@ -255,7 +255,7 @@ Connection::Next Connection::OpenLocally() {
   absl::StatusOr<std::optional<LocalHandshake>> entered =
       EnterLocally(*listener_.local_acceptor(), listener_.engine(), fd_, origin_.peer);
   if (entered.ok() && !entered->has_value()) {
-    if (!authentication_.Expired()) return Next::kPark;
+    if (!authentication_deadline_.Expired()) return Next::kPark;
     entered = absl::DeadlineExceededError("it sent nothing in time");
   }
   if (absl::IsCancelled(entered.status())) return Next::kEnd;
@@ -284,7 +284,7 @@ void Connection::Enter(ServerSecurity::Entry entry) {
   if (calls_->guard.proven()) {
     listener_.NoteAuthenticated(*this);
   } else {
-    calls_->transport->AwaitProof(kMaxUnprovenMessageBytes, authentication_);
+    calls_->transport->AwaitProof(kMaxUnprovenMessageBytes, authentication_deadline_);
   }
 }
 

@@ -83,9 +83,9 @@ class Connection : public ConnectionLoop::Parkable {
   std::shared_ptr<apache::thrift::transport::TSocket> socket_;
   const int fd_;
   const ConnectionOrigin origin_;
-  const Deadline authentication_;  // limit for authentication, or for the first byte
-  bool is_open_ = false;           // the first byte has arrived
-  absl::Duration answered_;        // time of the last reply, on the monotonic clock
+  const Deadline authentication_deadline_;  // limit for authentication, or for the first byte
+  bool is_open_ = false;                    // the first byte has arrived
+  absl::Duration answered_;                 // time of the last reply, on the monotonic clock
   std::unique_ptr<TlsStream> handshake_;
   std::unique_ptr<MessageMemory> rings_memory_;  // for the local transport
   std::unique_ptr<Calls> calls_;
