@@ -39,7 +39,7 @@ absl::Status ConnectionLoop::Open(CallPool* pool) {
 
 void ConnectionLoop::Park(Parkable& parkable, Until until, Deadline deadline) {
   epoll_event event = {};
-  // One-shot: no further event until the parkable is parked again.
+  // One-shot: no further event until the connection is parked again.
   event.events = (until == Until::kReadable ? EPOLLIN : EPOLLOUT) | EPOLLONESHOT;
   event.data.ptr = &parkable;
   {
@@ -50,8 +50,8 @@ void ConnectionLoop::Park(Parkable& parkable, Until until, Deadline deadline) {
     parkable.expired_ = false;
     parkable.place_ = parked_.size();
     parked_.push_back(&parkable);
-    // Registers under the lock, so that a thread that finds the parkable ready or expired finds it
-    // in parked_.
+    // Registers under the lock, so that a thread that finds the connection ready or expired finds
+    // it in parked_.
     const int how = parkable.known_ ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
     parkable.known_ = true;
     if (::epoll_ctl(epoll_, how, parkable.fd(), &event) == 0) return;
@@ -102,7 +102,7 @@ void ConnectionLoop::TakeExpired(std::vector<CallPool::Task*>& ready) {
       ++i;
       continue;
     }
-    // Unregister the parkable: it may be destroyed before a later event.
+    // Unregister the connection: it may be destroyed before a later event.
     (void)::epoll_ctl(epoll_, EPOLL_CTL_DEL, parkable.fd(), nullptr);
     parkable.known_ = false;
     parkable.expired_ = true;

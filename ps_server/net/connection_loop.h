@@ -17,17 +17,17 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once.
 class ConnectionLoop : public CallPool::Source {
  public:
-  // A connection. At any time it is parked, queued in the pool, or running.
+  // A connection that the loop can park. At any time it is parked, queued in the pool, or running.
   class Parkable : public CallPool::Task {
    public:
-    // The descriptor; open and unchanged until the parkable is destroyed. A parkable is destroyed
-    // only while it runs.
+    // The descriptor; open and unchanged until the object is destroyed. It is destroyed only while
+    // it runs.
     virtual int fd() const = 0;
-    // Frees memory. Called on any thread, once the parkable has been parked for at least a tick.
+    // Frees memory. Called on any thread, once the connection has been parked for at least a tick.
     virtual void Tidy() = 0;
 
    protected:
-    // For Run: whether the parkable runs because its deadline has passed.
+    // For Run: whether it runs because its deadline has passed.
     bool expired() const { return expired_; }
 
    private:
@@ -42,19 +42,19 @@ class ConnectionLoop : public CallPool::Source {
   };
   enum class Until { kReadable, kWritable };
 
-  // `tick`: the largest delay in noticing a parkable's deadline.
+  // `tick`: the largest delay in noticing the deadline of a connection.
   explicit ConnectionLoop(absl::Duration tick) : tick_(tick), look_(Deadline::In(tick)) {}
   ~ConnectionLoop() override;
   ConnectionLoop(const ConnectionLoop&) = delete;
   ConnectionLoop& operator=(const ConnectionLoop&) = delete;
 
-  // `pool` serves the guests and outlives them. kResourceExhausted: no descriptors.
+  // `pool` serves the connections and outlives them. kResourceExhausted: no descriptors.
   absl::Status Open(CallPool* pool);
   // Parks `parkable` until its descriptor is ready (or broken, or shut down) or `deadline` has
-  // passed; it then runs in the pool. The parkable may have been destroyed when this returns.
+  // passed; it then runs in the pool. The connection may have been destroyed when this returns.
   void Park(Parkable& parkable, Until until, Deadline deadline);
-  // Runs `parkable` in the pool, after the queued tasks. The parkable may have been destroyed when
-  // this returns.
+  // Runs `parkable` in the pool, after the queued tasks. The connection may have been destroyed
+  // when this returns.
   void Queue(Parkable& parkable);
 
   // Implement CallPool::Source.
