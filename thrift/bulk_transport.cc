@@ -73,13 +73,13 @@ BulkTransport::~BulkTransport() {
   EndMessage();
 }
 
-void BulkTransport::AwaitProof(int64_t bytes, Deadline deadline) {
+void BulkTransport::AwaitAuthentication(int64_t bytes, Deadline deadline) {
   awaits_proof_ = true;
   message_limit_bytes_ = bytes;
   deadline_ = deadline;
 }
 
-void BulkTransport::LiftProof() {
+void BulkTransport::LiftAuthenticationLimits() {
   awaits_proof_ = false;
   remaining_bytes_ += options_.max_message_bytes - message_limit_bytes_;
   message_limit_bytes_ = options_.max_message_bytes;
@@ -133,7 +133,7 @@ void BulkTransport::Acquire() {
 
 std::string BulkTransport::LimitText() const {
   if (awaits_proof_) {
-    return absl::StrCat("kMaxUnprovenMessageBytes, ", message_limit_bytes_,
+    return absl::StrCat("kMaxUnauthenticatedMessageBytes, ", message_limit_bytes_,
                         ", the limit until the caller had authenticated itself");
   }
   return absl::StrCat("max_message_bytes, ", options_.max_message_bytes,

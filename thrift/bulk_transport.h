@@ -69,10 +69,10 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
 
   // Client side: the deadline for every later wait.
   void SetDeadline(Deadline deadline) { deadline_ = deadline; }
-  // Server side, for a peer that has not authenticated yet. Until LiftProof, messages have at most
-  // `bytes`, and all waits end at `deadline`.
-  void AwaitProof(int64_t bytes, Deadline deadline);
-  void LiftProof();
+  // Server side, for a peer that has not authenticated yet. Until LiftAuthenticationLimits,
+  // messages have at most `bytes`, and all waits end at `deadline`.
+  void AwaitAuthentication(int64_t bytes, Deadline deadline);
+  void LiftAuthenticationLimits();
 
   // Brackets a message that is read: resets its byte limit, and releases its memory.
   void BeginMessage();

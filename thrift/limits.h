@@ -103,7 +103,7 @@ inline constexpr int32_t kDefaultMaxConnectionsPerPeer = 512;
 // one handshake message is 100 KiB.
 inline constexpr int64_t kMaxHandshakeBytes = 256 << 10;
 // Bytes of a message before the caller has authenticated: `authenticate` with a token.
-inline constexpr int64_t kMaxUnprovenMessageBytes = 4 << 10;
+inline constexpr int64_t kMaxUnauthenticatedMessageBytes = 4 << 10;
 // Bytes of a token. From 16 random bytes on, guessing is infeasible; 512 exceeds the tokens of any
 // program that creates them (a SHA-512 in hexadecimal has 128).
 inline constexpr size_t kLowestTokenBytes = 16;

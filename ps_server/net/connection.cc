@@ -112,7 +112,7 @@ struct Connection::Calls {
             [&connection](const absl::Status& status) { connection.LogRefusal(status); },
             [&connection, this] {
               connection.listener_.NoteAuthenticated(connection);
-              transport->LiftProof();
+              transport->LiftAuthenticationLimits();
             }) {}
 
   PeerGuard guard;
@@ -146,7 +146,7 @@ void Connection::ShutDown(int how) const { ::shutdown(fd_, how); }
 void Connection::Close() { socket_->close(); }
 
 // An unauthenticated peer is not refused by a full queue: --max_handshakes limits its kind.
-bool Connection::MayBeRefused() const { return calls_ != nullptr && calls_->guard.proven(); }
+bool Connection::MayBeRefused() const { return calls_ != nullptr && calls_->guard.authenticated(); }
 
 void Connection::Run(CallPool::Slot& slot) {
   Next next = Next::kEnd;
@@ -171,7 +171,7 @@ void Connection::Run(CallPool::Slot& slot) {
     return listener_.End(*this);
   }
   if (next == Next::kQueue) return loop.Queue(*this);
-  const bool is_known = calls_ != nullptr && calls_->guard.proven();
+  const bool is_known = calls_ != nullptr && calls_->guard.authenticated();
   const Deadline deadline = is_known ? Deadline::In(absl::Seconds(listener_.options().idle_seconds))
                                      : authentication_deadline_;
   if (calls_ != nullptr) calls_->transport->Park();
@@ -281,10 +281,11 @@ void Connection::Offer(const PeerGuard& guard, const wire::HelloRequest& request
 
 void Connection::Enter(ServerSecurity::Entry entry) {
   calls_ = std::make_unique<Calls>(*this, std::move(entry));
-  if (calls_->guard.proven()) {
+  if (calls_->guard.authenticated()) {
     listener_.NoteAuthenticated(*this);
   } else {
-    calls_->transport->AwaitProof(kMaxUnprovenMessageBytes, authentication_deadline_);
+    calls_->transport->AwaitAuthentication(kMaxUnauthenticatedMessageBytes,
+                                           authentication_deadline_);
   }
 }
 
@@ -300,7 +301,7 @@ void Connection::LogRefusal(const absl::Status& status) const {
 
 Connection::Next Connection::ServeCalls(CallPool::Slot& slot) {
   BulkTransport& transport = *calls_->transport;
-  if (expired() && calls_->guard.proven()) {
+  if (expired() && calls_->guard.authenticated()) {
     const absl::Status parked = transport.ParkedTooLong();
     if (!parked.ok()) {
       throw TTransportException(TTransportException::TIMED_OUT, std::string(parked.message()));
