@@ -82,7 +82,7 @@ absl::Status Apply(const RowAccess& rows, const PreparedItem& item, const Origin
     // New rows take memory even if the assign fails later.
     const absl::Cleanup charged = [&] {
       rows.counters.Add("rows_made", made);
-      target.variable->Charge(hold.Keep(made * target.table->layout().row_charge()));
+      target.variable->Charge(hold.Transfer(made * target.table->layout().row_charge()));
     };
     target.table->Assign(target.part, origin, *target.groups,
                          reinterpret_cast<const float*>(item.values), touched, *item.cold, made);

@@ -178,7 +178,7 @@ absl::Status GradientUpdate::ApplyItem(const PreparedItem& item, const Origin& o
     const absl::Cleanup charged = [&] {
       if (changed.made > 0) {
         access_.counters.Add("rows_made", changed.made);
-        target.variable->Charge(hold.Keep(changed.made * target.table->layout().row_charge()));
+        target.variable->Charge(hold.Transfer(changed.made * target.table->layout().row_charge()));
       }
       if (changed.waiting_bytes > 0) {
         access_.budget.Force(changed.waiting_bytes);  // bounded, and the push is applied

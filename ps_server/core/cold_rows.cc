@@ -244,7 +244,7 @@ absl::Status ColdFetch::FetchMissing() {
     table.counts().Add("loaded", promoted);
     table.counts().Add("absent", nowhere);
     access_->counters.Add("rows_made", made);
-    variable_->Charge(hold_->Keep((promoted + made) * table.layout().row_charge()));
+    variable_->Charge(hold_->Transfer((promoted + made) * table.layout().row_charge()));
   };
   return reader_.Finish([](size_t) {}, take);
 }
@@ -282,7 +282,7 @@ absl::Status TakeCold(const RowAccess& access, Variable& variable, size_t part,
         }
         if (row == RowTable::kNone && found.cold != nullptr && hold.bytes() >= charge) {
           row = found.stripe.Promote(found.key, found.cold);
-          variable.Charge(hold.Keep(charge));
+          variable.Charge(hold.Transfer(charge));
           ++promoted;
         }
         absent += row == RowTable::kNone && found.cold == nullptr;
