@@ -248,7 +248,7 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
   }
   reply.data = Payload::Copy(pieces.data(), pieces.size());
   reply.stripes = rows.stripes();
-  ReplyHolds::Keep(std::move(hold));
+  ReplyHolds::HoldUntilSent(std::move(hold));
   return absl::OkStatus();
 }
 

@@ -170,7 +170,7 @@ absl::Status PullWith(const RowAccess& rows, int64_t boot_id, const Admitted& ad
   for (size_t i = 0; i < scratch.targets.size(); ++i) {
     RETURN_IF_ERROR(PullItem(rows, scratch.targets[i], scratch, pulled, reply.items[i]));
   }
-  if (hold.bytes() > 0) ReplyHolds::Keep(std::move(hold));
+  if (hold.bytes() > 0) ReplyHolds::HoldUntilSent(std::move(hold));
   return absl::OkStatus();
 }
 

@@ -198,7 +198,7 @@ absl::Status Scan(const RowAccess& access, const Admitted& admitted,
   const absl::Status status = scanner.Run(*cursor, reply);
   if (!status.ok()) return Annotate(status, ItemText(access.server, name));
   hold.Shrink(bytes / 3 * 2);
-  ReplyHolds::Keep(std::move(hold));
+  ReplyHolds::HoldUntilSent(std::move(hold));
   return absl::OkStatus();
 }
 
