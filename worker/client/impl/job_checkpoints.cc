@@ -268,7 +268,7 @@ absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadl
 }
 
 // A server that cannot be reached keeps its part. Examine reports it
-// (JobHoldings::left_by_restore).
+// (JobHoldings::from_unfinished_restore).
 void JobCheckpoints::UndoRestore(absl::Span<const char> restored) {
   const absl::Status dropped = deps_.calls.ForEach(deps_.sessions.Live(), [&](int32_t server) {
     if (restored[static_cast<size_t>(server)] == 0) return absl::OkStatus();
