@@ -16,7 +16,7 @@
 
 namespace cairn {
 
-struct RunFigures {
+struct RunStatistics {
   std::string job;
   std::string task;
   TrainingVitals training;  // loss: the mean over the last 100 steps
@@ -52,7 +52,7 @@ class RunMeter {
   };
 
   TrainingVitals vitals() const;
-  RunFigures Read() const;
+  RunStatistics Read() const;
 
  private:
   void TakeCounts() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
