@@ -120,10 +120,9 @@ Json JobsJson(const StatusReading& reading) {
   Json json = Json::array();
   size_t room = kMaxWorkersShown;
   for (const JobStatistics* job : InOrder(reading.engine->jobs)) {
-    const bool looked_at = job->name == reading.job;
+    const bool selected = job->name == reading.job;
     json.push_back(JobJson(
-        *job, looked_at ? JobViewsOf(reading) : std::vector<JobView>{OwnView(reading, *job)},
-        room));
+        *job, selected ? JobViewsOf(reading) : std::vector<JobView>{OwnView(reading, *job)}, room));
   }
   return json;
 }
