@@ -30,7 +30,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr absl::Duration kTimeout = absl::Seconds(60);
 
 class DisturbedTest : public ::testing::Test {
  protected:
@@ -181,7 +181,7 @@ TEST_F(DisturbedTest, WhyNamesWaitingWorkersWhileADecisionIsWritten) {
   absl::Notification writing, written;
   store_->before_decision = [&] {
     writing.Notify();
-    EXPECT_TRUE(written.WaitForNotificationWithTimeout(kPatience));
+    EXPECT_TRUE(written.WaitForNotificationWithTimeout(kTimeout));
     return absl::OkStatus();
   };
   const auto step = [&](const wire::Caller& caller) {
@@ -209,10 +209,10 @@ TEST_F(DisturbedTest, WhyNamesWaitingWorkersWhileADecisionIsWritten) {
     return found;
   };
   std::thread first([&] { step(workers[0]); });
-  const Deadline deadline = Deadline::In(kPatience);
+  const Deadline deadline = Deadline::In(kTimeout);
   while (waiting().empty() && !deadline.Expired()) std::this_thread::yield();
   std::thread second([&] { step(workers[1]); });
-  EXPECT_TRUE(writing.WaitForNotificationWithTimeout(kPatience));
+  EXPECT_TRUE(writing.WaitForNotificationWithTimeout(kTimeout));
   EXPECT_THAT(waiting(), ElementsAre(0));
   written.Notify();
   first.join();
