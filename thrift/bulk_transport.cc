@@ -360,7 +360,7 @@ absl::Status BulkTransport::ParkedTooLong() const {
                                                   absl::ToDoubleSeconds(options_.idle)));
 }
 
-// A message that has begun must progress within `stall`, and at kLowestBytesPerSecond on average.
+// A message that has begun must progress within `stall`, and at kMinBytesPerSecond on average.
 void BulkTransport::CheckStall(Direction direction) {
   if (awaits_proof_ && deadline_.Expired()) {
     Throw(TTransportException::TIMED_OUT,
@@ -376,7 +376,7 @@ void BulkTransport::CheckStall(Direction direction) {
   }
   const std::chrono::duration<double> stall = absl::ToChronoNanoseconds(options_.stall);
   const std::chrono::duration<double> earned(static_cast<double>(progress.bytes) /
-                                             static_cast<double>(kLowestBytesPerSecond));
+                                             static_cast<double>(kMinBytesPerSecond));
   if (now - progress.last > stall || now - progress.since > stall + earned) {
     Throw(TTransportException::TIMED_OUT,
           absl::StrCat(options_.peer, " stalled ", ProgressText(direction)));

@@ -57,16 +57,16 @@ inline constexpr int32_t kDefaultMaxConnections = 1024;
 inline constexpr int32_t kHighestMaxConnections = 65536;  // Linux' usual limits of threads, files
 // Seconds without progress within a message before its connection is closed: --stall_seconds.
 inline constexpr double kDefaultStallSeconds = 30;
-inline constexpr double kLowestStallSeconds = 0.05;
-inline constexpr double kHighestStallSeconds = 86400;
+inline constexpr double kMinStallSeconds = 0.05;
+inline constexpr double kMaxStallSeconds = 86400;
 // Seconds that a connection may be idle between messages: --idle_seconds. Cairn's own clients call
 // every few seconds and reconnect when necessary, so longer idle times mean an abandoned peer.
 inline constexpr double kDefaultIdleSeconds = 3600;
-inline constexpr double kLowestIdleSeconds = 0.05;
-inline constexpr double kHighestIdleSeconds = 86400.0 * 365;
+inline constexpr double kMinIdleSeconds = 0.05;
+inline constexpr double kMaxIdleSeconds = 86400.0 * 365;
 // A message must arrive (or a reply be read) at this mean rate, after a grace period of
 // stall_seconds, so that a trickle of single bytes cannot hold memory forever.
-inline constexpr int64_t kLowestBytesPerSecond = 64 << 10;
+inline constexpr int64_t kMinBytesPerSecond = 64 << 10;
 // After a refusal the rest of the message is read and discarded, up to this many bytes and seconds,
 // so that the peer reads the error instead of a connection reset.
 inline constexpr int64_t kDrainBytes = 64 << 20;
@@ -74,8 +74,8 @@ inline constexpr double kDrainSeconds = 2;
 
 // Calls that run at once, without waiting calls: --serving_threads. The default is two per core, so
 // that large calls do not delay small ones, and at least this many.
-inline constexpr int32_t kLeastDefaultServingThreads = 4;
-inline constexpr int32_t kHighestServingThreads = 4096;
+inline constexpr int32_t kMinDefaultServingThreads = 4;
+inline constexpr int32_t kMaxServingThreads = 4096;
 // Connections whose call has arrived but is not being served yet: --max_queued_calls. Beyond it,
 // calls that move rows are refused with a time after which to retry. Equals the default number of
 // connections per host, and exceeds the calls that a job's workers make at one moment.
@@ -89,8 +89,8 @@ inline constexpr double kMaxRetryAfterSeconds = 1;
 // not identify the caller, its token: --handshake_seconds. A handshake takes milliseconds; ten
 // seconds allow for some lost packets and a busy machine.
 inline constexpr double kDefaultHandshakeSeconds = 10;
-inline constexpr double kLowestHandshakeSeconds = 0.05;
-inline constexpr double kHighestHandshakeSeconds = 3600;
+inline constexpr double kMinHandshakeSeconds = 0.05;
+inline constexpr double kMaxHandshakeSeconds = 3600;
 // Connections in this phase: --max_handshakes. One more ends the oldest of them, so a flood of
 // half-open connections cannot keep out a caller that answers before they displace it. Each takes
 // about 100 KiB.
@@ -106,7 +106,7 @@ inline constexpr int64_t kMaxHandshakeBytes = 256 << 10;
 inline constexpr int64_t kMaxUnauthenticatedMessageBytes = 4 << 10;
 // Bytes of a token. From 16 random bytes on, guessing is infeasible; 512 exceeds the tokens of any
 // program that creates them (a SHA-512 in hexadecimal has 128).
-inline constexpr size_t kLowestTokenBytes = 16;
+inline constexpr size_t kMinTokenBytes = 16;
 inline constexpr size_t kMaxTokenBytes = 512;
 // Bytes and lines of the file of accepted tokens: every authentication compares with all of them.
 inline constexpr int64_t kMaxTokenFileBytes = 1 << 20;
@@ -141,7 +141,7 @@ inline constexpr int64_t kMaxIdsPerCall = int64_t{1} << 24;
 inline constexpr double kMaxWaitSeconds = 60;
 // Approximate bytes of a moving table in the reply to a READ. Stripes are not split, so a reply may
 // be longer by one stripe. Larger pieces are no faster, and are held in memory three times.
-inline constexpr int64_t kLeastMoveBytes = 64 << 10;
+inline constexpr int64_t kMinMoveBytes = 64 << 10;
 inline constexpr int64_t kMaxMoveBytes = 64 << 20;
 // The longest time that a move may refuse updates, because its mover may die meanwhile.
 inline constexpr double kMaxHoldSeconds = 60;
