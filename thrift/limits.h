@@ -16,8 +16,8 @@ namespace cairn {
 inline constexpr int64_t kDefaultMaxMessageBytes = int64_t{1} << 30;
 // Smallest and largest value of that flag: hello, describe and an error must fit; 64 GiB exceeds
 // any machine whose memory budget could admit the message.
-inline constexpr int64_t kLowestMaxMessageBytes = int64_t{1} << 20;
-inline constexpr int64_t kHighestMaxMessageBytes = int64_t{1} << 36;
+inline constexpr int64_t kMinMessageBytesLimit = int64_t{1} << 20;
+inline constexpr int64_t kMaxMessageBytesLimit = int64_t{1} << 36;
 // Bytes of one payload: TBinaryProtocol stores the length as a signed 32-bit integer.
 inline constexpr int64_t kMaxPayloadBytes = (int64_t{1} << 31) - 1;
 // Bytes of one string: names, cursors, positions, error texts; all are much shorter.
@@ -54,7 +54,7 @@ inline constexpr int64_t kPooledPayloadBytes = 64 << 20;
 // Open connections: --max_connections. Each has up to 64 KiB of uncharged memory and, while its
 // call waits (for other workers, memory, the disk, its peer), a thread.
 inline constexpr int32_t kDefaultMaxConnections = 1024;
-inline constexpr int32_t kHighestMaxConnections = 65536;  // Linux' usual limits of threads, files
+inline constexpr int32_t kMaxConnectionsLimit = 65536;  // Linux' usual limits of threads, files
 // Seconds without progress within a message before its connection is closed: --stall_seconds.
 inline constexpr double kDefaultStallSeconds = 30;
 inline constexpr double kMinStallSeconds = 0.05;
@@ -95,7 +95,7 @@ inline constexpr double kMaxHandshakeSeconds = 3600;
 // half-open connections cannot keep out a caller that answers before they displace it. Each takes
 // about 100 KiB.
 inline constexpr int32_t kDefaultMaxHandshakes = 128;
-inline constexpr int32_t kHighestMaxHandshakes = 65536;
+inline constexpr int32_t kMaxHandshakesLimit = 65536;
 // Open connections of one IP address: --max_connections_per_peer. Half of max_connections, so that
 // one host cannot take all. A worker has one or two to each server.
 inline constexpr int32_t kDefaultMaxConnectionsPerPeer = 512;
@@ -121,8 +121,8 @@ inline constexpr int32_t kDefaultMaxJobs = 1024;
 // times the default number of connections. Also bounds HelloRequest.expected_workers.
 inline constexpr int32_t kDefaultMaxWorkers = 16384;
 // The highest values times their charges are 5.5 GiB, which only the memory budget then bounds.
-inline constexpr int32_t kHighestMaxJobs = 65536;
-inline constexpr int32_t kHighestMaxWorkers = 1 << 20;
+inline constexpr int32_t kMaxJobsLimit = 65536;
+inline constexpr int32_t kMaxWorkersLimit = 1 << 20;
 // Memory charged to the server's budget for each: its structures with the longest names and
 // positions (asserted in registry.cc). 88 MiB for the default limits.
 inline constexpr int64_t kJobChargeBytes = 8 << 10;

@@ -126,7 +126,7 @@ class Registry {
   bool full() const { return job_quota_.full() || worker_quota_.full(); }
   int64_t max_workers_of_job() const {
     const int64_t limit = worker_quota_.limit();
-    return std::min(limit, std::max<int64_t>(limit / 2, kLeastMaxWorkersOfJob));
+    return std::min(limit, std::max<int64_t>(limit / 2, kMinWorkersLimitOfJob));
   }
 
  private:
