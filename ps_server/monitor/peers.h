@@ -47,8 +47,8 @@ class Peers {
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
 
-  // The latest answers about `job`, by server. Null: none yet, because `job` was not watched until
-  // now, or because too many jobs are watched.
+  // The latest answers about `job`, by server; empty if there are no other servers. Null: no
+  // answers yet, because `job` was not watched until now, or because too many jobs are watched.
   std::shared_ptr<const std::vector<PeerAnswer>> Get(const std::string& job);
 
  private:
