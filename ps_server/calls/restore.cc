@@ -440,7 +440,7 @@ class Restoring {
         continue;
       }
       if (record.worker == kTimelineWorker) {
-        job->AddLife(std::make_shared<Session>(record, info_.applied_is_durable()));
+        job->AddTimelineRecord(std::make_shared<Session>(record, info_.applied_is_durable()));
         continue;
       }
       RETURN_IF_ERROR(job->AddSession(std::make_shared<Session>(record, info_.applied_is_durable()),

@@ -95,21 +95,21 @@ absl::StatusOr<Cohort::Hello> CohortHello(const wire::HelloRequest& request) {
 
 // Returns the timeline of the job, which this call may begin: ps:0 begins one for the first worker,
 // and the other servers adopt it. nullptr: the job has none here.
-std::shared_ptr<Session> LifeAfter(const ServerInfo& info, Job& job,
-                                   const wire::HelloRequest& request) {
+std::shared_ptr<Session> JoinTimeline(const ServerInfo& info, Job& job,
+                                      const wire::HelloRequest& request) {
   const bool first = info.index() == 0;
   const bool begins = first ? request.incarnation == 0 : request.timeline > 0;
-  std::shared_ptr<Session> life = job.life();
-  if (life == nullptr && begins) {
+  std::shared_ptr<Session> record = job.timeline_record();
+  if (record == nullptr && begins) {
     int64_t timeline = request.timeline > 0 ? request.timeline : NewTimeline(/*servers=*/1, 0);
     // The job was created by a release without timelines, so other servers may have nothing of it.
     if (first && !job.variables()->empty()) timeline = WithServers(timeline, 1);
     auto made = std::make_shared<Session>(job.name(), kTimelineWorker, info.applied_is_durable());
     made->Admit(timeline, "timeline");
-    life = job.AddLife(std::move(made));
+    record = job.AddTimelineRecord(std::move(made));
   }
-  if (life != nullptr) life->SetLeft(false);
-  return life;
+  if (record != nullptr) record->SetLeft(false);
+  return record;
 }
 
 absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRequest& request,
@@ -135,7 +135,7 @@ absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRe
   if (hello.consistency && hello.consistency->mode == ConsistencyMode::kSync) {
     steps = job->steps().Begin(request.begins_after_step);
   }
-  const std::shared_ptr<Session> life = LifeAfter(info, *job, request);
+  const std::shared_ptr<Session> record = JoinTimeline(info, *job, request);
   session->Admit(incarnation, request.origin, request.start);
   CAIRN_CRASH_POINT("hello: admitted");
   if (is_new) {
@@ -145,8 +145,8 @@ absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRe
               << " of job " << request.job << ", " << request.origin << ") joined as incarnation "
               << incarnation;
   }
-  if (life != nullptr && life->durable_incarnation() < life->incarnation()) {
-    RETURN_IF_ERROR(admission.StoreIncarnation(*life));
+  if (record != nullptr && record->durable_incarnation() < record->incarnation()) {
+    RETURN_IF_ERROR(admission.StoreIncarnation(*record));
   }
   if (steps != nullptr && steps->durable_incarnation() < steps->incarnation()) {
     RETURN_IF_ERROR(admission.StoreIncarnation(*steps));

@@ -102,7 +102,7 @@ absl::Status ReadWorkers(JobCatalog& catalog) {
       continue;
     }
     if (record.worker == kTimelineWorker) {
-      job->AddLife(std::make_shared<Session>(record, applied_is_durable));
+      job->AddTimelineRecord(std::make_shared<Session>(record, applied_is_durable));
       continue;
     }
     ASSIGN_OR_RETURN(
