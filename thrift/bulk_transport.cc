@@ -74,13 +74,13 @@ BulkTransport::~BulkTransport() {
 }
 
 void BulkTransport::AwaitAuthentication(int64_t bytes, Deadline deadline) {
-  awaits_proof_ = true;
+  awaits_authentication_ = true;
   message_limit_bytes_ = bytes;
   deadline_ = deadline;
 }
 
 void BulkTransport::LiftAuthenticationLimits() {
-  awaits_proof_ = false;
+  awaits_authentication_ = false;
   remaining_bytes_ += options_.max_message_bytes - message_limit_bytes_;
   message_limit_bytes_ = options_.max_message_bytes;
 }
@@ -132,7 +132,7 @@ void BulkTransport::Acquire() {
 }
 
 std::string BulkTransport::LimitText() const {
-  if (awaits_proof_) {
+  if (awaits_authentication_) {
     return absl::StrCat("kMaxUnauthenticatedMessageBytes, ", message_limit_bytes_,
                         ", the limit until the caller had authenticated itself");
   }
@@ -141,8 +141,8 @@ std::string BulkTransport::LimitText() const {
 }
 
 void BulkTransport::RefuseSize() {
-  const auto code =
-      awaits_proof_ ? absl::StatusCode::kUnauthenticated : absl::StatusCode::kResourceExhausted;
+  const auto code = awaits_authentication_ ? absl::StatusCode::kUnauthenticated
+                                           : absl::StatusCode::kResourceExhausted;
   throw RefusedMessage(
       WithReason(absl::Status(code, absl::StrCat("a message has more than ", LimitText())),
                  wire::ErrorReason::LIMIT));
@@ -362,7 +362,7 @@ absl::Status BulkTransport::ParkedTooLong() const {
 
 // A message that has begun must progress within `stall`, and at kMinBytesPerSecond on average.
 void BulkTransport::CheckStall(Direction direction) {
-  if (awaits_proof_ && deadline_.Expired()) {
+  if (awaits_authentication_ && deadline_.Expired()) {
     Throw(TTransportException::TIMED_OUT,
           absl::StrCat(options_.peer, " did not authenticate itself within --handshake_seconds"));
   }

@@ -191,7 +191,7 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   const std::unique_ptr<SocketStream> stream_;
   absl::Status failure_;
   Deadline deadline_;
-  bool awaits_proof_ = false;
+  bool awaits_authentication_ = false;
   int64_t message_limit_bytes_;
   Clock::time_point parked_since_{};  // between messages; zero: not checked yet
   std::array<int64_t, 2> socket_timeout_ms_ = {0, 0};
