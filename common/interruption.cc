@@ -23,7 +23,7 @@ bool Interruption::Check(int64_t now_ns) {
   if (self == nullptr) return false;
   if (self->interrupted_ || self->checking_) return self->interrupted_;
   if (self->next_check_ns_ == 0) {
-    // The first deadline that the scope asks: a call that is soon over is never interrupted.
+    // At the first check, only start the interval: a call that is soon over is never interrupted.
     self->next_check_ns_ = now_ns + absl::ToInt64Nanoseconds(kInterval);
   }
   if (now_ns < self->next_check_ns_) return false;

@@ -307,7 +307,7 @@ JobState StateOf(absl::Span<const JobView> servers) {
   const bool trains = state.phase == JobPhase::kTraining || state.phase == JobPhase::kWaiting;
   const bool anyone = std::any_of(workers.begin(), workers.end(), IsHeard);
   if (trains && !anyone) return {.phase = JobPhase::kStalled, .details = text};
-  // The workers' reports about a server are more specific.
+  // The workers' reports about this server are more specific.
   const bool told = std::any_of(workers.begin(), workers.end(), [](const auto& worker) {
     return IsHeard(worker) && !worker.vitals.servers_gone.empty();
   });

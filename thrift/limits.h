@@ -166,7 +166,8 @@ inline constexpr int32_t kMaxServers = 1024;
 inline constexpr int64_t kMaxAddressBytes = 512;  // "host:port"
 // Axes of a shape; more than TensorFlow's and NumPy's dense kernels need.
 inline constexpr int64_t kMaxAxes = 32;
-// Bytes of names, and of the opaque resume position, which is stored with every sequence.
+// Bytes of names, of the texts with which a worker describes itself, and of a resume position,
+// which is stored with every sequence.
 inline constexpr int64_t kMaxJobNameBytes = 256;
 inline constexpr int64_t kMaxVariableNameBytes = 512;
 inline constexpr int64_t kMaxSlotNameBytes = 64;

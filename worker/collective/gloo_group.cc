@@ -27,10 +27,10 @@ namespace {
 constexpr size_t kEagerBytes = 4096;
 constexpr size_t kGreetingBytes = sizeof(CollectiveCall) + kEagerBytes;
 static_assert(sizeof(CollectiveCall) == 32, "sent as raw bytes: no padding");
-constexpr uint64_t kGreetingTag = 1;  // and 2: for even and odd calls
+constexpr uint64_t kGreetingTag = 1;  // for even calls; for odd calls add 1
 
-// Up to this size two ranks exchange their inputs. For larger inputs the ring, which halves the
-// additions, is worth its second step.
+// Two ranks exchange inputs of up to this size. For larger inputs a ring is faster: its second step
+// costs less than the additions that it saves.
 constexpr size_t kMaxPairBytes = 1 << 20;
 
 // Part of a deadline that is reserved for finding the rank at fault after a transfer has failed.
@@ -38,7 +38,7 @@ absl::Duration TimeToAsk(Deadline deadline) {
   return std::min(absl::Milliseconds(500), deadline.Remaining() / 4);
 }
 
-// Limit of Abort for notifying the other ranks; its caller must not wait longer.
+// Time that Abort may take to notify the other ranks. Its caller must not wait longer.
 constexpr absl::Duration kTimeToTellOfAbort = absl::Milliseconds(100);
 
 bool IsEager(const CollectiveCall& call) {
@@ -88,7 +88,8 @@ class GlooGroup final : public CollectiveGroup {
   absl::Status Begin(uint64_t number);
   // Finds the rank at fault, notifies the others, and closes the connections.
   void Break(const GlooFailure& failure, Deadline deadline);
-  // The second half of that, from the ranks' statuses. `what`: the transport's error.
+  // Ends Break: determines the fault from the other ranks' statuses, and notifies these ranks.
+  // `what` is the transport's error.
   void Conclude(std::vector<absl::StatusOr<GroupStatus>> statuses, int waited_for,
                 absl::string_view what, absl::Duration time_to_tell);
   absl::Status Broken(CollectiveKind kind, uint64_t number) const;
@@ -98,7 +99,7 @@ class GlooGroup final : public CollectiveGroup {
 
   Greetings& greetings() { return greetings_[number_ & 1]; }
   const CollectiveCall& call_of(int rank) const { return calls_[static_cast<size_t>(rank)]; }
-  // A rank's input, if the input is small.
+  // The input of `rank`, if it is small enough to be part of the greeting.
   const char* eager_of(int rank) {
     return greetings().in[static_cast<size_t>(rank)].data() + sizeof(CollectiveCall);
   }
@@ -108,12 +109,12 @@ class GlooGroup final : public CollectiveGroup {
   std::unique_ptr<GlooLink> link_;
   Greetings greetings_[2];
   std::vector<CollectiveCall> calls_;  // every rank's call, for the running one
-  uint64_t number_ = 0;                // of the running call
+  uint64_t number_ = 0;                // number of the running call
   std::vector<std::string> status_addresses_;
   mutable absl::Mutex mutex_;
   GroupStatus status_ ABSL_GUARDED_BY(mutex_);
   std::vector<GroupStatus> told_ ABSL_GUARDED_BY(mutex_);  // failures reported by other ranks
-  // Last members, so that the servers' threads end before the state that they read.
+  // The servers come last, so that their threads end before the state that they read.
   std::unique_ptr<ControlServer> rendezvous_server_;
   std::unique_ptr<ControlServer> status_server_;
 };
@@ -172,7 +173,7 @@ absl::Status GlooGroup::Connect(Deadline deadline) {
   return absl::OkStatus();
 }
 
-// The data that this rank sent in its last calls must reach the others.
+// Waits until the data that this rank sent in its last calls has reached the other ranks.
 GlooGroup::~GlooGroup() {
   if (link_ == nullptr || !usable().ok()) return;
   link_->set_deadline(Deadline::In(absl::Seconds(1)));
@@ -308,7 +309,7 @@ void GlooGroup::Conclude(std::vector<absl::StatusOr<GroupStatus>> statuses, int 
     }
     own = status_;
   }
-  // Before the other ranks' transfers fail, and before this process may end.
+  // Notifies the other ranks before their transfers fail, and before this process may end.
   ExchangeStatuses(answering, own, Deadline::In(time_to_tell));
 }
 

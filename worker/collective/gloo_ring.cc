@@ -18,9 +18,10 @@ constexpr uint64_t kDataTag = 16;
 constexpr int64_t kMinSegmentBytes = 128 << 10;
 constexpr int64_t kMaxSegmentBytes = 1 << 20;
 constexpr int64_t kMinPairSegmentBytes = 256 << 10;
-// Positions (below) by which posted receives and sends run ahead.
+// The number of positions (below) by which posted receives and sends run ahead.
 constexpr size_t kWindow = 4;
-// Segments between two steps of one segment: while it travels, the next ones do.
+// The number of segments that are sent between two steps of one segment, while that segment is on
+// its way.
 constexpr int64_t kLag = 2;
 
 // Rank r sends to r + 1 and receives from r - 1. Elements are divided into as many chunks as ranks,

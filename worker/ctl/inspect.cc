@@ -119,15 +119,15 @@ bool IsTable(const Spread& spread) {
   return spread.info->spec.kind == wire::VariableKind::EMBEDDING;
 }
 
-// Summed over all servers, each since its start.
+// Statistics summed over all servers, each since its start.
 struct SummedRows {
   int64_t in_memory = 0;
   wire::RowFigures counts;
-  // by the lower bound of each range
+  // the rows by age, keyed by the lower bound of each range
   std::map<int64_t, int64_t> by_age;
   std::map<int64_t, int64_t> by_use;
 
-  // Of the lookups of existing keys, the share that found the row in memory.
+  // The share of lookups of existing keys that found the row in memory.
   double HitRate() const {
     const int64_t there = counts.found + counts.loaded;
     return there == 0 ? 1 : static_cast<double>(counts.found) / static_cast<double>(there);

@@ -10,8 +10,9 @@ struct CUstream_st;  // cudaStream_t is a pointer to it
 
 namespace cairn {
 
-// The sum over all ranks of `count` float32 at `x`, each rank's in memory of its own device. Rank
-// `root` has it there afterwards; what the others have is unspecified then. kAllRanks: all have it.
+// Adds up `count` float32 at `x` over all ranks; each rank's `x` is memory of its own device.
+// Afterwards rank `root` has the sum, and the other ranks' memory is unspecified. kAllRanks: all
+// ranks have the sum.
 struct RankSum {
   static constexpr int kAllRanks = -1;
   float* x = nullptr;
@@ -28,8 +29,8 @@ class DeviceRank {
   virtual ~DeviceRank() = default;
 
   // Queues `sums` on `stream` behind its current work; `stream` is the CUDA stream of this rank's
-  // device, null if the device has none. Waits at most for the other ranks' calls, with a deadline.
-  // An error concerns all ranks: see Check.
+  // device, or null if the device has none. May wait for the other ranks' calls, until a deadline,
+  // but for nothing else. An error concerns all ranks: see Check.
   virtual absl::Status Reduce(absl::Span<const RankSum> sums, CUstream_st* stream) = 0;
 
   // OK: queued sums may still complete. Otherwise they will not, on any rank, and this rank's

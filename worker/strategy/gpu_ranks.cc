@@ -13,7 +13,7 @@
 namespace cairn {
 namespace {
 
-// Why `devices` are not different GPUs that CUDA can use; OK if they are.
+// Says why `devices` are not different GPUs that CUDA can use; OK if they are.
 absl::Status CheckGpus(absl::Span<const Device> devices) {
   std::set<int> gpus;
   for (const Device device : devices) {
@@ -72,7 +72,8 @@ absl::StatusOr<absl::Span<const std::unique_ptr<DeviceRank>>> GpuRanks::Get() {
 
 namespace {
 
-// A worker that fails early waits for others that wait for it until the timeout.
+// Returns how many workers are `counted`. Waits twice the connect timeout: a worker may fail early
+// while others still wait for it until the timeout.
 absl::StatusOr<int64_t> CountWorkers(bool counted, const NcclPeers& peers) {
   int64_t count = counted ? 1 : 0;
   RETURN_IF_ERROR(peers.workers->AllReduce(ReduceOp::kSum, MutableBuffer{DType::kInt64, &count, 1},

@@ -16,7 +16,7 @@
 namespace cairn {
 namespace {
 
-// Doubles represent every integer up to this one.
+// Doubles represent every integer up to this one, 2^53.
 constexpr double kLargestExact = 9007199254740992.0;
 
 bool IsInteger(DType dtype) { return dtype == DType::kInt32 || dtype == DType::kInt64; }

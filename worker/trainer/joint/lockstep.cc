@@ -150,7 +150,7 @@ absl::Status Lockstep::Advise(const absl::Status& status) const {
 }
 
 absl::Status Lockstep::Meanwhile(absl::FunctionRef<absl::Status()> work) {
-  // The interval at which a busy worker shows the others that it is alive.
+  // The interval at which a busy worker shows the others that it is still running.
   const absl::Duration longest = std::min(absl::Milliseconds(200), timeout_ / 4);
   absl::Status own, others;
   StopFlag done;

@@ -34,7 +34,7 @@ class RunMeter {
 
   void StepDone(int64_t rows, std::optional<double> loss, absl::Duration took,
                 const std::optional<Progress>& progress = std::nullopt);
-  // The duration of a round trip to the servers: a push and the next pull.
+  // The duration of a round trip to the servers, which pushes one step and pulls the next.
   void ExchangeDone(absl::Duration took) { exchange_seconds_.Observe(absl::ToDoubleSeconds(took)); }
 
   // While in scope, the statistics follow `client`'s counters; afterwards they keep the last

@@ -46,7 +46,7 @@ EventHistogram Between(const StalenessSummary& before, const StalenessSummary& a
   return histogram;
 }
 
-// The use of GPUs at a point; `before`: at the previous one.
+// Adds the use of GPUs at a point. `before`: the use at the previous point.
 void AddGpu(const GpuUsage& before, const GpuUsage& now, Event* event) {
   if (!now.used()) return;
   const auto add = [event](absl::string_view tag, double value) {
