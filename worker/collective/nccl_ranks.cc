@@ -63,16 +63,20 @@ class Failure {
   }
   // Call repeatedly during a wait. Returns an error if the wait is in vain; Get returns it from
   // then on.
-  absl::Status Look() {
-    if (peers_.workers == nullptr) return absl::OkStatus();
-    const absl::Status fault = FindFault();
+  absl::Status Look() { return Note(FindFault()); }
+  // As Look, but outside of waits: only failures that another process has reported.
+  absl::Status Reported() {
+    return Note(peers_.workers == nullptr ? absl::OkStatus() : peers_.workers->usable());
+  }
+
+ private:
+  absl::Status Note(const absl::Status& fault) {
     absl::MutexLock lock(&mutex_);
     if (why_.ok()) why_ = fault;
     return why_;
   }
-
- private:
   absl::Status FindFault() {
+    if (peers_.workers == nullptr) return absl::OkStatus();
     RETURN_IF_ERROR(peers_.workers->usable());
     if (last_request_.Expired()) {
       RETURN_IF_ERROR(
@@ -133,7 +137,8 @@ class NcclRank final : public DeviceRank {
   absl::Status Ready(absl::string_view what, absl::Duration limit, bool looks);
 
   absl::Status Reduce(absl::Span<const RankSum> sums, CUstream_st* stream) override;
-  absl::Status Check() override;
+  absl::Status Check() override { return CheckState(/*waits=*/true); }
+  absl::Status Usable() override { return CheckState(/*waits=*/false); }
   void Fail(const absl::Status& why) override { failure_->Set(why); }
   void Abandon(const absl::Status& why) override {
     failure_->Set(why);
@@ -143,6 +148,7 @@ class NcclRank final : public DeviceRank {
  private:
   absl::Status Named(cudaError_t error, absl::string_view what) const;
   absl::Status Named(ncclResult_t result, absl::string_view what) const;
+  absl::Status CheckState(bool waits);
   // Aborts the queued work, if any, and the connection.
   void End() {
     if (comm_ != nullptr) Nccl::Get().abort(std::exchange(comm_, nullptr));
@@ -224,13 +230,13 @@ absl::Status NcclRank::Reduce(absl::Span<const RankSum> sums, CUstream_st* strea
   return status.ok() ? status : Check();
 }
 
-absl::Status NcclRank::Check() {
+absl::Status NcclRank::CheckState(bool waits) {
   absl::Status why = failure_->Get();
   if (why.ok()) {
     ncclResult_t state = ncclSuccess;
     absl::Status own = Named(Nccl::Get().async_error(comm_, &state), "sum");
     if (own.ok()) own = Named(state, "sum");
-    if (own.ok() && looks_) own = failure_->Look();
+    if (own.ok() && looks_) own = waits ? failure_->Look() : failure_->Reported();
     if (own.ok()) return own;
     failure_->Set(own);
     why = failure_->Get();

@@ -33,10 +33,15 @@ class DeviceRank {
   // but for nothing else. An error concerns all ranks: see Check.
   virtual absl::Status Reduce(absl::Span<const RankSum> sums, CUstream_st* stream) = 0;
 
-  // OK: queued sums may still complete. Otherwise they will not, on any rank, and this rank's
-  // queued work ends by itself with unspecified data: kAborted with the first reason given to Fail,
-  // or an error of the connection. The error is permanent: new ranks are needed.
+  // Called repeatedly while queued sums are waited for. OK: they may still complete. Otherwise they
+  // will not, on any rank, and this rank's queued work ends by itself with unspecified data:
+  // kAborted with the first reason given to Fail, or an error of the connection. The error is
+  // permanent: new ranks are needed. After the sums' time limit, other ranks that are silent count
+  // as failed.
   virtual absl::Status Check() = 0;
+
+  // As Check, but called while no sums are queued, when ranks may be silent for any time.
+  virtual absl::Status Usable() { return Check(); }
 
   // Sums that are not done yet will not complete, on any rank. Only the first call's `why` is kept.
   virtual void Fail(const absl::Status& why) = 0;

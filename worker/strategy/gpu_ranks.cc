@@ -51,13 +51,13 @@ bool GpuRanks::Take() { return !none_.load() && !taken_.exchange(true); }
 void GpuRanks::Return() {
   const bool failed =
       std::any_of(ranks_.begin(), ranks_.end(),
-                  [](const std::unique_ptr<DeviceRank>& rank) { return !rank->Check().ok(); });
+                  [](const std::unique_ptr<DeviceRank>& rank) { return !rank->Usable().ok(); });
   if (failed && peers_.workers == nullptr) ranks_.clear();
   taken_.store(false);
 }
 
 absl::StatusOr<absl::Span<const std::unique_ptr<DeviceRank>>> GpuRanks::Get() {
-  if (peers_.workers != nullptr) RETURN_IF_ERROR(ranks_.front()->Check());
+  if (peers_.workers != nullptr) RETURN_IF_ERROR(ranks_.front()->Usable());
   if (!ranks_.empty()) return ranks_;
   absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> joined = join_(devices_, {});
   if (joined.ok()) {
