@@ -8,6 +8,7 @@
 #include "common/crash_point.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "ps_server/base/bad_alloc.h"
 #include "ps_server/moves/arriving_rows.h"
 #include "ps_server/moves/outgoing_rows.h"
 #include "ps_server/persistence/variable_load.h"
@@ -17,7 +18,9 @@ namespace cairn {
 absl::Status TakeMap(JobCatalog& catalog, Job& job, Variable& variable, const VariableSpec& map,
                      ArrivingRows* arriving, OutgoingRows* outgoing) {
   Variable* const comes = arriving == nullptr ? nullptr : arriving->variable().get();
-  return catalog.WriteRecord(job, [&]() -> absl::Status {
+  // An error, also for lack of memory, makes the server refuse updates: stripes may have been
+  // handed over, and the next snapshot would lack their updates.
+  const auto take = [&]() -> absl::Status {
     const bool none_before = variable.shards().empty();
     std::vector<ShardRecord> shards;
     if (comes != nullptr) shards = arriving->shards();
@@ -42,7 +45,8 @@ absl::Status TakeMap(JobCatalog& catalog, Job& job, Variable& variable, const Va
     for (HostedShard* shard : changed) shard->dirty().DropHandedOver();
     job.SetVariables(std::move(variables));
     return absl::OkStatus();
-  });
+  };
+  return catalog.WriteRecord(job, [&] { return CatchBadAlloc(take); });
 }
 
 absl::Status TakeArrived(JobCatalog& catalog, Moves& moves, Job& job, absl::string_view variable,

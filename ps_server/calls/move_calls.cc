@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
@@ -139,10 +140,17 @@ absl::StatusOr<std::shared_ptr<Move>> Moving::FindMove(bool outgoing) const {
   return move;
 }
 
-// Removes the rows with these ids from the disk; the variable keeps its map.
+// Removes the rows with these ids from the disk; the variable keeps its map. A newer mover may have
+// installed a map while this one waited: then its error is returned, and nothing is removed.
 absl::Status Moving::RemoveArrived(const std::vector<StripeId>& ids) {
-  return catalog_.WriteRecord(
-      *admitted_.job, [&] { return catalog_.store().PutMap(variable_->record(), {}, ids); });
+  bool is_current = false;
+  RETURN_IF_ERROR(catalog_.WriteRecord(*admitted_.job, [&] {
+    const auto variables = admitted_.job->variables();
+    const auto found = variables->find(request_.variable);
+    is_current = found != variables->end() && found->second.get() == variable_.get() && HasClaim();
+    return is_current ? catalog_.store().PutMap(variable_->record(), {}, ids) : absl::OkStatus();
+  }));
+  return is_current ? absl::OkStatus() : Superseded();
 }
 
 absl::Status Moving::Prepare(wire::MoveReply& reply) {
@@ -364,11 +372,10 @@ absl::Status Moving::HandOver(Move& move) {
   ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog_.TakeSlot(text_));
   // From here on, the hold cannot expire.
   if (!rows.variable().Held(/*for_good=*/true)) return NotDue("the hold has expired");
+  // Also for the variable that will have replaced it.
+  const absl::Cleanup end_hold = [&rows] { rows.variable().Hold(absl::ZeroDuration()); };
   CAIRN_CRASH_POINT("move: before the rows are given away");
-  const absl::Status taken =
-      TakeMap(catalog_, *admitted_.job, rows.variable(), map_, nullptr, &rows);
-  rows.variable().Hold(absl::ZeroDuration());  // also for the variable that replaced it
-  RETURN_IF_ERROR(taken);
+  RETURN_IF_ERROR(TakeMap(catalog_, *admitted_.job, rows.variable(), map_, nullptr, &rows));
   move.ended = true;
   moves_.Erase(request_.caller.job, request_.variable);
   LOG(INFO) << rows_.server << ": " << text_ << ": " << rows.stripes() << " stripes handed over";
@@ -400,8 +407,15 @@ absl::Status Moving::Learn() {
     const TracedLock lock = moves_.Lock(*move);
     if (!move->ended) RETURN_IF_ERROR(Discard(*move));
   }
-  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog_.TakeSlot(text_));
-  return TakeMap(catalog_, *admitted_.job, *variable_, map_, nullptr, nullptr);
+  {
+    ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog_.TakeSlot(text_));
+    const std::shared_ptr<Variable> seen = variable_;
+    Refresh();
+    if (seen == variable_) {
+      return TakeMap(catalog_, *admitted_.job, *variable_, map_, nullptr, nullptr);
+    }
+  }
+  return Learn();  // another call replaced the variable while this one waited
 }
 
 absl::Status Moving::Commit() {
@@ -507,6 +521,7 @@ absl::Status Moving::Run(wire::MoveReply& reply) {
   const bool part = here_ == request_.source || here_ == request_.target;
   if (request_.action == wire::MoveAction::DECIDED) {
     if (here_ != 0) return absl::InvalidArgumentError("only ps:0 answers DECIDED");
+    if (admitted_.job == nullptr) return absl::NotFoundError("this server has no such job");
     reply.step = admitted_.job->steps().decided();
     return absl::OkStatus();
   }

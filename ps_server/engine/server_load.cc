@@ -44,9 +44,17 @@ absl::Status ReadVariables(JobCatalog& catalog, Moves& moves, MemoryBudget& budg
     loaded.push_back(std::move(variable));
   }
   CAIRN_CRASH_POINT("start: variables read");
-  // Deletes what an interrupted restore has written: its ids will be used again.
-  RETURN_IF_ERROR(
-      catalog.store().DropLeftovers(catalog.next_id(), std::numeric_limits<uint32_t>::max()));
+  // Deletes what an interrupted restore has written: ids without a record, which may be below those
+  // of variables that were created meanwhile.
+  std::vector<uint32_t> ids;
+  for (const VariableRecord& record : records) ids.push_back(record.id);
+  ids.push_back(std::numeric_limits<uint32_t>::max());
+  std::sort(ids.begin(), ids.end());
+  uint32_t next = 1;  // the first id
+  for (const uint32_t id : ids) {
+    if (id > next) RETURN_IF_ERROR(catalog.store().DropLeftovers(next, id));
+    next = id + 1;
+  }
   variables = static_cast<int64_t>(loaded.size());
   RETURN_IF_ERROR(LoadVariables(catalog.store(), budget, loaded));
   for (const Arrived& rows : arrived) {

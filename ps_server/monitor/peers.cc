@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "ps_server/base/run_in_threads.h"
 #include "thrift/client/wire_client.h"
 #include "thrift/security/client_security.h"
 
@@ -120,10 +121,7 @@ std::vector<PeerAnswer> Peers::AskAll(const std::string& job) {
   const auto ask = [&] {
     for (size_t i = next++; i < peers_.size(); i = next++) answers[i] = peers_[i]->Ask(job);
   };
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(peers_.size(), kMaxThreads); ++i) threads.emplace_back(ask);
-  ask();
-  for (std::thread& thread : threads) thread.join();
+  RunInThreads(std::min(peers_.size(), kMaxThreads), ask);
   return answers;
 }
 

@@ -197,7 +197,12 @@ bool RowExpirer::IsCurrent(const Variable& variable) const {
 }
 
 absl::Status RowExpirer::RunOnce() {
-  for (const std::shared_ptr<Variable>& variable : Tables()) {
+  std::vector<std::shared_ptr<Variable>> tables;
+  RETURN_IF_ERROR(CatchBadAlloc([&] {
+    tables = Tables();
+    return absl::OkStatus();
+  }));
+  for (const std::shared_ptr<Variable>& variable : tables) {
     for (uint32_t bucket = 0; bucket < variable->table()->bucket_count(); ++bucket) {
       EmbeddingStripe* const stripe = variable->table()->stripe(bucket);
       if (stripe == nullptr) continue;

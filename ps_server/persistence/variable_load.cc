@@ -14,6 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/status.h"
+#include "ps_server/base/bad_alloc.h"
+#include "ps_server/base/run_in_threads.h"
 #include "ps_server/persistence/evictor.h"
 
 namespace cairn {
@@ -241,7 +243,7 @@ absl::Status LoadStripeRanges(MemoryBudget& budget, absl::Span<const StripeRange
   absl::Status result;  // guarded by mutex: the first failure
   const auto load = [&] {
     for (size_t i = next++; i < units.size(); i = next++) {
-      const absl::Status status = LoadUnit(budget, units[i]);
+      const absl::Status status = CatchBadAlloc([&] { return LoadUnit(budget, units[i]); });
       if (status.ok()) continue;
       absl::MutexLock lock(&mutex);
       if (result.ok()) result = status;
@@ -250,10 +252,7 @@ absl::Status LoadStripeRanges(MemoryBudget& budget, absl::Span<const StripeRange
   };
   const size_t threads = std::min<size_t>(
       units.size(), std::clamp(std::thread::hardware_concurrency(), 1u, kMaxThreads));
-  std::vector<std::thread> helpers;
-  for (size_t i = 1; i < threads; ++i) helpers.emplace_back(load);
-  load();
-  for (std::thread& helper : helpers) helper.join();
+  RunInThreads(threads, load);
   return result;
 }
 
