@@ -118,9 +118,14 @@ absl::Status Service::Refusal() const {
   return draining_.load() ? DrainingError(core_.info.name) : StoppingError(core_.info.name);
 }
 
+void Service::CancelLongCalls() {
+  checkpoints_.CancelReads();
+  for (const auto& job : core_.registry.jobs()) job->EndWaits(Refusal());
+}
+
 void Service::Shut() {
   gate_.Refuse();
-  for (const auto& job : core_.registry.jobs()) job->EndWaits(Refusal());
+  CancelLongCalls();
   gate_.Close();
 }
 
@@ -147,8 +152,9 @@ void Service::heartbeat(wire::ServerState& state, const wire::Caller& caller) {
 }
 
 void Service::leave(wire::ServerState& state, const wire::Caller& caller) {
-  Run("leave", caller, &state,
-      [&](const Admitted& admitted) { return Leave(core_.info, core_.flusher, admitted); });
+  Run("leave", caller, &state, [&](const Admitted& admitted) {
+    return Leave(core_.info, core_.admission, core_.flusher, admitted, caller.incarnation);
+  });
 }
 
 void Service::create_variables(wire::ServerState& state, const wire::Caller& caller,

@@ -52,8 +52,9 @@ class Service final : public wire::ParameterServerIf {
   // Rejects calls from now on, also those that wait for other workers, and returns when every call
   // has ended.
   void Shut();
-  // From now on, calls that read the files of a checkpoint end with STOPPING.
-  void CancelLongCalls() { checkpoints_.CancelReads(); }
+  // From now on, calls that wait for other workers or read the files of a checkpoint end with
+  // STOPPING.
+  void CancelLongCalls();
 
   void hello(wire::HelloReply& reply, const wire::HelloRequest& request) override;
   void heartbeat(wire::ServerState& state, const wire::Caller& caller) override;

@@ -195,18 +195,28 @@ absl::Status Hello(JobCatalog& catalog, Admission& admission, const Members& mem
   return Join(catalog, admission, request, reply);
 }
 
-absl::Status Leave(const ServerInfo& info, Flusher& flusher, const Admitted& admitted) {
+absl::Status Leave(const ServerInfo& info, Admission& admission, Flusher& flusher,
+                   const Admitted& admitted, int64_t incarnation) {
   Session* const session = admitted.session.get();
-  if (session != nullptr) session->SetLeft(true);
+  // Sets the mark that is stored with the session. False: a newer start of the worker uses it now.
+  const auto set_left = [&](bool left) {
+    const TracedLock order = admission.LockOrder(*session, "an earlier call of the worker");
+    if (session->incarnation() != incarnation) return false;
+    session->SetLeft(left);
+    return true;
+  };
+  if (session != nullptr && !set_left(true)) return absl::OkStatus();
   CAIRN_CRASH_POINT("leave: begun");
   if (!info.applied_is_durable()) {
     const absl::Status status = flusher.Flush(Flusher::Reach::kSynced);
     if (!status.ok()) {
-      if (session != nullptr) session->SetLeft(false);
+      if (session != nullptr) set_left(false);
       return status;
     }
   }
   if (session == nullptr) return absl::OkStatus();
+  const TracedLock order = admission.LockOrder(*session, "an earlier call of the worker");
+  if (session->incarnation() != incarnation) return absl::OkStatus();
   session->EndLease();
   admitted.job->cohort().Leave(session->worker());
   CAIRN_CRASH_POINT("leave: before the answer");

@@ -15,7 +15,9 @@ namespace cairn {
 absl::Status Hello(JobCatalog& catalog, Admission& admission, const Members& members,
                    const wire::HelloRequest& request, wire::HelloReply& reply);
 
-// Waits until everything the worker pushed is durable, then ends its lease.
-absl::Status Leave(const ServerInfo& info, Flusher& flusher, const Admitted& admitted);
+// Waits until everything the worker pushed is durable, then ends its lease; not if a newer
+// incarnation than `incarnation`, the caller's, has said hello meanwhile.
+absl::Status Leave(const ServerInfo& info, Admission& admission, Flusher& flusher,
+                   const Admitted& admitted, int64_t incarnation);
 
 }  // namespace cairn

@@ -98,6 +98,7 @@ absl::StatusOr<int64_t> Cohort::Join(std::shared_ptr<Session> session, const Hel
   member.awaited = false;
   member.loss = absl::OkStatus();
   session->set_stopped(false);
+  session->SetLeft(false);  // its earlier lease may have run out since this start was admitted
   member.session = std::move(session);
   Changed();
   return member.step;

@@ -202,6 +202,17 @@ TEST_F(CohortTest, ALostWorkerMustSayHelloAndContinuesAtTheSlowestWorkersStep) {
   EXPECT_OK(Begin(*b, 10));
 }
 
+// The hello of a worker's new start is admitted, and the old lease runs out before it has joined.
+TEST_F(CohortTest, AWorkerWhoseLeaseRunsOutDuringItsHelloHasNotLeft) {
+  const auto a = Join(0, Ssp(1));
+  a->Admit(2, "host/0");
+  Lose(*a);
+  EXPECT_TRUE(a->left());
+  a->Renew(kLease);
+  ASSERT_OK(cohort_.Join(a, {.consistency = Ssp(1), .fresh = true}));
+  EXPECT_FALSE(a->left());
+}
+
 // A worker that joins a server later continues at its own step, not at the others'.
 TEST_F(CohortTest, AWorkerThatKeepsItsStepIsWaitedForAtThatStep) {
   const auto a = Join(0, Ssp(2));

@@ -104,6 +104,33 @@ TEST_F(DisturbedTest, ASnapshotThatRunsOutOfMemoryEndsOnlyPushes) {
   EXPECT_THAT(*client.Pull("w"), ElementsAre(-1, -2));
 }
 
+// The process was killed after it had called leave, and started again.
+TEST_F(DisturbedTest, ALeaveThatWaitedDoesNotEndTheLeaseOfANewStart) {
+  TestClient before = Joined(0);
+  ASSERT_OK(before.Create({DenseSpec("w", {2}, WireOptimizer("sgd", 1))}));
+  ASSERT_OK(before.Push("w", {1, 2}));
+  std::atomic<bool> writes = false, goes_on = false;
+  store_->before_write = [&] {
+    writes = true;
+    while (!goes_on) std::this_thread::yield();
+    return absl::OkStatus();
+  };
+  std::thread leaves([&] {
+    wire::ServerState state;
+    EXPECT_OK(CallStatus([&] { service_->leave(state, before.caller()); }));
+  });
+  while (!writes) std::this_thread::yield();
+  TestClient again(*service_, 0);
+  std::thread joins([&] { EXPECT_OK(again.Hello()); });
+  const std::shared_ptr<Session> session = core_->registry.Find("job")->FindSession(0);
+  while (session->incarnation() < 2) std::this_thread::yield();
+  goes_on = true;
+  leaves.join();
+  joins.join();
+  EXPECT_TRUE(session->leased());
+  EXPECT_FALSE(session->left());
+}
+
 TEST_F(DisturbedTest, AnExclusiveWriteThatThrowsReleasesTheLock) {
   EXPECT_THROW(
       core_->flusher.Exclusively([]() -> absl::Status { throw std::bad_alloc(); }).IgnoreError(),
