@@ -77,6 +77,7 @@ _SIGNATURES: Dict[str, List[Any]] = {
     "cairn_leave": [c_void_p, c_double],
     "cairn_drop_job": [c_void_p, c_double],
     "cairn_server_count": [c_void_p, POINTER(c_int32)],
+    "cairn_worker": [c_void_p, POINTER(c_int32)],
     "cairn_position": [c_void_p, c_char_p, c_uint64, POINTER(c_uint64)],
     "cairn_create": [c_void_p, c_char_p, c_double],
     "cairn_describe": [c_void_p, c_double, POINTER(c_void_p)],
@@ -178,7 +179,10 @@ class _Interrupt:
 
     Python runs signal handlers on the main thread, between bytecodes. If the callback were a
     function, KeyboardInterrupt would be raised before its first statement, outside every `try`.
-    A generator resumes inside its `try`."""
+    A generator resumes inside its `try`.
+
+    A handler may call the library too. Nothing interrupts a wait of that call: the library does
+    not call the check again while it runs."""
 
     def __init__(self) -> None:
         self.exception: Optional[BaseException] = None
