@@ -32,8 +32,8 @@ class ScratchArray {
   // `count` elements with unspecified contents, valid until the next Get.
   T* Get(size_t count) {
     if (count > capacity_) {
+      data_.reset(new T[count]);  // may throw: capacity_ is then still that of data_
       capacity_ = count;
-      data_.reset(new T[capacity_]);
     }
     return data_.get();
   }

@@ -81,8 +81,8 @@ absl::Status Lockstep::TakeNone(Step* step) {
 }
 
 absl::StatusOr<bool> Lockstep::ReadOwn(bool wanted, Reader& reader, Step* step) {
-  bool has = holds_;
-  if (holds_) {
+  bool has = holds_ && wanted;
+  if (has) {
     std::swap(step->batch, held_);
     holds_ = false;
   } else if (wanted && !ended_) {
