@@ -187,6 +187,9 @@ int cairn_leave(cairn_client* client, double timeout);
 /* Deletes the job on every server. No other call of the client may run at the same time. */
 int cairn_drop_job(cairn_client* client, double timeout);
 int cairn_server_count(cairn_client* client, int32_t* count);
+/* Stores the index of this training worker (with {worker: auto}, that of the cluster's task), or -1
+ * if the client is not a training worker. */
+int cairn_worker(cairn_client* client, int32_t* worker);
 /* Copies the position that was stored with this worker's last push that every server had when the
  * client connected: at most `capacity` bytes to `position`, the full size to *size (0: none). */
 int cairn_position(cairn_client* client, char* position, uint64_t capacity, uint64_t* size);
@@ -248,7 +251,11 @@ int cairn_scan_free(cairn_scan* scan);
 /* Makes a checkpoint of the job below `directory`, an absolute path that is valid on every
  * server's host, and deletes the older checkpoints there except the newest `keep` (0: keeps all).
  * Stores the checkpoint's folder; free the text by cairn_free_text. `step` becomes part of its
- * name. cairn-worker and cairnctl can read the checkpoint too. Takes at most 10 minutes. */
+ * name. cairn-worker and cairnctl can read the checkpoint too. Takes at most 10 minutes.
+ *
+ * With consistency sync, worker 0 makes checkpoints, between two of its steps: no step can close
+ * meanwhile. CAIRN_ABORTED: servers closed different steps (use `cairnctl checkpoint` beside a
+ * running job). */
 int cairn_checkpoint(cairn_client* client, const char* directory, int64_t step, int64_t keep,
                      char** folder);
 /* Replaces the job's state by the checkpoint in `folder`. The client must not be a training worker.

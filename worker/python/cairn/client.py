@@ -70,12 +70,14 @@ class Client:
         handle = ctypes.c_void_p()
         self._handle: Optional[int] = None
         self._job = str(description["job"])
-        self._worker: Any = description.get("worker")
         self._consistency: str = description.get("strategy", {}).get("consistency", "async")
         self._pid = os.getpid()
         check(lib.cairn_connect(json.dumps(description).encode(), timeout or 0.0,
                                 ctypes.byref(handle)))
         self._handle = handle.value
+        worker = ctypes.c_int32()
+        check(lib.cairn_worker(self._handle, ctypes.byref(worker)))
+        self._worker: Optional[int] = worker.value if worker.value >= 0 else None
 
     # -- the connection --
 
@@ -95,9 +97,8 @@ class Client:
         return self._job
 
     @property
-    def worker(self) -> Any:
-        """The index of this training worker, "auto" (the cluster's task), or None (not a
-        worker)."""
+    def worker(self) -> Optional[int]:
+        """The index of this training worker, or None if the client is not one."""
         return self._worker
 
     @property

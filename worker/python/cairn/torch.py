@@ -380,6 +380,12 @@ class _Ahead(threading.Thread):
             module._ahead = looked
         return self._batch
 
+    def take_back(self) -> None:
+        """Drops the rows that no forward pass has used."""
+        for module, looked in self._looked.items():
+            if module._ahead is looked:
+                module._ahead = None
+
 
 def prefetch(batches: Iterable[Any], keys_of: Mapping[_Table, KeysOf]) -> Iterator[Any]:
     """Yields `batches`. While the program computes one batch, a thread pulls the rows of the next
@@ -391,20 +397,28 @@ def prefetch(batches: Iterable[Any], keys_of: Mapping[_Table, KeysOf]) -> Iterat
             `forward` will get.
 
     The prefetched rows lack the updates of the step during which they were pulled, as with
-    pull_ahead_steps: 1 in a job file."""
-    ahead: Optional[_Ahead] = None
-    for batch in batches:
-        following = _Ahead(keys_of, batch)
-        if ahead is None:
+    pull_ahead_steps: 1 in a job file. Rows that no forward pass has used when the next batch is
+    asked for, or when the loop ends, are dropped."""
+    ahead: Optional[_Ahead] = None  # pulls the rows of the next batch
+    lent: Optional[_Ahead] = None  # its rows are the modules' for the current batch
+    try:
+        for batch in batches:
+            following = _Ahead(keys_of, batch)
+            if ahead is None:
+                following.start()
+                ahead = following
+                continue
+            ready = ahead.hand_over()
             following.start()
-            ahead = following
-            continue
-        ready = ahead.hand_over()
-        following.start()
-        ahead = following
-        yield ready
-    if ahead is not None:
-        yield ahead.hand_over()
+            lent, ahead = ahead, following
+            yield ready
+            lent.take_back()
+        if ahead is not None:
+            lent, ahead = ahead, None
+            yield lent.hand_over()
+    finally:
+        if lent is not None:
+            lent.take_back()
 
 
 __all__ = ["Embedding", "EmbeddingBag", "ServerOptimizer", "prefetch"]
