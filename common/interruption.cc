@@ -4,12 +4,13 @@ namespace cairn {
 namespace {
 
 thread_local Interruption* of_this_thread = nullptr;
+thread_local bool checking = false;  // `requested` of a scope of this thread is running
 
 }  // namespace
 
 Interruption::Interruption(Requested requested, void* context)
     : requested_(requested), context_(context), outer_(of_this_thread) {
-  of_this_thread = requested == nullptr ? nullptr : this;
+  of_this_thread = requested == nullptr || checking ? nullptr : this;
 }
 
 Interruption::~Interruption() { of_this_thread = outer_; }
@@ -21,16 +22,16 @@ absl::Duration Interruption::LongestWait() {
 bool Interruption::Check(int64_t now_ns) {
   Interruption* const self = of_this_thread;
   if (self == nullptr) return false;
-  if (self->interrupted_ || self->checking_) return self->interrupted_;
+  if (self->interrupted_ || checking) return self->interrupted_;
   if (self->next_check_ns_ == 0) {
-    // The first deadline that the scope asks: a call that is soon over is never interrupted.
+    // At the first check, only start the interval: a call that is soon over is never interrupted.
     self->next_check_ns_ = now_ns + absl::ToInt64Nanoseconds(kInterval);
   }
   if (now_ns < self->next_check_ns_) return false;
   self->next_check_ns_ = now_ns + absl::ToInt64Nanoseconds(kInterval);
-  self->checking_ = true;
+  checking = true;
   self->interrupted_ = self->requested_(self->context_);
-  self->checking_ = false;
+  checking = false;
   return self->interrupted_;
 }
 

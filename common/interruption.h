@@ -8,9 +8,11 @@
 
 namespace cairn {
 
-// While in scope, every deadline that this thread asks counts as expired once `requested` has
+// While in scope, every deadline that this thread checks counts as expired once `requested` has
 // returned true, so that the thread's waits end with kDeadlineExceeded. An inner scope hides the
-// outer one. Thread safety: none; `requested` runs on the thread that made the scope.
+// outer one. `requested` may itself make scopes and wait: nothing interrupts these waits, and
+// `requested` is not called again meanwhile. Thread safety: none; `requested` runs on the thread
+// that made the scope.
 class Interruption {
  public:
   // How long a wait lasts before `requested` is called, and between two calls.
@@ -27,7 +29,7 @@ class Interruption {
   // Whether `requested` has returned true in this scope.
   bool interrupted() const { return interrupted_; }
 
-  // The longest time for which this thread may block without asking its deadline again.
+  // The longest time for which this thread may block before it must check its deadline again.
   static absl::Duration LongestWait();
   // Whether this thread is interrupted; calls `requested` if kInterval has passed since the last
   // call. `now_ns` is the monotonic clock.
@@ -38,7 +40,6 @@ class Interruption {
   void* const context_;
   int64_t next_check_ns_ = 0;
   bool interrupted_ = false;
-  bool checking_ = false;  // `requested` may itself wait
   Interruption* const outer_;
 };
 

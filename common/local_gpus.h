@@ -7,12 +7,12 @@
 
 namespace cairn {
 
-// Number of this machine's NVIDIA device files that CUDA_VISIBLE_DEVICES leaves visible.
+// Counts this machine's NVIDIA device files that CUDA_VISIBLE_DEVICES leaves visible.
 int32_t LocalGpuCount();
 
-// The same for device files nvidia0, nvidia1, … in `device_folder` and a given value of
-// CUDA_VISIBLE_DEVICES (std::nullopt: not set). As in CUDA, the first invalid entry ends the list;
-// a valid entry is a number below the count of files, or begins with GPU- or MIG-.
+// Counts the device files nvidia0, nvidia1, … in `device_folder` that `visible`, a value of
+// CUDA_VISIBLE_DEVICES (std::nullopt: not set), leaves visible. As in CUDA, the first invalid entry
+// ends the list; a valid entry is a number below the count of files, or begins with GPU- or MIG-.
 int32_t CountGpus(const std::string& device_folder, const std::optional<std::string>& visible);
 
 }  // namespace cairn

@@ -29,8 +29,8 @@ HWY_EXPORT(FromBFloats);
 HWY_EXPORT(ToBytes);
 HWY_EXPORT(FromBytes);
 
-constexpr int64_t kNarrow = 8;           // narrower rows share a scale; 4 bytes a row would be more
-constexpr int64_t kValuesOfAScale = 64;  // at least, for narrow rows
+constexpr int64_t kNarrow = 8;           // narrower rows share a scale, to spare 4 bytes per row
+constexpr int64_t kValuesOfAScale = 64;  // a shared scale serves at least this many values
 
 int64_t Scales(int64_t rows, int64_t width) {
   if (width == 0) return 0;  // the rows have no values
@@ -38,7 +38,7 @@ int64_t Scales(int64_t rows, int64_t width) {
   return (rows + shared - 1) / shared;
 }
 
-// For each scale: fn(index of the scale, index of its first value, number of its values).
+// Calls fn(index of the scale, index of its first value, number of its values) for each scale.
 template <typename Fn>
 void ForEachScale(int64_t rows, int64_t width, const Fn& fn) {
   const int64_t values = rows * width, step = ScaledRows(width) * width;

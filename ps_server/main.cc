@@ -33,13 +33,14 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kBadInput = 2;
 
-// Blocked in every thread that is started from here on, so that AwaitStopSignal gets them.
+// Blocks the signals that stop the server, in this thread and in all threads that it starts later,
+// so that sigwait receives them.
 sigset_t BlockStopSignals() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
-  // A terminal that closes; not under nohup.
+  // Sent when the terminal closes. nohup ignores it.
   struct sigaction hangup = {};
   if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) {
     sigaddset(&signals, SIGHUP);
@@ -49,7 +50,8 @@ sigset_t BlockStopSignals() {
   return signals;
 }
 
-// A descriptor a connection; RocksDB's files, the log and HTTP come on top.
+// Raises the limit of open files: one for each connection, and kOthers for RocksDB, the log and
+// HTTP.
 void AllowDescriptors(int32_t max_connections) {
   constexpr rlim_t kOthers = 512;
   const rlim_t wanted = static_cast<rlim_t>(max_connections) + kOthers;
@@ -62,13 +64,14 @@ void AllowDescriptors(int32_t max_connections) {
                << " are allowed: raise the hard limit (ulimit -Hn, systemd's LimitNOFILE)";
 }
 
-// What it proves itself with to the other servers, which its page asks.
+// The credentials with which this server calls the other servers, for its status page.
 SecurityOptions ClientSide(SecurityOptions security) {
   security.accepted_tokens.clear();
   return security;
 }
 
-// As browsers on other hosts reach the page, where it listens on every address of this one.
+// The URL at which browsers on other hosts reach the page, also if it listens on every address of
+// this host.
 std::string StatusPageUrl(const ServerConfig& config, const std::string& bound) {
   const absl::StatusOr<HostPort> page = ParseHostPort(bound);
   const absl::StatusOr<HostPort> own =
@@ -78,7 +81,8 @@ std::string StatusPageUrl(const ServerConfig& config, const std::string& bound) 
   return absl::StrCat("http://", HostPortText(own->host, page->port), "/");
 }
 
-// HTTP, where it is asked for, from before the engine opens its files until it has closed them.
+// Starts the HTTP pages if they are enabled: before the engine opens its files, so that they show
+// that too. They stay until the engine has closed them.
 absl::StatusOr<std::unique_ptr<Monitor>> StartMonitor(const ServerConfig& config) {
   if (!config.http.has_value()) return std::unique_ptr<Monitor>();
   const std::string& port_file = config.http->port_file;
@@ -104,12 +108,12 @@ absl::StatusOr<std::unique_ptr<Engine>> OpenEngine(const EngineOptions& options)
   return Engine::Open(options);
 }
 
-// Until the last worker is gone, or another signal comes.
+// Serves until the last worker has left, another signal arrives, or `longest` has passed.
 void Linger(const Engine& engine, absl::Duration longest, const sigset_t& stop_signals) {
   const Deadline deadline = Deadline::In(longest);
   constexpr timespec kLookAgain = {.tv_sec = 0, .tv_nsec = 20'000'000};
   if (engine.live_workers() == 0 || deadline.Expired()) return;
-  LOG(INFO) << "serves on for at most " << longest << ", until " << engine.live_workers()
+  LOG(INFO) << "keeps serving for at most " << longest << ", until " << engine.live_workers()
             << " workers have left";
   while (engine.live_workers() > 0 && !deadline.Expired() &&
          sigtimedwait(&stop_signals, nullptr, &kLookAgain) < 0) {
@@ -117,10 +121,10 @@ void Linger(const Engine& engine, absl::Duration longest, const sigset_t& stop_s
 }
 
 absl::Status Serve(ServerConfig config, const sigset_t& stop_signals) {
-  // As if it had been told to stop; SIGINT, which does not linger.
+  // A drained server stops as after SIGINT, which does not linger.
   config.engine.drained = [] { kill(getpid(), SIGINT); };
   AllowDescriptors(config.listener.max_connections);
-  // A file of an earlier run would send readers to a port that is not this one's.
+  // The file of an earlier run may name another port.
   if (!config.port_file.empty()) unlink(config.port_file.c_str());
   ASSIGN_OR_RETURN(const std::unique_ptr<Monitor> monitor, StartMonitor(config));
   if (monitor != nullptr) {
@@ -169,7 +173,7 @@ int Main(int argc, char** argv) {
   if (status.ok()) return 0;
   std::fprintf(stderr, "cairn-ps: %s: %s\n", std::string(CodeName(status.code())).c_str(),
                std::string(status.message()).c_str());
-  // Flags whose limits only the engine or the listener knows.
+  // The limits of some flags are checked by the engine and the listener.
   return absl::IsInvalidArgument(status) ? kBadInput : kFailed;
 }
 

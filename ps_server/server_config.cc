@@ -24,13 +24,13 @@ namespace cairn {
 namespace {
 
 constexpr char kPurpose[] =
-    "cairn-ps serves shards of variables to workers and keeps them in RocksDB.\n";
+    "cairn-ps serves shards of variables to workers and stores them in RocksDB.\n";
 
 constexpr char kFooter[] =
-    R"(SIGTERM, SIGINT and SIGHUP (a terminal that closes; not under nohup) write everything and end
-the program.
-Exit status: 0 ended by a signal; 1 failed, the last line on stderr says what and what to do; 2 bad
-flags or files.)";
+    R"(On SIGTERM, SIGINT and SIGHUP (a closed terminal; not under nohup) the program writes
+everything and exits.
+Exit status: 0 stopped by a signal; 1 failed (the last line on stderr has the error and the next
+step); 2 bad flags or files.)";
 
 // The values of the flags, with their defaults.
 struct ServerFlags {
@@ -57,11 +57,12 @@ struct ServerFlags {
 void AddTaskFlags(Flags flags, ServerFlags& values) {
   flags
       .Add("cluster", "FILE", values.cluster,
-           "which tasks there are (YAML or TF_CONFIG's JSON); else the variable TF_CONFIG")
+           "file that lists the tasks (YAML or TF_CONFIG's JSON); default: the variable TF_CONFIG")
       .Add("task_index", "N", values.task_index,
-           "which of the cluster's ps tasks this is; may stand in the cluster file")
-      .Add("task_type", "ps", values.task_type, "may be given, as for other tasks")
-      .Add("data_dir", "DIR", values.data_dir, "where variables are kept; made if absent; required")
+           "index of this server among the ps tasks; the cluster file may have it instead")
+      .Add("task_type", "ps", values.task_type, "optional, for symmetry with other tasks")
+      .Add("data_dir", "DIR", values.data_dir,
+           "directory for the variables; created if absent; required")
       .Add("durability", "MODE", values.durability,
            "when an acknowledged push survives a crash. snapshot (default): from the next snapshot "
            "on, and workers replay lost pushes; log: at once, if the process ends; log_sync: at "
@@ -69,34 +70,36 @@ void AddTaskFlags(Flags flags, ServerFlags& values) {
       .Add("snapshot_interval_seconds", "S", values.snapshot_interval_seconds,
            "time between snapshots; default 5")
       .Add("memory_budget_bytes", "N", values.memory_budget_bytes,
-           "variables and messages together, and the program's other memory, for which rows of "
-           "tables can make room; 128 MiB or more; default 4 GiB, or three quarters of the "
-           "machine's memory, if less")
+           "memory for variables and messages, and for the rest of the program if rows of tables "
+           "can "
+           "be evicted; 128 MiB or more; default 4 GiB, or three quarters of the machine's memory "
+           "if that is less")
       .Add("memory_wait_seconds", "S", values.memory_wait_seconds,
-           "how long a call waits for memory before it is refused; default 2")
+           "how long a call waits for memory before it is rejected; default 2")
       .Add("not_finite", "MODE", values.not_finite,
-           "a push with NaN or infinity is refused (reject, default), or acknowledged and dropped "
+           "a push with NaN or infinity is rejected (reject, default), or acknowledged and dropped "
            "(skip)")
       .Add("lease_seconds", "S", values.lease_seconds,
            "how long after its last call a worker counts as connected; default 10")
       .Add("linger_seconds", "S", values.linger_seconds,
-           "after SIGTERM serve on while workers are connected, for at most this time: for "
-           "schedulers that end workers and servers together; default 0");
+           "after SIGTERM, keep serving while workers are connected, for at most this time; for "
+           "schedulers that stop workers and servers together; default 0");
 }
 
 void AddListenerFlags(Flags flags, ServerFlags& values, ListenerOptions& listener) {
   flags
       .Add("max_message_bytes", "N", values.max_message_bytes,
            "largest message that is read; default 1 GiB")
-      .Add("max_connections", "N", listener.max_connections, "default 1024")
+      .Add("max_connections", "N", listener.max_connections, "open connections; default 1024")
       .Add("max_connections_per_peer", "N", listener.max_connections_per_peer,
-           "of one IP address, and of this host past TCP; default 512")
+           "open connections of one IP address; those over shared memory count as one; default 512")
       .Add("serving_threads", "N", listener.serving_threads,
-           "calls that run at a time, not counting those that wait; default 2 a core, at least 4")
-      .Add("max_queued_calls", "N", listener.max_queued_calls,
-           "calls that wait for a thread; one more that moves rows is refused and told when to "
-           "retry; default 512")
-      .Add("max_jobs", "N", values.max_jobs, "jobs kept; default 1024")
+           "calls that run at a time, without waiting ones; default 2 per core, at least 4")
+      .Add(
+          "max_queued_calls", "N", listener.max_queued_calls,
+          "calls that wait for a thread; a further call that moves rows is refused, with a time to "
+          "retry after; default 512")
+      .Add("max_jobs", "N", values.max_jobs, "jobs on this server; default 1024")
       .Add("max_workers", "N", values.max_workers,
            "workers of all jobs together, also absent ones; one job has at most half of them, or "
            "1024; default 16384")
@@ -105,35 +108,35 @@ void AddListenerFlags(Flags flags, ServerFlags& values, ListenerOptions& listene
       .Add("idle_seconds", "S", listener.idle_seconds,
            "a connection that sends nothing between messages is closed; default 3600")
       .Add("local_transport", "M", values.local_transport,
-           "callers on this host may use shared memory instead of TCP: auto (default): those of "
-           "this process's user; any_user; off (thrift/LOCAL.md)")
+           "which callers on this host may use shared memory instead of TCP: auto (default): those "
+           "of this process's user; any_user; off (thrift/LOCAL.md)")
       .Add("port_file", "FILE", values.port_file,
-           "gets the bound address once it accepts calls (port 0: a free one)");
+           "file that receives the bound address once the server accepts calls");
 }
 
 void AddHealthFlags(Flags flags, ServerFlags& values) {
   AddHttpFlags(flags, values.http,
                "a status page (/), metrics for Prometheus (/metrics), /healthz, /readyz, "
                "/status.json");
-  flags.Add("health_port", "N", values.health_port,
-            "answer /healthz and /readyz here too, with separate threads: for probes, which slow "
-            "readers of the pages must not delay; 0: a free port, which the log names; default: "
-            "none");
+  flags.Add(
+      "health_port", "N", values.health_port,
+      "second port for /healthz and /readyz, with its own threads, so that slow readers of the "
+      "pages do not delay probes; 0: a free port, which the log names; default: none");
 }
 
 void AddSecurityFlags(Flags flags, ListenerOptions& listener) {
   AddTlsFlags(flags, listener.security);
   flags
       .Add("accepted_tokens", "FILE", listener.security.accepted_tokens,
-           "lines of TOKEN ROLE[,ROLE] [NAME]; a caller without a role of its certificate needs "
-           "one of them; not readable by others")
+           "file with lines of TOKEN ROLE[,ROLE] [NAME]; a caller whose certificate grants no role "
+           "needs one of the tokens; must not be readable by others")
       .Add("handshake_seconds", "S", listener.handshake_seconds,
            "how long a caller may take to authenticate; default 10")
       .Add("max_handshakes", "N", listener.max_handshakes,
-           "callers that have not authenticated yet; one more ends the oldest; default 128")
+           "callers that have not authenticated yet; a further one closes the oldest; default 128")
       .Add("allow_plaintext", "", listener.security.allow_plaintext,
-           "serve without TLS on an address that other hosts can reach: everyone on the way can "
-           "read everything, tokens too; on a trusted network only. Implies "
+           "serve without TLS on an address that other hosts can reach; only for trusted networks: "
+           "everyone on the path can read everything, including tokens. Implies "
            "--http_allow_plaintext");
 }
 
@@ -178,7 +181,7 @@ absl::StatusOr<ClusterConfig> FindCluster(const std::string& path) {
       "--cluster FILE is required where TF_CONFIG is not set; --help lists the flags");
 }
 
-// Which of the cluster's ps tasks this is, and its address.
+// Finds this server's task in the cluster file, and its address.
 absl::Status ReadTask(const ServerFlags& flags, ServerConfig& config) {
   ASSIGN_OR_RETURN(const ClusterConfig cluster, FindCluster(flags.cluster));
   for (const std::string& warning : cluster.warnings) LOG(WARNING) << warning;
@@ -200,7 +203,7 @@ absl::Status ReadTask(const ServerFlags& flags, ServerConfig& config) {
   RETURN_IF_ERROR(config.listener.security.Validate());
   RETURN_IF_ERROR(Annotate(config.listener.security.CheckMayListen(host_port.host),
                            absl::StrCat("ps:", index, " at ", address)));
-  // Before a store is opened, which may take minutes.
+  // Checks the credentials before the store is opened, which may take minutes.
   RETURN_IF_ERROR(ServerSecurity::Load(config.listener.security).status());
   config.engine.server_index = index;
   config.engine.server_count = static_cast<int32_t>(addresses.size());

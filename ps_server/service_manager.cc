@@ -8,7 +8,7 @@
 namespace cairn {
 namespace {
 
-// A manager that cannot be told is not the program's to repair: it says itself what it misses.
+// Ignores errors: the program cannot repair them, and the manager reports a missing notification.
 void Tell(const std::string& state) { sd_notify(/*unset_environment=*/0, state.c_str()); }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// What the program's service manager is told: systemd, for a unit of Type=notify. Without one (the
-// variable NOTIFY_SOCKET is not set) nothing happens. systemd.service(5), sd_notify(3).
+// Reports the program's state to its service manager: systemd, for a unit of Type=notify. Does
+// nothing without one (the variable NOTIFY_SOCKET is not set). See systemd.service(5) and
+// sd_notify(3).
 #pragma once
 
 #include <string>
@@ -10,19 +11,19 @@
 
 namespace cairn {
 
-// The program does what it is for, from now on: "serves on 127.0.0.1:7001".
+// Reports that the program serves from now on. `status`: "serves on 127.0.0.1:7001".
 void TellReady(const std::string& status);
 
-// A start or an end that may take longer than the unit's TimeoutStartSec or TimeoutStopSec: while
-// it lives the manager is asked for more time, again and again, and no more after kMaxPhase, so
-// that a program that hangs is killed then. Thread safety: none.
+// A start or stop that may take longer than the unit's TimeoutStartSec or TimeoutStopSec. While
+// this object lives, it repeatedly asks the manager for more time. It stops after kMaxPhase, so
+// that the manager kills a program that hangs. Thread safety: none.
 class LongPhase {
  public:
-  // To read a directory of 1 TiB at 0.3 GB/s.
+  // Long enough to read a directory of 1 TiB at 0.3 GB/s.
   static constexpr absl::Duration kMaxPhase = absl::Hours(1);
 
-  // `state`: assignments of sd_notify, each on a line: "STOPPING=1\nSTATUS=writes everything".
-  // Asked every `interval` for three times as much.
+  // `state`: assignments for sd_notify, one on each line: "STOPPING=1\nSTATUS=writes everything".
+  // Asks once per `interval`, for three times that time.
   explicit LongPhase(const std::string& state, absl::Duration interval = absl::Seconds(10),
                      absl::Duration longest = kMaxPhase);
   ~LongPhase();

@@ -9,8 +9,8 @@
 
 namespace cairn {
 
-// Records in DIR/CHECKPOINTS, one line for each directory, that checkpoints are written to
-// `checkpoint_directory` (absolute). The most recent one is the last line.
+// Records in the file DIR/CHECKPOINTS that checkpoints are written to `checkpoint_directory`, an
+// absolute path. The file has one line for each such directory, the most recent one last.
 absl::Status NoteCheckpoints(const std::string& directory, absl::string_view checkpoint_directory);
 
 // How to continue from a checkpoint if the store in `directory` is corrupt. Names the newest

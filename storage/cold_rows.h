@@ -36,7 +36,7 @@ struct ColdKey {
   }
 };
 
-// One row of `row_bytes` bytes, or none, for each requested key. Thread safety: none.
+// For each requested key, its row of `row_bytes` bytes, or none. Thread safety: none.
 class ColdRows {
  public:
   void Reset(size_t count, size_t row_bytes) {

@@ -40,7 +40,7 @@ absl::Status FinishDirectory(const std::string& directory);
 // not suffice: if it is deleted under a running server, the server does not notice.
 // kFailedPrecondition: another process has the lock; names the process if it is known.
 absl::StatusOr<Descriptor> LockDirectory(const std::string& directory, DirectoryState state);
-// The error when `by` uses the store.
+// Returns the error for a store that `by` ("process 4711 (cairn-ps)") is using.
 absl::Status InUse(absl::string_view by);
 
 // Whether the folder of an open store is still in its place, and whether the marker is still the
@@ -73,9 +73,9 @@ absl::Status ClearUnfinished(const std::string& directory);
 std::string DatabasePath(absl::string_view directory);
 std::string LogPath(absl::string_view directory);
 
-// The process that holds the lock file `path`, "process 4711 (cairn-ps)"; nullopt: none, or
-// unknown. Does not open the file, because closing it would release a lock that this process holds
-// on it.
+// Names the process that holds the lock file `path`: "process 4711 (cairn-ps)". nullopt: no process
+// holds it, or the holder is unknown. Does not open the file, because closing it would release a
+// lock that this process holds on it.
 std::optional<std::string> LockHolder(const std::string& path);
 
 // The absl code of a failed system call: ENOSPC, EDQUOT and EFBIG are kResourceExhausted, EACCES,
@@ -83,7 +83,7 @@ std::optional<std::string> LockHolder(const std::string& path);
 // the reason, and what to do about it.
 absl::Status ErrnoStatus(int error, absl::string_view what);
 
-// The next step for a full disk or missing permission.
+// Says what to do about a full disk or a missing permission.
 absl::string_view DiskFullAdvice();
 absl::string_view PermissionAdvice();
 

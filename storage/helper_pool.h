@@ -28,13 +28,13 @@ class HelperPool {
   // must not throw.
   void Run(size_t pieces, absl::FunctionRef<void(size_t piece)> work);
 
-  // The same for pieces that are added one after the other: helpers process them while the adding
-  // thread does other work. Thread safety: none.
+  // Runs pieces that are added one after the other: helpers process them while the adding thread
+  // does other work. Thread safety: none.
   class Job {
    public:
     // `side` must outlive the job. `work` must neither throw nor use the job.
     Job(HelperPool& side, std::function<void(size_t piece)> work);
-    // Waits for the pieces that helpers have begun. The others are not done.
+    // Waits for the pieces that helpers have begun, and drops the others.
     ~Job();
     Job(const Job&) = delete;
     Job& operator=(const Job&) = delete;

@@ -25,8 +25,8 @@ void RocksStripeBatch::Note(rocksdb::Status status) {
   if (status_.ok()) status_ = std::move(status);
 }
 
-// Allocates once for images, where doubling would copy several times. There is little in the batch
-// before.
+// Allocates once for an image, because doubling would copy it several times. The batch is nearly
+// empty at that point.
 void RocksStripeBatch::Reserve(size_t image_bytes) {
   constexpr size_t kFramingBytes = 1024;  // keys, lengths, and a header put afterwards
   std::string bytes;
@@ -131,8 +131,8 @@ void RocksStripeBatch::Put(RowSegment& segment) {
 }
 
 void RocksStripeBatch::Settle() {
-  // Reserves, because doubling takes new pages from the system each time. Unused pages are not
-  // touched.
+  // Reserves memory, because doubling takes new pages from the system each time. Unused pages are
+  // never touched.
   constexpr size_t kRoomBytes = 8 << 20;
   if (!has_room_ && batch_.GetDataSize() + full_bytes_ > kLargeBytes) {
     has_room_ = true;

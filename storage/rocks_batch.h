@@ -81,7 +81,7 @@ class RocksStripeBatch : public StripeBatch {
  private:
   void Reserve(size_t image_bytes);
   void Note(rocksdb::Status status);
-  // Appends the checksum of both to the value.
+  // Puts `bytes`, followed by the checksum of key and bytes, under `key`.
   void PutBytes(rocksdb::ColumnFamilyHandle* family, absl::string_view key,
                 absl::string_view bytes);
   void Put(RowSegment& segment);

@@ -53,13 +53,13 @@ absl::Status RocksStore::DropJob(absl::string_view job) {
 }
 
 absl::Status RocksStore::PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
-                                absl::Span<const StripeId> gone) {
+                                absl::Span<const StripeId> removed) {
   absl::ReaderMutexLock lock(&life_);
   rocksdb::WriteBatch batch;
   RETURN_IF_ERROR(FillEpoch(shards, {}, batch));
   const std::string key = VariableKey(record.id);
   RETURN_IF_ERROR(FromRocks(batch.Put(key, EncodeVariable(key, record)), Context("variable")));
-  for (const StripeId& id : gone) {
+  for (const StripeId& id : removed) {
     StripeKeys first(id);
     StripeId after = id;
     ++after.stripe;
@@ -72,7 +72,7 @@ absl::Status RocksStore::PutMap(const VariableRecord& record, absl::Span<const S
   }
   RETURN_IF_ERROR(Commit(batch, /*sync=*/true, "write a map"));
   absl::MutexLock segments_lock(&segments_mutex_);
-  for (const StripeId& id : gone) segments_.erase(id);
+  for (const StripeId& id : removed) segments_.erase(id);
   return absl::OkStatus();
 }
 

@@ -25,8 +25,8 @@ class RocksLog : public rocksdb::Logger {
 
   void Attach(const std::string& path);
 
-  // The last few warnings, joined by "; ", without those that only repeat a call's status. Recovery
-  // reports a corrupt WAL as "checksum mismatch"; only the warnings name the file.
+  // The last few warnings, joined by "; ". Leaves out warnings that only repeat the status of a
+  // call. Recovery reports a corrupt WAL as "checksum mismatch"; only the warnings name the file.
   std::string Warnings() const;
 
   using rocksdb::Logger::Logv;

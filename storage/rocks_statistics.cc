@@ -119,12 +119,12 @@ int64_t FolderBytes(const std::string& folder) {
   int64_t bytes = 0;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    std::error_code gone;
-    if (at->is_directory(gone) && !at->is_symlink(gone)) {
+    std::error_code file_error;
+    if (at->is_directory(file_error) && !at->is_symlink(file_error)) {
       bytes += FolderBytes(at->path().string());
-    } else if (at->is_regular_file(gone)) {
-      const auto size = at->file_size(gone);
-      if (!gone) bytes += static_cast<int64_t>(size);
+    } else if (at->is_regular_file(file_error)) {
+      const auto size = at->file_size(file_error);
+      if (!file_error) bytes += static_cast<int64_t>(size);
     }
   }
   return bytes;

@@ -52,7 +52,7 @@ class RocksStore : public StripeStore {
   absl::StatusOr<std::vector<VariableRecord>> Variables() const override;
   absl::Status DropJob(absl::string_view job) override;
   absl::Status PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
-                      absl::Span<const StripeId> gone) override;
+                      absl::Span<const StripeId> removed) override;
   absl::Status PutJob(absl::Span<const VariableRecord> variables,
                       absl::Span<const ShardRecord> shards,
                       absl::Span<const WorkerRecord> workers) override;
@@ -117,7 +117,7 @@ class RocksStore : public StripeStore {
   // Calls `record` for every key that begins with `prefix`, in order.
   absl::Status Scan(absl::string_view prefix, absl::string_view what, const Record& record) const
       ABSL_SHARED_LOCKS_REQUIRED(life_);
-  // The same for every key in [first, end).
+  // Calls `record` for every key in [first, end), in order.
   absl::Status Scan(absl::string_view first, absl::string_view end, absl::string_view what,
                     const Record& record) const ABSL_SHARED_LOCKS_REQUIRED(life_);
   // Whether there is a record with a key in [first, end).
@@ -131,7 +131,7 @@ class RocksStore : public StripeStore {
   // Checks that everything synced before this start is still there.
   absl::Status CheckSynced(absl::string_view newest_log) const ABSL_SHARED_LOCKS_REQUIRED(life_);
   absl::Status SyncOnce() ABSL_SHARED_LOCKS_REQUIRED(life_);
-  // The row segments of `id`: as cached, or else as found on disk, which are then cached.
+  // Returns the row segments of `id` from the cache, or else finds them on disk and caches them.
   absl::StatusOr<SegmentRange> Segments(const StripeId& id) ABSL_SHARED_LOCKS_REQUIRED(life_);
 
   const std::string directory_;

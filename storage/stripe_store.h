@@ -98,13 +98,13 @@ class StripeBatch {
   // One embedding row: metadata, values and slots, laid out by the caller. Copied. If a key is put
   // more than once, the last bytes count.
   virtual void PutRow(int64_t key, absl::string_view bytes) = 0;
-  // One cold embedding row, which ReadCold finds. Copied.
+  // One cold embedding row, which ReadCold returns. Copied.
   virtual void PutCold(int64_t key, absl::string_view bytes) = 0;
   // Removes the cold row of `key`, if there is one, so that ReadCold and ScanCold do not find it.
   virtual void DropCold(int64_t key) = 0;
-  // LoadStripes no longer shows the row of `key`, unless it is put again.
+  // Removes the row of `key`: LoadStripes no longer returns it, unless it is put again.
   virtual void PutGone(int64_t key) = 0;
-  // The number of the stripe's rows that are only cold once this batch is written.
+  // Sets how many of the stripe's rows are only in cold records once this batch is written.
   virtual void SetColdCount(int64_t rows) = 0;
   // A page of the stripe's waiting keys, laid out by the caller. Copied.
   virtual void PutWaiting(uint32_t page, absl::string_view bytes) = 0;
@@ -113,8 +113,8 @@ class StripeBatch {
   // True if nothing of the stripe is on disk, or if so many rows have been rewritten that this
   // batch replaces all of them. Then it must contain every row, changed or not, if it contains any.
   virtual bool wants_every_row() const = 0;
-  // Computes checksums of, and moves, the rows that PutRow has gathered, if they are many. This is
-  // the slow part of a large batch; callers put rows under a lock and call this without it.
+  // Checksums and moves the rows that PutRow has gathered, if there are many. This is the slow part
+  // of a large batch: callers put rows under a lock, and call Settle without the lock.
   virtual void Settle() = 0;
   virtual size_t bytes() const = 0;
 };
@@ -126,17 +126,17 @@ class StripeVisitor {
   // Called before the stripe's image or rows. A non-OK status ends the load and is returned.
   virtual absl::Status Header(const StripeId& id, absl::Span<const Watermark> watermarks) = 0;
   virtual absl::Status Image(const StripeId& id, absl::string_view bytes) = 0;
-  // Some of its rows. A key repeats if its row was rewritten; the last one counts. Empty rows mean
-  // that their keys' rows no longer exist.
+  // Some of the stripe's rows. A key repeats if its row was rewritten; the last one counts. An
+  // empty row means that its key's row no longer exists.
   virtual absl::Status Rows(const StripeId& id, const StoredRows& rows) = 0;
-  // Called after its rows: the number of its other rows, which are cold. Not called if there never
-  // were any.
+  // The number of the stripe's rows that are only in cold records. Called after Rows, and only if
+  // the stripe ever had such rows.
   virtual absl::Status ColdCount(const StripeId&, int64_t) { return absl::OkStatus(); }
-  // Called after these: a page of its waiting keys as last put.
+  // A page of the stripe's waiting keys, as put last. Called after ColdCount.
   virtual absl::Status Waiting(const StripeId&, uint32_t /*page*/, absl::string_view /*bytes*/) {
     return absl::OkStatus();
   }
-  // The ages as last put; not called if they never were.
+  // The ages of the stripe's rows, as put last. Not called if they were never put.
   virtual absl::Status Ages(const StripeId&, absl::string_view /*bytes*/) {
     return absl::OkStatus();
   }
@@ -177,25 +177,27 @@ class StripeStore {
   // How often this directory has been opened, including this time; > 0.
   virtual int64_t boot_count() const = 0;
 
-  // Written and synced.
+  // Stores the record. It is synced when the call returns.
   virtual absl::Status PutVariable(const VariableRecord& record) = 0;
   virtual absl::StatusOr<std::vector<VariableRecord>> Variables() const = 0;
-  // Complete variables whose stripes are written already, with their job's workers: one batch,
-  // synced.
+  // Ends a restore: stores the records of variables whose stripes have been written, and those of
+  // the job's workers, in one batch, and syncs.
   virtual absl::Status PutJob(absl::Span<const VariableRecord> variables,
                               absl::Span<const ShardRecord> shards,
                               absl::Span<const WorkerRecord> workers) = 0;
-  // Replaces a variable's record and shards, and removes the stripes in `gone`: one batch, synced.
+  // Replaces a variable's record and shards, and removes the stripes in `removed`, in one batch,
+  // and syncs.
   virtual absl::Status PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
-                              absl::Span<const StripeId> gone) = 0;
-  // Removes shards and stripes of variables [first, end) that have no record, because a restore
-  // ended before PutJob.
+                              absl::Span<const StripeId> removed) = 0;
+  // Removes the shards and stripes of variables [first, end) that have no record. A restore that
+  // was interrupted before PutJob leaves such variables behind.
   virtual absl::Status DropLeftovers(uint32_t first, uint32_t end) = 0;
-  // Removes the job's variables with all their stripes, its workers and its decisions. Synced.
+  // Removes the job's variables with all their stripes, its workers and its decisions, and syncs.
   virtual absl::Status DropJob(absl::string_view job) = 0;
 
   virtual std::unique_ptr<StripeBatch> NewBatch(const StripeId& id) = 0;
-  // In RocksDB's WAL when it returns (survives the process), on disk after Sync.
+  // Writes the batch to RocksDB's WAL. When the call returns, the batch survives the process; after
+  // Sync, it survives the machine.
   virtual absl::Status Write(StripeBatch& batch) = 0;
   // Whether write buffers fill faster than they are written as tables, so that Write will soon
   // block all callers. Callers that can wait should wait until this is false.
@@ -203,28 +205,29 @@ class StripeStore {
   // Publishes a snapshot in one batch: the states of shards and workers.
   virtual absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
                                   absl::Span<const WorkerRecord> workers) = 0;
-  // When it returns, everything written before is on disk.
+  // Syncs everything written before.
   virtual absl::Status Sync() = 0;
 
-  // In RocksDB's WAL when it returns, on disk after Sync or with `sync`.
+  // Stores the decision. It survives the process when the call returns, and the machine after Sync,
+  // or at once with `sync`.
   virtual absl::Status PutDecision(const DecisionRecord& record, bool sync) = 0;
   // Removes the job's decisions of steps up to `step`.
   virtual absl::Status DropDecisions(absl::string_view job, int64_t step) = 0;
   // The decisions of all jobs; those of one job are ordered by step.
   virtual absl::StatusOr<std::vector<DecisionRecord>> Decisions() const = 0;
 
-  // Each note replaces the one of the same name: one batch, synced.
+  // Stores the notes in one batch, and syncs. A note replaces the one of the same name.
   virtual absl::Status PutNotes(absl::Span<const NoteRecord> notes) = 0;
   virtual absl::StatusOr<std::vector<NoteRecord>> Notes() const = 0;
 
   virtual absl::StatusOr<std::vector<ShardRecord>> Shards() const = 0;
   virtual absl::StatusOr<std::vector<WorkerRecord>> Workers() const = 0;
-  // Loads every stripe in [first, end), in (variable, shard, stripe) order, without cold rows, rows
-  // in the order of writing, with verified checksums. Several threads may load disjoint ranges at
-  // once.
+  // Loads every stripe in [first, end), ordered by variable, shard and stripe, and verifies
+  // checksums. Returns rows in the order in which they were written, without cold rows. Several
+  // threads may load disjoint ranges at once.
   virtual absl::Status LoadStripes(const StripeId& first, const StripeId& end,
                                    StripeVisitor& visitor) const = 0;
-  // Every stripe of `variable`.
+  // Loads every stripe of `variable`.
   absl::Status LoadStripes(uint32_t variable, StripeVisitor& visitor) const {
     return LoadStripes({.variable = variable}, {.variable = variable + 1}, visitor);
   }
@@ -243,7 +246,7 @@ class StripeStore {
   // Memory for finding cold rows, in addition to StoreOptions::block_cache_bytes: some 2.5 bytes
   // for each cold record. It changes with their number.
   virtual int64_t ColdLookupBytes() const = 0;
-  // True: records durably that the data written from now on is inconsistent until
+  // SetUnfinished(true) records durably that the data written from now on is inconsistent, until
   // SetUnfinished(false). Opening a store with that record is refused (kDataLoss).
   virtual absl::Status SetUnfinished(bool unfinished) = 0;
 
@@ -257,7 +260,7 @@ class StripeStore {
   // compaction would take disk and cores from loading.
   virtual absl::Status StartCompaction() = 0;
 
-  // From memory: reads no file. Empty once closed.
+  // RocksDB's statistics. Reads no file. Empty once the store is closed.
   virtual std::vector<StoreStatistic> ReadStatistics() const = 0;
   // Bytes of every file in the folder, at most some seconds old.
   virtual int64_t DiskBytes() const = 0;

@@ -17,7 +17,7 @@
 namespace cairn {
 namespace {
 
-// Always of the same length, so that no rest of a longer line remains.
+// Lines have one length, so that a shorter line leaves no rest of a longer one.
 std::string LineOf(uint64_t sequence, uint64_t inode) {
   const std::string line = absl::StrCat("sequence ", absl::Dec(sequence, absl::kZeroPad20),
                                         " inode ", absl::Dec(inode, absl::kZeroPad20));

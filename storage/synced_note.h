@@ -22,8 +22,8 @@ class SyncedNote {
   SyncedNote(const SyncedNote&) = delete;
   SyncedNote& operator=(const SyncedNote&) = delete;
 
-  // The recorded sequence; 0: none, or another folder's. kDataLoss: the note is corrupt. Other
-  // errors as ReadSmallFile.
+  // The recorded sequence; 0 if there is no note, or if the note belongs to another folder.
+  // kDataLoss: the note is corrupt. Other errors as ReadSmallFile.
   absl::StatusOr<uint64_t> Read() const;
   // Errors as ErrnoStatus.
   absl::Status Write(uint64_t sequence);

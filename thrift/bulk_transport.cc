@@ -73,14 +73,14 @@ BulkTransport::~BulkTransport() {
   EndMessage();
 }
 
-void BulkTransport::AwaitProof(int64_t bytes, Deadline deadline) {
-  awaits_proof_ = true;
+void BulkTransport::AwaitAuthentication(int64_t bytes, Deadline deadline) {
+  awaits_authentication_ = true;
   message_limit_bytes_ = bytes;
   deadline_ = deadline;
 }
 
-void BulkTransport::LiftProof() {
-  awaits_proof_ = false;
+void BulkTransport::LiftAuthenticationLimits() {
+  awaits_authentication_ = false;
   remaining_bytes_ += options_.max_message_bytes - message_limit_bytes_;
   message_limit_bytes_ = options_.max_message_bytes;
 }
@@ -132,8 +132,8 @@ void BulkTransport::Acquire() {
 }
 
 std::string BulkTransport::LimitText() const {
-  if (awaits_proof_) {
-    return absl::StrCat("kMaxUnprovenMessageBytes, ", message_limit_bytes_,
+  if (awaits_authentication_) {
+    return absl::StrCat("kMaxUnauthenticatedMessageBytes, ", message_limit_bytes_,
                         ", the limit until the caller had authenticated itself");
   }
   return absl::StrCat("max_message_bytes, ", options_.max_message_bytes,
@@ -141,8 +141,8 @@ std::string BulkTransport::LimitText() const {
 }
 
 void BulkTransport::RefuseSize() {
-  const auto code =
-      awaits_proof_ ? absl::StatusCode::kUnauthenticated : absl::StatusCode::kResourceExhausted;
+  const auto code = awaits_authentication_ ? absl::StatusCode::kUnauthenticated
+                                           : absl::StatusCode::kResourceExhausted;
   throw RefusedMessage(
       WithReason(absl::Status(code, absl::StrCat("a message has more than ", LimitText())),
                  wire::ErrorReason::LIMIT));
@@ -360,9 +360,9 @@ absl::Status BulkTransport::ParkedTooLong() const {
                                                   absl::ToDoubleSeconds(options_.idle)));
 }
 
-// A message that has begun must progress within `stall`, and at kLowestBytesPerSecond on average.
+// A message that has begun must progress within `stall`, and at kMinBytesPerSecond on average.
 void BulkTransport::CheckStall(Direction direction) {
-  if (awaits_proof_ && deadline_.Expired()) {
+  if (awaits_authentication_ && deadline_.Expired()) {
     Throw(TTransportException::TIMED_OUT,
           absl::StrCat(options_.peer, " did not authenticate itself within --handshake_seconds"));
   }
@@ -376,7 +376,7 @@ void BulkTransport::CheckStall(Direction direction) {
   }
   const std::chrono::duration<double> stall = absl::ToChronoNanoseconds(options_.stall);
   const std::chrono::duration<double> earned(static_cast<double>(progress.bytes) /
-                                             static_cast<double>(kLowestBytesPerSecond));
+                                             static_cast<double>(kMinBytesPerSecond));
   if (now - progress.last > stall || now - progress.since > stall + earned) {
     Throw(TTransportException::TIMED_OUT,
           absl::StrCat(options_.peer, " stalled ", ProgressText(direction)));

@@ -62,19 +62,21 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   static constexpr size_t kBufferBytes = 32 << 10;
   static constexpr size_t kDirectBytes = kBufferBytes / 2;
 
-  // `socket` must be open. Switches TCP_NODELAY on. `stream` moves the socket's bytes; null: plain.
+  // `socket` must be open. Switches TCP_NODELAY on. `stream` sends and receives through the socket;
+  // null: unencrypted TCP.
   BulkTransport(std::shared_ptr<apache::thrift::transport::TSocket> socket,
                 BulkTransportOptions options, std::unique_ptr<SocketStream> stream = nullptr);
   ~BulkTransport() override;
 
   // Client side: the deadline for every later wait.
   void SetDeadline(Deadline deadline) { deadline_ = deadline; }
-  // Server side, for a peer that has not authenticated yet. Until LiftProof, messages have at most
-  // `bytes`, and all waits end at `deadline`.
-  void AwaitProof(int64_t bytes, Deadline deadline);
-  void LiftProof();
+  // Server side, for a peer that has not authenticated yet. Until LiftAuthenticationLimits,
+  // messages have at most `bytes`, and all waits end at `deadline`.
+  void AwaitAuthentication(int64_t bytes, Deadline deadline);
+  void LiftAuthenticationLimits();
 
-  // Brackets a message that is read: resets its byte limit, and releases its memory.
+  // Begin and end of a message that is read. BeginMessage resets the byte limit; EndMessage
+  // releases the memory that was charged.
   void BeginMessage();
   void EndMessage();
   // Server side, between messages. ParkedTooLong returns an error if `idle` has passed since Park.
@@ -88,14 +90,14 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   // Whether bytes of a message have arrived already, in this object or in the stream. Does not
   // wait.
   bool HasBytes() { return begin_ < end_ || (stream_->HasBuffered() && stream_->PeerHasData()); }
-  // Bytes that the message being read may still have.
+  // Bytes that the message being read may still contain before it exceeds the limit.
   int64_t remaining_bytes() const { return remaining_bytes_; }
   // Charges memory that the message being read is about to allocate; may wait for it.
   void Charge(int64_t bytes) {
     charged_bytes_ += bytes;
     if (charged_bytes_ > acquired_bytes_ + kUnchargedMessageBytes) Acquire();
   }
-  // Reads and discards.
+  // Reads and discards `bytes` bytes of the message being read.
   void Discard(int64_t bytes);
   // After a refusal: reads and discards what the peer still sends, until it stops, or up to
   // kDrainBytes or kDrainSeconds, so that the peer can read the refusal. Never throws.
@@ -103,7 +105,7 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
 
   // Like write, but `data` must stay alive and unchanged until flush.
   void WriteView(const std::byte* data, size_t bytes);
-  // Brackets a message that is written.
+  // Begins a message that is written.
   void BeginWrite();
   // Bytes written to the current message so far.
   int64_t written_bytes() const { return written_bytes_; }
@@ -112,12 +114,13 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
 
   const std::string& peer() const { return options_.peer; }
   int fd() const { return socket_->getSocketFD(); }
-  // See SocketStream.
+  // As SocketStream::PeerHasData.
   bool PeerHasData() { return stream_->PeerHasData(); }
-  // The reason for the last CORRUPTED_DATA.
+  // Why the last TTransportException had the type CORRUPTED_DATA.
   const absl::Status& failure() const { return failure_; }
   int64_t max_message_bytes() const { return options_.max_message_bytes; }
-  // The limit for the message being read, for errors: its name, its value, and what to do.
+  // Describes the limit for the message being read, for errors: its name, its value, and what to
+  // do.
   std::string LimitText() const;
 
   // Thrift's interface of a transport.
@@ -191,9 +194,9 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   const std::unique_ptr<SocketStream> stream_;
   absl::Status failure_;
   Deadline deadline_;
-  bool awaits_proof_ = false;
+  bool awaits_authentication_ = false;
   int64_t message_limit_bytes_;
-  Clock::time_point parked_since_{};  // between messages; zero: not checked yet
+  Clock::time_point parked_since_{};  // start of the wait between messages; zero: not waiting
   std::array<int64_t, 2> socket_timeout_ms_ = {0, 0};
   int64_t slice_ms_ = 0;  // longest kernel wait on the server's side
   std::array<Progress, 2> progress_;

@@ -85,7 +85,7 @@ JobState Ended(const Workers& workers) {
 
 // The state if workers cannot reach a server; nullopt if none reports that.
 std::optional<JobState> Unreached(const Workers& workers) {
-  std::map<int32_t, std::vector<std::string>> gone;
+  std::map<int32_t, std::vector<std::string>> unreached;
   size_t heard = 0;
   size_t concerned = 0;
   for (const wire::WorkerStanding& worker : workers) {
@@ -94,12 +94,12 @@ std::optional<JobState> Unreached(const Workers& workers) {
     if (!worker.__isset.vitals || worker.vitals.servers_gone.empty()) continue;
     ++concerned;
     for (const int32_t server : worker.vitals.servers_gone) {
-      gone[server].push_back(TaskOf(worker));
+      unreached[server].push_back(TaskOf(worker));
     }
   }
-  if (gone.empty()) return std::nullopt;
+  if (unreached.empty()) return std::nullopt;
   JobState state{.phase = concerned == heard ? JobPhase::kStalled : JobPhase::kWaiting};
-  state.details = absl::StrJoin(gone, "; ", [](std::string* text, const auto& one) {
+  state.details = absl::StrJoin(unreached, "; ", [](std::string* text, const auto& one) {
     absl::StrAppend(text, "ps:", one.first, " does not answer ", Names(one.second));
   });
   return state;
@@ -307,7 +307,7 @@ JobState StateOf(absl::Span<const JobView> servers) {
   const bool trains = state.phase == JobPhase::kTraining || state.phase == JobPhase::kWaiting;
   const bool anyone = std::any_of(workers.begin(), workers.end(), IsHeard);
   if (trains && !anyone) return {.phase = JobPhase::kStalled, .details = text};
-  // The workers' reports about a server are more specific.
+  // The workers' reports about this server are more specific.
   const bool told = std::any_of(workers.begin(), workers.end(), [](const auto& worker) {
     return IsHeard(worker) && !worker.vitals.servers_gone.empty();
   });

@@ -16,8 +16,8 @@ namespace cairn {
 inline constexpr int64_t kDefaultMaxMessageBytes = int64_t{1} << 30;
 // Smallest and largest value of that flag: hello, describe and an error must fit; 64 GiB exceeds
 // any machine whose memory budget could admit the message.
-inline constexpr int64_t kLowestMaxMessageBytes = int64_t{1} << 20;
-inline constexpr int64_t kHighestMaxMessageBytes = int64_t{1} << 36;
+inline constexpr int64_t kMinMessageBytesLimit = int64_t{1} << 20;
+inline constexpr int64_t kMaxMessageBytesLimit = int64_t{1} << 36;
 // Bytes of one payload: TBinaryProtocol stores the length as a signed 32-bit integer.
 inline constexpr int64_t kMaxPayloadBytes = (int64_t{1} << 31) - 1;
 // Bytes of one string: names, cursors, positions, error texts; all are much shorter.
@@ -54,19 +54,19 @@ inline constexpr int64_t kPooledPayloadBytes = 64 << 20;
 // Open connections: --max_connections. Each has up to 64 KiB of uncharged memory and, while its
 // call waits (for other workers, memory, the disk, its peer), a thread.
 inline constexpr int32_t kDefaultMaxConnections = 1024;
-inline constexpr int32_t kHighestMaxConnections = 65536;  // Linux' usual limits of threads, files
+inline constexpr int32_t kMaxConnectionsLimit = 65536;  // Linux' usual limits of threads, files
 // Seconds without progress within a message before its connection is closed: --stall_seconds.
 inline constexpr double kDefaultStallSeconds = 30;
-inline constexpr double kLowestStallSeconds = 0.05;
-inline constexpr double kHighestStallSeconds = 86400;
+inline constexpr double kMinStallSeconds = 0.05;
+inline constexpr double kMaxStallSeconds = 86400;
 // Seconds that a connection may be idle between messages: --idle_seconds. Cairn's own clients call
 // every few seconds and reconnect when necessary, so longer idle times mean an abandoned peer.
 inline constexpr double kDefaultIdleSeconds = 3600;
-inline constexpr double kLowestIdleSeconds = 0.05;
-inline constexpr double kHighestIdleSeconds = 86400.0 * 365;
+inline constexpr double kMinIdleSeconds = 0.05;
+inline constexpr double kMaxIdleSeconds = 86400.0 * 365;
 // A message must arrive (or a reply be read) at this mean rate, after a grace period of
 // stall_seconds, so that a trickle of single bytes cannot hold memory forever.
-inline constexpr int64_t kLowestBytesPerSecond = 64 << 10;
+inline constexpr int64_t kMinBytesPerSecond = 64 << 10;
 // After a refusal the rest of the message is read and discarded, up to this many bytes and seconds,
 // so that the peer reads the error instead of a connection reset.
 inline constexpr int64_t kDrainBytes = 64 << 20;
@@ -74,8 +74,8 @@ inline constexpr double kDrainSeconds = 2;
 
 // Calls that run at once, without waiting calls: --serving_threads. The default is two per core, so
 // that large calls do not delay small ones, and at least this many.
-inline constexpr int32_t kLeastDefaultServingThreads = 4;
-inline constexpr int32_t kHighestServingThreads = 4096;
+inline constexpr int32_t kMinDefaultServingThreads = 4;
+inline constexpr int32_t kMaxServingThreads = 4096;
 // Connections whose call has arrived but is not being served yet: --max_queued_calls. Beyond it,
 // calls that move rows are refused with a time after which to retry. Equals the default number of
 // connections per host, and exceeds the calls that a job's workers make at one moment.
@@ -89,13 +89,13 @@ inline constexpr double kMaxRetryAfterSeconds = 1;
 // not identify the caller, its token: --handshake_seconds. A handshake takes milliseconds; ten
 // seconds allow for some lost packets and a busy machine.
 inline constexpr double kDefaultHandshakeSeconds = 10;
-inline constexpr double kLowestHandshakeSeconds = 0.05;
-inline constexpr double kHighestHandshakeSeconds = 3600;
+inline constexpr double kMinHandshakeSeconds = 0.05;
+inline constexpr double kMaxHandshakeSeconds = 3600;
 // Connections in this phase: --max_handshakes. One more ends the oldest of them, so a flood of
 // half-open connections cannot keep out a caller that answers before they displace it. Each takes
 // about 100 KiB.
 inline constexpr int32_t kDefaultMaxHandshakes = 128;
-inline constexpr int32_t kHighestMaxHandshakes = 65536;
+inline constexpr int32_t kMaxHandshakesLimit = 65536;
 // Open connections of one IP address: --max_connections_per_peer. Half of max_connections, so that
 // one host cannot take all. A worker has one or two to each server.
 inline constexpr int32_t kDefaultMaxConnectionsPerPeer = 512;
@@ -103,10 +103,10 @@ inline constexpr int32_t kDefaultMaxConnectionsPerPeer = 512;
 // one handshake message is 100 KiB.
 inline constexpr int64_t kMaxHandshakeBytes = 256 << 10;
 // Bytes of a message before the caller has authenticated: `authenticate` with a token.
-inline constexpr int64_t kMaxUnprovenMessageBytes = 4 << 10;
+inline constexpr int64_t kMaxUnauthenticatedMessageBytes = 4 << 10;
 // Bytes of a token. From 16 random bytes on, guessing is infeasible; 512 exceeds the tokens of any
 // program that creates them (a SHA-512 in hexadecimal has 128).
-inline constexpr size_t kLowestTokenBytes = 16;
+inline constexpr size_t kMinTokenBytes = 16;
 inline constexpr size_t kMaxTokenBytes = 512;
 // Bytes and lines of the file of accepted tokens: every authentication compares with all of them.
 inline constexpr int64_t kMaxTokenFileBytes = 1 << 20;
@@ -121,8 +121,8 @@ inline constexpr int32_t kDefaultMaxJobs = 1024;
 // times the default number of connections. Also bounds HelloRequest.expected_workers.
 inline constexpr int32_t kDefaultMaxWorkers = 16384;
 // The highest values times their charges are 5.5 GiB, which only the memory budget then bounds.
-inline constexpr int32_t kHighestMaxJobs = 65536;
-inline constexpr int32_t kHighestMaxWorkers = 1 << 20;
+inline constexpr int32_t kMaxJobsLimit = 65536;
+inline constexpr int32_t kMaxWorkersLimit = 1 << 20;
 // Memory charged to the server's budget for each: its structures with the longest names and
 // positions (asserted in registry.cc). 88 MiB for the default limits.
 inline constexpr int64_t kJobChargeBytes = 8 << 10;
@@ -141,7 +141,7 @@ inline constexpr int64_t kMaxIdsPerCall = int64_t{1} << 24;
 inline constexpr double kMaxWaitSeconds = 60;
 // Approximate bytes of a moving table in the reply to a READ. Stripes are not split, so a reply may
 // be longer by one stripe. Larger pieces are no faster, and are held in memory three times.
-inline constexpr int64_t kLeastMoveBytes = 64 << 10;
+inline constexpr int64_t kMinMoveBytes = 64 << 10;
 inline constexpr int64_t kMaxMoveBytes = 64 << 20;
 // The longest time that a move may refuse updates, because its mover may die meanwhile.
 inline constexpr double kMaxHoldSeconds = 60;
@@ -166,7 +166,8 @@ inline constexpr int32_t kMaxServers = 1024;
 inline constexpr int64_t kMaxAddressBytes = 512;  // "host:port"
 // Axes of a shape; more than TensorFlow's and NumPy's dense kernels need.
 inline constexpr int64_t kMaxAxes = 32;
-// Bytes of names, and of the opaque resume position, which is stored with every sequence.
+// Bytes of names, of the texts with which a worker describes itself, and of a resume position,
+// which is stored with every sequence.
 inline constexpr int64_t kMaxJobNameBytes = 256;
 inline constexpr int64_t kMaxVariableNameBytes = 512;
 inline constexpr int64_t kMaxSlotNameBytes = 64;

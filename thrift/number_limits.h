@@ -15,6 +15,6 @@ inline constexpr int64_t kMaxContributionRows = int64_t{1} << 39;
 // One job may have at most half of --max_workers, so that it cannot keep out all others, but always
 // this many if --max_workers allows: as many as the default number of connections. Also bounds
 // HelloRequest.expected_workers.
-inline constexpr int64_t kLeastMaxWorkersOfJob = 1024;
+inline constexpr int64_t kMinWorkersLimitOfJob = 1024;
 
 }  // namespace cairn

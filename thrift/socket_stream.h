@@ -52,7 +52,7 @@ class SocketStream {
   bool waits_ = true;
 };
 
-// The socket's own bytes. The caller keeps ownership of `fd`.
+// The bytes of the plain socket. The caller keeps ownership of `fd`.
 class PlainStream : public SocketStream {
  public:
   explicit PlainStream(int fd) : fd_(fd) {}

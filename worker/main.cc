@@ -45,7 +45,7 @@ std::atomic<int> stop_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 extern "C" void OnStopSignal(int signal) {
-  // A second one: nobody should have to wait for a server that is gone.
+  // A second signal ends the process at once: a user should not have to wait for a lost server.
   if (stop_signal.exchange(signal) != 0) _Exit(128 + signal);
 }
 
@@ -56,7 +56,7 @@ void CatchStopSignals() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);
-  // A terminal that closes; not under nohup.
+  // SIGHUP means that the terminal closed. nohup ignores the signal, and so does this process then.
   struct sigaction hangup = {};
   if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) {
     sigaction(SIGHUP, &action, nullptr);
@@ -84,8 +84,8 @@ absl::StatusOr<JobConfig> ReadJob(const WorkerFlags& flags) {
   return job;
 }
 
-// The cluster of --cluster_resolver, else of --cluster, else of TF_CONFIG, else of the job file.
-// One without tasks means a server inside this process.
+// Reads the cluster from --cluster_resolver, else --cluster, else TF_CONFIG, else the job file. A
+// cluster without tasks means a server in this process.
 absl::StatusOr<ClusterConfig> ReadCluster(const WorkerFlags& flags, const JobConfig& job) {
   const NamedCluster named = {.resolver = flags.cluster_resolver,
                               .file = flags.cluster,
@@ -122,7 +122,7 @@ absl::StatusOr<ClusterConfig> FindCluster(const WorkerFlags& flags, const JobCon
   return cluster;
 }
 
-// Which of the job's workers this is.
+// Determines which of the job's workers this process is.
 absl::Status FindTask(const ClusterConfig& cluster, TrainerOptions* options) {
   if (cluster.training_task_count() == 0) {
     return BadFlag(
@@ -177,7 +177,7 @@ absl::StatusOr<Report> RunEvaluator(const WorkerFlags& flags, TrainerOptions opt
                            OpensCheckpoints(options.job, absl::StrCat(kEvaluator, "-", index)));
 }
 
-// `folder_of`: InProcessServer::Open's task.
+// Runs with a server in this process. `folder_of` is the `task` of InProcessServer::Open.
 absl::StatusOr<Report> RunInProcess(const WorkerFlags& flags, const TrainerOptions& options,
                                     const std::string& folder_of) {
   ASSIGN_OR_RETURN(const std::unique_ptr<InProcessServer> server,
@@ -192,7 +192,7 @@ absl::StatusOr<Report> RunInProcess(const WorkerFlags& flags, const TrainerOptio
   return report;
 }
 
-// With ps tasks in the cluster.
+// Runs with the ps tasks of the cluster.
 absl::StatusOr<Report> RunOnServers(const WorkerFlags& flags, TrainerOptions options,
                                     const ClusterConfig& cluster, LocalTransport local_transport) {
   if (cluster.addresses("ps").empty()) {
@@ -230,7 +230,8 @@ absl::StatusOr<GlooOptions> JointGroup(const WorkerFlags& flags, const TrainerOp
                               "--allow_plaintext if the network is trusted"));
 }
 
-// All workers, or an end in between: nothing is open yet.
+// Connects to all other workers. A stop signal meanwhile ends the process, which has nothing open
+// yet.
 absl::StatusOr<std::unique_ptr<CollectiveGroup>> ConnectWorkers(const GlooOptions& gloo,
                                                                 absl::Duration patience) {
   absl::StatusOr<std::unique_ptr<CollectiveGroup>> group;
@@ -249,7 +250,7 @@ absl::StatusOr<std::unique_ptr<CollectiveGroup>> ConnectWorkers(const GlooOption
   return group;
 }
 
-// Without ps tasks: workers that train as one, each with a server in its process.
+// Runs without ps tasks: workers that train as one, each with a server in its process.
 absl::StatusOr<Report> RunTogether(const WorkerFlags& flags, TrainerOptions options,
                                    const ClusterConfig& cluster) {
   if (!cluster.addresses("ps").empty()) {
@@ -268,11 +269,12 @@ absl::StatusOr<Report> RunTogether(const WorkerFlags& flags, TrainerOptions opti
   ASSIGN_OR_RETURN(const std::unique_ptr<CollectiveGroup> group, ConnectWorkers(gloo, patience));
   options.group = group.get();
   absl::StatusOr<Report> report = RunInProcess(flags, options, folder_of);
-  group->Abort(report.status());  // the folder could not be opened: nobody is to wait for this one
+  group->Abort(report.status());  // if the folder could not be opened, the others must not wait for
+                                  // this worker
   return report;
 }
 
-// Null: none is wanted.
+// Starts the pages for operators. Null: the flags ask for none.
 absl::StatusOr<std::unique_ptr<HttpServer>> Monitor(const WorkerFlags& flags,
                                                     const RunMeter& meter) {
   const absl::StatusOr<std::optional<HttpFlags>> http =
@@ -282,7 +284,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> Monitor(const WorkerFlags& flags,
   return StartWorkerMonitor(**http, meter);
 }
 
-// `job` and `summary` get what the report's summary says besides.
+// Sets `job` and `summary` to the other contents of the summary.
 absl::StatusOr<Report> Run(const WorkerFlags& flags, JobConfig& job, SummaryOptions& summary) {
   RETURN_IF_ERROR(AsBadInput(flags.Validate()));
   TrainerOptions options;
@@ -325,7 +327,7 @@ absl::Status PrintCluster(const WorkerFlags& flags) {
                                   : absl::InternalError("cannot write the cluster to stdout");
 }
 
-// The error on one line, the last one of stderr.
+// Prints the error on one line, the last one of stderr.
 void PrintError(const absl::Status& status) {
   const std::string text = absl::StrReplaceAll(std::string(status.message()), {{"\n", "; "}});
   std::fprintf(stderr, "cairn-worker: %s\n",
@@ -358,7 +360,7 @@ int Main(int argc, char** argv) {
   const int signal = stop_signal.load();
   if (!report.ok()) {
     PrintError(report.status());
-    // Stopped while it waited, before there was anything to make durable.
+    // The process was stopped during a wait, before it had anything to make durable.
     return absl::IsCancelled(report.status()) && signal != 0 ? 128 + signal
                                                              : ExitCodeOf(report.status());
   }

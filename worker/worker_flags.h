@@ -17,7 +17,7 @@ namespace cairn {
 
 // Thread safety: a value.
 struct WorkerFlags {
-  std::string text;  // of --help, --version or --completion: to be printed, nothing else counts
+  std::string text;  // the text of --help, --version or --completion, to print instead of running
 
   std::string job;
   std::string cluster;
@@ -45,8 +45,8 @@ struct WorkerFlags {
   // kInvalidArgument: --mode and the flags that belong to one mode, or a number, do not fit.
   absl::Status Validate() const;
 
-  // The value of --local_transport. kInvalidArgument: flags for calls to servers, of a task that
-  // makes none (`calls_servers` is false), do not fit.
+  // Parses --local_transport. kInvalidArgument: a flag for calls to servers is given for a task
+  // that makes none (`calls_servers` is false).
   absl::StatusOr<LocalTransport> CheckCalls(bool calls_servers) const;
 };
 

@@ -40,7 +40,7 @@ struct ParsedLine {
   // invalid value, or an unexpected word.
   absl::Status status;
   std::string command;  // "cairn-ps", "cairnctl checkpoint list"
-  std::string text;     // of --help, --version or --completion: printed instead of running
+  std::string text;  // the text of --help, --version or --completion, to print instead of running
 };
 
 // Parses `arguments`, which exclude the program's name.

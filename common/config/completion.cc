@@ -14,13 +14,14 @@
 namespace cairn {
 namespace {
 
-// A word that names no command, such as a flag's value, leaves the command unchanged. Where no word
-// fits, files are completed. @PROGRAM@ is the program's name and @NAME@ the same as an identifier;
-// @PATHS@ are the commands, quoted, and @CASES@ the words that may follow each.
+// How a shell completes a command line. A word that names no command, such as a flag's value,
+// leaves the command unchanged. Where no word fits, the shell completes file names. In the script,
+// @PROGRAM@ is the program's name and @NAME@ the same as an identifier; @PATHS@ are the quoted
+// commands, and @CASES@ the words that may follow each.
 struct Shell {
   const char* script;
   const char* between_paths;
-  // Of a command: $0 its path, $1 the commands and $2 the flags that may follow.
+  // The case for one command: $0 is its path, $1 its subcommands, $2 its flags.
   const char* one_case;
 };
 
@@ -113,7 +114,7 @@ absl::StatusOr<std::string> CompletionScript(absl::string_view shell, const CLI:
   std::string cases;
   CollectWords(app, "", one_case, &paths, &cases);
   const std::string name = absl::StrReplaceAll(app.get_name(), {{"-", "_"}});
-  // A pattern that no word matches, where there are no commands.
+  // Without commands, use a pattern that no word matches.
   if (paths.empty()) paths.emplace_back("\"\"");
   return absl::StrReplaceAll(
       absl::StrReplaceAll(script,

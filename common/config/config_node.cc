@@ -158,7 +158,7 @@ class TreeBuilder : public YAML::EventHandler {
     if (!status_.ok()) return;
     Unfinished done = std::move(unfinished_.back());
     unfinished_.pop_back();
-    Keep(done.node, done.anchor);
+    StoreAnchor(done.node, done.anchor);
     Attach(std::move(done.node));
   }
 
@@ -166,12 +166,12 @@ class TreeBuilder : public YAML::EventHandler {
   void Add(ConfigNode node, YAML::anchor_t anchor) {
     if (!status_.ok()) return;
     Charge(node, static_cast<int>(unfinished_.size()) + 1);
-    Keep(node, anchor);
+    StoreAnchor(node, anchor);
     Attach(std::move(node));
   }
 
   // Keeps a copy for aliases. Copies count against the limits.
-  void Keep(const ConfigNode& node, YAML::anchor_t anchor) {
+  void StoreAnchor(const ConfigNode& node, YAML::anchor_t anchor) {
     if (anchor == 0 || !status_.ok()) return;
     Charge(node, 1);
     if (status_.ok()) anchors_.emplace(anchor, node);

@@ -25,12 +25,12 @@ struct TableRowStorage {
 
 struct RowStorageConfig {
   RowStorage storage;
-  std::vector<TableRowStorage> per_table;  // first match wins and sets both formats
+  std::vector<TableRowStorage> per_table;  // the first matching entry sets both formats
 };
 
 struct EmbeddingConfig {
   int64_t dim = 16;
-  int64_t hash_buckets = 0;  // 0: vocabulary: dynamic (one row per key)
+  int64_t hash_buckets = 0;  // 0: vocabulary: dynamic, which keeps one row for every key
   // The fields of RowRules.
   int64_t admit_after_pushes = 1;
   int64_t expire_after_seconds = 0;
@@ -118,7 +118,7 @@ struct VariableWireFormat {
 
 struct WireConfig {
   WireFormatConfig format;
-  std::vector<VariableWireFormat> per_variable;  // first match wins and sets the whole format
+  std::vector<VariableWireFormat> per_variable;  // the first matching entry sets the whole format
 };
 
 struct StrategyConfig {
@@ -196,7 +196,8 @@ struct JobConfig {
   ClusterConfig cluster;
   // Keys that do nothing in this job, one line each, for the log. cluster.warnings are separate.
   std::vector<std::string> warnings;
-  // The same, for jobs that run on the servers of a cluster.
+  // Keys that do nothing when the job's servers run in other processes, one line each. Only a
+  // worker that calls such servers logs them.
   std::vector<std::string> in_process_warnings;
 };
 

@@ -181,7 +181,7 @@ absl::Status ReadOptimizer(const ConfigNode& section, const std::string& path, J
 
 void FinishOptimizer(JobConfig* job) {
   if (job->model.type != "wide_deep") return;
-  // Last, so that the job's own entries for the wide part take precedence.
+  // The wide part's entry comes last, so that the job's own entries take precedence.
   OptimizerOverride wide;
   wide.match = "wide/*";
   wide.optimizer.type = "ftrl";

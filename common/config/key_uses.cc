@@ -30,7 +30,7 @@ constexpr Selector kConsistency = {"strategy.consistency",
                                    [](const JobConfig& job) { return job.strategy.consistency; }};
 constexpr Selector kDurability = {"storage.durability",
                                   [](const JobConfig& job) { return job.storage.durability; }};
-// Selectors for things that must be given; the value is "" if they are not.
+// Selectors for keys that must be given. The value is "" if the key is missing.
 constexpr Selector kCheckpoints = {"checkpoint.directory",
                                    [](const JobConfig& job) { return job.checkpoint.directory; }};
 constexpr Selector kEvalFiles = {"data.eval", [](const JobConfig& job) {
@@ -38,7 +38,7 @@ constexpr Selector kEvalFiles = {"data.eval", [](const JobConfig& job) {
                                  }};
 constexpr Selector kReplicas = {"several strategy.devices", [](const JobConfig& job) {
                                   const std::string& type = job.strategy.type;
-                                  // No devices given: every GPU.
+                                  // Without devices, the job uses every GPU.
                                   const bool one = job.strategy.devices.size() == 1 ||
                                                    type == "one_device" || type == "default";
                                   return std::string(one ? "" : "given");
@@ -46,7 +46,7 @@ constexpr Selector kReplicas = {"several strategy.devices", [](const JobConfig& 
 constexpr Selector kGpus = {
     "a GPU in strategy.devices", [](const JobConfig& job) {
       const std::vector<std::string>& devices = job.strategy.devices;
-      // No devices given: every GPU.
+      // Without devices, the job uses every GPU.
       const bool given = devices.empty() ||
                          std::any_of(devices.begin(), devices.end(), [](const std::string& device) {
                            return absl::StartsWith(device, "gpu:");
@@ -54,7 +54,7 @@ constexpr Selector kGpus = {
       return std::string(given ? "given" : "");
     }};
 constexpr Selector kShuffling = {"data.shuffle.buffer_rows above 1", [](const JobConfig& job) {
-                                   // Format text draws its pairs from the seed.
+                                   // The format text draws its pairs from the shuffle's seed.
                                    const bool draws = job.data.shuffle_buffer_rows > 1 ||
                                                       job.data.format == "text";
                                    return std::string(draws ? "given" : "");
@@ -65,7 +65,8 @@ struct KeyUse {
   Selector by;
   Names values;  // values of `by` for which the key is read; empty: all except ""
   bool refused = false;
-  // For a refused key: whether it has its default and therefore no effect, which is only a warning.
+  // For a refused key: whether the key has its default value, which has no effect and is only a
+  // warning.
   bool (*is_default)(const JobConfig&) = nullptr;
 };
 

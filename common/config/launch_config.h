@@ -12,7 +12,7 @@ namespace cairn {
 // Thread safety: a value.
 struct LaunchConfig {
   int32_t servers = 1;
-  std::string directory;  // of their state; each has a folder ps-N in it
+  std::string directory;  // parent of the servers' state folders, ps-0, ps-1, …
   std::string durability = "snapshot";
 };
 

@@ -18,11 +18,12 @@ class Partitioner {
  public:
   virtual ~Partitioner() = default;
 
-  // Shards per axis; every entry except that of axis 0 is 1. kInvalidArgument where TensorFlow
-  // fails too: a scalar, or an extent of 0 that leaves nothing to split.
+  // Returns the number of shards along each axis; every entry except that of axis 0 is 1.
+  // kInvalidArgument: a scalar, or an extent of 0 that leaves nothing to split; TensorFlow fails
+  // for these too.
   absl::StatusOr<std::vector<int64_t>> Partition(absl::Span<const int64_t> shape,
                                                  DType dtype) const;
-  // The same for a variable of strings; each counts as `bytes_per_string` bytes.
+  // As Partition, for a variable of strings. Each string counts as `bytes_per_string` bytes.
   absl::StatusOr<std::vector<int64_t>> PartitionStrings(absl::Span<const int64_t> shape) const;
 
  protected:

@@ -6,10 +6,10 @@
 
 namespace cairn {
 
-// --tls_certificate, --tls_key and --tls_ca.
+// Adds --tls_certificate, --tls_key and --tls_ca.
 void AddTlsFlags(Flags& flags, SecurityOptions& options);
 
-// Those, and --token_file, of a program that connects to servers.
+// Adds the same flags and --token_file, for a program that connects to servers.
 void AddClientSecurityFlags(Flags& flags, SecurityOptions& options);
 
 }  // namespace cairn

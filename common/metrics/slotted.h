@@ -13,7 +13,8 @@
 
 namespace cairn {
 
-// Further threads share slots: two threads that count at once take about ten nanoseconds more.
+// Threads beyond this number share slots. Two threads that count in one slot at once take about ten
+// nanoseconds more.
 constexpr size_t kMeterSlots = 8;
 
 // The calling thread's slot, in [0, kMeterSlots).
@@ -78,10 +79,11 @@ class Histogram {
   std::array<Slot, kMeterSlots> slots_;
 };
 
-// Seconds. Calls and steps: from 25 µs to one minute. Snapshots: from 1 ms to ten minutes.
+// Bounds in seconds: for calls and steps, from 25 µs to one minute; for snapshots, from 1 ms to ten
+// minutes.
 absl::Span<const double> CallSecondsBounds();
 absl::Span<const double> EpochSecondsBounds();
-// Updates: 0, 1, 2, 4, … 65536.
+// Bounds of a pushed gradient's staleness, in updates: 0, 1, 2, 4, … 65536.
 absl::Span<const double> StalenessBounds();
 
 }  // namespace cairn

@@ -16,7 +16,7 @@ double Power(double beta, int64_t t, Cast cast) {
   return std::pow(cast(beta), static_cast<double>(t));
 }
 
-// Adam's rate with both bias corrections.
+// Adam's learning rate with both bias corrections.
 double Alpha(const H& h, int64_t t, double rate, Cast cast) {
   return rate * std::sqrt(1 - Power(h.beta_2, t, cast)) / (1 - Power(h.beta_1, t, cast));
 }

@@ -40,20 +40,20 @@ struct OptimizerRule {
   absl::string_view type;
   double default_learning_rate;
   std::vector<ArgumentSpec> arguments;
-  // In the order of the kernels.
+  // The rule's slots, in the order in which the kernels take them.
   std::vector<SlotSpec> (*slots)(const Hyperparameters& h);
-  // Without `guarded`, which every rule has.
+  // The rule's loop. `guarded` is left false, because every rule has a guarded variant.
   OptimizerLoop (*loop)(const Hyperparameters& h);
   // The kernels' constants from [2] on, for update `t` (1 for the first) at rate `rate`. `cast`
   // rounds to the variable's type, as Keras does for some hyperparameters before it computes with
   // them.
   RuleConstants (*constants)(const Hyperparameters& h, int64_t t, double rate,
                              double (*cast)(double));
-  // Whether a zero gradient, without weight decay, changes nothing.
+  // Whether a zero gradient changes nothing if there is no weight decay.
   bool (*zero_is_identity)(const Hyperparameters& h);
 };
 
-// Without "none". Valid until the process ends.
+// All rules except "none". The span stays valid until the process ends.
 absl::Span<const OptimizerRule> OptimizerRules();
 
 }  // namespace cairn

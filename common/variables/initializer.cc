@@ -75,7 +75,7 @@ struct Fans {
   double out;
 };
 
-// As Keras: axes before the last two are a receptive field.
+// As in Keras, the axes before the last two are a receptive field.
 Fans FansOf(absl::Span<const int64_t> shape) {
   if (shape.empty()) return {1, 1};
   if (shape.size() == 1) return {static_cast<double>(shape[0]), static_cast<double>(shape[0])};
@@ -115,7 +115,7 @@ const TypeSpec* FindType(absl::string_view type) {
   return nullptr;
 }
 
-// All types except wave, from element `first` of `stream`.
+// Fills `out` from element `first` of `stream`, for every type except wave.
 void FillFrom(const InitializerConfig& config, uint64_t stream, Fans fans, int64_t first,
               absl::Span<float> out) {
   const Arguments& at = config.arguments;

@@ -8,10 +8,10 @@
 
 namespace cairn {
 
-// The same in memory and on disk: the value's bytes (common/variables/row_rounding.h), then the
-// bytes of all slots, then zeros up to a multiple of 4. The slots begin at an offset aligned for
-// their format. In a table of float32 (plain()) the row is its floats, one after the other. Thread
-// safety: immutable.
+// The layout of a row, which is the same in memory and on disk: the value's bytes
+// (common/variables/row_rounding.h), then the bytes of all slots, then zeros up to a multiple of 4.
+// The slots begin at an offset aligned for their format. In a table of float32 (plain()) a row is
+// its floats, one after the other. Thread safety: immutable.
 class RowLayout {
  public:
   RowLayout() = default;
@@ -25,14 +25,15 @@ class RowLayout {
   // Whether a row's bytes are its floats.
   bool plain() const { return plain_; }
 
-  // Row pointers must be aligned to 4, except ExpandPart's.
+  // Convert a row, or one of its parts, to float32. Pointers to rows must be aligned to 4 bytes
+  // here and below, except in ExpandPart.
   void Expand(const std::byte* row, float* floats) const;
   void ExpandPart(size_t part, const std::byte* row, float* values) const;
   // Writes every byte of the row, rounded to nearest.
   void Round(const float* floats, std::byte* row) const;
-  // The same, rounded up or down at random as `draws` decides (RoundAtRandom).
+  // As Round, but rounds each number up or down at random, as `draws` decides (RoundAtRandom).
   void RoundAtRandom(const float* floats, uint64_t draws, std::byte* row) const;
-  // Rounds to nearest; the other parts stay unchanged.
+  // Writes part `part`, rounded to nearest. The other parts stay unchanged.
   void SetPart(size_t part, const float* values, std::byte* row) const;
 
   // Rounds `values` in place to the values that a pull returns once they are stored as part `part`.

@@ -9,7 +9,8 @@
 
 namespace cairn {
 
-// Bytes of `count` numbers, including kInt8's scale. kFloat32 is for callers that copy.
+// Bytes of `count` numbers, including kInt8's scale. kFloat32 is accepted here and below, and
+// copied.
 size_t RowFormatBytes(RowFormat format, size_t count);
 // Required alignment of a format's bytes.
 size_t RowFormatAlignment(RowFormat format);

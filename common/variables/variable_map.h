@@ -8,7 +8,7 @@
 
 namespace cairn {
 
-// Whether both are the same variable, split into the same pieces, on any servers.
+// Whether `a` and `b` differ at most in the servers that hold their pieces.
 bool SameButPlaces(const VariableSpec& a, const VariableSpec& b);
 
 // The server of each piece; pieces are buckets or shards.

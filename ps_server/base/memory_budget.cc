@@ -157,7 +157,7 @@ void MemoryHold::Shrink(int64_t bytes) {
   bytes_ -= bytes;
 }
 
-int64_t MemoryHold::Keep(int64_t bytes) {
+int64_t MemoryHold::Transfer(int64_t bytes) {
   bytes_ -= bytes;
   return bytes;
 }

@@ -116,7 +116,7 @@ class MemoryHold {
   void Grow(int64_t bytes) { bytes_ += bytes; }
   // Gives up ownership of `bytes` without releasing them: the caller accounts for them now. Returns
   // `bytes`.
-  int64_t Keep(int64_t bytes);
+  int64_t Transfer(int64_t bytes);
 
  private:
   MemoryBudget* budget_ = nullptr;

@@ -15,10 +15,9 @@ absl::StatusOr<Quota::Place> Quota::Take(absl::string_view who, For whom) {
   Place place(this, std::move(hold));
   if (before < terms_.limit || whom == For::kStore) return place;
   return WithReason(
-      absl::ResourceExhaustedError(
-          absl::StrCat(terms_.server, " keeps ", before, " ", terms_.what, ", ", who,
-                       " would be one more; ", terms_.limit,
-                       " are allowed: drop jobs that are over (drop_job), or raise ", terms_.flag)),
+      absl::ResourceExhaustedError(absl::StrCat(
+          terms_.server, " keeps ", before, " ", terms_.what, ", ", who, " would be one more; ",
+          terms_.limit, " are allowed: drop finished jobs (drop_job), or raise ", terms_.flag)),
       wire::ErrorReason::LIMIT);
 }
 

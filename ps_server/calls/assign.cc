@@ -64,7 +64,7 @@ absl::StatusOr<std::vector<PreparedItem>> Prepare(const RowAccess& rows,
   return prepared;
 }
 
-// Memory for the rows that the assign may make or bring.
+// Acquires memory for the rows that the assign may create or load.
 absl::Status AcquireRows(const RowAccess& rows, const std::vector<PreparedItem>& items,
                          MemoryHold& hold) {
   std::vector<ColdFetch*> fetches;
@@ -79,10 +79,10 @@ absl::Status Apply(const RowAccess& rows, const PreparedItem& item, const Origin
   const ItemTarget& target = item.target;
   if (target.table != nullptr) {
     int64_t made = 0;
-    // Rows that were made take memory, whatever becomes of the assign.
+    // New rows take memory even if the assign fails later.
     const absl::Cleanup charged = [&] {
       rows.counters.Add("rows_made", made);
-      target.variable->Charge(hold.Keep(made * target.table->layout().row_charge()));
+      target.variable->Charge(hold.Transfer(made * target.table->layout().row_charge()));
     };
     target.table->Assign(target.part, origin, *target.groups,
                          reinterpret_cast<const float*>(item.values), touched, *item.cold, made);
@@ -108,7 +108,8 @@ absl::Status Run(const RowAccess& rows, const VariableMap& variables,
     RETURN_IF_ERROR(Apply(rows, item, origin, hold, touched));
   }
   CAIRN_CRASH_POINT("assign: applied, not marked");
-  // Only now: an item must not find the watermark of the one before it.
+  // The marks are raised last: an item must not find the mark of an earlier item of the same
+  // request.
   for (const TouchedStripe& part : touched) {
     absl::MutexLock lock(&part.stripe->mutex());
     part.stripe->Touch(origin, *part.dirty);

@@ -28,7 +28,7 @@ absl::Status CheckLength(absl::string_view field, const std::string& text, int64
   return bytes <= limit ? absl::OkStatus() : Beyond(field, bytes, "bytes", limit, limit_name);
 }
 
-// Text of a caller's that reaches logs, errors and what tools show, or names a path.
+// Checks text of a caller that appears in logs, errors and tools, or names a path.
 absl::Status CheckText(absl::string_view field, const std::string& text, int64_t limit,
                        absl::string_view limit_name) {
   RETURN_IF_ERROR(CheckLength(field, text, limit, limit_name));
@@ -66,7 +66,7 @@ absl::Status CheckRows(absl::string_view field, int64_t found, int64_t least) {
   return CheckRange(field, found, least, kMaxContributionRows, "kMaxContributionRows");
 }
 
-// Names of jobs and variables: letters, digits and `marks`.
+// Checks the name of a job or variable: letters, digits and the characters in `marks`.
 absl::Status CheckName(absl::string_view field, const std::string& name, int64_t limit,
                        absl::string_view limit_name, absl::string_view marks) {
   RETURN_IF_ERROR(CheckLength(field, name, limit, limit_name));
@@ -91,7 +91,8 @@ absl::Status CheckVariable(absl::string_view field, const std::string& name) {
   return CheckName(field, name, kMaxVariableNameBytes, "kMaxVariableNameBytes", "_./-");
 }
 
-// What items of a push, an assign and a pull share. Adds the item's ids to `total_ids`.
+// Checks the fields that items of a push, an assign and a pull share. Adds the number of the item's
+// ids to `total_ids`.
 template <typename Item>
 absl::Status CheckTarget(const Item& item, int64_t& total_ids) {
   RETURN_IF_ERROR(CheckVariable("variable", item.variable));
@@ -322,7 +323,7 @@ absl::Status CheckRequest(const wire::MoveRequest& request) {
   RETURN_IF_ERROR(CheckAtLeast("target", request.target, 0));
   RETURN_IF_ERROR(CheckItemCount("shards", request.shards.size()));
   RETURN_IF_ERROR(CheckAtLeast("step", request.step, 0));
-  RETURN_IF_ERROR(CheckAtLeast("max_bytes", request.max_bytes, 1));  // of a peer: PeerService
+  RETURN_IF_ERROR(CheckAtLeast("max_bytes", request.max_bytes, 1));  // PeerService requires more
   if (request.max_bytes > kMaxMoveBytes) {
     return Beyond("max_bytes", request.max_bytes, "bytes", kMaxMoveBytes, "kMaxMoveBytes");
   }

@@ -21,12 +21,12 @@
 namespace cairn {
 namespace {
 
-// The one before may have several waits for the disk, and copies besides.
+// An earlier call may wait for the disk several times, and also copies files.
 constexpr int kDiskWaits = 5;
-// Opening a copy reads an index of it and no rows.
+// A small cache is enough: Describe reads a copy's records, and no rows.
 constexpr size_t kReaderCacheBytes = 8 << 20;
 
-// `path` with every link followed as far as it exists.
+// Returns `path` with its symbolic links resolved, as far as the path exists.
 std::string Canonical(const std::string& path) {
   std::error_code error;
   const std::filesystem::path found = std::filesystem::weakly_canonical(path, error);
@@ -42,7 +42,7 @@ absl::Status Checkpoints::CheckPlace(const wire::CheckpointRequest& request) con
   }
   if (request.name == "." || request.name == "..") {
     return absl::InvalidArgumentError(
-        absl::StrCat(info_.name, ": '", request.name, "' is no name of a checkpoint"));
+        absl::StrCat(info_.name, ": '", request.name, "' is not a valid name of a checkpoint"));
   }
   const std::string database = Canonical(DatabasePath(info_.options.directory));
   const std::string wanted = Canonical(absl::StrCat(request.directory, "/", request.name));
@@ -54,7 +54,8 @@ absl::Status Checkpoints::CheckPlace(const wire::CheckpointRequest& request) con
   return absl::OkStatus();
 }
 
-// What the copy in `part` says of `job`. Rows are counted in memory, so they may be a little more.
+// Fills in what the copy in `part` has of `job`. Numbers of rows are those in memory, which may be
+// a little higher.
 absl::Status Checkpoints::Describe(const std::string& part, const std::string& job,
                                    wire::CheckpointReply& reply) const {
   ASSIGN_OR_RETURN(const std::unique_ptr<StripeStore> copy,
@@ -112,7 +113,7 @@ absl::Status Checkpoints::Make(const wire::CheckpointRequest& request,
   const absl::StatusOr<std::vector<PartFileSum>> files =
       WriteCheckpointPart(store_, request.directory, request.name, info_.index());
   if (!files.ok()) return Annotate(files.status(), what);
-  // For a message only, so a checkpoint does not fail for it.
+  // The note serves only an error message, so a checkpoint does not fail without it.
   if (const absl::Status noted = NoteCheckpoints(info_.options.directory, request.directory);
       !noted.ok()) {
     LOG(WARNING) << what << ": " << noted.message();

@@ -8,6 +8,8 @@
 
 namespace cairn {
 
+// Describes the named variables of the job, or all of them, and the server. kNotFound: a variable
+// is unknown; the message names the most similar one.
 absl::Status Describe(const StatisticsReader& statistics, const Admitted& admitted,
                       const wire::DescribeRequest& request, wire::DescribeReply& reply);
 

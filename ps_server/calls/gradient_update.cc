@@ -90,7 +90,7 @@ absl::Status GradientUpdate::Prepare(const VariableMap& variables, size_t i) {
   if (!AllFinite(dtype, prepared.gradient, prepared.values.size() / DTypeBytes(dtype))) {
     if (finite_) not_finite_item_ = ItemText(access_.server, name);
     finite_ = false;
-    return absl::OkStatus();  // the other items may have errors that rank higher
+    return absl::OkStatus();  // errors of the other items take precedence
   }
   PrepareGradient(scratch, prepared);
   if (prepared.target.table != nullptr) {
@@ -178,7 +178,7 @@ absl::Status GradientUpdate::ApplyItem(const PreparedItem& item, const Origin& o
     const absl::Cleanup charged = [&] {
       if (changed.made > 0) {
         access_.counters.Add("rows_made", changed.made);
-        target.variable->Charge(hold.Keep(changed.made * target.table->layout().row_charge()));
+        target.variable->Charge(hold.Transfer(changed.made * target.table->layout().row_charge()));
       }
       if (changed.waiting_bytes > 0) {
         access_.budget.Force(changed.waiting_bytes);  // bounded, and the push is applied
@@ -233,7 +233,7 @@ void GradientUpdate::FillVersions(const VariableMap& variables, wire::PushReply&
 absl::StatusOr<bool> GradientUpdate::Check(const VariableMap& variables, wire::PushReply& reply) {
   ASSIGN_OR_RETURN(const bool finite, PrepareAll(variables, reply));
   FillVersions(variables, reply);
-  // The updates since the step began: 0 for a contribution in time.
+  // Staleness is the number of updates since the step began: 0 for a contribution that is in time.
   for (size_t i = 0; i < items_.size() && finite; ++i) {
     const int64_t pulled = items_[i].pulled_version;
     if (pulled < 0) continue;
@@ -265,8 +265,8 @@ absl::Status GradientUpdate::Apply(const VariableMap& variables, const Origin& o
     CAIRN_CRASH_POINT("push: between variables");
   }
   if (reply.repeated) access_.counters.Add("pushes_repeated");
-  // An applied sequence that still changed something: stripes came from another server without it.
-  // The worker may take the sequence for durable, so the change must be durable first.
+  // If an applied sequence still changed something, stripes had arrived from another server without
+  // it. The worker may regard the sequence as durable, so the change must be durable first.
   const bool changed_again = origin.applied && !reply.repeated && !scratch_.prepared_.empty();
   if (touched != nullptr) *touched = Touched();
   return changed_again ? access_.flusher.AwaitDurable(touched != nullptr ? *touched : Touched())

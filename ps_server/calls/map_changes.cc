@@ -8,6 +8,7 @@
 #include "common/crash_point.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "ps_server/base/bad_alloc.h"
 #include "ps_server/moves/arriving_rows.h"
 #include "ps_server/moves/outgoing_rows.h"
 #include "ps_server/persistence/variable_load.h"
@@ -17,31 +18,35 @@ namespace cairn {
 absl::Status TakeMap(JobCatalog& catalog, Job& job, Variable& variable, const VariableSpec& map,
                      ArrivingRows* arriving, OutgoingRows* outgoing) {
   Variable* const comes = arriving == nullptr ? nullptr : arriving->variable().get();
-  return catalog.WriteRecord(job, [&]() -> absl::Status {
+  // An error, also for lack of memory, makes the server refuse updates: stripes may have been
+  // handed over, and the next snapshot would lack their updates.
+  const auto take = [&]() -> absl::Status {
     const bool none_before = variable.shards().empty();
     std::vector<ShardRecord> shards;
     if (comes != nullptr) shards = arriving->shards();
     const std::shared_ptr<Variable> next =
         Variable::WithMap(variable, map, catalog.info().index(), comes);
     if (next->table() != nullptr) {
-      // Its updates are counted once for all its buckets here.
+      // A table has one update count for all of its buckets here: it adopts the source's count only
+      // if it had no buckets here before.
       if (none_before && !shards.empty()) next->table()->TakeOver(shards.front());
       if (!none_before) shards.clear();
     }
-    std::vector<StripeId> gone;
+    std::vector<StripeId> removed;
     if (outgoing != nullptr) {
-      gone = outgoing->ids();
-      next->NoteGone();
+      removed = outgoing->ids();
+      next->NoteHandedOver();
     }
     const auto changed = variable.shards();
     auto variables = job.VariablesWith({next});
     CAIRN_CRASH_POINT("move: before the map");
-    RETURN_IF_ERROR(catalog.store().PutMap(next->record(), shards, gone));
+    RETURN_IF_ERROR(catalog.store().PutMap(next->record(), shards, removed));
     CAIRN_CRASH_POINT("move: map written");
     for (HostedShard* shard : changed) shard->dirty().DropHandedOver();
     job.SetVariables(std::move(variables));
     return absl::OkStatus();
-  });
+  };
+  return catalog.WriteRecord(job, [&] { return CatchBadAlloc(take); });
 }
 
 absl::Status TakeArrived(JobCatalog& catalog, Moves& moves, Job& job, absl::string_view variable,
@@ -56,7 +61,7 @@ absl::Status TakeArrived(JobCatalog& catalog, Moves& moves, Job& job, absl::stri
                    catalog.TakeSlot(absl::StrCat("rows of \"", variable, "\" that arrive")));
   const auto variables = job.variables();
   const auto found = variables->find(variable);
-  // Another map took the place of the one that they would follow: they are not this server's.
+  // Another map has replaced the one that these rows follow, so they do not belong to this server.
   if (found == variables->end() || found->second->spec().map_version + 1 != move->map.map_version) {
     return absl::OkStatus();
   }

@@ -19,7 +19,7 @@ namespace {
 absl::Status CheckIsFirst(const ServerInfo& info) {
   if (info.index() == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat(info.name, " does not know which servers there are: ask ps:0"));
+      absl::StrCat(info.name, " does not keep the list of servers: ask ps:0"));
 }
 
 absl::Status CheckEmpty(JobCatalog& catalog) {
@@ -42,24 +42,24 @@ absl::Status CheckEmpty(JobCatalog& catalog) {
                    "): move them first, cairnctl rebalance --job JOB --empty ", info.name));
 }
 
-// Rows that have arrived by a move that has not ended belong to this server as soon as their source
-// hands them over, of which this server is not notified.
+// From now on, no rows arrive. Fails if rows have arrived by a move that has not ended: they belong
+// to this server as soon as their source hands them over, and this server is not notified of that.
 absl::Status CloseArrivals(const std::string& server, Moves& moves) {
   std::string job, variable;
   if (moves.CloseArrivals(&job, &variable)) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("rows of ", variable, " of job ", job, " are on their way to ", server,
-                   ", or were when their mover ended: cairnctl rebalance --job ", job, " --empty ",
-                   server, " brings that to an end"));
+      absl::StrCat("rows of ", variable, " of job ", job, " are moving to ", server,
+                   ", or their mover ended early: cairnctl rebalance --job ", job, " --empty ",
+                   server, " finishes the move"));
 }
 
 absl::Status Close(JobCatalog& catalog, Moves& moves, Members& members,
                    std::vector<wire::LastWord>& words) {
   const ServerInfo& info = catalog.info();
   if (info.index() == 0) {
-    return absl::InvalidArgumentError("ps:0 cannot leave: it is the one that knows who is there");
+    return absl::InvalidArgumentError("ps:0 cannot leave: it keeps the list of servers");
   }
-  // No variable is created, and no rows are taken, meanwhile.
+  // While this call holds the slot, no variable is created and no arrived rows are installed.
   ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog.TakeSlot("the server leaves"));
   RETURN_IF_ERROR(CloseArrivals(info.name, moves));
   absl::Cleanup stays = [&moves] { moves.OpenArrivals(); };

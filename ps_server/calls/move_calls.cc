@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
@@ -24,7 +25,7 @@ namespace cairn {
 namespace {
 
 constexpr absl::Duration kCaughtUpRetry = absl::Milliseconds(50);
-// Of the memory budget a READ takes as much, or so many bytes.
+// A READ returns at most 1/kReadShare of the memory budget, or kMinReadBytes if that is more.
 constexpr int64_t kReadShare = 32;
 constexpr int64_t kMinReadBytes = 64 << 10;
 
@@ -55,25 +56,28 @@ class Moving {
   absl::Status Read(wire::MoveReply& reply);
   absl::Status Write();
   absl::Status Hold(wire::MoveReply& reply);
-  // A synchronous job's rows go between two of its steps. False: some that have begun here are yet
-  // to close; what is of later ones is turned away meanwhile. move.mutex held.
+  // Holds the variable between two steps of a synchronous job. False: steps that have begun here
+  // have not all closed yet; contributions to later steps are rejected meanwhile. The caller holds
+  // move.mutex.
   absl::StatusOr<bool> Drained(Move& move, absl::Duration until);
-  // Also where nobody is there who says so: its workers may come back.
+  // Whether the job is synchronous. A job that was synchronous and has no live workers counts too,
+  // because its workers may return.
   bool synchronous() const {
     const Cohort& cohort = admitted_.job->cohort();
     return admitted_.job->steps().active() &&
            (cohort.settings().mode == ConsistencyMode::kSync || !cohort.any_live());
   }
-  // BUSY: the worker it names is to be waited for.
+  // BUSY names a worker that has not resent yet what this server lost in a restart.
   absl::Status CheckCaughtUp() const;
-  // Whom it has fenced stays so, whatever becomes of this server.
+  // Stores the incarnations that fence workers, so that the fences survive a crash of this server.
   absl::Status KeepFences();
   absl::Status Ready();
   absl::Status Commit();
   absl::Status HandOver(Move& move);
   absl::Status Learn();
   absl::Status Abort();
-  // Whether this mover is the newest (Moves::Claim); the error where it is not.
+  // Whether this mover is the newest (Moves::Claim). Superseded returns the error for a mover that
+  // is not.
   bool HasClaim() const;
   absl::Status Superseded() const;
   absl::Status AbortArriving(Move& move);
@@ -84,14 +88,16 @@ class Moving {
   // Whether the job's variable is variable_.
   bool IsCurrent() const;
   void Refresh();
-  // FAILED_PRECONDITION: the move's map is in force here. Looks at the variable anew.
+  // kFailedPrecondition: the move's map is already installed here. Calls Refresh first.
   absl::Status CheckNotTaken();
-  // In the order of workers.
+  // Each worker's last sequence, and its incarnation in place of a sequence; by worker.
   std::vector<Watermark> Numbers() const;
   std::vector<Watermark> Incarnations() const;
-  // Whom the source has fenced may not reach the rows here either.
+  // Raises the workers' incarnations here to those of the source, so that workers fenced there are
+  // fenced here too.
   absl::Status Fence(const std::vector<Watermark>& incarnations);
-  // The move that this step is of, for one side of it.
+  // The move of this request; `outgoing`: on its source, else on its target. kFailedPrecondition:
+  // this server has no such move.
   absl::StatusOr<std::shared_ptr<Move>> FindMove(bool outgoing) const;
 
   JobCatalog& catalog_;
@@ -109,7 +115,7 @@ class Moving {
 absl::Status Moving::CheckMap(const VariableSpec& map) const {
   const VariableSpec& now = variable_->spec();
   RETURN_IF_ERROR(ValidateSpec(map, catalog_.info().max_servers()));
-  if (!SameButPlaces(now, map)) return absl::InvalidArgumentError("the map has other pieces");
+  if (!SameButPlaces(now, map)) return absl::InvalidArgumentError("the map changes the pieces");
   if (map.map_version != now.map_version + 1) {
     return NotDue("its map has version ", now.map_version, " here, not ", map.map_version - 1);
   }
@@ -118,12 +124,13 @@ absl::Status Moving::CheckMap(const VariableSpec& map) const {
   for (size_t i = 0; i < before.size(); ++i) {
     if (before[i] == after[i]) continue;
     if (before[i] != request_.source || after[i] != request_.target) {
-      return absl::InvalidArgumentError(absl::StrCat("piece ", i, " goes from ps:", before[i],
-                                                     " to ps:", after[i], ": one move, one way"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("piece ", i, " goes from ps:", before[i], " to ps:", after[i],
+                       ": all pieces of one move have the same source and target"));
     }
     ++moved;
   }
-  if (moved == 0) return absl::InvalidArgumentError("nothing moves by that map");
+  if (moved == 0) return absl::InvalidArgumentError("the map moves no piece");
   return absl::OkStatus();
 }
 
@@ -131,7 +138,7 @@ absl::StatusOr<std::shared_ptr<Move>> Moving::FindMove(bool outgoing) const {
   std::shared_ptr<Move> move = moves_.Find(request_.caller.job, request_.variable);
   if (move == nullptr || (move->outgoing != nullptr) != outgoing || !(move->map == map_) ||
       move->start != request_.start) {
-    return NotDue("none such has begun here (", rows_.server,
+    return NotDue("no such move has begun here (", rows_.server,
                   " may have been restarted since): begin with PREPARE");
   }
   return move;
@@ -161,8 +168,8 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
     const TracedLock lock = moves_.Lock(*before);
     if (before->ready && !before->ended) {
       return NotDue(
-          "rows have arrived here by another move that neither ended nor was given up: "
-          "end it with COMMIT if its source has, else with ABORT");
+          "rows have arrived here by another move that has not ended: COMMIT it if its source has "
+          "committed it, else ABORT it");
     }
     before->ended = true;
   }
@@ -185,11 +192,19 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
     return moves_.arrivals_closed() ? NotDue("this server is about to leave the cluster")
                                     : Superseded();
   }
-  // An earlier move may have left some of the rows.
-  return move->arriving == nullptr ? absl::OkStatus() : RemoveArrived(*move);
+  if (move->arriving == nullptr) return absl::OkStatus();
+  // An earlier move may have left rows of these stripes on disk.
+  const absl::Status removed = RemoveArrived(*move);
+  if (removed.ok()) return removed;
+  const TracedLock lock = moves_.Lock(*move);
+  move->ended = true;
+  if (moves_.Find(request_.caller.job, request_.variable) == move) {
+    moves_.Erase(request_.caller.job, request_.variable);
+  }
+  return removed;
 }
 
-// Everything up to these is in every stripe here: nobody's update runs that was not turned away.
+// Updates are rejected now and none is running, so every stripe here has all sequences up to these.
 std::vector<Watermark> Moving::Numbers() const {
   std::vector<Watermark> numbers;
   for (const auto& session : admitted_.job->sessions()) {
@@ -233,7 +248,6 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
   const TracedLock lock = moves_.Lock(*move);
   OutgoingRows& rows = *move->outgoing;
-  // Of a small budget a small part.
   const int64_t bytes = std::min(request_.max_bytes,
                                  std::max(kMinReadBytes, rows_.budget.limit_bytes() / kReadShare));
   const int64_t most = 2 * (bytes + rows.largest_bytes());
@@ -251,18 +265,18 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
   if (static_cast<int64_t>(pieces.size()) > kMaxPayloadBytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("a stripe has ", rows.largest_bytes(), " bytes; a payload has at most ",
-                     kMaxPayloadBytes, ": make the table with more buckets"));
+                     kMaxPayloadBytes, ": create the table with more buckets"));
   }
   reply.data = Payload::Copy(pieces.data(), pieces.size());
   reply.stripes = rows.stripes();
-  ReplyHolds::Keep(std::move(hold));
+  ReplyHolds::HoldUntilSent(std::move(hold));
   return absl::OkStatus();
 }
 
 absl::Status Moving::Write() {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/false));
   const TracedLock lock = moves_.Lock(*move);
-  if (move->ready || move->ended) return NotDue("all of it has arrived here, or it was given up");
+  if (move->ready || move->ended) return NotDue("all rows have arrived, or the move was aborted");
   RETURN_IF_ERROR(rows_.flusher.failure());
   const absl::string_view pieces(reinterpret_cast<const char*>(request_.data.data()),
                                  request_.data.size());
@@ -272,7 +286,7 @@ absl::Status Moving::Write() {
 absl::Status Moving::Hold(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
   const TracedLock lock = moves_.Lock(*move);
-  if (move->ended) return NotDue("it was given up");
+  if (move->ended) return NotDue("the move was aborted");
   Variable& variable = move->outgoing->variable();
   const absl::Duration until = MonotonicNow() + absl::Seconds(request_.hold_seconds);
   absl::Status status;
@@ -293,10 +307,11 @@ absl::Status Moving::Hold(wire::MoveReply& reply) {
   return status;
 }
 
-// Why no contribution to a step that is yet to close has rows that move: it was turned away here;
-// or it came before and is pending here, so that its step has begun; or this server had it before a
-// restart, and its worker has sent it again; or that worker is gone, and whatever a decision names
-// of it was named before its new start came here, which is before `request_.step` was asked for.
+// Returns true only if no contribution to an open step can have rows that move. Such a contribution
+// was rejected here; or it arrived before and is pending here, so its step has begun; or this
+// server lost it in a restart, and its worker has resent it; or its worker has left. In the last
+// case a decision can name it only if it was made before the worker's new start said hello here,
+// which is before `request_.step` was read.
 absl::StatusOr<bool> Moving::Drained(Move& move, absl::Duration until) {
   Variable& variable = move.outgoing->variable();
   const JobSteps& steps = admitted_.job->steps();
@@ -311,19 +326,19 @@ absl::StatusOr<bool> Moving::Drained(Move& move, absl::Duration until) {
   return drains && steps.closed() >= through;
 }
 
-// What this server lost when it was restarted has to be sent again before the rows may go: where
-// they are then, a later push would be taken, and those before it for repeated ones. A worker that
-// is away may come back with them all the same: it is fenced, and computes them again.
+// Workers must resend what this server lost in a restart before the rows are handed over. Otherwise
+// the rows' new server could apply a later push first, and take the resent ones for repeats. A
+// worker that is away might still return with such pushes: it is fenced, so that it computes them
+// again.
 absl::Status Moving::CheckCaughtUp() const {
   for (const auto& session : admitted_.job->sessions()) {
     if (session->caught_up()) continue;
     if (!session->left()) {
-      return BusyError(
-          absl::StrCat("worker ", session->worker(), " of job ", request_.caller.job, " (",
-                       session->origin(),
-                       ") has not sent again what was lost when this server was "
-                       "restarted: the rows wait for that, or for the end of its lease"),
-          kCaughtUpRetry);
+      return BusyError(absl::StrCat("worker ", session->worker(), " of job ", request_.caller.job,
+                                    " (", session->origin(),
+                                    ") has not resent the updates that this server lost in a "
+                                    "restart: the move waits until it has, or its lease ends"),
+                       kCaughtUpRetry);
     }
     session->Admit(session->incarnation() + 1, session->origin());
     session->SetLeft(true);
@@ -343,11 +358,12 @@ absl::Status Moving::Ready() {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/false));
   const TracedLock lock = moves_.Lock(*move);
   if (move->ready) return absl::OkStatus();
-  if (move->ended) return NotDue("it was given up");
+  if (move->ended) return NotDue("the move was aborted");
   RETURN_IF_ERROR(move->arriving->CheckWhole());
   RETURN_IF_ERROR(Fence(move->arriving->incarnations()));
   CAIRN_CRASH_POINT("move: before it is ready");
-  // Shards beside the record where they are new here; a table's count is its own where it has one.
+  // Stores the shards' update counts only if the shards are new here: a table that has buckets here
+  // already keeps its own count.
   std::vector<ShardRecord> shards = move->arriving->shards();
   if (variable_->table() != nullptr && !variable_->shards().empty()) shards.clear();
   bool current = true;
@@ -364,71 +380,76 @@ absl::Status Moving::Ready() {
 
 absl::Status Moving::HandOver(Move& move) {
   const TracedLock lock = moves_.Lock(move);
-  if (move.ended) return NotDue("it was given up");
+  if (move.ended) return NotDue("the move was aborted");
   OutgoingRows& rows = *move.outgoing;
   if (!rows.variable().Held()) {
-    return NotDue("updates are not turned away, or not any more: HOLD, READ the rest, READY");
+    return NotDue("updates are not held, or the hold has expired: HOLD, READ the rest, READY");
   }
   if (!rows.AllRead()) return NotDue("stripes have changed since they were read");
   ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog_.TakeSlot(text_));
-  // From here on it cannot run out.
-  if (!rows.variable().Held(/*for_good=*/true)) return NotDue("the hold has run out");
+  // From here on, the hold cannot expire.
+  if (!rows.variable().Held(/*for_good=*/true)) return NotDue("the hold has expired");
+  // Also for the variable that will have replaced it.
+  const absl::Cleanup end_hold = [&rows] { rows.variable().Hold(absl::ZeroDuration()); };
   CAIRN_CRASH_POINT("move: before the rows are given away");
-  const absl::Status taken =
-      TakeMap(catalog_, *admitted_.job, rows.variable(), map_, nullptr, &rows);
-  rows.variable().Hold(absl::ZeroDuration());  // also what took its place is free
-  RETURN_IF_ERROR(taken);
+  RETURN_IF_ERROR(TakeMap(catalog_, *admitted_.job, rows.variable(), map_, nullptr, &rows));
   move.ended = true;
   moves_.Erase(request_.caller.job, request_.variable);
   LOG(INFO) << rows_.server << ": " << text_ << ": " << rows.stripes() << " stripes handed over";
   return absl::OkStatus();
 }
 
-// A server that the move does not touch, or that has taken the map already.
+// COMMIT on a server that has no part in the move, or has installed the map already.
 absl::Status Moving::Learn() {
   Refresh();
   const VariableSpec& now = variable_->spec();
   if (now.map_version >= map_.map_version) {
-    // A mover that asks the source whether its COMMIT was heard (FinishMove's calls have no start).
+    // Whether a mover asks the source if its COMMIT arrived. FinishMove's calls have no start.
     const bool asks = here_ == request_.source && request_.start != 0;
     if (!asks || now == map_) return absl::OkStatus();
-    return NotDue("map version ", now.map_version, " is in force here, by another mover");
+    return NotDue("map version ", now.map_version, " was installed here by another mover");
   }
   RETURN_IF_ERROR(ValidateSpec(map_, catalog_.info().max_servers()));
-  if (!SameButPlaces(now, map_)) return absl::InvalidArgumentError("the map has other pieces");
+  if (!SameButPlaces(now, map_)) return absl::InvalidArgumentError("the map changes the pieces");
   const std::vector<int32_t> before = PlacesOf(now), after = PlacesOf(map_);
   for (size_t i = 0; i < before.size(); ++i) {
     if ((before[i] == here_) == (after[i] == here_)) continue;
-    return NotDue("by that map piece ", i, " goes from ps:", before[i], " to ps:", after[i],
-                  ", and no such move has come to its end here");
+    return NotDue("the map moves piece ", i, " from ps:", before[i], " to ps:", after[i],
+                  ", and no such move has ended here");
   }
-  // Rows that wait here for another map of that version, or an older one, will never be this
-  // server's.
+  // Rows that have arrived here by another map of this version, or by an older one, will never
+  // belong to this server.
   if (const std::shared_ptr<Move> move = moves_.Find(request_.caller.job, request_.variable);
       move != nullptr && move->arriving != nullptr) {
     const TracedLock lock = moves_.Lock(*move);
     if (!move->ended) RETURN_IF_ERROR(Discard(*move));
   }
-  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog_.TakeSlot(text_));
-  if (!IsCurrent()) return NotDue("it changed here meanwhile: COMMIT again");
-  return TakeMap(catalog_, *admitted_.job, *variable_, map_, nullptr, nullptr);
+  {
+    ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog_.TakeSlot(text_));
+    const std::shared_ptr<Variable> seen = variable_;
+    Refresh();
+    if (seen == variable_) {
+      return TakeMap(catalog_, *admitted_.job, *variable_, map_, nullptr, nullptr);
+    }
+  }
+  return Learn();  // another call replaced the variable while this one waited
 }
 
 absl::Status Moving::Commit() {
   const std::shared_ptr<Move> move = moves_.Find(request_.caller.job, request_.variable);
   if (move == nullptr || !(move->map == map_)) return Learn();
   if (move->outgoing != nullptr) {
-    if (move->start != request_.start) return NotDue("another try has begun since");
+    if (move->start != request_.start) return NotDue("the move was started again since");
     return HandOver(*move);
   }
   {
     const TracedLock lock = moves_.Lock(*move);
-    if (!move->ready) return NotDue("not all of it has arrived here: READY comes first");
+    if (!move->ready) return NotDue("not all rows have arrived here: call READY first");
   }
   return TakeArrived(catalog_, moves_, *admitted_.job, request_.variable, map_.map_version);
 }
 
-// Forgets what has arrived, in memory and on disk. move.mutex held.
+// Deletes the rows that have arrived, in memory and on disk. The caller holds move.mutex.
 absl::Status Moving::Discard(Move& move) {
   Refresh();
   RETURN_IF_ERROR(RemoveArrived(move));
@@ -443,13 +464,14 @@ bool Moving::HasClaim() const {
 
 absl::Status Moving::Superseded() const {
   return NotDue(
-      "another mover of the variable began later, and it alone goes on: run this one "
-      "again when it has ended (or ",
+      "another mover of the variable began later and replaced this one: run this one "
+      "again when the other has ended (or ",
       rows_.server, " was restarted since this one began)");
 }
 
 absl::Status Moving::Abort() {
-  // As a source each server is asked first: from then on no mover before this one can go on here.
+  // Each server is asked to abort as a source first: from then on, no earlier mover can continue
+  // there.
   const bool first = here_ == request_.source;
   if (first
           ? !moves_.Claim(request_.caller.job, request_.variable, map_.map_version, request_.start)
@@ -472,7 +494,7 @@ absl::Status Moving::Abort() {
   return absl::OkStatus();
 }
 
-// No server has taken that version, or will: each was asked to abort it as a source before.
+// No server has installed this map version or will: each was asked to abort it as a source first.
 absl::Status Moving::AbortArriving(Move& move) {
   if (move.ended) {
     moves_.Erase(request_.caller.job, request_.variable);
@@ -491,10 +513,10 @@ absl::Status Moving::CheckNotTaken() {
   Refresh();
   if (variable_->spec().map_version < map_.map_version) return absl::OkStatus();
   return NotDue("map version ", map_.map_version,
-                " is in force here already: COMMIT it on every server");
+                " is installed here already: COMMIT it on every server");
 }
 
-// The variable as it is now: another step may have run since this call was admitted.
+// Sets variable_ to the current variable: another step may have run since this call was admitted.
 void Moving::Refresh() {
   const auto variables = admitted_.job->variables();
   const auto found = variables->find(request_.variable);
@@ -506,7 +528,7 @@ absl::Status Moving::Run(wire::MoveReply& reply) {
   if (request_.source >= count || request_.target >= count || request_.source == request_.target) {
     return absl::InvalidArgumentError(
         absl::StrCat("from ps:", request_.source, " to ps:", request_.target,
-                     ": of the servers below ps:", count, " two of them are to be named"));
+                     ": name two different servers below ps:", count));
   }
   const bool both = request_.action == wire::MoveAction::PREPARE ||
                     request_.action == wire::MoveAction::COMMIT ||
@@ -515,17 +537,18 @@ absl::Status Moving::Run(wire::MoveReply& reply) {
       request_.action == wire::MoveAction::WRITE || request_.action == wire::MoveAction::READY;
   const bool part = here_ == request_.source || here_ == request_.target;
   if (request_.action == wire::MoveAction::DECIDED) {
-    if (here_ != 0) return absl::InvalidArgumentError("that is for ps:0 to say");
+    if (here_ != 0) return absl::InvalidArgumentError("only ps:0 answers DECIDED");
+    if (admitted_.job == nullptr) return absl::NotFoundError("this server has no such job");
     reply.step = admitted_.job->steps().decided();
     return absl::OkStatus();
   }
   if (both ? (!part && request_.action != wire::MoveAction::COMMIT)
            : here_ != (of_target ? request_.target : request_.source)) {
-    return absl::InvalidArgumentError("that step is for another server");
+    return absl::InvalidArgumentError("this action is for another server");
   }
   const auto found = admitted_.variables->find(request_.variable);
   if (found == admitted_.variables->end()) {
-    // A server without a part of it need not know it.
+    // A server without rows of the variable need not know the variable.
     if (request_.action == wire::MoveAction::COMMIT && !part) return absl::OkStatus();
     return absl::NotFoundError("the job has no such variable here: create it first");
   }

@@ -19,19 +19,21 @@
 namespace cairn {
 namespace {
 
-// As in push.cc: what a thread keeps between requests, and what a larger one costs.
+// As in push.cc: a thread keeps its scratch memory between requests of up to this many ids. A
+// larger request charges kPullScratchBytesPerId for each id.
 constexpr int64_t kKeptPullIds = 64 << 10;
 constexpr int64_t kPullScratchBytesPerId = 24;
-// Replies below this are not charged, so small pulls touch nothing shared.
+// Smaller replies are not charged, so that small pulls do not contend for the budget's counter.
 constexpr int64_t kUnchargedBytes = 64 << 10;
-// Of the changes that a call is answered, all items together: two entries of a list each.
+// Limit on the runs of changed rows in one reply, over all items. Each run takes two entries of a
+// list.
 constexpr size_t kMaxRuns = static_cast<size_t>(kMaxContainerItems) / 2;
 
 struct PullTargetItem {
-  ItemTarget target;  // its rows are those of the answer
+  ItemTarget target;  // `rows` counts the rows of the reply
   wire::ValueFormat::type format = wire::ValueFormat::PLAIN;
   int64_t version = 0;
-  int64_t mark = 0;  // of the copy that the caller has after this; 0: none was asked for
+  int64_t mark = 0;  // of the copy in the reply; 0: the request names no copy
   bool only_changes = false;
   std::vector<RowRun> changes;
 };
@@ -48,7 +50,7 @@ struct PullScratch {
   }
 };
 
-// Memory of `size` bytes in `values`: what is there, if it fits.
+// Returns the memory of `values`, which has `size` bytes afterwards. Memory of that size is reused.
 std::byte* Prepare(Payload& values, size_t size) {
   if (size == 0 || values.size() != size || values.mutable_data() == nullptr) {
     values = Payload::Uninitialized(size);
@@ -56,7 +58,7 @@ std::byte* Prepare(Payload& values, size_t size) {
   return values.mutable_data();
 }
 
-// `pulled`: where rows found are noted; may be null.
+// `pulled` records where rows were found; may be null.
 absl::Status ReadRows(const RowAccess& rows, const PullTargetItem& pulls, PullScratch& scratch,
                       PulledRows* pulled, std::byte* out) {
   const ItemTarget& target = pulls.target;
@@ -98,7 +100,8 @@ absl::Status PullItem(const RowAccess& rows, const PullTargetItem& pulls, PullSc
   return absl::OkStatus();
 }
 
-// Which rows of a whole dense shard the caller, who has a copy of it, is answered.
+// Begins a copy of a dense shard. If the caller's copy (`held`) is known here and few rows have
+// changed since, limits the reply to those rows.
 void FindChanges(int64_t boot_id, const wire::HeldCopy& held, PullScratch& scratch,
                  PullTargetItem& pulls) {
   HostedDense& dense = *pulls.target.dense;
@@ -107,7 +110,8 @@ void FindChanges(int64_t boot_id, const wire::HeldCopy& held, PullScratch& scrat
   if (!dense.ChangedSince(held.mark, kMaxRuns - scratch.runs, &pulls.changes)) return;
   int64_t rows = 0;
   for (const RowRun& run : pulls.changes) rows += run.count;
-  // The caller takes the whole shard from the socket as it is, and has to copy rows.
+  // A whole shard is cheaper than nearly all of its rows: the caller receives it in place, but must
+  // copy rows.
   if (rows >= dense.row_count() - dense.row_count() / 8) {
     pulls.changes.clear();
     return;
@@ -136,7 +140,7 @@ absl::Status PullWith(const RowAccess& rows, int64_t boot_id, const Admitted& ad
     ASSIGN_OR_RETURN(pulls.target, ResolveItem(rows.server, *admitted.variables, name, item.ids,
                                                scratch.group(i)));
     const ItemTarget& target = pulls.target;
-    // Before the rows are looked at: the lowest version they may have.
+    // Read before the rows are read: the lowest version that they may have.
     pulls.version = target.shard().version();
     if (item.__isset.held && target.whole && target.part == 0) {
       FindChanges(boot_id, item.held, scratch, pulls);
@@ -166,7 +170,7 @@ absl::Status PullWith(const RowAccess& rows, int64_t boot_id, const Admitted& ad
   for (size_t i = 0; i < scratch.targets.size(); ++i) {
     RETURN_IF_ERROR(PullItem(rows, scratch.targets[i], scratch, pulled, reply.items[i]));
   }
-  if (hold.bytes() > 0) ReplyHolds::Keep(std::move(hold));
+  if (hold.bytes() > 0) ReplyHolds::HoldUntilSent(std::move(hold));
   return absl::OkStatus();
 }
 

@@ -145,7 +145,8 @@ absl::Status Push(const RowAccess& rows, UpdateOrder& order, StepCloser& steps,
   if (ids > kKeptPushIds) scratch = std::make_unique<UpdateScratch>();
   rows.counters.Add(status.ok() ? Counter("pushes") : Counter("pushes_refused"));
   // The decisions or the push may have been the last that a step was missing.
-  if (status.ok() && (request.step > 0 || !request.decisions.empty())) {
+  const bool may_close = request.step > 0 || !request.decisions.empty();
+  if (status.ok() && may_close && admitted.job != nullptr) {
     status = steps.CloseSteps(*admitted.job);
   }
   return status;

@@ -1,6 +1,7 @@
-// A job made from a checkpoint: its stripes are read from the copies of the servers that made it,
-// written to this server's store under new ids, and named by records last, in one batch. Before
-// that batch nothing of the job exists; a start of the server removes stripes without a record.
+// Restores a job from a checkpoint. Its stripes are read from the copies of the servers that made
+// the checkpoint, and are written to this server's store under new ids. The records that name them
+// are written last, in one batch. Before that batch, the job does not exist; a server that starts
+// deletes stripes without a record.
 
 #include <algorithm>
 #include <cstdlib>
@@ -38,22 +39,23 @@ struct Source {
   std::unique_ptr<StripeStore> store;
   std::map<std::string, VariableRecord> variables;  // of the job, by name
   std::map<std::pair<uint32_t, uint32_t>, ShardRecord> shards;
-  // Of workers that resume before what this part has of them: its stripes have every push up to
-  // here, and may have forgotten their watermarks.
+  // Workers that resume before the last sequence that this part has of them. The part's stripes
+  // have every push up to that sequence, and may have dropped the marks of it.
   std::vector<Watermark> ahead;
-  bool tables_needed = false;  // some of its stripes come here
+  bool tables_needed = false;  // this server takes some of its stripes
 };
 
-// A variable of the job on its way here.
+// A variable of the restored job.
 struct Incoming {
-  VariableSpec before;  // as the checkpoint's servers had it
+  VariableSpec before;  // as in the checkpoint
   VariableSpec spec;
   int64_t rows_per_stripe = 0;
-  std::shared_ptr<Variable> variable;  // nullptr: no part of it comes here
+  std::shared_ptr<Variable> variable;  // nullptr: this server takes none of its rows
   std::vector<ShardRecord> shards;
 };
 
-// A server that had left before the checkpoint was made: nothing of it is in there.
+// Whether the server had left the cluster before the checkpoint was made: the checkpoint has no
+// files of such a server.
 bool HasLeft(const wire::RestoreFolder& folder) { return folder.files.empty(); }
 
 class Restoring {
@@ -90,7 +92,7 @@ class Restoring {
     CAIRN_CRASH_POINT("restore: stripes written");
     if (status.ok()) status = Commit();
     if (!status.ok()) {
-      // Else the next start does it.
+      // If this fails, the next start of the server deletes them.
       catalog_.store().DropLeftovers(first_id_, end_id_).IgnoreError();
       return status;
     }
@@ -105,8 +107,8 @@ class Restoring {
  private:
   std::string SlotText() const { return absl::StrCat("restore of job ", request_.caller.job); }
 
-  // Whether the job is here by this very request, whose answer was lost: a restore gives its
-  // workers incarnations that no other one does, and nobody trains before it is answered.
+  // Whether this request has restored the job already, and its reply was lost. Each restore gives
+  // workers incarnations that no other restore gives, and no worker trains before the reply.
   bool DoneBefore() const {
     const std::shared_ptr<Job> job = catalog_.registry().Find(request_.caller.job);
     if (job == nullptr || job->variables()->empty()) return false;
@@ -128,8 +130,8 @@ class Restoring {
                                                  ": drop the job first (--fresh)"));
   }
 
-  // All parts, or where the number of servers is the same this server's alone: the others' need not
-  // be within reach then.
+  // Opens all parts of the checkpoint, or only this server's part if the number of servers is the
+  // same: the other parts need not be reachable then.
   absl::Status OpenSources() {
     for (size_t i = 0; i < request_.folders.size(); ++i) {
       if (same_ && static_cast<int32_t>(i) != info_.index()) continue;
@@ -170,7 +172,7 @@ class Restoring {
     return ahead;
   }
 
-  // RocksDB's tables, which are nearly all bytes, or all other files.
+  // Verifies RocksDB's tables, which hold nearly all bytes, or all other files.
   absl::Status VerifyFiles(const Source& source, bool tables) const {
     for (const wire::CheckpointFile& file : source.folder->files) {
       if (absl::EndsWith(file.name, ".sst") != tables) continue;
@@ -187,7 +189,8 @@ class Restoring {
         ASSIGN_OR_RETURN(
             Variable::Kept kept,
             Variable::Decode(record, source.index, static_cast<int32_t>(request_.folders.size())));
-        // The checkpoint was made while its optimizer got other arguments.
+        // The optimizer's arguments changed while the checkpoint was made: the part that comes
+        // first decides.
         if (const auto first = incoming_.find(name);
             first != incoming_.end() &&
             MayFollow(first->second.spec.optimizer, kept.spec.optimizer)) {
@@ -197,7 +200,7 @@ class Restoring {
             .before = kept.spec, .spec = kept.spec, .rows_per_stripe = kept.rows_per_stripe};
         const auto [at, is_new] = incoming_.try_emplace(name, std::move(incoming));
         Incoming& known = at->second;
-        // Rows moved between the two: the newer map says which part has them.
+        // Rows moved while the checkpoint was made: the newer map says which part has them.
         if (!is_new && known.before.map_version != kept.spec.map_version &&
             SameButPlaces(known.before, kept.spec)) {
           if (kept.spec.map_version > known.before.map_version) {
@@ -208,8 +211,8 @@ class Restoring {
         if (!is_new && !(at->second.before == kept.spec)) {
           return absl::DataLossError(
               absl::StrCat(source.folder->path, " has variable \"", name, "\" as ",
-                           SpecText(kept.spec), ", a part before it as ",
-                           SpecText(at->second.before), ": these are parts of two checkpoints"));
+                           SpecText(kept.spec), ", and an earlier part has it as ",
+                           SpecText(at->second.before), ": they belong to different checkpoints"));
         }
       }
     }
@@ -218,14 +221,14 @@ class Restoring {
     return absl::NotFoundError(absl::StrCat("the checkpoint has no variables of job ", job_));
   }
 
-  // A server without files had no rows.
+  // kDataLoss: a variable has rows on a server of which the checkpoint has no files.
   absl::Status CheckNoneLeft() const {
     for (const auto& [name, incoming] : incoming_) {
       for (const int32_t ps : PlacesOf(incoming.before)) {
         if (!HasLeft(request_.folders[static_cast<size_t>(ps)])) continue;
         return absl::DataLossError(
             absl::StrCat("variable \"", name, "\" has rows on ps:", ps,
-                         ", of which the checkpoint names no files: it is not whole"));
+                         ", but the checkpoint has no files of that server: it is incomplete"));
       }
     }
     return absl::OkStatus();
@@ -256,7 +259,8 @@ class Restoring {
     return absl::OkStatus();
   }
 
-  // What of `incoming` comes here from `source`, and how often it was updated there.
+  // Adds the stripes of `incoming` that this server takes from `source`, and their update counts
+  // and watermarks there.
   void ListRanges(Incoming& incoming, Source& source) {
     const auto stored = source.variables.find(incoming.spec.name);
     if (stored == source.variables.end() || incoming.variable == nullptr) return;
@@ -293,8 +297,8 @@ class Restoring {
     if (ranges_.size() > listed) source.tables_needed = true;
   }
 
-  // A table's buckets may come from several servers, each of which counted its updates: the most
-  // updated one is the table's, and a worker counts as far as it was counted anywhere.
+  // A table's buckets may come from several servers, each of which counted the table's updates.
+  // Keeps the highest update count, and the highest sequence of each worker.
   static void Count(Incoming& incoming, const ShardRecord& counted) {
     for (ShardRecord& record : incoming.shards) {
       if (record.shard != counted.shard) continue;
@@ -347,7 +351,8 @@ class Restoring {
       for (uint32_t i = range.first; i < range.end; ++i) {
         Stripe* const stripe =
             table != nullptr ? static_cast<Stripe*>(table->stripe(i)) : dense->stripe(i);
-        // What has come from another server has what its marks say, whatever this one has.
+        // The marks of a stripe that had moved to the source are exact: the sequences of the source
+        // do not apply to it.
         if (stripe->exact()) continue;
         for (const Watermark& mark : source.ahead) {
           stripe->RaiseWatermark({.worker = mark.worker, .sequence = mark.sequence});
@@ -371,16 +376,17 @@ class Restoring {
     std::vector<WorkerRecord> records;
     int64_t floor = 0;
     for (const wire::CheckpointWorker& worker : request_.workers) {
-      if (worker.worker == kTimelineWorker) continue;  // the checkpoint's; the restore's is told
+      if (worker.worker == kTimelineWorker) continue;  // replaced in AddTimeline
       records.push_back({.job = request_.caller.job,
                          .worker = worker.worker,
                          .incarnation = worker.incarnation,
                          .sequence = worker.sequence,
                          .position = worker.position,
-                         .left = true});  // nobody keeps step with it before it says hello
+                         .left = true});  // no worker waits for it before it says hello
       floor = std::max(floor, worker.incarnation);
     }
-    // One that said hello before the restore and is none of the checkpoint's starts over too.
+    // Workers that said hello before the restore, and that the checkpoint does not have, start over
+    // too.
     const std::shared_ptr<Job> job = catalog_.registry().Find(request_.caller.job);
     if (job == nullptr) return records;
     for (const auto& session : job->sessions()) {
@@ -399,7 +405,8 @@ class Restoring {
     return records;
   }
 
-  // Steps that the stripes have must not be counted anew, whoever told of the workers.
+  // Steps that the stripes contain must not be applied again: if the request does not say which
+  // step closed last, derives it from the shards' watermarks.
   void AddSteps(std::vector<WorkerRecord>& workers) const {
     int64_t closed = 0;
     for (const auto& [name, incoming] : incoming_) {
@@ -433,7 +440,7 @@ class Restoring {
         continue;
       }
       if (record.worker == kTimelineWorker) {
-        job->AddLife(std::make_shared<Session>(record, info_.applied_is_durable()));
+        job->AddTimelineRecord(std::make_shared<Session>(record, info_.applied_is_durable()));
         continue;
       }
       RETURN_IF_ERROR(job->AddSession(std::make_shared<Session>(record, info_.applied_is_durable()),
@@ -443,12 +450,12 @@ class Restoring {
     return job;
   }
 
-  // The job appears, on disk and in memory.
+  // Makes the job visible, on disk and in memory.
   absl::Status Commit() {
     ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog_.TakeSlot(SlotText()));
     RETURN_IF_ERROR(rows_.flusher.failure());
     RETURN_IF_ERROR(CheckAbsent());
-    // Between epochs: one that runs may be about to write what workers had before.
+    // No snapshot may run meanwhile: it could still write the workers' earlier records.
     return rows_.flusher.Exclusively([&]() -> absl::Status {
       std::vector<WorkerRecord> workers = Workers();
       AddSteps(workers);
@@ -476,7 +483,7 @@ class Restoring {
         return rows_.flusher.Refuse(put);
       }
       CAIRN_CRASH_POINT("restore: job written");
-      // Instead of the sessions of before.
+      // The new job replaces the job that had only sessions.
       const std::shared_ptr<Job> before = catalog_.registry().Put(std::move(node));
       if (before != nullptr) before->EndWaits(why);
       return absl::OkStatus();
@@ -488,10 +495,11 @@ class Restoring {
   const RowAccess& rows_;
   const std::atomic<bool>& cancelled_;
   const wire::RestoreRequest& request_;
-  const std::string job_;  // that the checkpoint is of
-  const bool same_;        // as many servers as the checkpoint's: everything stays where it was
+  const std::string job_;  // the name of the job in the checkpoint
+  const bool same_;        // as many servers as in the checkpoint: rows keep their servers
   std::vector<Source> sources_;
-  std::map<std::string, Incoming> incoming_;  // by name: every server deals in the same order
+  std::map<std::string, Incoming>
+      incoming_;  // by name, so that PlaceShards has the same order everywhere
   std::vector<StripeRange> ranges_;
   uint32_t first_id_ = 0;
   uint32_t end_id_ = 0;
@@ -512,7 +520,7 @@ absl::Status CheckFolders(const wire::RestoreRequest& request) {
   return absl::OkStatus();
 }
 
-// What CancelLongCalls has ended.
+// Turns the error of a call that CancelLongCalls ended into STOPPING.
 absl::Status AsStopping(const std::string& server, const absl::Status& status) {
   if (!absl::IsCancelled(status)) return status;
   return WithReason(absl::UnavailableError(absl::StrCat(server, " is stopping: ", status.message(),

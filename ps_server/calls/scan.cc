@@ -1,5 +1,5 @@
-// Reads all rows of a table, stripe by stripe in the order of keys, those in memory and those on
-// disk alone: rows that come and go between two calls change nothing about the order.
+// Reads all rows of a table, stripe by stripe and in the order of keys, whether they are in memory
+// or only on disk. Rows that are loaded or evicted between two calls do not change the order.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -20,10 +20,10 @@
 namespace cairn {
 namespace {
 
-// A reply stays below this, however wide the rows.
+// Limit on the bytes of a reply; a reply has at least one row.
 constexpr int64_t kScanBytes = 64 << 20;
 
-// Where a scan goes on: both numbers big-endian, in 4 and 8 bytes.
+// Where a scan continues. On the wire: both numbers, big-endian, in 4 and 8 bytes.
 struct Cursor {
   uint32_t bucket = 0;
   int64_t key = std::numeric_limits<int64_t>::min();
@@ -41,14 +41,14 @@ absl::StatusOr<Cursor> CursorFrom(const std::string& bytes) {
   if (bytes.empty()) return Cursor{};
   if (bytes.size() != kCursorBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "cursor has ", bytes.size(), " bytes; give the one of the last reply, or none"));
+        "cursor has ", bytes.size(), " bytes; use the cursor of the last reply, or none"));
   }
   return Cursor{
       .bucket = LoadBigEndian<uint32_t>(bytes.data()),
       .key = static_cast<int64_t>(LoadBigEndian<uint64_t>(bytes.data() + sizeof(uint32_t)))};
 }
 
-// Rows of one table, as many as a reply takes.
+// Collects the rows of one table for a reply.
 class Scanner {
  public:
   Scanner(const StripeStore& store, const Variable& variable, size_t part, size_t max_rows)
@@ -63,14 +63,15 @@ class Scanner {
  private:
   struct Found {
     int64_t key;
-    uint32_t row;  // RowTable::kNone: `cold`
-    size_t cold;   // in cold_values_
+    uint32_t row;  // RowTable::kNone: the values are in cold_values_
+    size_t cold;   // index into cold_values_
   };
 
   size_t dim() const { return table_.layout().dim; }
-  // The stripe's rows with keys from `first` on, in their order, as far as there is room for them.
+  // Appends the stripe's rows with keys from `first` on, in the order of keys, up to max_rows_ in
+  // total.
   absl::Status ScanStripe(const EmbeddingStripe& stripe, int64_t first);
-  // The same. False: rows left memory, or the disk, in between.
+  // As ScanStripe. False: rows left memory or the disk meanwhile, and nothing was appended.
   absl::StatusOr<bool> TryScan(const EmbeddingStripe& stripe, int64_t first);
   absl::Status ReadCold(const EmbeddingStripe& stripe, int64_t first, size_t room);
   void Merge(const EmbeddingStripe& stripe, int64_t first, size_t room);
@@ -96,7 +97,8 @@ absl::Status Scanner::ReadCold(const EmbeddingStripe& stripe, int64_t first, siz
   });
 }
 
-// Rows in memory come before what the disk has of their keys, which may be old.
+// Appends rows in the order of keys. If a key has a row in memory, its record on disk, which may be
+// older, is ignored.
 void Scanner::Merge(const EmbeddingStripe& stripe, int64_t first, size_t room) {
   for (uint32_t row = 0; row < stripe.row_count(); ++row) {
     const int64_t key = stripe.table().key(row);
@@ -105,7 +107,7 @@ void Scanner::Merge(const EmbeddingStripe& stripe, int64_t first, size_t room) {
   const auto before = [](const Found& a, const Found& b) {
     return a.key != b.key ? a.key < b.key : a.row < b.row;
   };
-  // Of each key there are at most two.
+  // Each key was found at most twice.
   const size_t most = std::min(found_.size(), 2 * room);
   std::partial_sort(found_.begin(), found_.begin() + static_cast<ptrdiff_t>(most), found_.end(),
                     before);
@@ -129,7 +131,7 @@ absl::StatusOr<bool> Scanner::TryScan(const EmbeddingStripe& stripe, int64_t fir
   found_.clear();
   cold_values_.clear();
   const uint64_t departures = stripe.departures();
-  // Records of rows that are in memory are among them, so that there may be some in any case.
+  // Also finds records of rows that are in memory; Merge ignores these.
   RETURN_IF_ERROR(ReadCold(stripe, first, room));
   absl::ReaderMutexLock lock(&stripe.mutex());
   if (stripe.handed_over() && stripe.cold_rows() > 0) return HandedOverError(variable_);
@@ -138,8 +140,8 @@ absl::StatusOr<bool> Scanner::TryScan(const EmbeddingStripe& stripe, int64_t fir
   return true;
 }
 
-// Rows leave memory, or are deleted, while writing() is held: a second try that holds it is not
-// disturbed.
+// Rows leave memory or are deleted only by a thread that holds writing(), so no row does during a
+// second try that holds it.
 absl::Status Scanner::ScanStripe(const EmbeddingStripe& stripe, int64_t first) {
   ASSIGN_OR_RETURN(bool scanned, TryScan(stripe, first));
   if (scanned) return absl::OkStatus();
@@ -185,18 +187,18 @@ absl::Status Scan(const RowAccess& access, const Admitted& admitted,
   RETURN_IF_ERROR(CheckSameMap(access.server, name, *target.variable));
   absl::StatusOr<Cursor> cursor = CursorFrom(request.cursor);
   if (!cursor.ok()) return Annotate(cursor.status(), ItemText(access.server, name));
-  // No larger than there can be rows, so that a small table costs little.
+  // No more than the table has, so that a small table takes little memory.
   const int64_t row_bytes = static_cast<int64_t>(target.row_bytes() + sizeof(int64_t));
   const int64_t rows = std::min({int64_t{request.max_rows}, target.table->row_count() + 1,
                                  std::max<int64_t>(1, kScanBytes / row_bytes)});
-  const int64_t bytes = 3 * rows * row_bytes;  // from the disk, gathered, then copied
+  const int64_t bytes = 3 * rows * row_bytes;  // read from the disk, gathered, and copied
   RETURN_IF_ERROR(access.budget.Acquire(bytes, ItemText(access.server, name)));
   MemoryHold hold(access.budget, bytes);
   Scanner scanner(access.store, *target.variable, target.part, static_cast<size_t>(rows));
   const absl::Status status = scanner.Run(*cursor, reply);
   if (!status.ok()) return Annotate(status, ItemText(access.server, name));
   hold.Shrink(bytes / 3 * 2);
-  ReplyHolds::Keep(std::move(hold));
+  ReplyHolds::HoldUntilSent(std::move(hold));
   return absl::OkStatus();
 }
 

@@ -59,7 +59,7 @@ absl::Status DrainingError(absl::string_view server) {
   return WithReason(
       absl::UnavailableError(absl::StrCat(
           server,
-          " is draining: an operator asked it to write everything and end (cairnctl drain). "
+          " is draining: an operator asked it to write everything and exit (cairnctl drain). "
           "Workers wait for it: start it again on its --data_dir")),
       wire::ErrorReason::STOPPING);
 }
@@ -118,25 +118,22 @@ absl::Status Service::Refusal() const {
   return draining_.load() ? DrainingError(core_.info.name) : StoppingError(core_.info.name);
 }
 
-void Service::EndWaits() {
-  for (const auto& job : core_.registry.jobs()) job->EndWaits(Refusal());
-}
-
 void Service::CancelLongCalls() {
   checkpoints_.CancelReads();
-  EndWaits();
+  for (const auto& job : core_.registry.jobs()) job->EndWaits(Refusal());
 }
 
 void Service::Shut() {
   gate_.Refuse();
-  EndWaits();  // also of jobs that were created after CancelLongCalls
+  CancelLongCalls();
   gate_.Close();
 }
 
 absl::Status Service::AdmitCaller(Method method, const wire::Caller& caller, Admitted& admitted) {
   ASSIGN_OR_RETURN(admitted, core_.admission.Admit(caller));
   SkipVoidSequences(admitted, caller);
-  // A client names this boot in other calls than pushes once it has sent again what was lost.
+  // A client names the boot id of a restarted server in calls other than pushes only after it has
+  // resent what the server lost.
   const bool pushes = method == Method("push") || method == Method("assign");
   if (!pushes && admitted.session != nullptr && caller.boot_id == core_.info.boot_id) {
     admitted.session->NoteCaughtUp();
@@ -201,7 +198,7 @@ absl::Status Service::PullInStep(const Admitted& admitted, const wire::PullReque
                                  wire::PullReply& reply) {
   RETURN_IF_ERROR(AwaitStep(core_.info.name, steps_, admitted, request, reply));
   Admitted now = admitted;
-  // Rows may have moved while it waited, and have newer values where they are now.
+  // Rows may have moved during the wait, and may have newer values on their new server.
   if (request.step != 0 && now.job != nullptr) now.variables = now.job->variables();
   return TakeArrivedIfBusy<wire::PullItem>(
       core_.catalog, core_.moves, now, request.items,
@@ -297,13 +294,13 @@ void Service::change_members(wire::ChangeMembersReply& reply,
 absl::Status Service::Drain(const wire::Caller& caller) {
   RETURN_IF_ERROR(CheckRequest(caller));
   if (!core_.info.options.drained) {
-    return absl::UnimplementedError(
-        absl::StrCat(core_.info.name, " lives in the process of a worker: end that instead"));
+    return absl::UnimplementedError(absl::StrCat(
+        core_.info.name, " runs in the process of a worker: end that process instead"));
   }
-  // Not inside the gate, which is shut here.
+  // This call must not enter the gate: Shut waits for all calls inside it.
   draining_.store(true);
-  LOG(INFO) << core_.info.name << " drains, as " << caller.job
-            << " asks: no more calls, everything is written, then the end";
+  LOG(INFO) << core_.info.name << " drains at the request of " << caller.job
+            << ": it rejects further calls, writes everything and exits";
   Shut();
   const absl::Status flushed = core_.flusher.Flush(Flusher::Reach::kSynced);
   core_.info.options.drained();

@@ -52,7 +52,7 @@ class Service final : public wire::ParameterServerIf {
   // Rejects calls from now on, also those that wait for other workers, and returns when every call
   // has ended.
   void Shut();
-  // From now on, calls that read the files of a checkpoint and waits for other workers end with
+  // From now on, calls that wait for other workers or read the files of a checkpoint end with
   // STOPPING.
   void CancelLongCalls();
 
@@ -81,7 +81,6 @@ class Service final : public wire::ParameterServerIf {
 
  private:
   absl::Status Drain(const wire::Caller& caller);
-  void EndWaits();
   using Body = absl::FunctionRef<absl::Status(const Admitted&)>;
   // Checks the request, admits its caller and runs `body`, inside the gate; counts the call, fills
   // in `state` and throws the error. `state` null: the caller need not be known, and is not

@@ -24,7 +24,7 @@ absl::Status AwaitStep(absl::string_view server, StepCloser& closer, const Admit
                                    Deadline::In(absl::Seconds(request.wait_seconds)));
   if (!status.ok()) return Annotate(status, server);
   if (request.step < 0 || !steps.active()) return absl::OkStatus();
-  // A job may go on otherwise than it began.
+  // The workers of a job that was synchronous may have restarted with another consistency.
   if (admitted.job->cohort().settings().mode != ConsistencyMode::kSync) return absl::OkStatus();
   const absl::Status closed = closer.AwaitStepBegin(admitted, request, reply);
   return closed.ok() ? closed : Annotate(closed, server);

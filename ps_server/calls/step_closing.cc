@@ -176,7 +176,7 @@ absl::Status StepCloser::LearnDecisions(Job& job, absl::Span<const wire::StepDec
       // The coordinator's disk came back older than its replies. A decision that a worker learned
       // holds.
       LOG(WARNING) << rows_.server << ": takes the decision of step " << decision.step << " of job "
-                   << job.name() << " from a worker, its disk has lost it";
+                   << job.name() << " from a worker, because its own disk has lost it";
       RETURN_IF_ERROR(Store(steps, record));
     }
     steps.Learn(std::move(record));

@@ -30,20 +30,20 @@ absl::Status ConflictError(const ServerInfo& info, const VariableSpec& have,
       wire::ErrorReason::SPEC_CONFLICT);
 }
 
-// Whether both are the same variable before and after its rows moved: whoever has the older map is
-// told when it names a row.
+// Whether both are specs of one variable, before and after its rows moved. A worker with the older
+// map receives MOVED when it names a row.
 bool HasMoved(const VariableSpec& have, const VariableSpec& want) {
   return have.map_version != want.map_version && SameButPlaces(have, want);
 }
 
-// Optimizers whose arguments are to change.
+// A change of the arguments of an optimizer.
 struct OptimizerChange {
   std::shared_ptr<Variable> variable;
   OptimizerConfig optimizer;
 };
 
 struct Wanted {
-  std::vector<VariableSpec> fresh;  // not there yet, each once
+  std::vector<VariableSpec> fresh;  // not created yet, without repeats
   std::vector<OptimizerChange> changes;
 };
 
@@ -77,7 +77,7 @@ absl::StatusOr<Wanted> Sort(const ServerInfo& info, const VariableMap& variables
   return wanted;
 }
 
-// kAlreadyExists: another live worker counts on the arguments as they are.
+// kAlreadyExists: another live worker relies on the current arguments.
 absl::Status CheckNobodyCountsOn(const ServerInfo& info, const Job& job, int32_t worker,
                                  const OptimizerChange& change) {
   for (const auto& session : job.sessions()) {
@@ -96,7 +96,8 @@ absl::Status CheckNobodyCountsOn(const ServerInfo& info, const Job& job, int32_t
   return absl::OkStatus();
 }
 
-// The slot is held. After a crash between two changes, the same call, repeated, makes the rest.
+// The caller holds the slot. After a crash between two changes, a repeated call makes the remaining
+// ones.
 absl::Status ChangeOptimizers(JobCatalog& catalog, const Moves& moves, Job& job, int32_t worker,
                               absl::Span<const OptimizerChange> changes) {
   const ServerInfo& info = catalog.info();
@@ -105,7 +106,7 @@ absl::Status ChangeOptimizers(JobCatalog& catalog, const Moves& moves, Job& job,
     const std::string& name = change.variable->spec().name;
     if (moves.Find(job.name(), name) == nullptr) continue;
     return BusyError(absl::StrCat("create \"", name, "\" on ", info.name,
-                                  ": its rows are moving, and its optimizer is to change"),
+                                  ": its optimizer cannot change while its rows move"),
                      kMovingRetry);
   }
   for (const OptimizerChange& change : changes) {
@@ -125,7 +126,8 @@ absl::Status ChangeOptimizers(JobCatalog& catalog, const Moves& moves, Job& job,
   return absl::OkStatus();
 }
 
-// New variables must leave memory for calls, or no push would fit.
+// kResourceExhausted: the new variables would leave too little memory for calls, so that no push
+// could run.
 absl::Status CheckRoomForCalls(const Registry& registry, const MemoryBudget& budget,
                                const ServerInfo& info, absl::Span<const VariableSpec> specs) {
   int64_t there = StoreMemoryOf(budget.limit_bytes()).total_bytes;
@@ -181,12 +183,12 @@ absl::Status CreateVariables(JobCatalog& catalog, const Moves& moves, const RowA
     variable->Initialize();
     made.push_back(std::move(variable));
   }
-  // Only now, so that a rejected call leaves no job behind.
+  // Creates the job last, so that a rejected call leaves no job behind.
   if (job == nullptr) {
-    RETURN_IF_ERROR(catalog.MakeRoom());
+    RETURN_IF_ERROR(catalog.DropIdleJobs());
     ASSIGN_OR_RETURN(job, catalog.registry().FindOrMake(caller.job, Quota::For::kCaller));
   }
-  // After a crash between two records, the same call, repeated, finds the first ones.
+  // After a crash between two records, a repeated call finds the variables that were stored.
   for (const auto& variable : made) RETURN_IF_ERROR(catalog.Add(*job, variable));
   CAIRN_CRASH_POINT("create: before the answer");
   return absl::OkStatus();

@@ -17,6 +17,7 @@ absl::Status CreateVariables(JobCatalog& catalog, const Moves& moves, const RowA
                              const wire::Caller& caller,
                              const std::vector<wire::VariableSpec>& specs);
 
+// Deletes the variables and the state of the job here.
 absl::Status DropJob(JobCatalog& catalog, const wire::Caller& caller);
 
 }  // namespace cairn

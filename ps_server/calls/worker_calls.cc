@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "common/consistency.h"
 #include "common/crash_point.h"
@@ -50,7 +49,7 @@ absl::Status FindSession(JobCatalog& catalog, const wire::HelloRequest& request,
   if (registry.full()) {
     ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot,
                      catalog.TakeSlot(absl::StrCat("hello of job ", request.job)));
-    RETURN_IF_ERROR(catalog.MakeRoom());
+    RETURN_IF_ERROR(catalog.DropIdleJobs());
   }
   ASSIGN_OR_RETURN(job, registry.FindOrMake(request.job, Quota::For::kCaller));
   auto made =
@@ -59,7 +58,8 @@ absl::Status FindSession(JobCatalog& catalog, const wire::HelloRequest& request,
   return absl::OkStatus();
 }
 
-// The incarnation this call asks for: a new one from the coordinator, or the one it names.
+// The incarnation that this call requests: a new one, which only ps:0 grants, or the one that it
+// names.
 absl::StatusOr<int64_t> Incarnation(const ServerInfo& info, Admission& admission,
                                     const Session& session, const wire::HelloRequest& request) {
   const int64_t known = session.incarnation();
@@ -70,13 +70,13 @@ absl::StatusOr<int64_t> Incarnation(const ServerInfo& info, Admission& admission
       if (known < kMaxIncarnation) return known + 1;
       return absl::ResourceExhaustedError(absl::StrCat(
           info.name, ": worker ", request.worker, " of job ", request.job, " has incarnation ",
-          known, ", the highest there is, and is granted no other: drop the job (drop_job)"));
+          known, ", the highest possible one: drop the job (drop_job)"));
     }
-    return absl::FailedPreconditionError(
-        absl::StrCat(info.name,
-                     " grants no incarnations: say hello to ps:0 first, and tell the others the "
-                     "incarnation it grants. A worker that takes this server for ps:0 has another "
-                     "cluster file than the servers: give all the same"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        info.name,
+        " grants no incarnations: say hello to ps:0 first, and send the incarnation that it "
+        "grants to the other servers. If the worker takes this server for ps:0, their "
+        "cluster files differ: give all tasks the same file"));
   }
   if (request.incarnation < known) {
     RETURN_IF_ERROR(admission.CheckIncarnation(session, request.incarnation));
@@ -93,23 +93,23 @@ absl::StatusOr<Cohort::Hello> CohortHello(const wire::HelloRequest& request) {
   return hello;
 }
 
-// The timeline that the job has from this call on: ps:0 begins one for the first worker, the others
-// take over what ps:0 has. nullptr: none is told.
-std::shared_ptr<Session> LifeAfter(const ServerInfo& info, Job& job,
-                                   const wire::HelloRequest& request) {
+// Returns the timeline of the job, which this call may begin: ps:0 begins one for the first worker,
+// and the other servers adopt it. nullptr: the job has none here.
+std::shared_ptr<Session> JoinTimeline(const ServerInfo& info, Job& job,
+                                      const wire::HelloRequest& request) {
   const bool first = info.index() == 0;
   const bool begins = first ? request.incarnation == 0 : request.timeline > 0;
-  std::shared_ptr<Session> life = job.life();
-  if (life == nullptr && begins) {
+  std::shared_ptr<Session> record = job.timeline_record();
+  if (record == nullptr && begins) {
     int64_t timeline = request.timeline > 0 ? request.timeline : NewTimeline(/*servers=*/1, 0);
-    // Made before servers kept timelines: others may hold nothing of it.
+    // The job was created by a release without timelines, so other servers may have nothing of it.
     if (first && !job.variables()->empty()) timeline = WithServers(timeline, 1);
     auto made = std::make_shared<Session>(job.name(), kTimelineWorker, info.applied_is_durable());
     made->Admit(timeline, "timeline");
-    life = job.AddLife(std::move(made));
+    record = job.AddTimelineRecord(std::move(made));
   }
-  if (life != nullptr) life->SetLeft(false);
-  return life;
+  if (record != nullptr) record->SetLeft(false);
+  return record;
 }
 
 absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRequest& request,
@@ -122,20 +122,20 @@ absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRe
   std::shared_ptr<Job> job;
   std::shared_ptr<Session> session;
   RETURN_IF_ERROR(FindSession(catalog, request, job, session));
-  // Pushes of the incarnation before have ended or come after, and find the fence.
+  // Pushes of the earlier incarnation have ended, or they run later and are fenced.
   const TracedLock order = admission.LockOrder(*session, "an earlier call of the worker");
   ASSIGN_OR_RETURN(const int64_t incarnation, Incarnation(info, admission, *session, request));
   if (hello.consistency) {
     RETURN_IF_ERROR(job->cohort().Agree(*hello.consistency, request.worker));
   }
-  // Also where a hello before this one was admitted, but its epoch failed.
+  // Also if an earlier hello was admitted, but the incarnation could not be stored.
   const bool is_new =
       incarnation > session->incarnation() || session->durable_incarnation() < incarnation;
   std::shared_ptr<Session> steps;
   if (hello.consistency && hello.consistency->mode == ConsistencyMode::kSync) {
     steps = job->steps().Begin(request.begins_after_step);
   }
-  const std::shared_ptr<Session> life = LifeAfter(info, *job, request);
+  const std::shared_ptr<Session> record = JoinTimeline(info, *job, request);
   session->Admit(incarnation, request.origin, request.start);
   CAIRN_CRASH_POINT("hello: admitted");
   if (is_new) {
@@ -145,8 +145,8 @@ absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRe
               << " of job " << request.job << ", " << request.origin << ") joined as incarnation "
               << incarnation;
   }
-  if (life != nullptr && life->durable_incarnation() < life->incarnation()) {
-    RETURN_IF_ERROR(admission.StoreIncarnation(*life));
+  if (record != nullptr && record->durable_incarnation() < record->incarnation()) {
+    RETURN_IF_ERROR(admission.StoreIncarnation(*record));
   }
   if (steps != nullptr && steps->durable_incarnation() < steps->incarnation()) {
     RETURN_IF_ERROR(admission.StoreIncarnation(*steps));
@@ -154,9 +154,10 @@ absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRe
   session->Renew(info.options.lease);
   hello.fresh = is_new;
   ASSIGN_OR_RETURN(reply.step, job->cohort().Join(session, hello));
-  // Not before: what its earlier start had announced would let a step be decided without it.
+  // Not before Join: the step that its earlier start announced would let a step be decided without
+  // it.
   if (is_new) job->steps().Restart(request.worker);
-  // Also where this start was granted its incarnation before, and did not hear of it.
+  // Also if this start was granted its incarnation before, and the reply was lost.
   const bool begins = is_new || request.incarnation == 0;
   const int64_t named = begins ? job->steps().LastNamed(request.worker) : 0;
   if (job->cohort().settings().mode == ConsistencyMode::kSync) reply.step = job->steps().open();
@@ -164,7 +165,8 @@ absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRe
   reply.timeline = job->timeline();
   reply.position = session->position();
   admission.FillState(job.get(), session.get(), reply.state);
-  // What is named counts, though it may wait for its step, or for being computed again, yet.
+  // A contribution that a decision names counts, even if it still waits for its step or must be
+  // computed again.
   reply.state.applied = std::max(reply.state.applied, named);
   return absl::OkStatus();
 }
@@ -196,25 +198,27 @@ absl::Status Hello(JobCatalog& catalog, Admission& admission, const Members& mem
 absl::Status Leave(const ServerInfo& info, Admission& admission, Flusher& flusher,
                    const Admitted& admitted, int64_t incarnation) {
   Session* const session = admitted.session.get();
-  // Runs `change` unless a newer start of the worker has said hello.
-  const auto change_own = [&](absl::FunctionRef<void()> change) {
-    if (session == nullptr) return;
+  // Sets the mark that is stored with the session. False: a newer start of the worker uses it now.
+  const auto set_left = [&](bool left) {
     const TracedLock order = admission.LockOrder(*session, "an earlier call of the worker");
-    if (session->incarnation() == incarnation) change();
+    if (session->incarnation() != incarnation) return false;
+    session->SetLeft(left);
+    return true;
   };
-  change_own([&] { session->SetLeft(true); });
+  if (session != nullptr && !set_left(true)) return absl::OkStatus();
   CAIRN_CRASH_POINT("leave: begun");
   if (!info.applied_is_durable()) {
     const absl::Status status = flusher.Flush(Flusher::Reach::kSynced);
     if (!status.ok()) {
-      change_own([&] { session->SetLeft(false); });
+      if (session != nullptr) set_left(false);
       return status;
     }
   }
-  change_own([&] {
-    session->EndLease();
-    admitted.job->cohort().Leave(session->worker());
-  });
+  if (session == nullptr) return absl::OkStatus();
+  const TracedLock order = admission.LockOrder(*session, "an earlier call of the worker");
+  if (session->incarnation() != incarnation) return absl::OkStatus();
+  session->EndLease();
+  admitted.job->cohort().Leave(session->worker());
   CAIRN_CRASH_POINT("leave: before the answer");
   return absl::OkStatus();
 }

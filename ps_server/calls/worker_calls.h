@@ -1,8 +1,6 @@
 // hello and leave: a worker's session on this server.
 #pragma once
 
-#include <cstdint>
-
 #include "absl/status/status.h"
 #include "ps_server/core/admission.h"
 #include "ps_server/core/job_catalog.h"
@@ -17,8 +15,8 @@ namespace cairn {
 absl::Status Hello(JobCatalog& catalog, Admission& admission, const Members& members,
                    const wire::HelloRequest& request, wire::HelloReply& reply);
 
-// Waits until everything the worker pushed is durable, then ends its lease, unless a start after
-// `incarnation` has said hello.
+// Waits until everything the worker pushed is durable, then ends its lease; not if a newer
+// incarnation than `incarnation`, the caller's, has said hello meanwhile.
 absl::Status Leave(const ServerInfo& info, Admission& admission, Flusher& flusher,
                    const Admitted& admitted, int64_t incarnation);
 

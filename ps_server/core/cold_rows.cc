@@ -12,13 +12,13 @@
 namespace cairn {
 namespace {
 
-// That `at` is a position of.
+// Returns the group that contains position `at`.
 const KeyGroup& GroupOf(const KeyGroups& groups, uint32_t at) {
   return *std::upper_bound(groups.groups().begin(), groups.groups().end(), at,
                            [](uint32_t a, const KeyGroup& group) { return a < group.end; });
 }
 
-// How many of `missing`, from the first on, are of `group`.
+// Returns how many of the first positions in `missing` belong to `group`.
 size_t CountOf(const KeyGroup& group, absl::Span<const uint32_t> missing) {
   size_t count = 0;
   while (count < missing.size() && missing[count] < group.end) ++count;
@@ -37,7 +37,8 @@ void ColdReader::Begin(const StripeStore& store, const HostedTable& table,
 
 void ColdReader::Abandon() {
   job_.reset();
-  // Each thread has two readers, and a call that misses many keys needs some 700 KiB.
+  // Frees the memory of the pieces: each thread has two readers, and a call with many missing keys
+  // needs about 700 KiB.
   for (size_t i = 0; i < used_; ++i) pieces_[i] = Piece();
   used_ = 0;
   key_count_ = 0;
@@ -178,7 +179,7 @@ int64_t ColdFetch::Locate() {
   const HostedTable& table = *variable_->table();
   const Located located = LocateSome(groups_->groups());
   table.counts().Add("found", static_cast<int64_t>(groups_->key_count()) - located.absent);
-  // Of those in stripes without cold rows it is known.
+  // Absent keys that are not `missing` have no row on disk either. FetchMissing counts the others.
   table.counts().Add("absent", located.absent - located.missing);
   return located.absent * table.layout().row_charge();
 }
@@ -189,7 +190,7 @@ absl::Status ColdFetch::Failure() const {
 
 absl::Status FetchRows(const RowAccess& access, absl::Span<ColdFetch* const> fetches,
                        absl::string_view what, MemoryHold& hold) {
-  // What is read meanwhile changes nothing before there is memory for it.
+  // Ends the reads on an early return. Rows that were read change nothing until FetchLocated.
   const absl::Cleanup end = [&] {
     for (ColdFetch* const fetch : fetches) fetch->Abandon();
   };
@@ -199,7 +200,8 @@ absl::Status FetchRows(const RowAccess& access, absl::Span<ColdFetch* const> fet
   hold = MemoryHold(access.budget, bytes);
   for (ColdFetch* const fetch : fetches) {
     fetch->UseHold(hold);
-    // As void the request would be lost, so nothing more is acknowledged.
+    // A request that fails becomes void, and this one would be lost. So the server rejects all
+    // others.
     if (const absl::Status read = fetch->FetchLocated(); !read.ok()) {
       return access.flusher.Refuse(read);
     }
@@ -209,7 +211,7 @@ absl::Status FetchRows(const RowAccess& access, absl::Span<ColdFetch* const> fet
 
 bool ColdFetch::Fetch(absl::Span<const KeyGroup> groups) {
   const int64_t needed = LocateSome(groups).absent * variable_->table()->layout().row_charge();
-  // The request is half done: it does not wait for memory now.
+  // The request is half applied, so it must not wait for memory.
   if (needed > hold_->bytes()) {
     const int64_t more = needed - hold_->bytes();
     access_->budget.Force(more);
@@ -231,24 +233,25 @@ absl::Status ColdFetch::FetchMissing() {
       ++promoted;
     } else if (row == RowTable::kNone) {
       ++nowhere;
-      // Where keys wait for their row it is the request's to say whether this one gets it.
+      // If the table admits keys only after several pushes, the caller decides whether this key
+      // gets a row.
       if (!table.some_wait()) row = found.stripe.Make(found.key, made);
     }
     for (const uint32_t position : at) rows[position] = row;
   };
-  const absl::Cleanup counted = [&] {  // also where memory is refused meanwhile
+  const absl::Cleanup counted = [&] {  // also after an exception
     table.CountRows(promoted + made, -promoted);
     table.counts().Add("loaded", promoted);
     table.counts().Add("absent", nowhere);
     access_->counters.Add("rows_made", made);
-    variable_->Charge(hold_->Keep((promoted + made) * table.layout().row_charge()));
+    variable_->Charge(hold_->Transfer((promoted + made) * table.layout().row_charge()));
   };
   return reader_.Finish([](size_t) {}, take);
 }
 
 namespace {
 
-// Answers a pull for the keys that `reader` has.
+// Completes a pull: copies the rows of the keys that were added to `reader` to `out`.
 absl::Status TakeCold(const RowAccess& access, Variable& variable, size_t part,
                       const KeyGroups& groups, ColdReader& reader, float* out) {
   HostedTable& table = *variable.table();
@@ -259,14 +262,14 @@ absl::Status TakeCold(const RowAccess& access, Variable& variable, size_t part,
   int64_t absent = 0;
   bool handed_over = false;
   MemoryHold hold(access.budget, 0);
-  const absl::Cleanup counted = [&] {  // also where memory is refused meanwhile
+  const absl::Cleanup counted = [&] {  // also after an exception
     table.CountRows(promoted, -promoted);
     table.counts().Add("loaded", loaded);
     table.counts().Add("absent", absent);
   };
   const absl::Status status = reader.Finish(
       [&](size_t found) {
-        // Where there is no room the rows stay cold: the reclaimer is at work.
+        // If the budget has no room, the rows stay cold: the reclaimer is already freeing memory.
         const int64_t bytes = static_cast<int64_t>(found) * charge - hold.bytes();
         if (bytes > 0 && access.budget.TryAcquire(bytes)) hold.Grow(bytes);
         loaded += static_cast<int64_t>(found);
@@ -279,7 +282,7 @@ absl::Status TakeCold(const RowAccess& access, Variable& variable, size_t part,
         }
         if (row == RowTable::kNone && found.cold != nullptr && hold.bytes() >= charge) {
           row = found.stripe.Promote(found.key, found.cold);
-          variable.Charge(hold.Keep(charge));
+          variable.Charge(hold.Transfer(charge));
           ++promoted;
         }
         absent += row == RowTable::kNone && found.cold == nullptr;

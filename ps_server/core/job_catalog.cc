@@ -60,7 +60,7 @@ absl::Status JobCatalog::Drop(const std::string& name) {
   return absl::OkStatus();
 }
 
-// Of the idle jobs not seen for a lease, the one that was last seen first; nullptr: none.
+// The idle job whose workers have been away longest, and for at least a lease; nullptr: none.
 std::shared_ptr<Job> JobCatalog::LongestIdle() const {
   const bool shared = info_.options.server_count > 1 || members_.version() > 0;
   const bool granting = shared && info_.index() == 0;
@@ -75,7 +75,7 @@ std::shared_ptr<Job> JobCatalog::LongestIdle() const {
   return longest;
 }
 
-absl::Status JobCatalog::MakeRoom() {
+absl::Status JobCatalog::DropIdleJobs() {
   constexpr int kMaxJobs = 16;  // each costs a sync
   for (int tries = 0; tries < kMaxJobs && registry_.full(); ++tries) {
     const std::shared_ptr<Job> idle = LongestIdle();

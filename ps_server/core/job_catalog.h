@@ -61,7 +61,7 @@ class JobCatalog {
   absl::Status Drop(const std::string& job);
   // If no more jobs or workers are allowed: drops jobs that can be dropped without loss (Job::Idle)
   // and whose workers were not seen for a lease. The caller holds the slot.
-  absl::Status MakeRoom();
+  absl::Status DropIdleJobs();
   // Drops a job that belongs to another timeline than `timeline` and has no variables.
   // kFailedPrecondition: it has some.
   absl::Status DropOtherTimeline(const std::string& job, int64_t timeline);

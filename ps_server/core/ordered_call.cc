@@ -114,8 +114,8 @@ void SkipVoidSequences(const Admitted& admitted, const wire::Caller& caller) {
   if (admitted.session == nullptr || through == 0) return;
   Session& session = *admitted.session;
   if (!session.order().TryLock()) return;
-  // A newer incarnation may have said hello since the call was admitted, and numbers its sequences
-  // anew.
+  // A newer incarnation may have said hello since the call was admitted. It may give the same
+  // sequence numbers to other updates.
   if (IncarnationStateOf(caller.incarnation, session.incarnation()) == IncarnationState::kCurrent) {
     session.Through(through);
   }

@@ -19,7 +19,7 @@ class ReplyHolds {
   ReplyHolds& operator=(const ReplyHolds&) = delete;
 
   // Keeps `hold` until the reply of the call that runs on this thread is sent.
-  static void Keep(MemoryHold hold) {
+  static void HoldUntilSent(MemoryHold hold) {
     if (of_thread_ != nullptr) of_thread_->holds_.push_back(std::move(hold));
   }
   // The reply has been sent, or dropped.

@@ -16,9 +16,9 @@ struct RowAccess {
   const absl::string_view server;  // "ps:0", for messages
   const StripeStore& store;        // of cold rows
   MemoryBudget& budget;
-  Flusher& flusher;  // how durable updates are, and whether the disk takes any
+  Flusher& flusher;  // makes updates durable, and knows whether the disk has failed
   Counters& counters;
-  Histogram& staleness;  // of each shard that was pushed
+  Histogram& staleness;  // of each push to a shard
   const NotFinitePolicy not_finite;
 
   // -1: unknown.

@@ -1,4 +1,5 @@
-// The owner of the parts of one server. Calls do not see it: each takes the parts that it uses.
+// Owns the parts of one server. Calls do not take this object: each takes only the parts that it
+// uses.
 #pragma once
 
 #include <memory>
@@ -38,7 +39,7 @@ struct ServerCore {
   RowExpirer row_expirer;
   Counters counters;
   RpcMeter rpcs;
-  Histogram staleness{StalenessBounds()};  // of each shard that was pushed
+  Histogram staleness{StalenessBounds()};  // of each push to a shard
   Moves moves;
   Members members;
 

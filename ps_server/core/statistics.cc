@@ -63,7 +63,7 @@ JobStatistics ReadJob(const WaitBoard& waits, StatisticsDetail detail, Job& job)
   return statistics;
 }
 
-// Of every job, with "epochs".
+// The counters of the server by name. The flusher has the value of "epochs".
 std::map<std::string, int64_t> CountersByName(const StatisticsReader& reader) {
   std::map<std::string, int64_t> by_name;
   for (size_t i = 0; i < Counter::kCount; ++i) {

@@ -1,4 +1,4 @@
-// What one server knows of itself at a moment, for metrics and the status page.
+// The current statistics of one server, for metrics and the status page.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,15 @@
 
 namespace cairn {
 
-// Who asks, and so what it may cost: samples are taken once a second, pages ask more often.
+// Which statistics to read. Samples are taken once a second and pages are read more often, so both
+// leave out expensive statistics.
 enum class StatisticsDetail : int {
-  kSample,   // workers and what is counted anyway: no variables, `rpcs`, `store`, disk and waits
-  kMetrics,  // all but the calls that wait, which are counted in `waiting_calls`
+  kSample,   // no variables, `rpcs`, `store`, disk and waits
+  kMetrics,  // everything except the lists of waiting calls; `waiting_calls` counts them
   kPage,     // no `rpcs`, `store`, `waiting_calls` and dirty stripes
 };
 
-// Calls that wait, of one job, in EngineStatistics: those that have waited longest.
+// Limit on the waiting calls that are listed for one job: those that have waited longest.
 inline constexpr size_t kMaxWaitsShown = 100;
 
 struct JobStatistics {
@@ -42,22 +43,22 @@ struct JobStatistics {
   int64_t memory_bytes = 0;
   int64_t dirty_stripes = 0;
   std::vector<wire::WorkerStanding> workers;
-  std::optional<absl::Duration> since_checkpoint;  // of the job here; nullopt: none yet
+  std::optional<absl::Duration> since_checkpoint;  // nullopt: none since the start
   int64_t waiting_count = 0;
   std::vector<wire::WaitingCall> waiting;
 
-  // Pushes of workers that count, applied and not durable yet.
+  // The number of pushes, by all workers, that are applied and not durable yet.
   int64_t DurableLag() const;
 };
 
 struct EngineStatistics {
-  int64_t boot_id = 0;  // of this start alone
+  int64_t boot_id = 0;  // identifies this start of the server
   std::string durability;
   absl::Duration uptime;
   absl::Duration lease;
-  absl::Status failure;  // why it refuses pushes
+  absl::Status failure;  // why the server rejects pushes; OK: it accepts them
   std::map<std::string, int64_t> counters;
-  std::map<std::string, int64_t> waiting_calls;  // by what they wait for
+  std::map<std::string, int64_t> waiting_calls;  // by WaitingCall.waits_for
   int64_t memory_used_bytes = 0;
   int64_t memory_budget_bytes = 0;
   std::vector<JobStatistics> jobs;  // by name
@@ -65,11 +66,11 @@ struct EngineStatistics {
   int64_t rpcs_running = 0;
   Histogram::Reading staleness;
   Histogram::Reading epoch_seconds;
-  std::optional<absl::Duration> since_epoch;  // none ended yet: nullopt
+  std::optional<absl::Duration> since_epoch;  // nullopt: none has ended yet
   std::vector<StoreStatistic> store;
   int64_t disk_bytes = 0;
 
-  // Since the last epoch, else since the start.
+  // Time since the last snapshot ended; if none has, since the start of the server.
   absl::Duration EpochAge() const { return since_epoch.value_or(uptime); }
 };
 
@@ -77,11 +78,11 @@ class Flusher;
 class Registry;
 
 // Gathers the statistics of one server from its parts.
-// Thread safety: every method may be called from several threads at once. None holds a lock for
-// longer than one job's lists need.
+// Thread safety: every method may be called from several threads at once. No method holds a lock
+// for longer than it takes to copy the lists of one job.
 struct StatisticsReader {
   EngineStatistics Read(StatisticsDetail detail) const;
-  // Fills in the fields that concern the whole server; those that cost more only `with_server`.
+  // Fills in the fields about the whole server; the expensive ones only if `with_server` is set.
   void Fill(bool with_server, wire::DescribeReply& reply) const;
 
   const ServerInfo& info;
@@ -95,7 +96,7 @@ struct StatisticsReader {
   const WaitBoard& waits;
 };
 
-// "p99" and so on of pushes to any job.
+// The mean, maximum and quantiles of the staleness of pushes.
 wire::Staleness StalenessOf(const Histogram::Reading& reading);
 
 }  // namespace cairn

@@ -19,7 +19,8 @@
 namespace cairn {
 namespace {
 
-// A damaged store is not taken for an empty one: who wants that has to say so, and how.
+// A corrupt store is not treated as an empty one: the error says how an operator starts with an
+// empty one or from a checkpoint.
 absl::Status WithRestoreAdvice(const absl::Status& status, const std::string& directory) {
   if (!absl::IsDataLoss(status)) return status;
   return absl::DataLossError(absl::StrCat(status.message(), "; or ", RestoreAdvice(directory)));
@@ -42,8 +43,8 @@ absl::Status CheckOptions(const EngineOptions& options) {
     return absl::InvalidArgumentError(
         "snapshot interval and lease must be more than 0 seconds, the memory wait 0 or more");
   }
-  RETURN_IF_ERROR(CheckLimit("max_jobs", options.max_jobs, kHighestMaxJobs));
-  RETURN_IF_ERROR(CheckLimit("max_workers", options.max_workers, kHighestMaxWorkers));
+  RETURN_IF_ERROR(CheckLimit("max_jobs", options.max_jobs, kMaxJobsLimit));
+  RETURN_IF_ERROR(CheckLimit("max_workers", options.max_workers, kMaxWorkersLimit));
   const int64_t store_bytes = StoreMemoryOf(options.memory_budget_bytes).total_bytes;
   if (options.memory_budget_bytes > store_bytes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("a memory budget of ", options.memory_budget_bytes,

@@ -13,10 +13,12 @@ namespace cairn {
 void SetUpServerProcess() {
   // Debian's Abseil looks for lock cycles at every lock, which costs 100 ns each (30 ns without).
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  // But not what the next request needs at once: a fault a page costs as much as the request.
+  // Keeps 8 MiB for the next requests: otherwise a page fault for each page would cost as much as a
+  // request.
   mallopt(M_TRIM_THRESHOLD, 8 << 20);
-  // What one thread allocates and another frees (RocksDB's blocks and write buffers) leaves holes
-  // in every arena: with 8 a core a table larger than memory took 1.7 times its budget.
+  // Memory that one thread allocates and another frees (RocksDB's blocks and write buffers)
+  // fragments every arena. With the default of 8 arenas per core, a table larger than memory took
+  // 1.7 times its budget.
   mallopt(M_ARENA_MAX, static_cast<int>(std::max(2u, std::thread::hardware_concurrency() / 2)));
 }
 
@@ -28,10 +30,10 @@ int64_t DefaultMemoryBudgetBytes() {
   return std::min(kMaxBytes, pages * page_bytes / 4 * 3);
 }
 
-// Large blocks go back to the system when they are freed. Left alone, malloc raises this threshold
-// to 32 MiB and keeps up to 64 MiB in each of 8 arenas a core, which no memory budget sees. The
-// holes that smaller blocks leave weigh more in a small budget: at 128 KiB instead of 1 MiB rows
-// had a tenth more of one of 128 MiB.
+// Large blocks return to the system when they are freed. By default, malloc raises this threshold
+// to 32 MiB and keeps up to 64 MiB in each of 8 arenas per core, which no memory budget counts.
+// Fragmentation by smaller blocks matters more if the budget is small: of a budget of 128 MiB, rows
+// got a tenth more with a threshold of 128 KiB than with one of 1 MiB.
 void SetLargeBlocks(int64_t memory_budget_bytes) {
   constexpr int64_t kShare = 1024;
   mallopt(M_MMAP_THRESHOLD,

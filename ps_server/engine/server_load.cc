@@ -44,9 +44,17 @@ absl::Status ReadVariables(JobCatalog& catalog, Moves& moves, MemoryBudget& budg
     loaded.push_back(std::move(variable));
   }
   CAIRN_CRASH_POINT("start: variables read");
-  // A restore that was interrupted; ids count up, so its are used again.
-  RETURN_IF_ERROR(
-      catalog.store().DropLeftovers(catalog.next_id(), std::numeric_limits<uint32_t>::max()));
+  // Deletes what an interrupted restore has written: ids without a record, which may be below those
+  // of variables that were created meanwhile.
+  std::vector<uint32_t> ids;
+  for (const VariableRecord& record : records) ids.push_back(record.id);
+  ids.push_back(std::numeric_limits<uint32_t>::max());
+  std::sort(ids.begin(), ids.end());
+  uint32_t next = 1;  // the first id
+  for (const uint32_t id : ids) {
+    if (id > next) RETURN_IF_ERROR(catalog.store().DropLeftovers(next, id));
+    next = id + 1;
+  }
   variables = static_cast<int64_t>(loaded.size());
   RETURN_IF_ERROR(LoadVariables(catalog.store(), budget, loaded));
   for (const Arrived& rows : arrived) {
@@ -72,12 +80,13 @@ absl::Status ReadShards(JobCatalog& catalog) {
   return absl::OkStatus();
 }
 
-// `closed`: by job, the records of kStepWorker.
+// Loads the steps of synchronous jobs. `closed`: the record of kStepWorker of each job.
 absl::Status ReadSteps(JobCatalog& catalog, absl::flat_hash_map<std::string, WorkerRecord> closed) {
   ASSIGN_OR_RETURN(std::vector<DecisionRecord> records, catalog.store().Decisions());
   absl::flat_hash_map<std::string, std::vector<DecisionRecord>> decisions;
   for (DecisionRecord& record : records) {
-    // A step may have been decided, and none have closed, before the last epoch.
+    // A job has no record of kStepWorker if it had decided steps but closed none before the last
+    // snapshot.
     closed.try_emplace(record.job, WorkerRecord{.job = record.job, .worker = kStepWorker});
     decisions[record.job].push_back(std::move(record));
   }
@@ -101,7 +110,7 @@ absl::Status ReadWorkers(JobCatalog& catalog) {
       continue;
     }
     if (record.worker == kTimelineWorker) {
-      job->AddLife(std::make_shared<Session>(record, applied_is_durable));
+      job->AddTimelineRecord(std::make_shared<Session>(record, applied_is_durable));
       continue;
     }
     ASSIGN_OR_RETURN(
@@ -109,7 +118,7 @@ absl::Status ReadWorkers(JobCatalog& catalog) {
         job->AddSession(std::make_shared<Session>(record, applied_is_durable), Quota::For::kStore));
     session->NoteRestarted();
     session->NoteCountsOnSpecs();  // until its next start
-    // It may be on its way to say hello again; until its lease ends others keep step with it.
+    // The worker may be about to say hello again: until its lease ends, other workers wait for it.
     if (!session->left()) session->Renew(catalog.info().options.lease);
     job->cohort().Return(session);
   }

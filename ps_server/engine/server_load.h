@@ -1,4 +1,4 @@
-// Loads what the store of a starting server has.
+// Loads the contents of a starting server's store.
 #pragma once
 
 #include <cstdint>

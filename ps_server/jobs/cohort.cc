@@ -98,7 +98,7 @@ absl::StatusOr<int64_t> Cohort::Join(std::shared_ptr<Session> session, const Hel
   member.awaited = false;
   member.loss = absl::OkStatus();
   session->set_stopped(false);
-  session->SetLeft(false);  // its old lease may have run out since Admit
+  session->SetLeft(false);  // its earlier lease may have run out since this start was admitted
   member.session = std::move(session);
   Changed();
   return member.step;
@@ -263,7 +263,7 @@ std::string Cohort::Text(const Member& member) {
   }
   if (member.state == WorkerState::kLeft) {
     return absl::StrCat("worker ", session.worker(),
-                        ", which has not said hello since everybody left");
+                        ", which has not said hello since all workers left");
   }
   const auto [vitals, ago] = session.vitals();
   const bool waits = ago < kFreshVitals && !vitals.servers_gone.empty();
@@ -335,7 +335,7 @@ std::string Cohort::WaitText(const Waiter& waiter) const {
       DurationText(MonotonicNow() - waiter.since), " to begin step ", waiter.step,
       ": staleness_bound_steps ", settings_.staleness_bound_steps,
       " asks every other worker for step ", waiter.step - settings_.staleness_bound_steps,
-      missing.empty() ? "; nobody is missing any more" : absl::StrCat("; missing: ", names));
+      missing.empty() ? "; no worker is missing any more" : absl::StrCat("; missing: ", names));
 }
 
 void Cohort::NoteGap(Member& member, int64_t step) {

@@ -240,7 +240,7 @@ std::string JobSteps::WaitText(const Waiter& waiter, const MissingText& missing)
   return absl::StrCat("worker ", waiter.worker, " of job ", job_, " has waited ",
                       DurationText(MonotonicNow() - waiter.since), " ", what, ": ", missing.what,
                       missing.workers.empty()
-                          ? "; nobody is missing any more"
+                          ? "; no worker is missing any more"
                           : absl::StrCat("; missing: ", cohort_.Describe(missing.workers)));
 }
 

@@ -86,21 +86,21 @@ std::vector<std::shared_ptr<Session>> Job::sessions() const {
   return sessions;
 }
 
-std::shared_ptr<Session> Job::life() const {
+std::shared_ptr<Session> Job::timeline_record() const {
   absl::ReaderMutexLock lock(&mutex_);
-  return life_;
+  return timeline_record_;
 }
 
-std::shared_ptr<Session> Job::AddLife(std::shared_ptr<Session> life) {
+std::shared_ptr<Session> Job::AddTimelineRecord(std::shared_ptr<Session> record) {
   absl::MutexLock lock(&mutex_);
-  if (life_ == nullptr) life_ = std::move(life);
-  return life_;
+  if (timeline_record_ == nullptr) timeline_record_ = std::move(record);
+  return timeline_record_;
 }
 
 int64_t Job::timeline() const {
-  const std::shared_ptr<Session> life = this->life();
-  if (life == nullptr) return 0;
-  return life->left() ? -life->incarnation() : life->incarnation();
+  const std::shared_ptr<Session> record = timeline_record();
+  if (record == nullptr) return 0;
+  return record->left() ? -record->incarnation() : record->incarnation();
 }
 
 bool Job::Idle(bool shared, bool granting) const {

@@ -55,9 +55,9 @@ class Job {
   std::vector<std::shared_ptr<Session>> sessions() const;
 
   // The record of the timeline that this server holds (common/timeline.h); nullptr: none.
-  std::shared_ptr<Session> life() const;
-  // Returns the existing record, or else stores `life`, whose incarnation is the timeline.
-  std::shared_ptr<Session> AddLife(std::shared_ptr<Session> life);
+  std::shared_ptr<Session> timeline_record() const;
+  // Returns the existing record, or else stores `record`, whose incarnation is the timeline.
+  std::shared_ptr<Session> AddTimelineRecord(std::shared_ptr<Session> record);
   // 0: none. Negative: a restore began the timeline, and no worker has said hello since.
   int64_t timeline() const;
 
@@ -91,7 +91,7 @@ class Job {
   mutable absl::Mutex mutex_;
   std::shared_ptr<const VariableMap> variables_;
   std::map<int32_t, Resident> sessions_;
-  std::shared_ptr<Session> life_;
+  std::shared_ptr<Session> timeline_record_;
 };
 
 // Thread safety: as Job. Must outlive the jobs that it creates.
@@ -126,7 +126,7 @@ class Registry {
   bool full() const { return job_quota_.full() || worker_quota_.full(); }
   int64_t max_workers_of_job() const {
     const int64_t limit = worker_quota_.limit();
-    return std::min(limit, std::max<int64_t>(limit / 2, kLeastMaxWorkersOfJob));
+    return std::min(limit, std::max<int64_t>(limit / 2, kMinWorkersLimitOfJob));
   }
 
  private:

@@ -13,8 +13,8 @@ double PerSecond(int64_t before, int64_t now, double seconds) {
 
 }  // namespace
 
-// Between the two times at which the worker spoke: it does so a few times a second, so that its
-// counts at the times of the samples are not known well.
+// Computes rates between the worker's last two reports. Workers report a few times a second, so
+// their counts at the times of the samples are not known.
 void History::Rate(const WorkerCount& before, WorkerCount& count) {
   const double seconds = absl::ToDoubleSeconds(count.said - before.said);
   if (seconds < 0.01) {

@@ -23,13 +23,13 @@
 namespace cairn {
 namespace {
 
-// What /status.json is asked for.
+// The query of a request for /status.json.
 struct StatusQuery {
-  int64_t after = 0;  // samples of the history with a number above it
-  std::string job;    // empty: the first
+  int64_t after = 0;  // asks for samples with a number above this one
+  std::string job;    // empty: the first job
 };
 
-// "after=N&job=NAME", both may be left out; nullopt: malformed.
+// Parses "after=N&job=NAME"; both are optional. nullopt: malformed.
 std::optional<StatusQuery> ParseQuery(absl::string_view text) {
   StatusQuery query;
   for (absl::string_view part : absl::StrSplit(text, '&', absl::SkipEmpty())) {
@@ -79,7 +79,7 @@ void Monitor::Serving(const Engine& engine, const Listener& listener) {
   {
     const absl::MutexLock lock(&mutex_);
     state_ = "serving";
-    // The cluster file may say port 0.
+    // The cluster file may have port 0: show the bound port.
     place_.servers[static_cast<size_t>(place_.server_index)] = listener.address();
     engine_ = &engine;
     listener_ = &listener;
@@ -105,7 +105,7 @@ Monitor::Reading Monitor::Read(StatisticsDetail detail) const {
 HttpReply Monitor::Metrics() const {
   Families families;
   const std::optional<ServingStatistics> serving = Read(StatisticsDetail::kMetrics).serving;
-  families.Gauge("cairn_ps_ready", "1: it answers calls and can write.",
+  families.Gauge("cairn_ps_ready", "1: the server answers calls and can write.",
                  serving.has_value() && serving->engine.failure.ok() ? 1 : 0);
   if (serving.has_value()) AddServerMetrics(serving->engine, serving->listener, families);
   AddProcessMetrics(families);
@@ -123,8 +123,9 @@ HttpReply Monitor::Ready() const {
 HttpReply Monitor::Status(absl::string_view query) const {
   const std::optional<StatusQuery> asked = ParseQuery(query);
   if (!asked.has_value()) {
-    return {.status = 400,
-            .body = "it takes after=N, the number of a sample, 0 or more, and job=NAME\n"};
+    return {
+        .status = 400,
+        .body = "the query may have after=N, the number of a sample (0 or more), and job=NAME\n"};
   }
   Reading read = Read(StatisticsDetail::kPage);
   StatusReading reading{.place = std::move(read.place), .state = std::move(read.state)};

@@ -47,10 +47,11 @@ class Monitor {
     return health_ == nullptr ? "" : health_->address();
   }
 
-  // The server is ready. Both arguments must outlive this object or the call of Stopping.
+  // Called when the server is ready. Both arguments must live until this object is destroyed, or
+  // until Stopping returns.
   void Serving(const Engine& engine, const Listener& listener);
-  // The server is no longer ready. When this returns, the arguments of Serving are not used any
-  // more.
+  // Called when the server is no longer ready. After it returns, the arguments of Serving are not
+  // used.
   void Stopping();
 
  private:

@@ -8,20 +8,20 @@
 #include "common/deadline.h"
 #include "common/status.h"
 #include "ps_server/base/bad_alloc.h"
-#include "ps_server/base/run_on_threads.h"
+#include "ps_server/base/run_in_threads.h"
 #include "thrift/client/wire_client.h"
 #include "thrift/security/client_security.h"
 
 namespace cairn {
 namespace {
 
-// Jobs that are looked at at a time: each costs every server a describe a second.
+// Limit on jobs watched at the same time: each costs every server one describe call per second.
 constexpr size_t kMaxJobs = 4;
 constexpr size_t kMaxThreads = 8;
 
 }  // namespace
 
-// One other server, with a connection that is kept while somebody looks.
+// One other server. Its connection stays open while any job is watched.
 class Peers::Peer {
  public:
   Peer(int32_t server, const PeersOptions& options) : server_(server), options_(options) {}
@@ -40,7 +40,7 @@ class Peers::Peer {
 
  private:
   absl::Status TryAsk(const std::string& job, PeerAnswer& answer) {
-    const Deadline deadline = Deadline::In(kPatience);
+    const Deadline deadline = Deadline::In(kCallTimeout);
     if (client_ != nullptr && (!client_->usable() || client_->PeerClosed())) client_.reset();
     if (client_ == nullptr) RETURN_IF_ERROR(Connect(deadline));
     wire::DescribeRequest request;
@@ -93,22 +93,22 @@ std::shared_ptr<const std::vector<PeerAnswer>> Peers::Get(const std::string& job
   const absl::MutexLock lock(&mutex_);
   if (peers_.empty()) return std::make_shared<std::vector<PeerAnswer>>();
   const absl::Duration now = MonotonicNow();
-  const auto found = looked_.find(job);
-  if (found == looked_.end() && looked_.size() >= kMaxJobs) return nullptr;
-  const bool idle = looked_.empty();
-  Looked& looked = looked_[job];
-  looked.last = now;
+  const auto found = watched_.find(job);
+  if (found == watched_.end() && watched_.size() >= kMaxJobs) return nullptr;
+  const bool idle = watched_.empty();
+  Watched& watched = watched_[job];
+  watched.last = now;
   if (idle) changed_.SignalAll();
   if (!thread_.joinable() && !stopped_) thread_ = std::thread([this] { Run(); });
-  return looked.answers;
+  return watched.answers;
 }
 
-std::vector<std::string> Peers::JobsLookedAt() {
+std::vector<std::string> Peers::WatchedJobs() {
   const absl::Duration now = MonotonicNow();
   std::vector<std::string> jobs;
-  for (auto at = looked_.begin(); at != looked_.end();) {
-    if (now - at->second.last > kLookedAt) {
-      at = looked_.erase(at);
+  for (auto at = watched_.begin(); at != watched_.end();) {
+    if (now - at->second.last > kWatchDuration) {
+      at = watched_.erase(at);
     } else {
       jobs.push_back(at->first);
       ++at;
@@ -129,7 +129,7 @@ std::vector<PeerAnswer> Peers::AskAll(const std::string& job) {
       if (!status.ok()) answers[i] = {.server = peers_[i]->server(), .status = status};
     }
   };
-  RunOnThreads(std::min(peers_.size(), kMaxThreads), ask);
+  RunInThreads(std::min(peers_.size(), kMaxThreads), ask);
   return answers;
 }
 
@@ -139,7 +139,7 @@ void Peers::Run() {
     {
       const absl::MutexLock lock(&mutex_);
       if (stopped_) return;
-      jobs = JobsLookedAt();
+      jobs = WatchedJobs();
       if (jobs.empty()) {
         for (const auto& peer : peers_) peer->Disconnect();
         changed_.WaitUntil(&mutex_, Deadline::In(absl::Minutes(1)));
@@ -150,8 +150,8 @@ void Peers::Run() {
     for (const std::string& job : jobs) {
       auto answers = std::make_shared<const std::vector<PeerAnswer>>(AskAll(job));
       const absl::MutexLock lock(&mutex_);
-      const auto found = looked_.find(job);
-      if (found != looked_.end()) found->second.answers = std::move(answers);
+      const auto found = watched_.find(job);
+      if (found != watched_.end()) found->second.answers = std::move(answers);
     }
     const absl::MutexLock lock(&mutex_);
     const absl::Duration rest = kInterval - (MonotonicNow() - begin);

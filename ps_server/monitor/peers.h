@@ -32,34 +32,35 @@ struct PeersOptions {
   SecurityOptions security;
 };
 
-// Asks the other servers in its own threads, once every kInterval, for kLookedAt after the last Get
-// of a job. A server must answer within kPatience.
+// A job is watched from a Get that names it until kWatchDuration after the last one. Meanwhile,
+// threads of this object ask the other servers about the job, once every kInterval. A server must
+// answer within kCallTimeout.
 // Thread safety: every method may be called from several threads at once.
 class Peers {
  public:
   static constexpr absl::Duration kInterval = absl::Seconds(1);
-  static constexpr absl::Duration kLookedAt = absl::Seconds(8);
-  static constexpr absl::Duration kPatience = absl::Seconds(1);
+  static constexpr absl::Duration kWatchDuration = absl::Seconds(8);
+  static constexpr absl::Duration kCallTimeout = absl::Seconds(1);
 
   explicit Peers(PeersOptions options);
   ~Peers();
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
 
-  // The latest answers about `job`, by server; empty until the first arrives. Null: no answers are
-  // kept yet, because no Get named `job` for a while, or because too many jobs are asked about.
+  // The latest answers about `job`, by server; empty if there are no other servers. Null: no
+  // answers yet, because `job` was not watched until now, or because too many jobs are watched.
   std::shared_ptr<const std::vector<PeerAnswer>> Get(const std::string& job);
 
  private:
   using Answers = std::shared_ptr<const std::vector<PeerAnswer>>;
   class Peer;
-  struct Looked {
+  struct Watched {
     absl::Duration last;  // on the monotonic clock
     Answers answers;
   };
 
   void Run();
-  std::vector<std::string> JobsLookedAt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<std::string> WatchedJobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<PeerAnswer> AskAll(const std::string& job);
 
   const PeersOptions options_;
@@ -67,7 +68,7 @@ class Peers {
   absl::Mutex mutex_;
   MonotonicCondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  std::map<std::string, Looked> looked_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Watched> watched_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -18,13 +18,13 @@
 namespace cairn {
 namespace {
 
-// WaitingCall.waits_for.
+// The values of WaitingCall.waits_for.
 constexpr const char* kWaits[] = {"step",   "order",      "epoch",       "memory",
                                   "create", "checkpoint", "contribution"};
-// WorkerStanding.state.
+// The values of WorkerStanding.state.
 constexpr const char* kStates[] = {"live", "finished", "left", "lost", "returning", "joining"};
 
-// The help of a row of one of the tables of statistics.
+// The help text of a metric, with its unit.
 template <typename Statistic>
 std::string HelpOf(const Statistic& statistic) {
   return absl::StrCat(statistic.help, " Unit: ", statistic.unit, ".");
@@ -47,7 +47,7 @@ void AddCalls(const EngineStatistics& engine, Families& families) {
   for (const RpcStatistics& rpc : engine.rpcs) {
     families.Distribution(
         "cairn_ps_rpc_duration_seconds",
-        "Calls, from the end of reading the request until the reply is built, waits included.",
+        "Time from the end of reading the request until the reply is built, waits included.",
         rpc.seconds,
         {{"method", std::string(rpc.method)},
          {"outcome", absl::AsciiStrToLower(CodeName(rpc.outcome))}});
@@ -66,8 +66,8 @@ void AddCalls(const EngineStatistics& engine, Families& families) {
 }
 
 void AddStore(const EngineStatistics& engine, Families& families) {
-  families.Distribution("cairn_ps_snapshot_duration_seconds", "Time of snapshots that succeeded.",
-                        engine.epoch_seconds);
+  families.Distribution("cairn_ps_snapshot_duration_seconds",
+                        "Duration of snapshots that succeeded.", engine.epoch_seconds);
   for (const StoreStatistic& statistic : engine.store) {
     const std::string name = absl::StrCat("cairn_ps_", statistic.name);
     if (absl::EndsWith(name, "_total")) {
@@ -100,18 +100,19 @@ void AddWorkers(const JobStatistics& job, const MetricLabels& label, Families& f
                    static_cast<double>(states[state]), {label.front(), {"state", state}});
   }
   families.Gauge("cairn_ps_workers_missing",
-                 "Workers that are lost, or of which nothing is heard though they take steps.",
-                 missing, label);
+                 "Workers that are lost, or that are silent although they take steps.", missing,
+                 label);
   families.Gauge("cairn_ps_worker_silence_seconds",
-                 "Since the last call of the worker, of those that are there, not heard longest.",
+                 "Time since the last call of the worker that has been silent longest, of those "
+                 "that should call.",
                  silence, label);
-  families.Gauge("cairn_ps_worker_step_last", "Step of the live worker that is furthest.",
+  families.Gauge("cairn_ps_worker_step_last", "Highest step of a live worker.",
                  static_cast<double>(last), label);
-  families.Gauge("cairn_ps_worker_step_first", "Step of the live worker that is behind most.",
+  families.Gauge("cairn_ps_worker_step_first", "Lowest step of a live worker.",
                  static_cast<double>(first), label);
   if (const std::optional<double> loss = MeanLoss(job.workers); loss.has_value()) {
-    families.Gauge("cairn_ps_training_loss",
-                   "Mean of the recent losses of the workers that are heard.", *loss, label);
+    families.Gauge("cairn_ps_training_loss", "Mean of the recent losses that live workers report.",
+                   *loss, label);
   }
 }
 
@@ -126,7 +127,7 @@ void AddRanges(const char* metric, const char* help, const JobStatistics& job,
 }
 
 void AddJob(const JobStatistics& job, Families& families) {
-  // Not "job": that is Prometheus' own name for a group of targets.
+  // The label is not "job", which Prometheus uses for a group of targets.
   const MetricLabels label = {{"cairn_job", job.name}};
   AddStats(JobStats(), job, label, families);
   for (const RowCounter& count : kRowCounters) {
@@ -134,13 +135,13 @@ void AddJob(const JobStatistics& job, Families& families) {
                      label);
   }
   AddRanges("cairn_ps_rows_by_age",
-            "Embedding rows in memory, by a sample: updates of their bucket since their last, from "
-            "least on.",
+            "Embedding rows in memory, estimated from a sample, by the number of updates of their "
+            "bucket since the row's last one; label least is the lower bound.",
             job, RowCensus::kAges, job.census.by_age, families);
   AddRanges(
       "cairn_ps_rows_by_use",
-      "Embedding rows in memory, by a sample: rounds of eviction that they would stay without "
-      "being used, from least on.",
+      "Embedding rows in memory, estimated from a sample, by the rounds of eviction that they "
+      "would stay without being used; label least is the lower bound.",
       job, RowCensus::kUses, job.census.by_use, families);
   AddWorkers(job, label, families);
 }

@@ -14,8 +14,8 @@ enum class StatKind { kCounter, kGauge };
 // One number of `Reading`.
 template <typename Reading>
 struct ServerStat {
-  absl::string_view
-      name;  // of the metric, after "cairn_ps_"; of bytes and seconds ends in the unit
+  // The metric's name without "cairn_ps_". Ends in the unit if that is bytes or seconds.
+  absl::string_view name;
   StatKind kind;
   absl::string_view unit;  // "bytes", "rows"; /metrics adds it to the help
   absl::string_view help;

@@ -22,7 +22,7 @@ Json NumberOrNull(std::optional<double> value) {
   return value.has_value() && std::isfinite(*value) ? Json(*value) : Json();
 }
 
-// Adds the numbers of `reading` that the page shows; whole numbers as such.
+// Adds the statistics of `reading` that the page shows; integral values without a fraction.
 template <typename Reading>
 void AddStats(absl::Span<const ServerStat<Reading>> stats, const Reading& reading, Json& json) {
   for (const ServerStat<Reading>& stat : stats) {
@@ -48,7 +48,7 @@ Json WorkerJson(const wire::WorkerStanding& worker) {
   return json;
 }
 
-// Takes the workers it shows off `room`.
+// Lists at most `room` workers, and subtracts their number from `room`.
 Json WorkersJson(const std::vector<wire::WorkerStanding>& workers, size_t& room) {
   Json json = Json::array();
   for (const wire::WorkerStanding& worker : workers) {
@@ -59,7 +59,7 @@ Json WorkersJson(const std::vector<wire::WorkerStanding>& workers, size_t& room)
   return json;
 }
 
-// Of every server that answers, the longest first.
+// Lists the calls that wait on all servers that answer, longest wait first, at most kMaxWaitsShown.
 Json WaitsJson(const std::vector<JobView>& views) {
   std::vector<std::pair<int32_t, const wire::WaitingCall*>> calls;
   for (const JobView& view : views) {
@@ -78,7 +78,7 @@ Json WaitsJson(const std::vector<JobView>& views) {
   return json;
 }
 
-// `views`: of the job that is looked at, from every server; of the others from this one.
+// `views`: the views of all servers for the selected job; for other jobs, this server's view alone.
 Json JobJson(const JobStatistics& job, const std::vector<JobView>& views, size_t& room) {
   const std::vector<wire::WorkerStanding> workers = MergedWorkers(views);
   int64_t waiting = job.waiting_count;
@@ -120,18 +120,17 @@ Json JobsJson(const StatusReading& reading) {
   Json json = Json::array();
   size_t room = kMaxWorkersShown;
   for (const JobStatistics* job : InOrder(reading.engine->jobs)) {
-    const bool looked_at = job->name == reading.job;
+    const bool selected = job->name == reading.job;
     json.push_back(JobJson(
-        *job, looked_at ? JobViewsOf(reading) : std::vector<JobView>{OwnView(reading, *job)},
-        room));
+        *job, selected ? JobViewsOf(reading) : std::vector<JobView>{OwnView(reading, *job)}, room));
   }
   return json;
 }
 
-// Workers that do not reach each server, of every job; nullopt: no worker tells.
+// For each server, the workers of all jobs that cannot reach it. nullopt: no worker reports.
 std::optional<std::map<int32_t, std::vector<std::string>>> GoneServers(
     const StatusReading& reading) {
-  std::map<int32_t, std::vector<std::string>> gone;
+  std::map<int32_t, std::vector<std::string>> unreached;
   bool anyone = false;
   if (!reading.engine.has_value()) return std::nullopt;
   for (const JobStatistics& job : reading.engine->jobs) {
@@ -139,12 +138,12 @@ std::optional<std::map<int32_t, std::vector<std::string>>> GoneServers(
       if (!IsHeard(worker) || !worker.__isset.vitals) continue;
       anyone = true;
       for (const int32_t server : worker.vitals.servers_gone) {
-        gone[server].push_back(TaskOf(worker));
+        unreached[server].push_back(TaskOf(worker));
       }
     }
   }
   if (!anyone) return std::nullopt;
-  return gone;
+  return unreached;
 }
 
 // The answer of another server; null: it has not been asked.
@@ -164,7 +163,7 @@ std::string StateOfPeer(const PeerAnswer* peer, bool told, bool unreached) {
   return told ? "reached" : "silent";
 }
 
-// What this server, the others and workers that are heard of say of each.
+// The state of each server, as reported by itself and by the workers.
 Json ServersJson(const StatusReading& reading) {
   auto told = GoneServers(reading);
   Json servers = Json::array();
@@ -193,7 +192,7 @@ Json ServersJson(const StatusReading& reading) {
   return servers;
 }
 
-// What all servers that answer have together.
+// Totals over all servers that answer.
 Json ClusterJson(const StatusReading& reading) {
   const EngineStatistics& engine = *reading.engine;
   const JobStatistics* const job = FindJob(reading);
@@ -229,7 +228,8 @@ Json ClusterJson(const StatusReading& reading) {
           {"durable_lag_pushes", lag}};
 }
 
-// Since the last checkpoint that every server has ended; nullopt: none yet, or one does not answer.
+// Seconds since every server had ended a checkpoint of the selected job; nullopt: no such
+// checkpoint, or a server does not answer.
 std::optional<double> CheckpointAge(const StatusReading& reading) {
   const JobStatistics* const job = FindJob(reading);
   if (job == nullptr || !job->since_checkpoint.has_value()) return std::nullopt;
@@ -318,7 +318,7 @@ std::string StatusJson(const StatusReading& reading, const JobState& job_state) 
   json["last_sample"] = reading.last_sample;
   json["samples"] = Json::array();
   for (const Sample& sample : reading.samples) json["samples"].push_back(SampleJson(sample));
-  // What peers name is text of any bytes.
+  // Text from peers may not be valid UTF-8.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

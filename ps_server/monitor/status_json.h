@@ -25,7 +25,7 @@ struct ClusterPlace {
 // workers come first. The answer also has the total counts.
 inline constexpr size_t kMaxJobsShown = 64;
 inline constexpr size_t kMaxWorkersShown = 500;
-// Names in a list of workers that do not reach a server.
+// Limit on the workers that are named for a server which they cannot reach.
 inline constexpr size_t kMaxNamed = 3;
 
 // The input of one answer.

@@ -24,7 +24,7 @@ constexpr absl::Duration kTrim = absl::Seconds(1);
 
 }  // namespace
 
-bool CallPool::Slot::GoesOn() {
+bool CallPool::Slot::MayContinue() {
   if (retry_after_ > absl::ZeroDuration()) return false;
   if (pool_.queued_.load(std::memory_order_relaxed) == 0) return true;
   return ++calls_ < kShareCalls && MonotonicNow() - since_ < kShare;
@@ -79,7 +79,7 @@ void CallPool::EnterInOrder() {
 absl::Status CallPool::Start() {
   const absl::MutexLock lock(&mutex_);
   try {
-    keeper_ = std::thread([this] { Keep(); });
+    watchdog_ = std::thread([this] { RunWatchdog(); });
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(absl::StrCat("cannot start a thread: ", error.what()));
   }
@@ -182,7 +182,7 @@ void CallPool::Main(Threads::iterator self) {
   for (;;) {
     if (Task* const task = Take(slot)) {
       WakeForTasks();
-      if (!polls_.load() && keeper_rests_) keeper_wakes_.SignalAll();
+      if (!polls_.load() && watchdog_sleeps_) watchdog_wakes_.SignalAll();
       {
         const ScopedUnlock unlock(&mutex_);
         task->Run(slot);
@@ -222,20 +222,20 @@ void CallPool::Poll(std::vector<Task*>& ready) {
 }
 
 // Ensures that a thread polls while calls take long. Sleeps while nothing happens.
-void CallPool::Keep() {
+void CallPool::RunWatchdog() {
   const absl::MutexLock lock(&mutex_);
   for (int64_t seen = -1; !stopping_;) {
     const bool is_same = seen == polls_begun_;
     seen = polls_begun_;
     if (is_same && polls_.load()) {
-      keeper_rests_ = true;
-      keeper_wakes_.WaitUntil(&mutex_, Deadline::In(absl::Hours(1)));
-      keeper_rests_ = false;
+      watchdog_sleeps_ = true;
+      watchdog_wakes_.WaitUntil(&mutex_, Deadline::In(absl::Hours(1)));
+      watchdog_sleeps_ = false;
       seen = -1;
       continue;
     }
     if (is_same) WakeOne();
-    keeper_wakes_.WaitUntil(&mutex_, Deadline::In(kMaxVacancy));
+    watchdog_wakes_.WaitUntil(&mutex_, Deadline::In(kMaxVacancy));
   }
 }
 
@@ -260,13 +260,13 @@ void CallPool::Stop() {
     const absl::MutexLock lock(&mutex_);
     stopping_ = true;
     work_.SignalAll();
-    keeper_wakes_.SignalAll();
+    watchdog_wakes_.SignalAll();
     source_.Interrupt();
     while (!threads_.empty()) thread_ended_.Wait(&mutex_);
     ended.swap(ended_);
   }
   for (std::thread& thread : ended) thread.join();
-  if (keeper_.joinable()) keeper_.join();
+  if (watchdog_.joinable()) watchdog_.join();
 }
 
 CallPoolStatistics CallPool::statistics() const {

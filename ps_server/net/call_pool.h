@@ -78,7 +78,7 @@ class CallPool {
     absl::Duration retry_after() const { return retry_after_; }
     // Call after each call: whether the task may serve another call that has arrived. False where
     // other tasks wait and this one has used its share.
-    bool GoesOn();
+    bool MayContinue();
     // If no other task needs the thread, calls `await`, which waits briefly for another call of the
     // task, and returns its result; else false.
     bool PollBriefly(absl::FunctionRef<bool()> await);
@@ -115,7 +115,7 @@ class CallPool {
   using Threads = std::list<std::thread>;
 
   void Main(Threads::iterator self);
-  void Keep();
+  void RunWatchdog();
   void Poll(std::vector<Task*>& ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends threads above `threads` that have been idle for a while.
   void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -139,7 +139,7 @@ class CallPool {
 
   const CallPoolOptions options_;
   Source& source_;
-  std::thread keeper_;
+  std::thread watchdog_;
   // Changed under the lock, except running_ and refusing_. Each change of those two is followed by
   // a check of the queues, and each change of the queues by a check of those two, so that a task
   // and a free place always find each other.
@@ -162,8 +162,8 @@ class CallPool {
   int32_t least_idle_ ABSL_GUARDED_BY(mutex_) = 0;  // since the last Trim
   int32_t surplus_ ABSL_GUARDED_BY(mutex_) = 0;     // threads that must end
   int64_t polls_begun_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool keeper_rests_ ABSL_GUARDED_BY(mutex_) = false;
-  MonotonicCondVar keeper_wakes_;
+  bool watchdog_sleeps_ ABSL_GUARDED_BY(mutex_) = false;
+  MonotonicCondVar watchdog_wakes_;
   absl::Duration trimmed_ ABSL_GUARDED_BY(mutex_);  // time of the last Trim, on the monotonic clock
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   Threads threads_ ABSL_GUARDED_BY(mutex_);

@@ -111,8 +111,8 @@ struct Connection::Calls {
             guard, *transport,
             [&connection](const absl::Status& status) { connection.LogRefusal(status); },
             [&connection, this] {
-              connection.listener_.NoteProof(connection);
-              transport->LiftProof();
+              connection.listener_.NoteAuthenticated(connection);
+              transport->LiftAuthenticationLimits();
             }) {}
 
   PeerGuard guard;
@@ -127,13 +127,15 @@ Connection::Connection(Listener& listener, std::shared_ptr<TSocket> socket, Conn
       socket_(std::move(socket)),
       fd_(socket_->getSocketFD()),
       origin_(std::move(origin)),
-      proof_(Deadline::In(absl::Seconds(listener_.security().asks() || origin_.is_local
-                                            ? listener_.options().handshake_seconds
-                                            : listener_.options().idle_seconds))) {}
+      authentication_deadline_(Deadline::In(absl::Seconds(
+          listener_.security().asks() || origin_.is_local ? listener_.options().handshake_seconds
+                                                          : listener_.options().idle_seconds))) {}
 
 Connection::~Connection() = default;
 
-void Connection::Begin() { listener_.loop().Park(*this, ConnectionLoop::Until::kReadable, proof_); }
+void Connection::Begin() {
+  listener_.loop().Park(*this, ConnectionLoop::Until::kReadable, authentication_deadline_);
+}
 
 void Connection::Tidy() {
   if (calls_ != nullptr) calls_->transport->ReleaseBuffers();
@@ -144,7 +146,7 @@ void Connection::ShutDown(int how) const { ::shutdown(fd_, how); }
 void Connection::Close() { socket_->close(); }
 
 // An unauthenticated peer is not refused by a full queue: --max_handshakes limits its kind.
-bool Connection::MayBeRefused() const { return calls_ != nullptr && calls_->guard.proven(); }
+bool Connection::MayBeRefused() const { return calls_ != nullptr && calls_->guard.authenticated(); }
 
 void Connection::Run(CallPool::Slot& slot) {
   Next next = Next::kEnd;
@@ -169,16 +171,16 @@ void Connection::Run(CallPool::Slot& slot) {
     return listener_.End(*this);
   }
   if (next == Next::kQueue) return loop.Queue(*this);
-  const bool is_known = calls_ != nullptr && calls_->guard.proven();
-  const Deadline deadline =
-      is_known ? Deadline::In(absl::Seconds(listener_.options().idle_seconds)) : proof_;
+  const bool is_known = calls_ != nullptr && calls_->guard.authenticated();
+  const Deadline deadline = is_known ? Deadline::In(absl::Seconds(listener_.options().idle_seconds))
+                                     : authentication_deadline_;
   if (calls_ != nullptr) calls_->transport->Park();
   // TLS buffers take 200 KiB more than plain ones, and a TLS call costs more than reallocating
   // them.
   if (calls_ != nullptr && calls_->has_records && !is_local()) calls_->transport->ReleaseBuffers();
   loop.Park(*this,
-            next == Next::kRestForRoom ? ConnectionLoop::Until::kWritable
-                                       : ConnectionLoop::Until::kReadable,
+            next == Next::kParkUntilWritable ? ConnectionLoop::Until::kWritable
+                                             : ConnectionLoop::Until::kReadable,
             deadline);
 }
 
@@ -199,7 +201,7 @@ Connection::Next Connection::Proceed(CallPool::Slot& slot) {
 // one.
 Connection::Next Connection::Open() {
   const std::optional<Opening> opening = OpeningOf(fd_);
-  if (!opening.has_value() && !proof_.Expired()) return Next::kRest;
+  if (!opening.has_value() && !authentication_deadline_.Expired()) return Next::kPark;
   if (!opening.has_value()) {
     LOG_RATIONED(WARNING) << listener_.address() << ": closing a connection: " << origin_.peer
                           << " sent nothing in time";
@@ -235,7 +237,7 @@ Connection::Next Connection::Open() {
 }
 
 Connection::Next Connection::Shake() {
-  const absl::StatusOr<TlsStream::Stage> stage = handshake_->Step(proof_);
+  const absl::StatusOr<TlsStream::Stage> stage = handshake_->Step(authentication_deadline_);
   if (!stage.ok()) {
     LOG_RATIONED(WARNING) << listener_.address()
                           << ": refused: " << PrintableText(stage.status().message());
@@ -243,8 +245,8 @@ Connection::Next Connection::Shake() {
     if (!listener_.stopping()) Drain();
     return Next::kEnd;
   }
-  if (*stage == TlsStream::Stage::kNeedsBytes) return Next::kRest;
-  if (*stage == TlsStream::Stage::kNeedsRoom) return Next::kRestForRoom;
+  if (*stage == TlsStream::Stage::kNeedsBytes) return Next::kPark;
+  if (*stage == TlsStream::Stage::kNeedsRoom) return Next::kParkUntilWritable;
   Enter(listener_.security().Enter(std::move(handshake_), origin_.peer));
   return Next::kServe;
 }
@@ -253,7 +255,7 @@ Connection::Next Connection::OpenLocally() {
   absl::StatusOr<std::optional<LocalHandshake>> entered =
       EnterLocally(*listener_.local_acceptor(), listener_.engine(), fd_, origin_.peer);
   if (entered.ok() && !entered->has_value()) {
-    if (!proof_.Expired()) return Next::kRest;
+    if (!authentication_deadline_.Expired()) return Next::kPark;
     entered = absl::DeadlineExceededError("it sent nothing in time");
   }
   if (absl::IsCancelled(entered.status())) return Next::kEnd;
@@ -279,10 +281,11 @@ void Connection::Offer(const PeerGuard& guard, const wire::HelloRequest& request
 
 void Connection::Enter(ServerSecurity::Entry entry) {
   calls_ = std::make_unique<Calls>(*this, std::move(entry));
-  if (calls_->guard.proven()) {
-    listener_.NoteProof(*this);
+  if (calls_->guard.authenticated()) {
+    listener_.NoteAuthenticated(*this);
   } else {
-    calls_->transport->AwaitProof(kMaxUnprovenMessageBytes, proof_);
+    calls_->transport->AwaitAuthentication(kMaxUnauthenticatedMessageBytes,
+                                           authentication_deadline_);
   }
 }
 
@@ -298,17 +301,17 @@ void Connection::LogRefusal(const absl::Status& status) const {
 
 Connection::Next Connection::ServeCalls(CallPool::Slot& slot) {
   BulkTransport& transport = *calls_->transport;
-  if (expired() && calls_->guard.proven()) {
-    const absl::Status rested = transport.ParkedTooLong();
-    if (!rested.ok()) {
-      throw TTransportException(TTransportException::TIMED_OUT, std::string(rested.message()));
+  if (expired() && calls_->guard.authenticated()) {
+    const absl::Status parked = transport.ParkedTooLong();
+    if (!parked.ok()) {
+      throw TTransportException(TTransportException::TIMED_OUT, std::string(parked.message()));
     }
   }
   transport.EnsureBuffers();
   // The readable bytes may be an incomplete TLS record.
   const bool is_call =
       !calls_->has_records || expired() || transport.HasBytes() || transport.PeerHasData();
-  if (!is_call) return Next::kRest;
+  if (!is_call) return Next::kPark;
   absl::Status refusal;
   try {
     return ServeEach(slot);
@@ -325,7 +328,7 @@ absl::Status Connection::Busy(absl::Duration retry_after) const {
   return BusyError(
       absl::StrCat(listener_.address(), " is busy: ", listener_.options().max_queued_calls,
                    " calls wait to be served, all that max_queued_calls allows: retry after ",
-                   absl::FormatDuration(after), "; more servers make room, or --max_queued_calls"),
+                   absl::FormatDuration(after), "; add servers, or raise --max_queued_calls"),
       after);
 }
 
@@ -345,10 +348,10 @@ Connection::Next Connection::ServeEach(CallPool::Slot& slot) {
     replies.Release();
     answered_ = MonotonicNow();
     if (transport.HasBytes()) {
-      if (!slot.GoesOn()) return Next::kQueue;
+      if (!slot.MayContinue()) return Next::kQueue;
     } else if (!calls_back || !slot.PollBriefly([&] { return transport.PollBriefly(); })) {
       // A call may have arrived but found no free place.
-      return transport.HasBytes() ? Next::kQueue : Next::kRest;
+      return transport.HasBytes() ? Next::kQueue : Next::kPark;
     }
   }
 }

@@ -38,7 +38,7 @@ struct ConnectionOrigin {
   static ConnectionOrigin Of(const LocalPeer& peer);
 };
 
-class Connection : public ConnectionLoop::Guest {
+class Connection : public ConnectionLoop::Parkable {
  public:
   Connection(Listener& listener, std::shared_ptr<apache::thrift::transport::TSocket> socket,
              ConnectionOrigin origin);
@@ -54,7 +54,7 @@ class Connection : public ConnectionLoop::Guest {
   const std::string& host() const { return origin_.host; }
   bool is_local() const { return origin_.is_local; }
   // Managed by the listener: the caller has not authenticated itself yet.
-  bool awaits_proof = false;
+  bool awaits_authentication = false;
 
   // For the listener. ShutDown ends reads or both directions at any time; Close closes the socket.
   void ShutDown(int how) const;
@@ -62,7 +62,7 @@ class Connection : public ConnectionLoop::Guest {
 
  private:
   // What the connection does next.
-  enum class Next { kServe, kRest, kRestForRoom, kQueue, kEnd };
+  enum class Next { kServe, kPark, kParkUntilWritable, kQueue, kEnd };
   struct Calls;
 
   Next Proceed(CallPool::Slot& slot);
@@ -83,9 +83,9 @@ class Connection : public ConnectionLoop::Guest {
   std::shared_ptr<apache::thrift::transport::TSocket> socket_;
   const int fd_;
   const ConnectionOrigin origin_;
-  const Deadline proof_;     // limit for authentication, or for the first byte
-  bool is_open_ = false;     // the first byte has arrived
-  absl::Duration answered_;  // time of the last reply, on the monotonic clock
+  const Deadline authentication_deadline_;  // limit for authentication, or for the first byte
+  bool is_open_ = false;                    // the first byte has arrived
+  absl::Duration answered_;                 // time of the last reply, on the monotonic clock
   std::unique_ptr<TlsStream> handshake_;
   std::unique_ptr<MessageMemory> rings_memory_;  // for the local transport
   std::unique_ptr<Calls> calls_;

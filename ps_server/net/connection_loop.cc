@@ -37,41 +37,41 @@ absl::Status ConnectionLoop::Open(CallPool* pool) {
   return absl::ResourceExhaustedError(absl::StrCat("epoll: ", std::strerror(errno)));
 }
 
-void ConnectionLoop::Park(Guest& guest, Until until, Deadline deadline) {
+void ConnectionLoop::Park(Parkable& parkable, Until until, Deadline deadline) {
   epoll_event event = {};
-  // One-shot: no further event until the guest is parked again.
+  // One-shot: no further event until the connection is parked again.
   event.events = (until == Until::kReadable ? EPOLLIN : EPOLLOUT) | EPOLLONESHOT;
-  event.data.ptr = &guest;
+  event.data.ptr = &parkable;
   {
     const absl::MutexLock lock(&mutex_);
-    guest.is_tidy_ = false;
-    guest.since_ = MonotonicNow();
-    guest.until_ = guest.since_ + deadline.Remaining();
-    guest.expired_ = false;
-    guest.place_ = resting_.size();
-    resting_.push_back(&guest);
-    // Registers under the lock, so that a thread that finds the guest ready or expired finds it in
-    // resting_.
-    const int how = guest.known_ ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-    guest.known_ = true;
-    if (::epoll_ctl(epoll_, how, guest.fd(), &event) == 0) return;
+    parkable.is_tidy_ = false;
+    parkable.since_ = MonotonicNow();
+    parkable.until_ = parkable.since_ + deadline.Remaining();
+    parkable.expired_ = false;
+    parkable.place_ = parked_.size();
+    parked_.push_back(&parkable);
+    // Registers under the lock, so that a thread that finds the connection ready or expired finds
+    // it in parked_.
+    const int how = parkable.known_ ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    parkable.known_ = true;
+    if (::epoll_ctl(epoll_, how, parkable.fd(), &event) == 0) return;
     LOG_EVERY_T(ERROR, 1) << "epoll: " << std::strerror(errno) << ": ending a connection";
-    EndRest(guest);
+    Unpark(parkable);
   }
-  ::shutdown(guest.fd(), SHUT_RDWR);
-  Queue(guest);
+  ::shutdown(parkable.fd(), SHUT_RDWR);
+  Queue(parkable);
 }
 
-void ConnectionLoop::Queue(Guest& guest) {
-  guest.expired_ = false;
-  pool_->Add(&guest);
+void ConnectionLoop::Queue(Parkable& parkable) {
+  parkable.expired_ = false;
+  pool_->Add(&parkable);
 }
 
-void ConnectionLoop::EndRest(Guest& guest) {
-  Guest* const last = resting_.back();
-  resting_[guest.place_] = last;
-  last->place_ = guest.place_;
-  resting_.pop_back();
+void ConnectionLoop::Unpark(Parkable& parkable) {
+  Parkable* const last = parked_.back();
+  parked_[parkable.place_] = last;
+  last->place_ = parkable.place_;
+  parked_.pop_back();
 }
 
 void ConnectionLoop::Poll(std::vector<CallPool::Task*>& ready) {
@@ -80,10 +80,10 @@ void ConnectionLoop::Poll(std::vector<CallPool::Task*>& ready) {
   const int count = ::epoll_wait(epoll_, events.data(), kEvents, static_cast<int>(ms));
   const absl::MutexLock lock(&mutex_);
   for (int i = 0; i < count; ++i) {
-    auto* const guest = static_cast<Guest*>(events[static_cast<size_t>(i)].data.ptr);
-    if (guest == nullptr) continue;
-    EndRest(*guest);
-    ready.push_back(guest);
+    auto* const parkable = static_cast<Parkable*>(events[static_cast<size_t>(i)].data.ptr);
+    if (parkable == nullptr) continue;
+    Unpark(*parkable);
+    ready.push_back(parkable);
   }
   if (!look_.Expired()) return;
   TakeExpired(ready);
@@ -92,22 +92,22 @@ void ConnectionLoop::Poll(std::vector<CallPool::Task*>& ready) {
 
 void ConnectionLoop::TakeExpired(std::vector<CallPool::Task*>& ready) {
   const absl::Duration now = MonotonicNow();
-  for (size_t i = 0; i < resting_.size();) {
-    Guest& guest = *resting_[i];
-    if (guest.until_ > now) {
-      if (!guest.is_tidy_ && guest.since_ + tick_ <= now) {
-        guest.Tidy();
-        guest.is_tidy_ = true;
+  for (size_t i = 0; i < parked_.size();) {
+    Parkable& parkable = *parked_[i];
+    if (parkable.until_ > now) {
+      if (!parkable.is_tidy_ && parkable.since_ + tick_ <= now) {
+        parkable.Tidy();
+        parkable.is_tidy_ = true;
       }
       ++i;
       continue;
     }
-    // Unregister the guest: it may be destroyed before a later event.
-    (void)::epoll_ctl(epoll_, EPOLL_CTL_DEL, guest.fd(), nullptr);
-    guest.known_ = false;
-    guest.expired_ = true;
-    EndRest(guest);
-    ready.push_back(&guest);
+    // Unregister the connection: it may be destroyed before a later event.
+    (void)::epoll_ctl(epoll_, EPOLL_CTL_DEL, parkable.fd(), nullptr);
+    parkable.known_ = false;
+    parkable.expired_ = true;
+    Unpark(parkable);
+    ready.push_back(&parkable);
   }
 }
 

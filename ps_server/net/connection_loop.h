@@ -17,17 +17,17 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once.
 class ConnectionLoop : public CallPool::Source {
  public:
-  // A connection. At any time it is parked, queued in the pool, or running.
-  class Guest : public CallPool::Task {
+  // A connection that the loop can park. At any time it is parked, queued in the pool, or running.
+  class Parkable : public CallPool::Task {
    public:
-    // The descriptor; open and unchanged until the guest is destroyed. A guest is destroyed only
-    // while it runs.
+    // The descriptor; open and unchanged until the object is destroyed. It is destroyed only while
+    // it runs.
     virtual int fd() const = 0;
-    // Frees memory. Called on any thread, once the guest has been parked for at least a tick.
+    // Frees memory. Called on any thread, once the connection has been parked for at least a tick.
     virtual void Tidy() = 0;
 
    protected:
-    // For Run: whether the guest runs because its deadline has passed.
+    // For Run: whether it runs because its deadline has passed.
     bool expired() const { return expired_; }
 
    private:
@@ -38,24 +38,24 @@ class ConnectionLoop : public CallPool::Source {
     bool is_tidy_ = false;
     absl::Duration since_;  // on the monotonic clock
     absl::Duration until_;
-    size_t place_ = 0;  // index in resting_
+    size_t place_ = 0;  // index in parked_
   };
   enum class Until { kReadable, kWritable };
 
-  // `tick`: the largest delay in noticing a guest's deadline.
+  // `tick`: the largest delay in noticing the deadline of a connection.
   explicit ConnectionLoop(absl::Duration tick) : tick_(tick), look_(Deadline::In(tick)) {}
   ~ConnectionLoop() override;
   ConnectionLoop(const ConnectionLoop&) = delete;
   ConnectionLoop& operator=(const ConnectionLoop&) = delete;
 
-  // `pool` serves the guests and outlives them. kResourceExhausted: no descriptors.
+  // `pool` serves the connections and outlives them. kResourceExhausted: no descriptors.
   absl::Status Open(CallPool* pool);
-  // Parks `guest` until its descriptor is ready (or broken, or shut down) or `deadline` has passed;
-  // it then runs in the pool. The guest may have been destroyed when this returns.
-  void Park(Guest& guest, Until until, Deadline deadline);
-  // Runs `guest` in the pool, after the queued tasks. The guest may have been destroyed when this
-  // returns.
-  void Queue(Guest& guest);
+  // Parks `parkable` until its descriptor is ready (or broken, or shut down) or `deadline` has
+  // passed; it then runs in the pool. The connection may have been destroyed when this returns.
+  void Park(Parkable& parkable, Until until, Deadline deadline);
+  // Runs `parkable` in the pool, after the queued tasks. The connection may have been destroyed
+  // when this returns.
+  void Queue(Parkable& parkable);
 
   // Implement CallPool::Source.
   void Poll(std::vector<CallPool::Task*>& ready) override;
@@ -63,15 +63,15 @@ class ConnectionLoop : public CallPool::Source {
 
  private:
   void TakeExpired(std::vector<CallPool::Task*>& ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void EndRest(Guest& guest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Unpark(Parkable& parkable) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const absl::Duration tick_;
   CallPool* pool_ = nullptr;
   int epoll_ = -1;
   int wake_ = -1;  // an eventfd
   absl::Mutex mutex_;
-  Deadline look_ ABSL_GUARDED_BY(mutex_);  // next check for expired guests
-  std::vector<Guest*> resting_ ABSL_GUARDED_BY(mutex_);
+  Deadline look_ ABSL_GUARDED_BY(mutex_);  // next check for expired deadlines
+  std::vector<Parkable*> parked_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn

@@ -159,9 +159,9 @@ void Listener::Admit(const Socket& socket, ConnectionOrigin origin) {
       ++accepted_;
       ++open_of_host_[admitted->host()];
       if (security_->asks() || is_local) {
-        MakeRoomForProof();
-        admitted->awaits_proof = true;
-        unproven_.push_back(admitted.get());
+        CloseOldestUnauthenticated();
+        admitted->awaits_authentication = true;
+        unauthenticated_.push_back(admitted.get());
       }
       Connection& connection = *admitted;
       connections_.emplace(&connection, std::move(admitted));
@@ -205,11 +205,11 @@ std::string Listener::WhyFull(const std::string& host) const {
 
 // Closes the oldest unauthenticated connections. A flood of them evicts itself, and a caller that
 // authenticates promptly is done before its turn.
-void Listener::MakeRoomForProof() {
-  while (unproven_.size() >= static_cast<size_t>(options_.max_handshakes)) {
-    Connection& oldest = *unproven_.front();
-    unproven_.pop_front();
-    oldest.awaits_proof = false;
+void Listener::CloseOldestUnauthenticated() {
+  while (unauthenticated_.size() >= static_cast<size_t>(options_.max_handshakes)) {
+    Connection& oldest = *unauthenticated_.front();
+    unauthenticated_.pop_front();
+    oldest.awaits_authentication = false;
     oldest.ShutDown(SHUT_RDWR);
     LOG_RATIONED(WARNING)
         << address_ << ": more than max_handshakes, " << options_.max_handshakes
@@ -218,11 +218,11 @@ void Listener::MakeRoomForProof() {
   }
 }
 
-void Listener::NoteProof(Connection& connection) {
+void Listener::NoteAuthenticated(Connection& connection) {
   const absl::MutexLock lock(&mutex_);
-  if (!connection.awaits_proof) return;
-  connection.awaits_proof = false;
-  unproven_.remove(&connection);
+  if (!connection.awaits_authentication) return;
+  connection.awaits_authentication = false;
+  unauthenticated_.remove(&connection);
 }
 
 void Listener::NoteCall(int64_t received_bytes, int64_t sent_bytes) {
@@ -233,7 +233,7 @@ void Listener::NoteCall(int64_t received_bytes, int64_t sent_bytes) {
 void Listener::End(Connection& connection) {
   std::unique_ptr<Connection> ended;  // destroyed after the lock is released
   const absl::MutexLock lock(&mutex_);
-  if (connection.awaits_proof) unproven_.remove(&connection);
+  if (connection.awaits_authentication) unauthenticated_.remove(&connection);
   const auto of_host = open_of_host_.find(connection.host());
   if (--of_host->second == 0) open_of_host_.erase(of_host);
   // Close under the lock: otherwise Stop could shut down a reused descriptor.

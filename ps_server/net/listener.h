@@ -60,7 +60,7 @@ class Listener {
   ConnectionLoop& loop() { return *loop_; }
   bool stopping() const { return stopping_.load(); }
   // The caller has authenticated itself: ends the limits on unauthenticated connections for it.
-  void NoteProof(Connection& connection);
+  void NoteAuthenticated(Connection& connection);
   // Counts a served call; NoteBusy counts a call refused because the queue is full.
   void NoteCall(int64_t received_bytes, int64_t sent_bytes);
   void NoteBusy() { refused_calls_.Add(1); }
@@ -80,7 +80,7 @@ class Listener {
   void Admit(const Socket& socket, ConnectionOrigin origin);
   void Refuse(const Socket& socket, bool is_local, const std::string& refusal);
   std::string WhyFull(const std::string& host) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void MakeRoomForProof() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CloseOldestUnauthenticated() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ShutDownAll(int how) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Engine& engine_;
@@ -98,7 +98,7 @@ class Listener {
   int64_t accepted_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t refused_ ABSL_GUARDED_BY(mutex_) = 0;
   Connections connections_ ABSL_GUARDED_BY(mutex_);
-  std::list<Connection*> unproven_ ABSL_GUARDED_BY(mutex_);  // oldest first
+  std::list<Connection*> unauthenticated_ ABSL_GUARDED_BY(mutex_);  // oldest first
   absl::flat_hash_map<std::string, int32_t> open_of_host_ ABSL_GUARDED_BY(mutex_);
   MonotonicCondVar changed_;  // signals changes of connections_ and stopping_
   // Set by Listen.

@@ -42,7 +42,7 @@ struct ListenerOptions {
 // kInvalidArgument: an option out of range, or plaintext where other hosts can reach it without
 // security.allow_plaintext.
 absl::Status CheckOptions(const ListenerOptions& options);
-// Two per core, and at least kLeastDefaultServingThreads.
+// Two per core, and at least kMinDefaultServingThreads.
 int32_t DefaultServingThreads();
 
 // Totals since the start, except `connections`, `queued_calls`, `busy_threads` and `threads`, which

@@ -46,9 +46,9 @@ void PeerService::why(wire::WhyReply& reply, const wire::Caller& caller) {
 }
 
 void PeerService::move(wire::MoveReply& reply, const wire::MoveRequest& request) {
-  if (request.max_bytes < kLeastMoveBytes) {
-    throw ToServerError(absl::InvalidArgumentError(absl::StrCat(
-        "field max_bytes is ", request.max_bytes, "; the least is ", kLeastMoveBytes)));
+  if (request.max_bytes < kMinMoveBytes) {
+    throw ToServerError(absl::InvalidArgumentError(
+        absl::StrCat("field max_bytes is ", request.max_bytes, "; the least is ", kMinMoveBytes)));
   }
   service().move(reply, request);
 }

@@ -125,7 +125,7 @@ absl::Status Evictor::Prepare() {
   if (options_.durability == Durability::kOff) RETURN_IF_ERROR(store_.SetUnfinished(true));
   LOG(INFO) << "ps:" << options_.server_index << " has " << budget_.used_bytes() << " of "
             << budget_.limit_bytes()
-            << " bytes of memory in use: rows of tables that are not used leave it for the disk";
+            << " bytes of memory in use: it evicts unused rows of tables to the disk";
   prepared_ = true;
   return absl::OkStatus();
 }
@@ -219,13 +219,13 @@ absl::StatusOr<int64_t> Evictor::Visit(Variable& variable, EmbeddingStripe& stri
   }
   RETURN_IF_ERROR(Prepare());
   const int64_t wanted = (budget_.used_bytes() - goal_bytes) / charge + 1;
-  ASSIGN_OR_RETURN(const uint32_t gone,
+  ASSIGN_OR_RETURN(const uint32_t evicted,
                    EvictRows(store_, stripe, EmbeddingStripe::Leave::kUntouched,
                              static_cast<uint32_t>(std::clamp(wanted, kMinRows, kMaxRows))));
-  table.CountRows(-int64_t{gone}, gone);
-  table.counts().Add("evicted", gone);
-  variable.GiveBack(gone * charge);
-  return gone * charge;
+  table.CountRows(-int64_t{evicted}, evicted);
+  table.counts().Add("evicted", evicted);
+  variable.GiveBack(evicted * charge);
+  return evicted * charge;
 }
 
 }  // namespace cairn

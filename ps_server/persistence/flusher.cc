@@ -195,7 +195,9 @@ Flusher::Notes Flusher::TakeNotes() {
     }
     // The sequences that a closing step applied are published together with the step.
     if (auto steps = job->steps().session(); steps != nullptr) sessions.push_back(std::move(steps));
-    if (auto life = job->life(); life != nullptr) sessions.push_back(std::move(life));
+    if (auto timeline = job->timeline_record(); timeline != nullptr) {
+      sessions.push_back(std::move(timeline));
+    }
     absl::MutexLock lock(&job->steps().notes_mutex());
     for (std::shared_ptr<Session>& session : sessions) {
       WorkerRecord record;

@@ -15,7 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/status.h"
 #include "ps_server/base/bad_alloc.h"
-#include "ps_server/base/run_on_threads.h"
+#include "ps_server/base/run_in_threads.h"
 #include "ps_server/persistence/evictor.h"
 
 namespace cairn {
@@ -111,9 +111,9 @@ class Loader final : public StripeVisitor {
     if (std::exchange(cold_, 0) > 0) RETURN_IF_ERROR(CopyCold(stripe));
     if (!budget_.TryAcquireBelow(stripe.row_count() * row_charge, budget_.load_bytes())) {
       const int64_t room = std::max<int64_t>(0, budget_.load_bytes() - budget_.used_bytes());
-      const int64_t gone = std::max<int64_t>(0, stripe.row_count() - room / row_charge);
+      const int64_t excess = std::max<int64_t>(0, stripe.row_count() - room / row_charge);
       RETURN_IF_ERROR(EvictRows(*unit_.target, stripe, EmbeddingStripe::Leave::kAny,
-                                static_cast<uint32_t>(gone))
+                                static_cast<uint32_t>(excess))
                           .status());
       // Another thread may have taken the memory meanwhile: at most one stripe's worth.
       budget_.Force(stripe.row_count() * row_charge);
@@ -252,7 +252,7 @@ absl::Status LoadStripeRanges(MemoryBudget& budget, absl::Span<const StripeRange
   };
   const size_t threads = std::min<size_t>(
       units.size(), std::clamp(std::thread::hardware_concurrency(), 1u, kMaxThreads));
-  RunOnThreads(threads, load);
+  RunInThreads(threads, load);
   return result;
 }
 

@@ -126,14 +126,14 @@ std::optional<ChunkPool::Vacated> ChunkPool::BeginVacating() {
 }
 
 size_t ChunkPool::EndVacating() {
-  Blocks::node_type gone;  // unmapped after the lock is released
+  Blocks::node_type unmapped;  // destroyed after the lock is released
   absl::MutexLock lock(&mutex_);
   const auto at = blocks_.find(vacated_->begin);
   const size_t bytes = at->second.in_use > 0 ? 0 : vacated_->bytes;
   if (bytes == 0) {
     free_.insert(free_.end(), vacated_free_.begin(), vacated_free_.end());
   } else {
-    gone = blocks_.extract(at);
+    unmapped = blocks_.extract(at);
     block_bytes_ -= bytes;
   }
   vacated_free_.clear();

@@ -111,10 +111,11 @@ void EmbeddingStripe::AppendRows(std::optional<uint32_t> since, std::string* byt
     if (since.has_value() && table_.last_update(row) <= *since) continue;
     StoreLittleEndian(static_cast<uint64_t>(table_.key(row)), key_bytes);
     bytes->append(key_bytes, sizeof(key_bytes));
-    bytes->append(reinterpret_cast<const char*>(table_.stored(row)), table_.stored_bytes());
-    // Without the mark of use.
+    // The stamp as stored, without the mark of use.
     const uint32_t update = table_.last_update(row);
-    std::memcpy(bytes->data() + bytes->size() - table_.stored_bytes(), &update, sizeof(update));
+    bytes->append(reinterpret_cast<const char*>(&update), sizeof(update));
+    bytes->append(reinterpret_cast<const char*>(table_.numbers(row)),
+                  table_.stored_bytes() - sizeof(update));
   }
 }
 

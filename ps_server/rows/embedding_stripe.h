@@ -36,6 +36,7 @@ class EmbeddingStripe final : public Stripe {
 
   uint32_t row_count() const { return table_.size(); }
   // For lookups. `row` in the methods below is a row found here, or kNone.
+  const TableLayout& layout() const { return layout_; }
   const RowTable& table() const { return table_; }
 
   // A push calls BeginPush, then Take for each of its keys, then Apply.

@@ -82,7 +82,7 @@ HostedTable::HostedTable(const HostedTable& before, absl::Span<const int32_t> bu
   for (size_t bucket = 0; bucket < stripes_.size(); ++bucket) {
     const std::shared_ptr<EmbeddingStripe>& here = before.stripes_[bucket];
     if (here == nullptr || bucket_ps[bucket] == server_index) continue;
-    // Pulls load rows into memory; from now on, not into this stripe's.
+    // From now on, pulls do not load cold rows into this stripe's memory.
     absl::MutexLock lock(&here->mutex());
     here->HandOver();
     ++stripes;
@@ -106,6 +106,12 @@ HostedTable::HostedTable(const HostedTable& before, absl::Span<const int32_t> bu
     cold += stripes_[bucket]->cold_rows();
     waiting += static_cast<int64_t>(stripes_[bucket]->waiting_bytes());
   }
+  // Buckets that arrived earlier may have left since.
+  std::erase_if(arrived_, [&](const std::shared_ptr<Core>& core) {
+    return std::none_of(stripes_.begin(), stripes_.end(), [&](const auto& stripe) {
+      return stripe != nullptr && &stripe->layout() == &core->layout;
+    });
+  });
   CountRows(rows, cold);
   CountWaiting(waiting);
 }

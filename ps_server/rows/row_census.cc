@@ -14,7 +14,7 @@ constexpr absl::Duration kFresh = absl::Seconds(1);
 constexpr uint32_t kSampledRows = 16384;
 // Most rows read from one stripe, under its shared lock: about 50 us.
 constexpr uint32_t kRowsALock = 1024;
-// A hash spreads keys over buckets, so some stripes represent all.
+// A hash spreads keys over buckets, so a sample of the stripes represents all.
 constexpr uint32_t kSampledStripes = 256;
 
 template <size_t n>

@@ -38,7 +38,7 @@ class RowSet {
   // The row `last` takes the number of `row`, which ceases to exist.
   void Renumber(uint32_t last, uint32_t row) {
     Remove(row);
-    if (Remove(last) && last != row) Add(row);
+    if (Remove(last)) Add(row);
   }
   // From now on the set has the rows below `rows`, except those in `except`.
   void AssignAll(uint32_t rows, const RowSet& except);

@@ -40,6 +40,10 @@ RowTable::RowTable(size_t number_bytes, ChunkPool& pool)
       pool_(pool),
       index_(0, Hash{this}, Equal{this}, SpareAllocator<uint32_t>(&spare_)) {}
 
+RowTable::~RowTable() {
+  for (size_t i = 1; i < chunks_.size(); ++i) pool_.GiveBack(chunks_[i]);
+}
+
 size_t RowTable::ChunkBytes(size_t number_bytes) {
   const size_t row_bytes = RowBytes(number_bytes);
   return row_bytes << ChunkShift(row_bytes);

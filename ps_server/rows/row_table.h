@@ -31,6 +31,7 @@ class RowTable {
   // `number_bytes`: size of a row's numbers (RowLayout). `pool` has chunks of
   // ChunkBytes(number_bytes) and must outlive the table.
   RowTable(size_t number_bytes, ChunkPool& pool);
+  ~RowTable();
   static size_t ChunkBytes(size_t number_bytes);
   RowTable(const RowTable&) = delete;
   RowTable& operator=(const RowTable&) = delete;
@@ -82,14 +83,15 @@ class RowTable {
 
   int64_t key(uint32_t row) const { return Load<int64_t>(Bytes(row)); }
   // The number of the stripe's update that last changed the row; at most kLastUpdate.
-  uint32_t last_update(uint32_t row) const { return *Stamp(row) & kLastUpdate; }
+  uint32_t last_update(uint32_t row) const { return LoadStamp(row) & kLastUpdate; }
   void set_last_update(uint32_t row, uint32_t update) {
     *Stamp(row) = update | (*Stamp(row) & kTouched);
   }
   static constexpr uint32_t kLastUpdate = ~(uint32_t{1} << 31);
   // Whether the row was used since Untouch: a bit beside its last_update. The bit is on disk too,
-  // but has no meaning there. Touch may run in several threads at once.
-  bool touched(uint32_t row) const { return (*Stamp(row) & kTouched) != 0; }
+  // but has no meaning there. Touch may run in several threads at once, beside the const methods
+  // that read stamps.
+  bool touched(uint32_t row) const { return (LoadStamp(row) & kTouched) != 0; }
   void Touch(uint32_t row) const {
     const std::atomic_ref<uint32_t> stamp(*Stamp(row));
     const uint32_t seen = stamp.load(std::memory_order_relaxed);
@@ -106,7 +108,6 @@ class RowTable {
     return reinterpret_cast<const float*>(Bytes(row) + kHeaderBytes);
   }
   std::byte* stored(uint32_t row) { return Bytes(row) + sizeof(int64_t); }
-  const std::byte* stored(uint32_t row) const { return Bytes(row) + sizeof(int64_t); }
   // Prefetches the row's memory for writing.
   void Prefetch(uint32_t row) const;
 
@@ -161,6 +162,9 @@ class RowTable {
   }
   uint32_t* Stamp(uint32_t row) const {
     return reinterpret_cast<uint32_t*>(Bytes(row) + sizeof(int64_t));
+  }
+  uint32_t LoadStamp(uint32_t row) const {
+    return std::atomic_ref<uint32_t>(*Stamp(row)).load(std::memory_order_relaxed);
   }
   // Builds an index for at least `rows` rows, with the first `indexed` rows, whose keys are in
   // appended_.

@@ -266,7 +266,7 @@ std::shared_ptr<Variable> Variable::WithMap(Variable& before, const VariableSpec
     }
     variable->whole_here_ = variable->dense_.size() == 1 && variable->dense_[0] != nullptr;
   }
-  variable->gone_version_ = before.gone_version_;
+  variable->handed_over_version_ = before.handed_over_version_;
   variable->shared_ = before.shared_;
   variable->shared_->charged_bytes.fetch_sub(leaving);
   before.leaving_ = MemoryHold(before.budget_, leaving);
@@ -297,7 +297,7 @@ absl::Status Variable::WhyNoUpdates(absl::string_view what, int64_t map_version,
                                   "than a second: send it again"),
                      kHeldRetry);
   }
-  if (map_version == 0 || map_version >= gone_version_) return absl::OkStatus();
+  if (map_version == 0 || map_version >= handed_over_version_) return absl::OkStatus();
   return MovedError(
       absl::StrCat(what, ": rows have gone to other servers by partition map version ",
                    spec_.map_version, ", and the caller's has version ", map_version,

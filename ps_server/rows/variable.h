@@ -110,13 +110,13 @@ class Variable {
   // the update has no rows there. Call this while holding the order of the worker's calls.
   bool TakesUpdates(int64_t map_version) const {
     return shared_->held_until_ns.load() == 0 && !replaced_.load() &&
-           (map_version == 0 || map_version >= gone_version_);
+           (map_version == 0 || map_version >= handed_over_version_);
   }
   // If TakesUpdates is false: the error, whose message begins with `what`. OK if the hold has ended
   // since, or does not apply to updates of synchronous step `step` (0: not a synchronous update).
   absl::Status WhyNoUpdates(absl::string_view what, int64_t map_version, int64_t step = 0) const;
-  // Records that rows have gone with the current map.
-  void NoteGone() { gone_version_ = spec_.map_version; }
+  // Records that rows were handed over by the current map.
+  void NoteHandedOver() { handed_over_version_ = spec_.map_version; }
   // Holds updates until the monotonic clock shows `until`; zero ends the hold. Updates of
   // synchronous steps up to `through_step` are still accepted.
   void Hold(absl::Duration until, int64_t through_step = 0) {
@@ -153,7 +153,8 @@ class Variable {
   std::shared_ptr<Shared> shared_;
   MemoryHold leaving_;                 // charge for rows that only this version still has
   std::atomic<bool> replaced_{false};  // by a version with another map
-  int64_t gone_version_ = 0;  // last map version with which rows went; 0: none since the start
+  int64_t handed_over_version_ =
+      0;  // last map version that moved rows away; 0: none since the start
   int64_t width_ = 1;
   int64_t rows_per_stripe_ = 0;  // never changes: stripes keep their size
   bool whole_here_ = false;

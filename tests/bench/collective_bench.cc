@@ -1,6 +1,6 @@
 // All-reduce of float32 across two processes on loopback, compared with the fastest of Gloo's own
 // ring algorithms with Gloo's own sum, in the same processes, in alternating rounds. A line gives
-// the median over rounds; the same run checks the sums. --rounds=N (9).
+// the median over rounds; the same run checks the sums. --rounds=N (9), --max_kib=N (all sizes).
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_ring.h>
 #include <gloo/allreduce_ring_chunked.h>
@@ -34,6 +34,7 @@
 extern char** environ;
 
 ABSL_FLAG(int, rounds, 9, "Rounds of each side");
+ABSL_FLAG(uint64_t, max_kib, 1 << 20, "Leaves out larger sizes");
 ABSL_FLAG(int, rank, 0, "Of the second process, which the first starts: 1");
 ABSL_FLAG(std::string, rendezvous, "", "Where the two processes meet");
 ABSL_FLAG(std::string, store, "", "Folder of Gloo's file store");
@@ -169,9 +170,12 @@ pid_t StartSecondProcess(const char* program, const std::string& rendezvous,
   for (size_t i = 0; i < std::size(kSizes); ++i) {
     if (::mkdir(StoreOf(folder, i).c_str(), 0700) != 0) Die("mkdir");
   }
-  std::vector<std::string> arguments = {program, "--rank=1", "--rendezvous=" + rendezvous,
+  std::vector<std::string> arguments = {program,
+                                        "--rank=1",
+                                        "--rendezvous=" + rendezvous,
                                         "--store=" + folder,
-                                        absl::StrCat("--rounds=", absl::GetFlag(FLAGS_rounds))};
+                                        absl::StrCat("--rounds=", absl::GetFlag(FLAGS_rounds)),
+                                        absl::StrCat("--max_kib=", absl::GetFlag(FLAGS_max_kib))};
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
@@ -182,6 +186,7 @@ pid_t StartSecondProcess(const char* program, const std::string& rendezvous,
 
 void MeasureSizes(int rank, const std::string& rendezvous, const std::string& folder) {
   for (size_t i = 0; i < std::size(kSizes); ++i) {
+    if (kSizes[i].bytes >> 10 > absl::GetFlag(FLAGS_max_kib)) continue;
     MeasureProcesses(rank, rendezvous, StoreOf(folder, i), kSizes[i].bytes, kSizes[i].calls);
   }
 }

@@ -42,6 +42,26 @@ TEST(Interruption, IsNotAskedInShortCalls) {
   EXPECT_EQ(calls, 0);
 }
 
+// As a signal handler that calls the library: it waits in a scope of its own.
+TEST(Interruption, NothingInterruptsTheCheck) {
+  static int calls = 0;
+  constexpr Interruption::Requested kWaits = [](void*) {
+    ++calls;
+    for (int i = 0; i < 2; ++i) {
+      const Interruption inner([](void*) { return ++calls > 0; }, nullptr);
+      const absl::Duration begin = MonotonicNow();
+      StopFlag().WaitFor(3 * Interruption::kInterval);
+      EXPECT_GE(MonotonicNow() - begin, 3 * Interruption::kInterval);
+      EXPECT_FALSE(inner.interrupted());
+    }
+    return true;
+  };
+  const Interruption outer(kWaits, nullptr);
+  StopFlag().WaitFor(absl::Minutes(5));
+  EXPECT_TRUE(outer.interrupted());
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(Interruption, AnInnerScopeHidesTheOuterOne) {
   int outer_calls = 0, inner_calls = 0;
   const Interruption outer(CountAndStop, &outer_calls);

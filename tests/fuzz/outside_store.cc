@@ -94,9 +94,9 @@ class OutsideStore final : public StripeStore {
     return store_->PutJob(variables, shards, workers);
   }
   absl::Status PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
-                      absl::Span<const StripeId> gone) override {
+                      absl::Span<const StripeId> removed) override {
     const OutsideCairn outside;
-    return store_->PutMap(record, shards, gone);
+    return store_->PutMap(record, shards, removed);
   }
   absl::Status DropLeftovers(uint32_t first, uint32_t end) override {
     const OutsideCairn outside;

@@ -196,8 +196,7 @@ Finding Player::Moves(Choices& choices) {
   for (int32_t& ps : request.bucket_ps) ps = choices.OneIn(2) ? 1 : ps;
   for (wire::DenseShard& shard : request.shards) shard.ps = choices.OneIn(2) ? 1 : shard.ps;
   if (choices.OneIn(5)) request.map_version = AnyInt64(choices);
-  if (choices.OneIn(5))
-    request.max_bytes = choices.Of<int64_t>({kLeastMoveBytes, kMaxMoveBytes, 0});
+  if (choices.OneIn(5)) request.max_bytes = choices.Of<int64_t>({kMinMoveBytes, kMaxMoveBytes, 0});
   if (choices.OneIn(8)) request.target = AnyInt32(choices);
   if (choices.OneIn(8)) request.bucket_ps.push_back(AnyInt32(choices));
   std::vector<wire::MoveAction::type> actions = {wire::MoveAction::ABORT,

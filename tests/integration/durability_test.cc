@@ -27,7 +27,7 @@ const std::vector<int64_t> kTwoStripes = {100, 1024};
 constexpr size_t kRowWidth = 1024;
 constexpr size_t kFirstStripe = 64 * kRowWidth;
 constexpr size_t kElements = 100 * kRowWidth;
-constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr absl::Duration kTimeout = absl::Seconds(60);
 
 std::vector<float> NoisyGradient(size_t size, uint64_t seed) {
   std::vector<float> gradient(size);
@@ -205,7 +205,7 @@ class KillTest : public ServerProcessTest, public ::testing::WithParamInterface<
     };
     {
       absl::MutexLock lock(&mutex_);
-      EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&reached), kPatience)) << "slow pushes";
+      EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&reached), kTimeout)) << "slow pushes";
     }
     server_->Kill();
     for (std::thread& thread : threads) thread.join();
@@ -345,7 +345,7 @@ class SnapshotKillTest : public ServerProcessTest {
     const auto reached = [&] { return acknowledged >= pushes; };
     {
       absl::MutexLock lock(&mutex);
-      EXPECT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&reached), kPatience)) << "slow pushes";
+      EXPECT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&reached), kTimeout)) << "slow pushes";
     }
     if (after_epoch) {
       EXPECT_OK(Connect()->client.Flush());

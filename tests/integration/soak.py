@@ -438,7 +438,7 @@ class Soak:
             self.spawn(name)
         for index in range(SERVERS):
             self.cluster.wait_until_ready(index)
-        if self.cold and not any("leave it for the disk" in self.cluster.log(index)
+        if self.cold and not any("evicts unused rows" in self.cluster.log(index)
                                  for index in range(SERVERS)):
             raise Failure("no row left memory")
         counts = [report["pushes"] for report in reports]

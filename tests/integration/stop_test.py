@@ -78,7 +78,7 @@ class StopTest(scene.FolderTest):
         with processes.Cluster(self.folder, 1, flags) as cluster:
             worker = self.worker(cluster)
             cluster.processes[0].send_signal(signal.SIGTERM)
-            processes.wait_for(lambda: "serves on for at most" in cluster.log(0), WAIT,
+            processes.wait_for(lambda: "keeps serving for at most" in cluster.log(0), WAIT,
                                "the server to linger")
             worker.send_signal(signal.SIGTERM)
             worker.communicate(timeout=WAIT)
@@ -116,7 +116,7 @@ class StopTest(scene.FolderTest):
         with processes.Cluster(self.folder, 1, ("--linger_seconds", "600")) as cluster:
             self.worker(cluster)
             cluster.processes[0].send_signal(signal.SIGTERM)
-            processes.wait_for(lambda: "serves on for at most" in cluster.log(0), WAIT,
+            processes.wait_for(lambda: "keeps serving for at most" in cluster.log(0), WAIT,
                                "the server to linger")
             cluster.processes[0].send_signal(signal.SIGTERM)
             self.assertEqual(cluster.processes[0].wait(WAIT), 0)

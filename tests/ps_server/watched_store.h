@@ -41,8 +41,8 @@ class WatchedStore final : public StripeStore {
     return store_->PutJob(variables, shards, workers);
   }
   absl::Status PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
-                      absl::Span<const StripeId> gone) override {
-    return store_->PutMap(record, shards, gone);
+                      absl::Span<const StripeId> removed) override {
+    return store_->PutMap(record, shards, removed);
   }
   absl::Status DropLeftovers(uint32_t first, uint32_t end) override {
     return store_->DropLeftovers(first, end);

@@ -374,6 +374,62 @@ class Launch(unittest.TestCase):
             cairn.launch(flags=["--no_such_flag"])
         self.assertIn("no_such_flag", str(caught.exception))
 
+    def test_a_signal_handler_calls_the_library_during_a_wait(self):
+        program = """
+import os, signal
+import cairn, numpy as np
+with cairn.launch() as cluster:
+    client = cluster.connect(job="handler", worker=0)
+    w = client.variable("w", (1,), optimizer="sgd")
+    w.pull()
+    server = cluster.processes[0].pid
+    os.kill(server, signal.SIGSTOP)
+    os.waitpid(server, os.WUNTRACED)
+    def save(number, frame):
+        for _ in range(5):
+            try:
+                w.pull(timeout=0.3)
+            except cairn.DeadlineExceededError:
+                print("in the handler: late", flush=True)
+    signal.signal(signal.SIGALRM, save)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        w.pull(timeout=5)
+    except cairn.DeadlineExceededError:
+        print("late", flush=True)
+    os.kill(server, signal.SIGCONT)
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                              timeout=120)
+        self.assertEqual(done.stdout, "in the handler: late\n" * 5 + "late\n", done.stderr)
+        self.assertNotIn("Error", done.stderr)
+
+    def test_ctrl_c_ends_flush_on_two_servers(self):
+        program = """
+import os, signal, sys, threading
+import cairn, numpy as np
+with cairn.launch(servers=2) as cluster:
+    client = cluster.connect(job="flush", worker=0)
+    w = client.variable("w", (4,), optimizer="sgd", shards=2)
+    w.push(np.ones(4, np.float32))
+    server = cluster.processes[1].pid
+    os.kill(server, signal.SIGSTOP)
+    os.waitpid(server, os.WUNTRACED)
+    threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        client.flush()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    finally:
+        os.kill(server, signal.SIGCONT)
+"""
+        begin = time.monotonic()
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                              timeout=300)
+        self.assertEqual(done.stdout, "interrupted\n", done.stderr)
+        self.assertNotIn("Error", done.stderr)
+        self.assertLess(time.monotonic() - begin, 60)  # without the signal: 120 s
+
     def test_ctrl_c_ends_a_wait(self):
         program = """
 import linecache, os, signal, sys, threading

@@ -1,5 +1,6 @@
 """cairn.torch against real servers: the same gradients and values as torch's own modules, rows and
 parameters that train, prefetch, and every step once when workers and servers are killed."""
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import threading
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import addresses  # noqa: E402
 import processes  # noqa: E402
 import tap  # noqa: E402
 
@@ -190,6 +192,19 @@ class Torch(unittest.TestCase):
         np.testing.assert_array_equal(models[0], models[1])
         np.testing.assert_allclose(models[0], [[1, 1, 1]], atol=0.1)
 
+    def test_the_clusters_first_worker_sets_the_initial_values(self):
+        tf_config = {"cluster": {"ps": self.cluster.addresses, "worker": [addresses.own_address()]},
+                     "task": {"type": "worker", "index": 0}}
+        client = cairn.connect(json.dumps(tf_config), job="auto", worker="auto")
+        self.addCleanup(client.close)
+        self.assertEqual(client.worker, 0)
+        layer = torch.nn.Linear(2, 1)
+        begin = layer.weight.detach().clone()
+        optimizer = cairn.torch.ServerOptimizer(layer, client, optimizer=cairn.optim.SGD(1.0))
+        layer(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        np.testing.assert_allclose(layer.weight.detach(), begin - 1, rtol=1e-6)
+
     def test_prefetch_pulls_ahead(self):
         client = self.connect()
         module = cairn.torch.Embedding(client, "t", 2, optimizer=cairn.optim.SGD(1.0),
@@ -203,6 +218,13 @@ class Torch(unittest.TestCase):
             seen.append(batch)
         self.assertEqual([b.tolist() for b in seen], [b.tolist() for b in batches])
         np.testing.assert_array_equal(module.table[np.arange(11)][:, 0], [-1] + [-2] * 9 + [-1])
+
+        # Rows that no forward pass took are not those of a later one.
+        for batch in cairn.torch.prefetch(batches, {module: lambda keys: keys}):
+            break
+        self.assertIsNone(module._ahead)
+        module.table.assign(batches[0], torch.full((2, 2), 7.0))
+        np.testing.assert_array_equal(module(batches[0]).detach(), np.full((2, 2), 7))
 
         def broken(_):
             raise KeyError("no keys in this batch")

@@ -28,7 +28,7 @@ class PsClientPeer {
   // sent ahead.
   void AskEverybody() {
     client_.deliverer_.Begin(
-        {.unasked = std::vector<std::vector<SequenceRange>>(sessions().size())});
+        {.assumed_complete = std::vector<std::vector<SequenceRange>>(sessions().size())});
   }
   // Resumes after the highest push that any server has.
   void ResumeHighest() {

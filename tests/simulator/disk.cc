@@ -25,14 +25,15 @@ void Disk::Apply(Write write) {
   for (VariableRecord& variable : write.variables) {
     synced_.variables[variable.id] = std::move(variable);
   }
-  for (const StripeId& id : write.gone) synced_.stripes.erase({id.variable, id.stripe});
+  for (const StripeId& id : write.removed) synced_.stripes.erase({id.variable, id.stripe});
   for (NoteRecord& note : write.notes) synced_.notes[note.name] = std::move(note.text);
 }
 
 bool Disk::Has(const StripeId& id) const {
   for (auto write = pending_.rbegin(); write != pending_.rend(); ++write) {
     if (write->is_stripe && write->id == id) return true;
-    if (std::find(write->gone.begin(), write->gone.end(), id) != write->gone.end()) return false;
+    if (std::find(write->removed.begin(), write->removed.end(), id) != write->removed.end())
+      return false;
   }
   return synced_.stripes.contains({id.variable, id.stripe});
 }
@@ -106,12 +107,12 @@ class Store : public StripeStore {
     return records;
   }
   absl::Status PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
-                      absl::Span<const StripeId> gone) override {
+                      absl::Span<const StripeId> removed) override {
     RETURN_IF_ERROR(Take(costs_.write));
     Disk::Write write;
     write.variables = {record};
     write.shards.assign(shards.begin(), shards.end());
-    write.gone.assign(gone.begin(), gone.end());
+    write.removed.assign(removed.begin(), removed.end());
     disk_.Put(std::move(write));
     return Sync();
   }

@@ -45,7 +45,7 @@ class Disk {
     std::vector<DecisionRecord> decisions;
     int64_t forgotten = 0;  // deletes decisions up to this step
     std::vector<VariableRecord> variables;
-    std::vector<StripeId> gone;
+    std::vector<StripeId> removed;
     std::vector<NoteRecord> notes;
   };
 

@@ -26,7 +26,7 @@ enum class Mutation {
   kNoNumbers,       // a stripe moves without its server's sequences
   kLateLast,        // a client sends moved parts last
   kHadItLast,       // … and does not send to servers that have the push first
-  kNoneAhead,       // … and sends no part ahead to unasked servers
+  kNoneAhead,       // … and sends no part ahead to servers that are assumed complete
   kHoldsAtOnce,     // a source does not wait for replays before it holds
   kNoClaims,        // servers do not distinguish movers
   kLastWordsHigh,   // a leaving server claims to have every push

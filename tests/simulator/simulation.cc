@@ -12,11 +12,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "tests/simulator/client.h"
-#include "tests/simulator/figures.h"
 #include "tests/simulator/mover.h"
 #include "tests/simulator/network.h"
 #include "tests/simulator/observer.h"
 #include "tests/simulator/server.h"
+#include "tests/simulator/statistics.h"
 #include "thrift/errors.h"
 
 namespace cairn::simulator {
@@ -551,7 +551,7 @@ Result Simulation::Run() {
   }
   Result result;
   result.simulated_seconds = static_cast<double>(scheduler_.now()) / kSecond;
-  FillFigures(options_, observer_, scheduler_.now(), &result);
+  FillStatistics(options_, observer_, scheduler_.now(), &result);
   LastMove();
   CheckDurable();
   for (const auto& server : servers_) result.epochs += server->epochs();

@@ -12,9 +12,9 @@ namespace cairn::test {
 inline std::set<std::string> FilesIn(const std::string& folder) {
   namespace fs = std::filesystem;
   std::set<std::string> names;
-  std::error_code gone;
-  for (fs::recursive_directory_iterator at(folder, gone), end; !gone && at != end;
-       at.increment(gone)) {
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
     names.insert(at->path().string());
   }
   return names;

@@ -80,8 +80,8 @@ class WireClient {
   // One system call; for connections that were idle in a pool.
   bool PeerClosed() const;
   const std::string& peer() const { return peer_; }
-  // Whether the connection uses shared memory; and the reason if the server offered that and it
-  // failed.
+  // Whether the connection uses shared memory. local_failure() says why it does not, although the
+  // server offered shared memory.
   bool is_local() const { return is_local_; }
   const absl::Status& local_failure() const { return local_failure_; }
 
@@ -90,15 +90,15 @@ class WireClient {
   static absl::StatusOr<std::unique_ptr<WireClient>> ConnectTcp(const std::string& address,
                                                                 const WireClientOptions& options,
                                                                 Deadline deadline);
-  // Connects to the same server through shared memory. Null: the server offers none, or
-  // local_failure() has the reason for the failure.
+  // Connects to the same server through shared memory. Null: the server offers none, or connecting
+  // failed and local_failure() says why.
   absl::StatusOr<std::unique_ptr<WireClient>> FindLocal(const WireClientOptions& options,
                                                         Deadline deadline);
   absl::Status Authenticate(const std::string& token, Deadline deadline);
   absl::Status Guarded(absl::string_view method, Deadline deadline, absl::FunctionRef<void()> call);
   absl::Status FromException(const apache::thrift::transport::TTransportException& error) const;
   absl::Status Fail(absl::Status status);
-  // What the server sent before it closed the connection, or else `status`.
+  // Returns the error that the server sent before it closed the connection, or else `status`.
   absl::Status AfterBrokenSend(absl::Status status);
 
   const std::string peer_;

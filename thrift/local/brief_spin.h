@@ -18,8 +18,8 @@ class BriefSpin {
   // Twice the time that a thread on an idle core takes to wake up and answer a small call.
   static constexpr std::chrono::microseconds kLongest{40};
   // Attempts to skip after an unsuccessful one; doubled after each further unsuccessful one.
-  static constexpr int32_t kLeastSkipped = 32;
-  static constexpr int32_t kMostSkipped = 2048;
+  static constexpr int32_t kMinSkipped = 32;
+  static constexpr int32_t kMaxSkipped = 2048;
 
   // Calls `look` until it returns true or kLongest has passed, or skips the attempt. Returns the
   // last result.
@@ -37,7 +37,7 @@ class BriefSpin {
       }
       ::sched_yield();  // the peer may be waiting for this core
     } while (std::chrono::steady_clock::now() < end);
-    skipped_ = std::clamp(2 * skipped_, kLeastSkipped, kMostSkipped);
+    skipped_ = std::clamp(2 * skipped_, kMinSkipped, kMaxSkipped);
     to_skip_ = skipped_;
     return false;
   }

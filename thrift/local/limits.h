@@ -12,8 +12,8 @@ namespace cairn {
 inline constexpr uint32_t kLocalRingBytes = 512 << 10;
 // Ring sizes that a server accepts. Below the lowest a piece is not worth its descriptor; the
 // highest bounds the memory that --max_connections rings pin.
-inline constexpr uint32_t kLowestLocalRingBytes = 64 << 10;
-inline constexpr uint32_t kHighestLocalRingBytes = 4 << 20;
+inline constexpr uint32_t kMinLocalRingBytes = 64 << 10;
+inline constexpr uint32_t kMaxLocalRingBytes = 4 << 20;
 // Bytes of a ring that one descriptor announces, at most a quarter of the ring (tests/bench).
 inline constexpr size_t kLocalPieceBytes = 128 << 10;
 // A write of fewer bytes goes through the socket, in one system call.

@@ -64,7 +64,7 @@ ssize_t LocalStream::FailedBy(int error) {
   return kFailed;
 }
 
-// The only place that checks the peer's counts, against this side's own.
+// Checks the peer's counts against this side's own. No other function looks at unchecked counts.
 void LocalStream::Scan() {
   while (!broken_ && scan_ + kRecord <= end_) {
     LocalRecord record;
@@ -124,7 +124,7 @@ ssize_t LocalStream::Fill(bool waits) {
   return broken_ ? kFailed : got;
 }
 
-// Moves to the record that has the next bytes. Returns whether bytes are available.
+// Moves to the record that contains the next bytes. Returns whether bytes are available.
 bool LocalStream::AtData() {
   while (!broken_) {
     if (ring_left_ > 0) return true;
@@ -304,8 +304,9 @@ void LocalStream::PutInRing(const iovec* parts, size_t bytes) {
   }
 }
 
-// > 0: the peer has sent something; else kNotYet or kFailed. Holds bytes for the reader, up to
-// kLocalHeldBytes; then sending waits for that reader, as on TCP.
+// Waits for the peer to report free space in the ring. Returns a positive number if the peer has
+// sent something, else kNotYet or kFailed. Holds up to kLocalHeldBytes for the reader; beyond that,
+// sending waits for the reader, as on TCP.
 ssize_t LocalStream::AwaitRoom() {
   ssize_t filled = Fill(/*waits=*/false);
   if (filled == kNotYet && waits()) {

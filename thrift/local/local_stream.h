@@ -25,7 +25,7 @@ struct LocalRecord {
   enum Kind : uint32_t {
     kInline = 1,       // `bytes` follow on the socket
     kRing = 2,         // `bytes` more are in the sender's ring
-    kRingAndAsks = 3,  // the same, or 0 bytes; once they are read, the sender wants to be notified
+    kRingAndAsks = 3,  // as kRing, or without bytes; asks to be notified once all is read
     kRoom = 4,         // only `room`
   };
   uint32_t kind = 0;

@@ -45,11 +45,11 @@ absl::StatusOr<SharedRings> SharedRings::Create(uint32_t ring_bytes, Descriptor*
 }
 
 absl::StatusOr<SharedRings> SharedRings::Adopt(int fd, uint32_t ring_bytes) {
-  if (ring_bytes < kLowestLocalRingBytes || ring_bytes > kHighestLocalRingBytes ||
+  if (ring_bytes < kMinLocalRingBytes || ring_bytes > kMaxLocalRingBytes ||
       (ring_bytes & (ring_bytes - 1)) != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rings of ", ring_bytes, " bytes; allowed are powers of two, ",
-                     kLowestLocalRingBytes, " … ", kHighestLocalRingBytes));
+    return absl::InvalidArgumentError(absl::StrCat("rings of ", ring_bytes,
+                                                   " bytes; allowed are powers of two, ",
+                                                   kMinLocalRingBytes, " … ", kMaxLocalRingBytes));
   }
   // Only a memfd has seals. A memfd of huge pages may run out of them, which raises SIGBUS too.
   const int seals = ::fcntl(fd, F_GET_SEALS);

@@ -32,10 +32,10 @@ absl::StatusOr<std::string> ClientSecurity::Token() const {
   std::string line;
   std::getline(file, line);
   std::string token(absl::StripAsciiWhitespace(line));
-  if (token.size() >= kLowestTokenBytes && token.size() <= kMaxTokenBytes) return token;
+  if (token.size() >= kMinTokenBytes && token.size() <= kMaxTokenBytes) return token;
   return absl::InvalidArgumentError(absl::StrCat("--token_file ", path, ": its first line has ",
                                                  token.size(), " bytes; a token has ",
-                                                 kLowestTokenBytes, " … ", kMaxTokenBytes));
+                                                 kMinTokenBytes, " … ", kMaxTokenBytes));
 }
 
 absl::Status ClientSecurity::CheckTokenMayTravel(const std::string& host) const {

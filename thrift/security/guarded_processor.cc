@@ -86,7 +86,7 @@ bool GuardedProcessor::dispatchCallTemplated(BulkProtocol* in, BulkProtocol* out
   if (method == "authenticate") {
     const bool goes_on =
         authenticator_->dispatchCallTemplated(in, out, method, sequence_id, context);
-    return goes_on && guard_.proven();  // one attempt per connection
+    return goes_on && guard_.authenticated();  // one attempt per connection
   }
   const absl::Status status = guard_.Check(method);
   if (absl::IsUnauthenticated(status)) throw RefusedMessage(status);

@@ -22,7 +22,7 @@ std::string PeerGuard::CallerText() const {
 }
 
 absl::Status PeerGuard::Check(absl::string_view method) {
-  if (!proven()) {
+  if (!authenticated()) {
     return absl::UnauthenticatedError(
         tokens_ != nullptr
             ? absl::StrCat(method,

@@ -24,7 +24,7 @@ class PeerGuard {
   static PeerGuard Open() { return PeerGuard({.roles = kEveryRole}, nullptr); }
 
   // Whether the caller has a role, from its certificate or a token.
-  bool proven() const { return identity_.roles != 0; }
+  bool authenticated() const { return identity_.roles != 0; }
   const PeerIdentity& identity() const { return identity_; }
 
   // kUnauthenticated: not authenticated, or by a token that is no longer accepted.

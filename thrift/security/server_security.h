@@ -22,8 +22,8 @@ enum class Opening { kNothing, kTls, kThrift, kOther };
 
 // Does not wait. nullopt: nothing has arrived yet. kNothing: the peer has closed the connection.
 std::optional<Opening> OpeningOf(int fd);
-// For a peer that uses TLS on a plaintext port, or that is not admitted: a fatal alert of 7 bytes,
-// which fit into any empty socket buffer.
+// Sends a fatal TLS alert: kNoTlsHere to a peer that uses TLS on a plaintext port, kNotNow to a
+// peer that is not admitted. Its 7 bytes fit into any empty socket buffer.
 enum class PlainAlert { kNoTlsHere, kNotNow };
 void SendAlert(int fd, PlainAlert alert);
 

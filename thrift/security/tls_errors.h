@@ -22,8 +22,8 @@ void SetKnown(SSL* ssl, TlsKnown* known);
 // OpenSSL's verification callback; records the reason of a refusal.
 int NoteVerification(int is_good, X509_STORE_CTX* context);
 
-// The reason for a call that failed with SSL_ERROR_SSL, from this thread's error queue, which it
-// empties. `is_handshake`: the handshake was not finished.
+// Returns the reason for a call that failed with SSL_ERROR_SSL, from this thread's error queue, and
+// empties the queue. `is_handshake`: the handshake was not finished.
 absl::Status TlsFailure(const TlsKnown& known, bool is_handshake);
 
 }  // namespace cairn

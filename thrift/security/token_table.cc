@@ -49,9 +49,9 @@ absl::StatusOr<std::vector<TokenTable::Entry>> TokenTable::Read() const {
     if (words.size() < 2 || words.size() > 3) {
       return refuse(number, absl::StrCat(words.size(), " words"));
     }
-    if (words[0].size() < kLowestTokenBytes || words[0].size() > kMaxTokenBytes) {
+    if (words[0].size() < kMinTokenBytes || words[0].size() > kMaxTokenBytes) {
       return refuse(number, absl::StrCat("a token of ", words[0].size(), " bytes, not ",
-                                         kLowestTokenBytes, " … ", kMaxTokenBytes));
+                                         kMinTokenBytes, " … ", kMaxTokenBytes));
     }
     const absl::StatusOr<RoleSet> roles = RolesFromText(words[1]);
     if (!roles.ok()) return refuse(number, std::string(roles.status().message()));

@@ -54,17 +54,18 @@ enum cairn_dtype {
   CAIRN_INT64 = 6
 };
 
-/* Which part of a variable an item names. */
+/* The part of a variable that an item names. */
 enum cairn_part {
   CAIRN_WHOLE = 0, /* every row of a dense variable; no ids */
   CAIRN_ROWS = 1,  /* rows of a dense variable by number, any order, repeats allowed */
   CAIRN_KEYS = 2,  /* rows of an embedding table by key, any order, repeats allowed */
-  /* As CAIRN_KEYS, for calls in which many keys repeat: each distinct key travels once; a push sums
-   * the gradients of repeats before, in their order. An assign rejects repeats, as always. */
+  /* As CAIRN_KEYS, for calls in which many keys repeat. Each distinct key is sent once; a push
+   * first sums the gradients of repeated keys, in their order. An assign rejects repeats, as
+   * always. */
   CAIRN_REPEATED_KEYS = 3
 };
 
-/* How float32 values travel. Formats other than plain round values to fewer bytes. */
+/* How float32 values are sent. Formats other than plain round values to fewer bytes. */
 enum cairn_format {
   CAIRN_PLAIN = 0,
   CAIRN_AS_FLOAT16 = 1,
@@ -86,7 +87,7 @@ typedef struct cairn_record_reader cairn_record_reader;
 typedef struct cairn_item {
   const char* variable; /* NUL-terminated */
   const char* slot;     /* pull, assign: an optimizer slot by Keras' name; null: the value */
-  const int64_t* ids;   /* of all parts but CAIRN_WHOLE. Assign: no repeats */
+  const int64_t* ids;   /* row numbers or keys; CAIRN_WHOLE: null. Assign: no repeats */
   uint64_t id_count;
   void* data;
   const int64_t* shape; /* [rank] */
@@ -94,9 +95,9 @@ typedef struct cairn_item {
   int32_t dtype;        /* enum cairn_dtype */
   int32_t part;         /* enum cairn_part */
   int32_t format;       /* enum cairn_format */
-  double kept_fraction; /* CAIRN_TOP_K: the fraction of values that travel; 0: 0.01 */
-  float* residual;      /* push of a whole variable in a rounding format: what rounding left out,
-                         * one float a value, added to the next push; null: dropped */
+  double kept_fraction; /* CAIRN_TOP_K: the fraction of values to send; 0: 0.01 */
+  float* residual;      /* push of a whole variable in a rounding format: the rounding error of
+                         * each value, which the next push adds; null: errors are dropped */
   uint64_t residual_count;
   const void* reserved[2]; /* null */
 } cairn_item;
@@ -104,14 +105,15 @@ typedef struct cairn_item {
 typedef struct cairn_counters_t {
   int64_t bytes_pushed, bytes_pulled; /* payload bytes */
   int64_t retries;
-  int64_t pushes_dropped;                     /* for NaN or infinity, with not_finite: skip */
-  int64_t pushes_late;                        /* sync: their step had closed without them */
-  int64_t retained_bytes, retained_bytes_max; /* of pushes kept until servers have them durably */
+  int64_t pushes_dropped; /* because of NaN or infinity, with not_finite: skip */
+  int64_t pushes_late;    /* sync: the step had closed without the push */
+  int64_t retained_bytes, retained_bytes_max; /* of pushes kept until they are durable */
   int64_t replayed_pushes, replayed_bytes;    /* sent again to restarted servers */
   double replay_seconds;
 } cairn_counters_t;
 
-/* By how many updates of other workers a shard had changed between this client's pull and push. */
+/* Staleness of this client's pushes: the number of updates that other workers made to a shard
+ * between this client's pull and push. */
 typedef struct cairn_staleness_t {
   double mean;
   int64_t p99, max;
@@ -149,11 +151,11 @@ typedef int (*cairn_interrupt_function)(void* context);
 /* --- the library --- */
 
 const char* cairn_version(void); /* "0.2.0" */
-int cairn_abi_version(void);     /* rises when functions are added; those that exist stay */
+int cairn_abi_version(void);     /* increases when functions are added; none is removed */
 int cairn_last_error_code(void); /* of this thread's last call that failed */
 const char* cairn_last_error_message(void); /* valid until this thread's next call that fails */
 const char* cairn_code_name(int code);      /* "Not found" */
-void cairn_free_text(char* text);           /* a text that a call returned; null is allowed */
+void cairn_free_text(char* text);           /* frees a text that a call returned; null is allowed */
 /* Sends messages of `lowest` (enum cairn_log_level) and above to `function`, on any thread, one at
  * a time; null discards them. The function must not call the library. Returns when no call of the
  * previous function runs. */
@@ -178,15 +180,18 @@ int cairn_connect(const char* description, double timeout, cairn_client** client
 /* Closes the handle. Calls that run on other threads finish; the last one closes the connections.
  */
 int cairn_close(cairn_client* client);
-/* Everything pushed so far is durable when CAIRN_OK is returned. */
+/* Waits until everything pushed so far is durable on the servers. */
 int cairn_flush(cairn_client* client, double timeout);
 /* Flushes and gives up this worker's lease; close the client afterwards. */
 int cairn_leave(cairn_client* client, double timeout);
-/* Deletes the job's variables on every server. No other call at the same time. */
+/* Deletes the job on every server. No other call of the client may run at the same time. */
 int cairn_drop_job(cairn_client* client, double timeout);
 int cairn_server_count(cairn_client* client, int32_t* count);
-/* The position stored with this worker's last push that every server had when the client connected:
- * at most `capacity` bytes to `position`, its whole size to *size; 0: none. */
+/* Stores the index of this training worker (with {worker: auto}, that of the cluster's task), or -1
+ * if the client is not a training worker. */
+int cairn_worker(cairn_client* client, int32_t* worker);
+/* Copies the position that was stored with this worker's last push that every server had when the
+ * client connected: at most `capacity` bytes to `position`, the full size to *size (0: none). */
 int cairn_position(cairn_client* client, char* position, uint64_t capacity, uint64_t* size);
 
 /* --- variables --- */
@@ -198,13 +203,13 @@ int cairn_position(cairn_client* client, char* position, uint64_t capacity, uint
  *     row_storage}                                                       an embedding table
  * CAIRN_ALREADY_EXISTS: exists with another description. */
 int cairn_create(cairn_client* client, const char* description, double timeout);
-/* Stores a JSON list of the job's variables, described as above; free it by cairn_free_text. All
- * other calls name variables created or described through this client. */
+/* Stores a JSON list of the job's variables, described as above; free it by cairn_free_text. Other
+ * calls accept only variables that were created or described through this client. */
 int cairn_describe(cairn_client* client, double timeout, char** json);
 
 /* --- data --- */
 
-/* Fills the items' data; unspecified unless CAIRN_OK is returned. */
+/* Fills the items' data, which is unspecified unless CAIRN_OK is returned. */
 int cairn_pull(cairn_client* client, const cairn_item* targets, uint64_t target_count,
                double timeout);
 /* Applies gradients: each server's optimizer sees every gradient once. Repeated ids are summed
@@ -221,12 +226,12 @@ int cairn_push_pull(cairn_client* client, const cairn_item* sources, uint64_t so
 int cairn_step(cairn_client* client, const cairn_item* sources, uint64_t source_count,
                const char* position, uint64_t position_size, const cairn_item* targets,
                uint64_t target_count, int64_t rows, double timeout);
-/* The last step's push. */
+/* Pushes the gradients of the last step, after which no cairn_step follows. */
 int cairn_end_step(cairn_client* client, const cairn_item* sources, uint64_t source_count,
                    const char* position, uint64_t position_size, int64_t rows, double timeout);
-/* This worker takes no more steps: the others do not wait for it. */
+/* Announces that this worker takes no more steps, so that other workers do not wait for it. */
 int cairn_end_steps(cairn_client* client, double timeout);
-/* How many steps this worker was ahead of the slowest one at most. */
+/* Stores the largest number of steps by which this worker was ahead of the slowest other worker. */
 int cairn_largest_step_gap(cairn_client* client, double timeout, int64_t* steps);
 /* Overwrites values or slots. */
 int cairn_assign(cairn_client* client, const cairn_item* sources, uint64_t source_count,
@@ -235,20 +240,26 @@ int cairn_assign(cairn_client* client, const cairn_item* sources, uint64_t sourc
 /* Reads all stored rows of an embedding table into memory that the scan owns. CAIRN_ABORTED: rows
  * moved between servers meanwhile; repeat. */
 int cairn_scan_table(cairn_client* client, const char* variable, double timeout, cairn_scan** scan);
-/* The scan's rows: keys [*rows] and float32 values [*rows, *dim], valid until the scan is freed. */
+/* Stores the scan's rows: keys [*rows] and float32 values [*rows, *dim], valid until the scan is
+ * freed. */
 int cairn_scan_rows(cairn_scan* scan, uint64_t* rows, int64_t* dim, const int64_t** keys,
                     const float** values);
 int cairn_scan_free(cairn_scan* scan);
 
 /* --- checkpoints and statistics --- */
 
-/* Makes a checkpoint of the job below `directory`, an absolute path that every server's host has,
- * and deletes all but the newest `keep` (0: none). Stores its folder, a text for cairn_free_text.
- * `step` goes into the name. cairn-worker and cairnctl read it too. */
+/* Makes a checkpoint of the job below `directory`, an absolute path that is valid on every
+ * server's host, and deletes the older checkpoints there except the newest `keep` (0: keeps all).
+ * Stores the checkpoint's folder; free the text by cairn_free_text. `step` becomes part of its
+ * name. cairn-worker and cairnctl can read the checkpoint too. Takes at most 10 minutes.
+ *
+ * With consistency sync, worker 0 makes checkpoints, between two of its steps: no step can close
+ * meanwhile. CAIRN_ABORTED: servers closed different steps (use `cairnctl checkpoint` beside a
+ * running job). */
 int cairn_checkpoint(cairn_client* client, const char* directory, int64_t step, int64_t keep,
                      char** folder);
-/* Replaces the job by the checkpoint in `folder`; for a client that is no training worker. Workers
- * connected before are fenced. */
+/* Replaces the job's state by the checkpoint in `folder`. The client must not be a training worker.
+ * Workers that were connected before are fenced. */
 int cairn_restore(cairn_client* client, const char* folder);
 int cairn_counters(cairn_client* client, cairn_counters_t* counters);
 int cairn_staleness(cairn_client* client, cairn_staleness_t* staleness);
@@ -283,7 +294,7 @@ int cairn_close_records(cairn_record_reader* reader);
  * servers on free ports of 127.0.0.1. The keys of `description`: servers (a number, default 1),
  * directory (required: of the servers' state), durability (off, snapshot, log, log_sync). */
 int cairn_launch(const char* description, cairn_servers** servers);
-/* Stores their addresses, "host:port,host:port", a text for cairn_free_text. */
+/* Stores the servers' addresses, "host:port,host:port"; free the text by cairn_free_text. */
 int cairn_launched_addresses(cairn_servers* servers, char** addresses);
 /* Writes the servers' state and stops them. */
 int cairn_stop_servers(cairn_servers* servers);

@@ -48,7 +48,7 @@ bool Requested(void* context) {
   return check->function(check->context) != 0;
 }
 
-int Keep(const absl::Status& status) {
+int SetLastError(const absl::Status& status) {
   LastError& error = OfThisThread();
   error.code = static_cast<int>(status.code());
   error.message = std::string(status.message());
@@ -95,7 +95,7 @@ int Run(absl::string_view function, absl::FunctionRef<absl::Status()> body) {
         absl::StrCat(function, ": interrupted while it waited (", status.message(),
                      "); close a client whose push was interrupted and connect again"));
   }
-  return Keep(status);
+  return SetLastError(status);
 }
 
 int RunWith(absl::string_view function, const cairn_client* handle, double timeout_seconds,

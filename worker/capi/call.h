@@ -23,24 +23,25 @@
 
 namespace cairn::capi {
 
-// What checks of items need of a variable.
+// The facts about a variable that checks of items need.
 struct KnownVariable {
   VariableKind kind;
   DType dtype;
   Shape shape;  // embedding: [dim]
 };
 
-// Behind a cairn_client. Thread safety: every member function may be called from several threads at
-// once; `ps` is safe by itself.
+// The object behind a cairn_client handle. Thread safety: every member function may be called from
+// several threads at once, and so may those of `ps`.
 class Client {
  public:
   Client(std::unique_ptr<PsClient> ps, std::string job, int32_t worker, absl::Duration timeout)
       : ps(std::move(ps)), job(std::move(job)), worker(worker), timeout_(timeout) {}
 
   void Learn(absl::Span<const VariableSpec> specs);
-  // kNotFound: neither created nor described through this client.
+  // kNotFound: the variable was neither created nor described through this client.
   absl::StatusOr<KnownVariable> Find(absl::string_view variable) const;
-  // kInvalidArgument: negative or not a number. 0: the client's own.
+  // The deadline in `timeout_seconds`; 0: the client's own timeout. kInvalidArgument: a negative
+  // number or NaN.
   absl::StatusOr<Deadline> DeadlineIn(double timeout_seconds) const;
 
   std::unique_ptr<PsClient> ps;  // set before the handle is given out
@@ -54,14 +55,15 @@ class Client {
   absl::flat_hash_map<std::string, KnownVariable> variables_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Runs `body`, and keeps its error as this thread's last one. `function` is the C function, for
-// messages. Exceptions become errors. kCancelled where the interrupt check ended a wait.
+// Runs `body`, returns the code of its status, and keeps its error as this thread's last one.
+// `function` names the C function in messages. Exceptions become errors. kCancelled: the interrupt
+// check ended a wait.
 int Run(absl::string_view function, absl::FunctionRef<absl::Status()> body);
-// The same with the client behind `handle` and the deadline of `timeout_seconds`.
+// As Run, with the client behind `handle` and the deadline in `timeout_seconds`.
 int RunWith(absl::string_view function, const cairn_client* handle, double timeout_seconds,
             absl::FunctionRef<absl::Status(Client&, Deadline)> body);
 
-// A copy for cairn_free_text.
+// Returns a copy of `text` that the program frees by cairn_free_text.
 char* CopyText(absl::string_view text);
 // kInvalidArgument: null; `what` names the argument.
 absl::Status CheckNotNull(const void* pointer, absl::string_view what);

@@ -92,6 +92,14 @@ int cairn_server_count(cairn_client* client, int32_t* count) {
   });
 }
 
+int cairn_worker(cairn_client* client, int32_t* worker) {
+  return RunWith("cairn_worker", client, 0, [&](Client& c, Deadline) {
+    const absl::Status status = CheckNotNull(worker, "worker");
+    if (status.ok()) *worker = c.worker;
+    return status;
+  });
+}
+
 int cairn_position(cairn_client* client, char* position, uint64_t capacity, uint64_t* size) {
   return RunWith("cairn_position", client, 0, [&](Client& c, Deadline) -> absl::Status {
     RETURN_IF_ERROR(CheckNotNull(size, "size"));

@@ -17,13 +17,14 @@ namespace cairn::capi {
 using Targets = absl::InlinedVector<PullTarget, 8>;
 using Sources = absl::InlinedVector<PushSource, 8>;
 
-// Views of the caller's memory. kInvalidArgument: a null pointer, or a dtype, shape, part or format
-// that is not the variable's; the message names the item. kNotFound: an unknown variable.
+// Convert items to views of the caller's memory. kInvalidArgument: a null pointer, or a dtype,
+// shape, part or format that does not fit the variable; the message names the item. kNotFound: an
+// unknown variable.
 absl::Status ToTargets(const Client& client, const cairn_item* items, uint64_t count,
                        Targets* targets);
 absl::Status ToSources(const Client& client, const cairn_item* items, uint64_t count,
                        Sources* sources);
-// kInvalidArgument: longer than a push may store.
+// kInvalidArgument: the position is longer than a push may store.
 absl::StatusOr<absl::string_view> ToPosition(const char* position, uint64_t size);
 
 }  // namespace cairn::capi

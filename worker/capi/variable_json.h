@@ -8,8 +8,9 @@
 
 namespace cairn::capi {
 
-// A list. Each variable also has `kind` (dense, embedding), `shards` of a dense one is their
-// number, and `servers` lists the servers that hold a part.
+// Returns a JSON list with an object for each variable. Besides the keys of a description, an
+// object has `kind` (dense, embedding) and `servers`, the servers that hold a part; `shards` of a
+// dense variable is the number of its shards.
 std::string VariablesJson(absl::Span<const VariableSpec> specs);
 
 }  // namespace cairn::capi

@@ -21,7 +21,7 @@ bool Holds(const ServerHolding& server, const std::string& variable) {
   return std::binary_search(server.variables.begin(), server.variables.end(), variable);
 }
 
-bool SameLife(const ServerHolding& a, const ServerHolding& b) {
+bool SameTimeline(const ServerHolding& a, const ServerHolding& b) {
   return a.timeline != 0 && std::abs(a.timeline) == std::abs(b.timeline);
 }
 
@@ -55,7 +55,7 @@ std::string Difference(const JobHoldings& holdings, const ServerHolding& referen
                        const ServerHolding& server) {
   // A server of the same timeline may lack variables: a start was interrupted while it created
   // them, and the next one creates the rest.
-  if (&server == &reference || SameLife(server, reference)) return "";
+  if (&server == &reference || SameTimeline(server, reference)) return "";
   if (!server.variables.empty() && server.timeline != 0 && reference.timeline != 0) {
     return absl::StrCat(server.name, " holds it as it began at ",
                         TimelineText(std::abs(server.timeline)), ", ", reference.name,
@@ -81,7 +81,7 @@ void ClassifyOutcome(const std::string& job, JobHoldings* holdings) {
     if (!difference.empty()) differences.push_back(std::move(difference));
   }
   if (differences.empty()) return;
-  holdings->left_by_restore = std::all_of(
+  holdings->from_unfinished_restore = std::all_of(
       holdings->servers.begin(), holdings->servers.end(),
       [](const ServerHolding& one) { return one.variables.empty() || one.timeline < 0; });
   holdings->disagreement = absl::StrCat("job '", job, "': ", absl::StrJoin(differences, "; "));

@@ -39,7 +39,7 @@ struct JobHoldings {
   std::string disagreement;
   // With a disagreement: everything that the servers hold was left by an unfinished restore, and no
   // worker has trained on it.
-  bool left_by_restore = false;
+  bool from_unfinished_restore = false;
 };
 
 // `servers`: all servers that have not left, by index. `most_servers`: one above the highest index

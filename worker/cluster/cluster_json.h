@@ -17,8 +17,8 @@ absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_vi
 
 inline constexpr size_t kMaxClusterTextBytes = size_t{1} << 20;
 
-// Reads the value of TF_CONFIG's key "cluster". kInvalidArgument: the message names the job and its
-// error.
+// Reads the value of TF_CONFIG's key "cluster". kInvalidArgument: the message names the job and
+// says what is wrong with it.
 absl::StatusOr<ClusterSpec> ClusterSpecFromJson(const nlohmann::json& cluster);
 nlohmann::ordered_json ClusterSpecToJson(const ClusterSpec& spec);
 

@@ -14,9 +14,9 @@ namespace cairn {
 // Errors are the resolver's.
 absl::StatusOr<std::string> TfConfigText(const ClusterResolver& resolver);
 
-// The same, checked by the rules of cluster files (ParseCluster): jobs without gaps, host:port, no
-// repeated address, a task of the cluster; jobs of other names become warnings. Messages name the
-// cluster by `source` ("SLURM").
+// As TfConfigText, parsed and checked by the rules of cluster files (ParseCluster): jobs without
+// gaps, host:port, no repeated address, a task of the cluster; jobs of other names become warnings.
+// Messages name the cluster by `source` ("SLURM").
 absl::StatusOr<ClusterConfig> ResolveClusterConfig(const ClusterResolver& resolver,
                                                    absl::string_view source);
 

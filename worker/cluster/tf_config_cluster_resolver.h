@@ -18,7 +18,7 @@ class TFConfigClusterResolver : public ClusterResolver {
  public:
   // Reads the variable once; later changes have no effect.
   explicit TFConfigClusterResolver(ResolverOverrides overrides = {});
-  // The same with a given value; std::nullopt: not set.
+  // Takes `tf_config` as the variable's value; std::nullopt: not set.
   TFConfigClusterResolver(const std::optional<std::string>& tf_config, ResolverOverrides overrides);
   ~TFConfigClusterResolver() override;
 

@@ -17,8 +17,8 @@ class UnionResolver : public ClusterResolver {
   static absl::StatusOr<std::unique_ptr<UnionResolver>> Create(
       std::vector<std::shared_ptr<const ClusterResolver>> resolvers, ResolverOverrides task = {});
 
-  // Merges jobs of the same name: concatenated if all are lists, by index if any has gaps.
-  // kInvalidArgument: in the second case, two of them have a task with the same index.
+  // Merges jobs of the same name: concatenates their tasks, or, if any of them has gaps, merges
+  // tasks by index. kInvalidArgument: two tasks to merge have the same index.
   absl::StatusOr<ClusterSpec> cluster_spec() const override;
 
  protected:

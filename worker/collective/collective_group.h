@@ -80,10 +80,11 @@ class CollectiveGroup {
   // OK, or the reason why every further call fails, with the next step.
   virtual absl::Status usable() const = 0;
 
-  // For a rank that waits for work which the ranks do together without this group's calls (NCCL's,
-  // on GPUs): why it cannot end. A rank's process is gone, or a rank has called Abort; if
-  // `silence_is_fault`, also a rank that does not answer by `deadline`. Such a fault breaks the
-  // group. OK: there is none. As a call in the rank's order of calls, but for this rank alone.
+  // Says why work cannot end that the ranks do together outside this group's calls (NCCL's sums on
+  // GPUs), for a rank that waits for it. OK: there is no fault. Faults: a rank's process is gone,
+  // or a rank has called Abort; with `silence_is_fault`, also a rank that does not answer by
+  // `deadline`. A fault breaks the group. Takes a place in this rank's order of calls; the other
+  // ranks need not call it.
   virtual absl::Status FindFault(bool silence_is_fault, Deadline deadline);
 };
 

@@ -25,7 +25,8 @@ class ControlServer {
   using Status = std::function<std::string(const std::string& told)>;
 
   struct Limits {
-    // Each rank holds one connection while it joins, and briefly one while it sends a request.
+    // Highest number of connections. A rank holds one while it joins, and briefly one while it
+    // sends a request.
     size_t connections = 4 * kMaxGlooRanks;
     // A connection that has not joined and sends nothing for this long is closed.
     absl::Duration idle = absl::Seconds(60);

@@ -11,7 +11,8 @@
 
 namespace cairn {
 
-// CollectiveGroup::AllGatherV. T: as DTypeOf.
+// Concatenates the values of all ranks in rank order (CollectiveGroup::AllGatherV). T must be a
+// type for which DTypeOf is defined.
 template <typename T>
 absl::Status GatherValues(CollectiveGroup& group, const std::vector<T>& own, std::vector<T>* all,
                           Deadline deadline) {

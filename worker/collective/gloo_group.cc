@@ -13,6 +13,7 @@
 #include "worker/collective/control_server.h"
 #include "worker/collective/control_wire.h"
 #include "worker/collective/gloo_link.h"
+#include "worker/collective/gloo_pair.h"
 #include "worker/collective/gloo_ring.h"
 #include "worker/collective/group_status.h"
 #include "worker/collective/reduce_kernels.h"
@@ -27,23 +28,21 @@ namespace {
 constexpr size_t kEagerBytes = 4096;
 constexpr size_t kGreetingBytes = sizeof(CollectiveCall) + kEagerBytes;
 static_assert(sizeof(CollectiveCall) == 32, "sent as raw bytes: no padding");
-constexpr uint64_t kGreetingTag = 1;  // and 2: for even and odd calls
-
-// Up to this size two ranks exchange their inputs. For larger inputs the ring, which halves the
-// additions, is worth its second step.
-constexpr size_t kMaxPairBytes = 1 << 20;
+constexpr uint64_t kGreetingTag = 1;  // for even calls; for odd calls add 1
 
 // Part of a deadline that is reserved for finding the rank at fault after a transfer has failed.
 absl::Duration TimeToAsk(Deadline deadline) {
   return std::min(absl::Milliseconds(500), deadline.Remaining() / 4);
 }
 
-// Limit of Abort for notifying the other ranks; its caller must not wait longer.
+// Time that Abort may take to notify the other ranks. Its caller must not wait longer.
 constexpr absl::Duration kTimeToTellOfAbort = absl::Milliseconds(100);
 
-bool IsEager(const CollectiveCall& call) {
-  return static_cast<size_t>(call.count) * DTypeBytes(call.dtype) <= kEagerBytes;
+size_t InputBytes(const CollectiveCall& call) {
+  return static_cast<size_t>(call.count) * DTypeBytes(call.dtype);
 }
+
+bool IsEager(const CollectiveCall& call) { return InputBytes(call) <= kEagerBytes; }
 
 class GlooGroup final : public CollectiveGroup {
  public:
@@ -73,8 +72,8 @@ class GlooGroup final : public CollectiveGroup {
  private:
   // The greetings of even or odd calls. Gloo's buffers refer to the memory and are destroyed first.
   struct Greetings {
-    std::vector<char> out;
-    std::vector<std::vector<char>> in;  // by rank; includes this rank's own input
+    std::unique_ptr<char[]> out;
+    std::vector<std::unique_ptr<char[]>> in;  // by rank; null for this rank
     std::unique_ptr<GlooBuffer> out_memory;
     std::vector<std::unique_ptr<GlooBuffer>> in_memory;
   };
@@ -88,7 +87,8 @@ class GlooGroup final : public CollectiveGroup {
   absl::Status Begin(uint64_t number);
   // Finds the rank at fault, notifies the others, and closes the connections.
   void Break(const GlooFailure& failure, Deadline deadline);
-  // The second half of that, from the ranks' statuses. `what`: the transport's error.
+  // Ends Break: determines the fault from the other ranks' statuses, and notifies these ranks.
+  // `what` is the transport's error.
   void Conclude(std::vector<absl::StatusOr<GroupStatus>> statuses, int waited_for,
                 absl::string_view what, absl::Duration time_to_tell);
   absl::Status Broken(CollectiveKind kind, uint64_t number) const;
@@ -98,22 +98,32 @@ class GlooGroup final : public CollectiveGroup {
 
   Greetings& greetings() { return greetings_[number_ & 1]; }
   const CollectiveCall& call_of(int rank) const { return calls_[static_cast<size_t>(rank)]; }
-  // A rank's input, if the input is small.
-  const char* eager_of(int rank) {
-    return greetings().in[static_cast<size_t>(rank)].data() + sizeof(CollectiveCall);
+  // Bytes of the input that the rank of `call` sends right after its greeting.
+  size_t PairBytes(const CollectiveCall& call) const {
+    const bool sends = size() == 2 && call.kind == CollectiveKind::kAllReduce &&
+                       call.refused == 0 && !IsEager(call) && InputBytes(call) <= kMaxPairBytes;
+    return sends ? InputBytes(call) : 0;
   }
+  // The input of another rank, which came with its greeting.
+  const char* eager_of(int rank) {
+    return greetings().in[static_cast<size_t>(rank)].get() + sizeof(CollectiveCall);
+  }
+  // Every rank's input in rank order, from byte `offset` on. All came with the greetings, except
+  // this rank's, which is `own`.
+  std::vector<const void*> EagerInputs(const void* own, size_t offset);
   int Divisor(ReduceOp op) const { return op == ReduceOp::kMean ? size() : 1; }
 
   const GlooOptions options_;
   std::unique_ptr<GlooLink> link_;
   Greetings greetings_[2];
-  std::vector<CollectiveCall> calls_;  // every rank's call, for the running one
-  uint64_t number_ = 0;                // of the running call
+  std::unique_ptr<PairExchange> pair_;  // null unless there are two ranks
+  std::vector<CollectiveCall> calls_;   // every rank's call, for the running one
+  uint64_t number_ = 0;                 // of the running call
   std::vector<std::string> status_addresses_;
   mutable absl::Mutex mutex_;
   GroupStatus status_ ABSL_GUARDED_BY(mutex_);
   std::vector<GroupStatus> told_ ABSL_GUARDED_BY(mutex_);  // failures reported by other ranks
-  // Last members, so that the servers' threads end before the state that they read.
+  // The servers come last, so that their threads end before the state that they read.
   std::unique_ptr<ControlServer> rendezvous_server_;
   std::unique_ptr<ControlServer> status_server_;
 };
@@ -172,7 +182,7 @@ absl::Status GlooGroup::Connect(Deadline deadline) {
   return absl::OkStatus();
 }
 
-// The data that this rank sent in its last calls must reach the others.
+// Waits until the data that this rank sent in its last calls has reached the other ranks.
 GlooGroup::~GlooGroup() {
   if (link_ == nullptr || !usable().ok()) return;
   link_->set_deadline(Deadline::In(absl::Seconds(1)));
@@ -189,36 +199,53 @@ void GlooGroup::PrepareGreetings() {
   calls_.resize(ranks);
   for (uint64_t parity = 0; parity < 2; ++parity) {
     Greetings& greetings = greetings_[parity];
-    greetings.out.resize(kGreetingBytes);
+    greetings.out = std::make_unique<char[]>(kGreetingBytes);
     greetings.out_memory =
-        std::make_unique<GlooBuffer>(*link_, greetings.out.data(), kGreetingBytes);
-    greetings.in.assign(ranks, std::vector<char>(kGreetingBytes));
+        std::make_unique<GlooBuffer>(*link_, greetings.out.get(), kGreetingBytes);
+    greetings.in.resize(ranks);
+    greetings.in_memory.resize(ranks);
     for (int r = 0; r < size(); ++r) {
-      char* memory = greetings.in[static_cast<size_t>(r)].data();
-      greetings.in_memory.push_back(std::make_unique<GlooBuffer>(*link_, memory, kGreetingBytes));
       if (r == rank()) continue;
-      greetings.in_memory.back()->Post(r, kGreetingTag + parity, 0, kGreetingBytes);
+      const auto at = static_cast<size_t>(r);
+      greetings.in[at] = std::make_unique<char[]>(kGreetingBytes);
+      greetings.in_memory[at] =
+          std::make_unique<GlooBuffer>(*link_, greetings.in[at].get(), kGreetingBytes);
+      greetings.in_memory[at]->Post(r, kGreetingTag + parity, 0, kGreetingBytes);
     }
   }
+  if (size() == 2) pair_ = std::make_unique<PairExchange>(*link_);
 }
 
-// After this call, calls_ has every rank's call, and eager_of(r) rank r's input if it is small.
+// After this call, calls_ has every rank's call, and eager_of(r) rank r's input if it is small; of
+// a broadcast, the root's.
 void GlooGroup::Greet(const CollectiveCall& call, ConstBuffer in) {
   Greetings& now = greetings();
   const uint64_t tag = kGreetingTag + (number_ & 1);
-  const size_t eager = call.refused == 0 && IsEager(call) ? in.bytes() : 0;
+  const bool has_input = call.kind != CollectiveKind::kBroadcast || call.root == rank();
+  const size_t eager = call.refused == 0 && has_input && IsEager(call) ? in.bytes() : 0;
   now.out_memory->AwaitSent();
-  std::memcpy(now.out.data(), &call, sizeof(call));
-  if (eager > 0) std::memcpy(now.out.data() + sizeof(call), in.data, eager);
-  std::memcpy(now.in[static_cast<size_t>(rank())].data(), now.out.data(), sizeof(call) + eager);
+  std::memcpy(now.out.get(), &call, sizeof(call));
+  if (eager > 0) std::memcpy(now.out.get() + sizeof(call), in.data, eager);
   for (int k = 1; k < size(); ++k) {
     now.out_memory->Send((rank() + k) % size(), tag, 0, sizeof(call) + eager);
   }
+  if (PairBytes(call) > 0) pair_->Send(in);
+  calls_[static_cast<size_t>(rank())] = call;
   for (int r = 0; r < size(); ++r) {
+    if (r == rank()) continue;
     const auto at = static_cast<size_t>(r);
-    if (r != rank()) now.in_memory[at]->AwaitReceived(r);
-    std::memcpy(&calls_[at], now.in[at].data(), sizeof(CollectiveCall));
+    now.in_memory[at]->AwaitReceived(r);
+    std::memcpy(&calls_[at], now.in[at].get(), sizeof(CollectiveCall));
   }
+}
+
+std::vector<const void*> GlooGroup::EagerInputs(const void* own, size_t offset) {
+  std::vector<const void*> inputs;
+  inputs.reserve(calls_.size());
+  for (int r = 0; r < size(); ++r) {
+    inputs.push_back((r == rank() ? static_cast<const char*>(own) : eager_of(r)) + offset);
+  }
+  return inputs;
 }
 
 absl::Status GlooGroup::Begin(uint64_t number) {
@@ -244,6 +271,7 @@ absl::Status GlooGroup::Run(CollectiveCall call, ConstBuffer in, MutableBuffer* 
     Greet(call, in);
     status = arguments.ok() ? CheckAgreement(calls_, options_.addresses) : arguments;
     if (status.ok()) status = work(call);
+    if (pair_ != nullptr) pair_->Finish(PairBytes(call_of(1 - rank())));
     // Posts receives for the call after the next; the received greetings have been read.
     for (int r = 0; r < size(); ++r) {
       if (r == rank()) continue;
@@ -308,7 +336,7 @@ void GlooGroup::Conclude(std::vector<absl::StatusOr<GroupStatus>> statuses, int 
     }
     own = status_;
   }
-  // Before the other ranks' transfers fail, and before this process may end.
+  // Notifies the other ranks before their transfers fail, and before this process may end.
   ExchangeStatuses(answering, own, Deadline::In(time_to_tell));
 }
 
@@ -366,15 +394,15 @@ absl::Status GlooGroup::AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out
                                   Deadline deadline) {
   return Run({.kind = CollectiveKind::kAllReduce, .reduce = op}, in, &out, deadline,
              [&](const CollectiveCall& call) {
-               if (!IsEager(call) && size() > 1) {
-                 (size() == 2 && in.bytes() <= kMaxPairBytes ? PairAllReduce : RingAllReduce)(
-                     *link_, in, out, Divisor(op));
+               if (PairBytes(call) > 0) {
+                 pair_->Sum(in, out, Divisor(op));
                  return absl::OkStatus();
                }
-               std::vector<const void*> inputs;
-               inputs.reserve(calls_.size());
-               for (int r = 0; r < size(); ++r) inputs.push_back(eager_of(r));
-               if (!IsEager(call)) inputs = {in.data};
+               if (!IsEager(call) && size() > 1) {
+                 RingAllReduce(*link_, in, out, Divisor(op));
+                 return absl::OkStatus();
+               }
+               const std::vector<const void*> inputs = EagerInputs(in.data, 0);
                SumBuffers(call.dtype, inputs, {&out.data, 1}, static_cast<size_t>(call.count),
                           Divisor(op));
                return absl::OkStatus();
@@ -432,10 +460,8 @@ absl::Status GlooGroup::ReduceScatter(ReduceOp op, ConstBuffer in, MutableBuffer
           RingReduceScatter(*link_, in, out, Divisor(op));
           return absl::OkStatus();
         }
-        std::vector<const void*> inputs;
         const size_t offset = static_cast<size_t>(rank()) * out.bytes();
-        for (int r = 0; r < size(); ++r) inputs.push_back(eager_of(r) + offset);
-        if (!IsEager(call)) inputs = {in.data};
+        const std::vector<const void*> inputs = EagerInputs(in.data, offset);
         SumBuffers(call.dtype, inputs, {&out.data, 1}, static_cast<size_t>(out.count), Divisor(op));
         return absl::OkStatus();
       });

@@ -29,7 +29,7 @@ absl::StatusOr<std::unique_ptr<GlooLink>> GlooLink::Open(const std::string& host
     attributes.hostname = host;
     link->device_ = gloo::transport::tcp::CreateDevice(attributes);
     link->context_ = link->device_->createContext(rank, size);
-    // Timeout of Connect, below; transfers have their own deadlines.
+    // Timeout of Connect below; transfers have separate deadlines.
     link->context_->setTimeout(MillisecondsLeft(deadline));
     for (int r = 0; r < size; ++r) {
       if (r != rank) link->context_->createPair(r);

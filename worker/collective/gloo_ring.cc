@@ -17,10 +17,10 @@ constexpr uint64_t kDataTag = 16;
 // enough to hide the cost of Gloo's three small messages for each segment.
 constexpr int64_t kMinSegmentBytes = 128 << 10;
 constexpr int64_t kMaxSegmentBytes = 1 << 20;
-constexpr int64_t kMinPairSegmentBytes = 256 << 10;
-// Positions (below) by which posted receives and sends run ahead.
+// The number of positions (below) by which posted receives and sends run ahead.
 constexpr size_t kWindow = 4;
-// Segments between two steps of one segment: while it travels, the next ones do.
+// The number of segments that are sent between two steps of one segment, while that segment is on
+// its way.
 constexpr int64_t kLag = 2;
 
 // Rank r sends to r + 1 and receives from r - 1. Elements are divided into as many chunks as ranks,
@@ -192,35 +192,6 @@ void Ring::Run() {
 void RingAllReduce(GlooLink& link, ConstBuffer in, MutableBuffer out, int divisor) {
   const int64_t even = (in.count + link.size() - 1) / link.size();
   Ring(link, in, out, divisor, (even + 63) / 64 * 64, /*scatter=*/false).Run();
-}
-
-void PairAllReduce(GlooLink& link, ConstBuffer in, MutableBuffer out, int divisor) {
-  const int other = 1 - link.rank();
-  const auto element = static_cast<int64_t>(DTypeBytes(in.dtype));
-  const auto segment =
-      static_cast<size_t>(std::clamp<int64_t>(static_cast<int64_t>(in.bytes()) / 4 / 64 * 64,
-                                              kMinPairSegmentBytes, kMaxSegmentBytes) /
-                          element * element);
-  const size_t segments = (in.bytes() + segment - 1) / segment;
-  char* const received = link.Scratch(kWindow * segment);
-  GlooBuffer in_memory(link, const_cast<void*>(in.data), in.bytes());
-  GlooBuffer received_memory(link, received, kWindow * segment);
-  const auto bytes = [&](size_t s) { return std::min(segment, in.bytes() - s * segment); };
-  const auto begin = [&](size_t s) {
-    received_memory.Post(other, kDataTag, s % kWindow * segment, bytes(s));
-    in_memory.Send(other, kDataTag, s * segment, bytes(s));
-  };
-  for (size_t s = 0; s < std::min(kWindow, segments); ++s) begin(s);
-  for (size_t s = 0; s < segments; ++s) {
-    received_memory.AwaitReceived(other);
-    in_memory.AwaitOneSent();  // `out` may be `in`
-    const void* inputs[] = {static_cast<const char*>(in.data) + s * segment,
-                            received + s % kWindow * segment};
-    if (link.rank() == 1) std::swap(inputs[0], inputs[1]);
-    void* output = static_cast<char*>(out.data) + s * segment;
-    SumBuffers(in.dtype, inputs, {&output, 1}, bytes(s) / static_cast<size_t>(element), divisor);
-    if (s + kWindow < segments) begin(s + kWindow);
-  }
 }
 
 void RingReduceScatter(GlooLink& link, ConstBuffer in, MutableBuffer out, int divisor) {

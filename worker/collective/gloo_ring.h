@@ -13,10 +13,6 @@ namespace cairn {
 // out = the sum of all ranks' `in`, divided by `divisor`. `in` may be `out`.
 void RingAllReduce(GlooLink& link, ConstBuffer in, MutableBuffer out, int divisor);
 
-// RingAllReduce for two ranks: each sends its whole input to the other. Moves as many bytes as a
-// ring of two, in one step instead of two dependent ones.
-void PairAllReduce(GlooLink& link, ConstBuffer in, MutableBuffer out, int divisor);
-
 // out = chunk rank() of the sum: elements [rank() * out.count, (rank() + 1) * out.count).
 void RingReduceScatter(GlooLink& link, ConstBuffer in, MutableBuffer out, int divisor);
 

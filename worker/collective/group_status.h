@@ -15,7 +15,7 @@ namespace cairn {
 
 struct GroupStatus {
   int32_t rank = -1;    // the reporting rank
-  uint64_t number = 0;  // of the running call, or of the last one
+  uint64_t number = 0;  // the number of the running call, or of the last one
   bool in_call = false;
   int32_t waiting_for = -1;
   absl::Status failure;   // why the group broke, as this rank reports it
@@ -26,8 +26,8 @@ struct GroupStatus {
   static absl::StatusOr<GroupStatus> Decode(absl::string_view bytes);
 };
 
-// Sends this rank's status to every rank except `own.rank` that has an address in `addresses`, all
-// at once, and returns their statuses. A missing one is an error: kUnavailable if nothing listens
+// Sends this rank's status to every other rank that has an address in `addresses`, all at once, and
+// returns their statuses by rank. A missing status is an error: kUnavailable if nothing listens
 // there any longer, kDeadlineExceeded if no answer arrived in time.
 std::vector<absl::StatusOr<GroupStatus>> ExchangeStatuses(absl::Span<const std::string> addresses,
                                                           const GroupStatus& own,

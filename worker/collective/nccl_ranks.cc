@@ -24,17 +24,18 @@
 namespace cairn {
 namespace {
 
-// Queueing takes about 20 us.
+// Looks without a pause first, because NCCL queues work in about 20 us.
 constexpr int kLooksWithoutPause = 200;
 constexpr absl::Duration kLookPause = absl::Microseconds(20);
-// A process that has waited for so long asks the others whether they still run, so often and with
-// this limit.
+// A process that has waited for kFirstRequest asks the others whether they still run, then again
+// after every kRequestPause. A request waits at most kRequestTimeout for answers.
 constexpr absl::Duration kFirstRequest = absl::Seconds(1);
 constexpr absl::Duration kRequestPause = absl::Milliseconds(500);
 constexpr absl::Duration kRequestTimeout = absl::Milliseconds(200);
 
-// What the ranks of a process share: their failure, and the other processes. Thread safety: Set and
-// Get from any thread; the other methods from the first rank's thread.
+// State that the ranks of a process share: their failure, and the connection to the other
+// processes. Thread safety: Set and Get from any thread; the other methods from the first rank's
+// thread.
 class Failure {
  public:
   explicit Failure(const NcclPeers& peers) : peers_(peers) {}
@@ -54,23 +55,28 @@ class Failure {
     return why_;
   }
 
-  // A wait for the other ranks begins.
+  // Begins a wait of at most `limit` for the other ranks.
   void BeginWait(absl::Duration limit) {
     end_ = Deadline::In(limit);
     last_request_ = Deadline::In(limit - std::min(2 * kRequestTimeout, limit / 4));
     request_ = Deadline::In(kFirstRequest);
   }
-  // Called repeatedly during a wait. An error: why the wait is in vain, from now on also Get's.
-  absl::Status Look() {
-    if (peers_.workers == nullptr) return absl::OkStatus();
-    const absl::Status fault = FindFault();
+  // Call repeatedly during a wait. Returns an error if the wait is in vain; Get returns it from
+  // then on.
+  absl::Status Look() { return Note(FindFault()); }
+  // As Look, but outside of waits: only failures that another process has reported.
+  absl::Status Reported() {
+    return Note(peers_.workers == nullptr ? absl::OkStatus() : peers_.workers->usable());
+  }
+
+ private:
+  absl::Status Note(const absl::Status& fault) {
     absl::MutexLock lock(&mutex_);
     if (why_.ok()) why_ = fault;
     return why_;
   }
-
- private:
   absl::Status FindFault() {
+    if (peers_.workers == nullptr) return absl::OkStatus();
     RETURN_IF_ERROR(peers_.workers->usable());
     if (last_request_.Expired()) {
       RETURN_IF_ERROR(
@@ -100,11 +106,11 @@ absl::Status CheckNccl(ncclResult_t result, absl::string_view what) {
   return absl::InternalError(absl::StrCat("NCCL: ", what, ": ", Nccl::Get().error_text(result)));
 }
 
-// A GPU of the communicator. Processes exchange its bytes.
+// A GPU of the communicator. Its bytes are exchanged between processes.
 struct Seat {
   int64_t worker;
-  int64_t gpu;  // the worker's number of it
-  // Two seats with the same of both are one GPU.
+  int64_t gpu;  // number of the GPU in the worker
+  // Equal in two seats exactly if they are one GPU.
   uint64_t host;
   uint64_t address;
 
@@ -121,16 +127,18 @@ class NcclRank final : public DeviceRank {
       : device_(device), failure_(std::move(failure)), timeout_(timeout), looks_(looks) {}
   ~NcclRank() override { End(); }
 
-  // Makes the calling thread work on this device.
+  // Makes this device the calling thread's current one.
   absl::Status Select() const { return Named(cudaSetDevice(PhysicalGpu(device_)), "select"); }
   absl::StatusOr<Seat> SeatOf(int worker) const;
-  // Starts to connect; Ready waits for it. Called for all ranks between NCCL's group calls.
+  // Starts to connect; Ready waits for the connection. Called for all ranks between NCCL's group
+  // calls.
   absl::Status Begin(const ncclUniqueId& id, int rank, int ranks);
-  // `looks`: as the constructor's.
+  // `looks`: as in the constructor.
   absl::Status Ready(absl::string_view what, absl::Duration limit, bool looks);
 
   absl::Status Reduce(absl::Span<const RankSum> sums, CUstream_st* stream) override;
-  absl::Status Check() override;
+  absl::Status Check() override { return CheckState(/*waits=*/true); }
+  absl::Status Usable() override { return CheckState(/*waits=*/false); }
   void Fail(const absl::Status& why) override { failure_->Set(why); }
   void Abandon(const absl::Status& why) override {
     failure_->Set(why);
@@ -140,7 +148,8 @@ class NcclRank final : public DeviceRank {
  private:
   absl::Status Named(cudaError_t error, absl::string_view what) const;
   absl::Status Named(ncclResult_t result, absl::string_view what) const;
-  // Aborts queued work, if any.
+  absl::Status CheckState(bool waits);
+  // Aborts the queued work, if any, and the connection.
   void End() {
     if (comm_ != nullptr) Nccl::Get().abort(std::exchange(comm_, nullptr));
   }
@@ -199,8 +208,8 @@ absl::Status NcclRank::Ready(absl::string_view what, absl::Duration limit, bool 
   }
 }
 
-// NCCL may queue the work from its own thread; later work in the stream is queued when NCCL has
-// finished.
+// NCCL may queue the work from a thread of its own, so this waits until NCCL has queued it: later
+// work in the stream must follow it.
 absl::Status NcclRank::Reduce(absl::Span<const RankSum> sums, CUstream_st* stream) {
   if (looks_) failure_->BeginWait(timeout_);
   RETURN_IF_ERROR(Check());
@@ -221,13 +230,13 @@ absl::Status NcclRank::Reduce(absl::Span<const RankSum> sums, CUstream_st* strea
   return status.ok() ? status : Check();
 }
 
-absl::Status NcclRank::Check() {
+absl::Status NcclRank::CheckState(bool waits) {
   absl::Status why = failure_->Get();
   if (why.ok()) {
     ncclResult_t state = ncclSuccess;
     absl::Status own = Named(Nccl::Get().async_error(comm_, &state), "sum");
     if (own.ok()) own = Named(state, "sum");
-    if (own.ok() && looks_) own = failure_->Look();
+    if (own.ok() && looks_) own = waits ? failure_->Look() : failure_->Reported();
     if (own.ok()) return own;
     failure_->Set(own);
     why = failure_->Get();
@@ -238,7 +247,7 @@ absl::Status NcclRank::Check() {
 
 using Ranks = std::vector<std::unique_ptr<NcclRank>>;
 
-// This worker's seats, and on the first worker NCCL's id.
+// Returns this worker's seats; on the first worker also creates NCCL's id.
 absl::StatusOr<std::vector<Seat>> TakeSeats(const Ranks& ranks, int worker, ncclUniqueId* id) {
   RETURN_IF_ERROR(Nccl::Get().library.status());
   std::vector<Seat> seats;
@@ -249,8 +258,8 @@ absl::StatusOr<std::vector<Seat>> TakeSeats(const Ranks& ranks, int worker, nccl
   return seats;
 }
 
-// Every worker's seats, in the order of the workers. A worker with an error shows none, so that no
-// other waits for it in NCCL.
+// Exchanges the seats and returns those of all workers, in worker order. A worker with an error
+// sends none, so that no other worker waits for it in NCCL.
 absl::StatusOr<std::vector<Seat>> ShareSeats(const absl::StatusOr<std::vector<Seat>>& own,
                                              CollectiveGroup& workers, Deadline deadline) {
   std::vector<int64_t> words(own.ok() ? own->size() * Seat::kWords : 0), all;
@@ -270,7 +279,7 @@ absl::StatusOr<std::vector<Seat>> ShareSeats(const absl::StatusOr<std::vector<Se
   return seats;
 }
 
-// NCCL refuses two ranks on one GPU.
+// NCCL does not allow two ranks on one GPU.
 absl::Status CheckDistinct(absl::Span<const Seat> seats, const CollectiveGroup* workers) {
   const auto text = [workers](const Seat& seat) {
     const auto worker = static_cast<int>(seat.worker);

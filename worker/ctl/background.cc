@@ -35,7 +35,7 @@ std::string ReadToEnd(int file) {
   }
 }
 
-// The child has already printed why it ended.
+// Ends this process as the child ended, which has already printed why.
 [[noreturn]] void EndAs(pid_t child) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -63,7 +63,7 @@ absl::StatusOr<Answer> InBackground(
     return work(ready);
   }
   close(pipe_ends[1]);
-  // Ctrl-C reaches the child too, which ends its tasks; this process waits for it.
+  // Ctrl-C also reaches the child, which ends its tasks; this process only waits for the child.
   std::signal(SIGINT, SIG_IGN);
   const Json told = Json::parse(ReadToEnd(pipe_ends[0]), nullptr, /*allow_exceptions=*/false);
   close(pipe_ends[0]);

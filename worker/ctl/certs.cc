@@ -33,8 +33,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The longest life of a certificate, and the life of a new CA, so that certificates can be renewed
-// for years before the CA must change.
+// The longest life of a certificate, and the life of a new CA: certificates can be renewed for
+// years before the CA must change.
 constexpr double kMaxDays = 3650;
 constexpr char kAuthority[] = "ca";
 // How far the clocks of the cluster's machines may be behind.

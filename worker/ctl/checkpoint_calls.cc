@@ -210,7 +210,7 @@ absl::StatusOr<Answer> RestoreCheckpoint(const CheckpointRestoreOptions& options
   RETURN_IF_ERROR(CheckNobodyTrains(target));
   ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client, Connect(target));
   ASSIGN_OR_RETURN(const JobHoldings holdings, client->Examine(Deadline::In(target.timeout)));
-  if (!holdings.specs.empty() && !holdings.left_by_restore && !options.replace) {
+  if (!holdings.specs.empty() && !holdings.from_unfinished_restore && !options.replace) {
     return absl::AlreadyExistsError(absl::StrCat(
         "the servers hold ", holdings.specs.size(), " variables of job ", target.job,
         ": --replace drops them for the checkpoint's, --job NAME restores under another name"));

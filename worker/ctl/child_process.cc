@@ -45,12 +45,12 @@ struct ChildSetup {
   int orphan_signal;
 };
 
-// Between fork and exec: system calls alone.
+// Runs in the child between fork and exec, where only system calls are allowed.
 [[noreturn]] void Become(char* const* arguments, char* const* environment,
                          const ChildSetup& setup) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, setup.orphan_signal);
-  if (getppid() != setup.parent) _exit(1);  // the parent ended before the child could watch it
+  if (getppid() != setup.parent) _exit(1);  // the parent ended before PR_SET_PDEATHSIG took effect
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -74,7 +74,7 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// This process' environment with the variables of `own`.
+// This process's environment, with the variables of `own` added or replaced.
 std::vector<std::string> WithOwnEnvironment(const std::vector<std::string>& own) {
   const auto name = [](absl::string_view variable) {
     return variable.substr(0, variable.find('='));

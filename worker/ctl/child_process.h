@@ -38,10 +38,11 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  // `command[0]` is the program's path; `orphan_signal` is what the process gets when its owner is
-  // gone, however that ended. `environment` ("NAME=value") is added to the launcher's; a name of
-  // both has the new value. Only where none runs and its output has been read. kNotFound,
-  // kPermissionDenied, …: it cannot be started; names it.
+  // Starts `command`, whose first word is the program's path. Call it only if no process runs and
+  // the output of the last one has been read. `orphan_signal` is sent to the process when its owner
+  // ends for any reason. `environment` ("NAME=value") is added to the launcher's environment and
+  // takes precedence. kNotFound, kPermissionDenied, …: the program cannot be started; the message
+  // names it.
   absl::Status Start(const std::vector<std::string>& command, int orphan_signal,
                      const std::vector<std::string>& environment = {});
 

@@ -39,7 +39,7 @@ namespace {
 
 using Level = Finding::Level;
 
-// Two files for each connection, and a margin for RocksDB's tables.
+// Two files per connection, and a margin for RocksDB's tables.
 constexpr uint64_t kWantedFiles = 2 * static_cast<uint64_t>(kDefaultMaxConnections) + 512;
 constexpr uint64_t kNeededFiles = 256;
 constexpr size_t kWriteBytes = size_t{64} << 20;
@@ -130,7 +130,7 @@ Finding Disk(const std::string& directory) {
           "name a writable directory by --data_dir, or check its disk"};
 }
 
-// Of CUDA and cuBLAS. Opening a queue is what a worker does first.
+// The state of CUDA and cuBLAS. A worker also begins by opening a queue.
 absl::Status CudaStatus() {
   RETURN_IF_ERROR(GpuStatus());
   ASSIGN_OR_RETURN(const std::unique_ptr<DeviceQueue> queue, OpenGpuQueue(Gpu(0)));
@@ -184,7 +184,8 @@ void AddJobs(Target target, const std::vector<ServerView>& servers,
   }
 }
 
-// Checks the TLS files first: the servers are not asked if the files are bad.
+// Adds the findings about TLS files, then about the servers, which are not called if the files are
+// bad.
 absl::Status AddServers(const DoctorOptions& options, std::vector<Finding>* findings) {
   ClusterConfig cluster;
   if (!options.cluster_file.empty()) {

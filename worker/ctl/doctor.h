@@ -36,8 +36,8 @@ absl::StatusOr<Answer> RunDoctor(const DoctorOptions& options);
 // Single checks, for tests.
 Finding JudgeOpenFiles(uint64_t limit);
 Finding JudgeDisk(const std::string& directory, double bytes_per_second, double sync_seconds);
-// GPUs by their device files; whether CUDA can use them (GpuStatus, and a queue on the first);
-// NCCL.
+// Takes the number of GPUs by their device files, whether CUDA can use them (GpuStatus, and a queue
+// on the first one), and whether NCCL can be loaded.
 Finding JudgeGpus(int32_t files, const absl::Status& cuda, const absl::Status& nccl);
 Answer DoctorAnswer(const std::vector<Finding>& findings);
 

@@ -39,7 +39,7 @@ absl::StatusOr<VariableSpec> FindVariable(const std::vector<VariableSpec>& specs
                                           names.size()));
 }
 
-// The rows to read, and how many numbers each row has.
+// The rows to read, and the number of values per row.
 struct Selected {
   Part part = Part::kWhole;
   std::vector<int64_t> ids;

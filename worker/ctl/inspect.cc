@@ -119,32 +119,32 @@ bool IsTable(const Spread& spread) {
   return spread.info->spec.kind == wire::VariableKind::EMBEDDING;
 }
 
-// Summed over all servers, each since its start.
+// Statistics summed over all servers, each since its start.
 struct SummedRows {
   int64_t in_memory = 0;
-  wire::RowFigures figures;
-  // by the lower bound of each range
+  wire::RowFigures counts;
+  // the rows by age, keyed by the lower bound of each range
   std::map<int64_t, int64_t> by_age;
   std::map<int64_t, int64_t> by_use;
 
-  // Of the lookups of existing keys, the share that found the row in memory.
+  // The share of lookups of existing keys that found the row in memory.
   double HitRate() const {
-    const int64_t there = figures.found + figures.loaded;
-    return there == 0 ? 1 : static_cast<double>(figures.found) / static_cast<double>(there);
+    const int64_t there = counts.found + counts.loaded;
+    return there == 0 ? 1 : static_cast<double>(counts.found) / static_cast<double>(there);
   }
 };
 
-SummedRows FiguresOf(const Spread& spread) {
+SummedRows RowStatisticsOf(const Spread& spread) {
   SummedRows sum;
   for (const auto& [server, shard] : spread.shards) {
     sum.in_memory += shard->rows_in_memory;
-    sum.figures.found += shard->row_figures.found;
-    sum.figures.loaded += shard->row_figures.loaded;
-    sum.figures.absent += shard->row_figures.absent;
-    sum.figures.evicted += shard->row_figures.evicted;
-    sum.figures.not_admitted += shard->row_figures.not_admitted;
-    sum.figures.expired += shard->row_figures.expired;
-    sum.figures.crowded_out += shard->row_figures.crowded_out;
+    sum.counts.found += shard->row_figures.found;
+    sum.counts.loaded += shard->row_figures.loaded;
+    sum.counts.absent += shard->row_figures.absent;
+    sum.counts.evicted += shard->row_figures.evicted;
+    sum.counts.not_admitted += shard->row_figures.not_admitted;
+    sum.counts.expired += shard->row_figures.expired;
+    sum.counts.crowded_out += shard->row_figures.crowded_out;
     for (const wire::RowRange& range : shard->row_census.by_age) {
       sum.by_age[range.least] += range.rows;
     }
@@ -161,11 +161,11 @@ Json RangesJson(const std::map<int64_t, int64_t>& ranges) {
   return json;
 }
 
-Json FiguresJson(const SummedRows& rows) {
-  return {{"in_memory", rows.in_memory},      {"found", rows.figures.found},
-          {"loaded", rows.figures.loaded},    {"absent", rows.figures.absent},
-          {"evicted", rows.figures.evicted},  {"not_admitted", rows.figures.not_admitted},
-          {"expired", rows.figures.expired},  {"crowded_out", rows.figures.crowded_out},
+Json RowStatisticsJson(const SummedRows& rows) {
+  return {{"in_memory", rows.in_memory},      {"found", rows.counts.found},
+          {"loaded", rows.counts.loaded},     {"absent", rows.counts.absent},
+          {"evicted", rows.counts.evicted},   {"not_admitted", rows.counts.not_admitted},
+          {"expired", rows.counts.expired},   {"crowded_out", rows.counts.crowded_out},
           {"hit_rate", rows.HitRate()},       {"by_age", RangesJson(rows.by_age)},
           {"by_use", RangesJson(rows.by_use)}};
 }
@@ -183,7 +183,7 @@ std::string RangesText(const std::map<std::string, Spread>& by_name, absl::strin
   std::vector<std::pair<std::string, SummedRows>> tables;
   for (const auto& [name, spread] : by_name) {
     if (!IsTable(spread)) continue;
-    tables.emplace_back(name, FiguresOf(spread));
+    tables.emplace_back(name, RowStatisticsOf(spread));
     for (const auto& [least, rows] : tables.back().second.*ranges) all[least] += rows;
   }
   if (all.empty()) return "";
@@ -207,13 +207,13 @@ std::string RowsText(const std::map<std::string, Spread>& by_name) {
                    "without a row", "not admitted", "left memory", "deleted"});
   for (const auto& [name, spread] : by_name) {
     if (!IsTable(spread)) continue;
-    const SummedRows rows = FiguresOf(spread);
+    const SummedRows rows = RowStatisticsOf(spread);
     table.Add({name, absl::StrCat(Sum(spread, &wire::ShardInfo::rows)),
-               absl::StrCat(rows.in_memory), absl::StrCat(rows.figures.found),
-               absl::StrCat(rows.figures.loaded), absl::StrFormat("%.3f", rows.HitRate()),
-               absl::StrCat(rows.figures.absent), absl::StrCat(rows.figures.not_admitted),
-               absl::StrCat(rows.figures.evicted),
-               absl::StrCat(rows.figures.expired + rows.figures.crowded_out)});
+               absl::StrCat(rows.in_memory), absl::StrCat(rows.counts.found),
+               absl::StrCat(rows.counts.loaded), absl::StrFormat("%.3f", rows.HitRate()),
+               absl::StrCat(rows.counts.absent), absl::StrCat(rows.counts.not_admitted),
+               absl::StrCat(rows.counts.evicted),
+               absl::StrCat(rows.counts.expired + rows.counts.crowded_out)});
   }
   return table.empty() ? "" : absl::StrCat("\nkeys of pulls and pushes:\n", table.Text());
 }
@@ -224,7 +224,7 @@ Json SpreadJson(const Spread& spread) {
   json["rows"] = Sum(spread, &wire::ShardInfo::rows);
   json["stripes"] = Sum(spread, &wire::ShardInfo::stripes);
   json["memory_bytes"] = Sum(spread, &wire::ShardInfo::memory_bytes);
-  if (IsTable(spread)) json["row_figures"] = FiguresJson(FiguresOf(spread));
+  if (IsTable(spread)) json["row_figures"] = RowStatisticsJson(RowStatisticsOf(spread));
   const auto [lowest, highest] = Versions(spread);
   json["lowest_version"] = lowest;
   json["highest_version"] = highest;

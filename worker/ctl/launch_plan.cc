@@ -106,7 +106,7 @@ absl::Status MakeTls(const LaunchOptions& options, const LaunchPlan& plan) {
       .status();
 }
 
-// Unless the user's `flags` choose a port, appends a free one; the task's log names it.
+// Appends a free HTTP port, which the task's log names, unless the user's `flags` choose one.
 void AppendHttpPort(const std::vector<std::string>& flags, std::vector<std::string>* command) {
   const bool chosen = std::any_of(flags.begin(), flags.end(), [](absl::string_view flag) {
     return flag.substr(0, flag.find('=')) == "--http_port";
@@ -122,7 +122,7 @@ SecurityOptions ReaderOf(const std::string& directory) {
           .tls_ca = absl::StrCat(directory, "/ca.crt")};
 }
 
-// The user's own file, unless it has a port of 0, which the launch has replaced.
+// The user's own file, unless it has a port of 0, which the launch has replaced in its copy.
 std::string ShownClusterFile(const LaunchOptions& options, const LaunchPlan& plan) {
   if (options.cluster_file.empty()) return plan.cluster_file;
   const absl::StatusOr<ClusterConfig> given = ReadClusterFile(options.cluster_file);

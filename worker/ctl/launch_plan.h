@@ -31,10 +31,10 @@ struct LaunchOptions {
   int32_t max_restarts = 3;  // for each task
   double grace_seconds = 30;
   std::string cairn_ps;                   // empty: the program beside this one
-  std::string cairn_worker;               // likewise
+  std::string cairn_worker;               // empty: the program beside this one
   std::vector<std::string> sets;          // --set flags of every worker
   std::vector<std::string> server_flags;  // more flags of every cairn-ps
-  std::vector<std::string> worker_flags;  // of every cairn-worker
+  std::vector<std::string> worker_flags;  // more flags of every cairn-worker
 };
 
 struct PlannedTask {
@@ -42,8 +42,8 @@ struct PlannedTask {
   bool server = false;
   std::vector<std::string> command;
   std::vector<std::string> environment;  // "NAME=value", added to the launcher's
-  std::string port_file;                 // of a server: there once it accepts calls
-  std::string log_file;                  // gets what the task writes; empty: none
+  std::string port_file;                 // of a server, which writes it once it accepts calls
+  std::string log_file;                  // for everything that the task prints; empty: none
 };
 
 // Thread safety: a value.
@@ -54,7 +54,7 @@ struct LaunchPlan {
                                    // it is equal
   std::string log_directory;
   std::vector<std::string> reader_flags;  // for commands that watch the servers
-  SecurityOptions reader;                 // the same, parsed
+  SecurityOptions reader;                 // `reader_flags`, parsed
   ClusterConfig cluster;
   std::vector<PlannedTask> tasks;  // servers first
 };

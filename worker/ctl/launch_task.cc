@@ -51,8 +51,8 @@ absl::Status LaunchTask::Start() {
   if (started_) std::erase(command, "--continue");
   started_ = true;
   begin_ = MonotonicNow();
-  // Without its launcher a server writes everything and ends. A worker would wait for its servers,
-  // to make durable what they make durable by themselves.
+  // When the launcher is gone, a server writes its state and ends. A worker is killed, because it
+  // would wait for its servers to make durable what they make durable by themselves.
   const absl::Status status =
       process_.Start(command, server() ? SIGTERM : SIGKILL, plan_.environment);
   return status.ok() ? status : Annotate(status, plan_.task);

@@ -8,7 +8,7 @@
 
 namespace cairn {
 
-// Turns chunks of a task's output into complete lines with its name before them: "ps:0     |
+// Turns chunks of a task's output into complete lines that begin with the task's name: "ps:0     |
 // text\n". Thread safety: none.
 class LinePrefix {
  public:

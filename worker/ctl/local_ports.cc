@@ -36,7 +36,8 @@ absl::StatusOr<AddressInfo> Resolve(const HostPort& address) {
       absl::StrCat("host '", address.host, "' is not known here (", gai_strerror(error), ")"));
 }
 
-// Exclusive end of the ports that Linux assigns neither to port 0 nor to outgoing connections.
+// Returns the end of the range of ports that Linux assigns neither to port 0 nor to outgoing
+// connections. The end itself is not in the range.
 int EndOfSteadyPorts() {
   int end = 0;
   std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
@@ -96,7 +97,7 @@ absl::StatusOr<std::string> LocalPorts::Hold(const std::string& address, bool mu
     if (port == 0) return BindError(address);
     return HostPortText(parsed.host, port);
   }
-  // As the servers do: allows a port whose last connections are still closing.
+  // SO_REUSEADDR, which servers use too, allows a port whose last connections are still closing.
   const int shares = 1;
   setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &shares, sizeof shares);
   if (bind(file, info->ai_addr, info->ai_addrlen) == 0) return address;

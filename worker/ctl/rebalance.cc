@@ -79,7 +79,7 @@ nlohmann::ordered_json JsonOf(const PlannedMove& move, const VariableSpec& spec,
   return json;
 }
 
-// Adds the cost of all moves together, which the user reads a plan for.
+// Adds the cost of all moves together, because that is what a user reads a plan for.
 void ShowTotal(const RebalancePlan& plan, Answer* answer) {
   int64_t pieces = 0, bytes = 0, cold_bytes = 0;
   for (const PlannedMove& move : plan.moves) {
@@ -128,7 +128,7 @@ void ShowPlan(const std::vector<VariablePlaces>& variables, const RebalancePlan&
   ShowTotal(plan, answer);
 }
 
-// Adds the same total after the moves.
+// Adds the total cost after the moves.
 void ShowMoved(Answer* answer) {
   size_t moves = 0;
   int64_t bytes = 0;

@@ -20,7 +20,7 @@ struct Piece {
   int64_t bytes = 0;
   int64_t cold_bytes = 0;
   int64_t load = 0;
-  int64_t weight = 0;  // of bytes and load, the one to balance
+  int64_t weight = 0;  // bytes or load, whichever the plan balances
 };
 
 class Planner {
@@ -144,7 +144,7 @@ class Planner {
   RebalancePlan plan_;
 };
 
-// The bytes that one use of a row moves.
+// The bytes that one access of a row moves.
 int64_t LoadOfUse(const VariableSpec& spec) {
   const bool is_table = spec.kind == VariableKind::kEmbedding;
   int64_t width = 1;

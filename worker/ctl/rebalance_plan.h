@@ -18,12 +18,12 @@ struct PlannedMove {
   std::vector<size_t> pieces;  // hash buckets, or shards
   int64_t bytes = 0;           // approximate bytes of the source's memory
   int64_t cold_bytes = 0;      // approximate bytes of rows that are only on the source's disk
-  int64_t load = 0;            // of the pieces
+  int64_t load = 0;            // load of the pieces
 };
 
-// By server.
+// The bytes and the load of every server, by its index.
 struct Shares {
-  std::vector<int64_t> bytes;  // of memory
+  std::vector<int64_t> bytes;  // in memory
   std::vector<int64_t> load;
 };
 
@@ -32,28 +32,30 @@ struct RebalancePlan {
   std::vector<PlannedMove> moves;  // one for each variable, source and target
 };
 
-// By variable, in the order of the list given to PlanRebalance, and by piece: the bytes per second
-// that pulls and pushes move, with kKeyBytes more for each row of a table that they name.
+// The load of every piece, by variable (in the order of the list given to PlanRebalance) and piece:
+// the bytes per second that pulls and pushes move. Each row of a table that they name adds
+// kKeyBytes.
 using PieceLoads = std::vector<std::vector<int64_t>>;
 
 // The bytes of a key, plus the cost of finding its row, expressed in bytes moved
 // (ps_server/COST.md).
 inline constexpr int64_t kKeyBytes = 8 + 48;
 
-// From two descriptions of the same servers, `seconds` apart. A piece that arrived on a server
-// between them, or whose server restarted, gets the load counted since then, which is too low.
+// Computes the loads between two descriptions of the same servers, made `seconds` apart. A piece
+// that arrived on a server between them, or whose server restarted, gets the load counted since
+// then, which is too low.
 PieceLoads LoadsBetween(absl::Span<const VariablePlaces> before,
                         absl::Span<const VariablePlaces> after, double seconds);
 
-// Moves as little as it can find until no server that keeps rows is more than `tolerance` (0.05: 5
-// %) above their mean, or no piece fits. Balances memory, where all pieces of a variable on one
-// server count as equal, or, if `loads` is not empty, load. A server in `emptied` ends without
+// Plans few moves after which no server that keeps rows is more than `tolerance` (0.05: 5 %) above
+// the servers' mean, unless no piece fits. Balances the load if `loads` is not empty, else memory,
+// where all pieces of a variable on one server count as equal. A server in `emptied` ends without
 // rows. kInvalidArgument: no server is left.
 absl::StatusOr<RebalancePlan> PlanRebalance(absl::Span<const VariablePlaces> variables,
                                             int32_t server_count, absl::Span<const int32_t> emptied,
                                             double tolerance, const PieceLoads& loads = {});
 
-// `now` with the placement map that results from the move.
+// Returns `now` with the placement map that results from the move.
 VariableSpec MapAfter(const VariableSpec& now, const PlannedMove& move);
 
 }  // namespace cairn

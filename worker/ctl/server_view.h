@@ -31,10 +31,10 @@ absl::Status AnyMissing(const std::vector<ServerView>& servers);
 // As AnyMissing; kDataLoss if the servers hold different incarnations of the job (CheckAgreement).
 absl::Status AnythingWrong(const std::string& job, const std::vector<ServerView>& servers);
 
-// The answers in the form of thrift/job_state.h.
+// Converts the answers to the form of thrift/job_state.h.
 std::vector<JobView> JobViewsOf(const std::vector<ServerView>& servers);
 
-// The job's workers, by ordinal: MergedWorkers.
+// The job's workers by ordinal, merged by MergedWorkers.
 std::vector<wire::WorkerStanding> WorkersOf(const std::vector<ServerView>& servers);
 
 // Sums over all servers that answered.

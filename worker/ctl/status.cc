@@ -25,7 +25,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Shorter waits are normal where workers keep in step.
+// Shorter waits are normal while workers stay in step.
 constexpr double kLongWaitSeconds = 1;
 
 int64_t CounterOf(const ServerView& server, Counter counter) {

@@ -27,7 +27,7 @@ class Tree {
   // Adds a command to `parent`; `run` executes it, null for a group of commands.
   CLI::App* Add(CLI::App* parent, const std::string& name, const std::string& what,
                 const std::string& example, Command run);
-  // Add the flags that name servers, or servers and a job.
+  // Adds the flags that name the servers; AddTarget also adds those that name the job.
   static void AddServers(CLI::App* command, TargetOptions* target);
   static void AddTarget(CLI::App* command, TargetOptions* target);
   static void AddSecurity(CLI::App* command, SecurityOptions* security);

@@ -34,7 +34,7 @@ std::vector<Wait> LongestFirst(const std::vector<ServerView>& servers) {
   return waits;
 }
 
-// Equal for the same wait on several servers.
+// Identifies a wait; equal for the same wait on several servers.
 using WaitKey = std::tuple<int32_t, std::string, std::vector<int32_t>>;
 
 WaitKey KeyOf(const wire::WaitingCall& call) {
@@ -71,7 +71,7 @@ std::string StandingText(const wire::WorkerStanding& worker) {
                       worker.origin.empty() ? "" : absl::StrCat(", process ", worker.origin));
 }
 
-// What an operator can do about the worker.
+// Says what an operator can do about the worker.
 std::string AdviceOn(const wire::WorkerStanding& worker) {
   if (worker.state == "expected") return "it has not joined: start it";
   if (worker.state == "returning") {

@@ -28,7 +28,7 @@ absl::Status FileError(int error, const std::string& path, absl::string_view act
   }
 }
 
-// zlib's "<fd:20>: unexpected end of file" without zlib's name for the file.
+// zlib's error text ("<fd:20>: unexpected end of file") without zlib's name for the file.
 absl::string_view WithoutName(absl::string_view text) {
   const size_t colon = text.find(": ");
   return colon == text.npos ? text : text.substr(colon + 2);

@@ -21,7 +21,7 @@ class ByteSource {
   static absl::StatusOr<std::unique_ptr<ByteSource>> Open(const std::string& path,
                                                           bool unpack = true);
 
-  // The same for a text file: skips a UTF-8 byte order mark (ef bb bf) at its start, which
+  // Opens a text file: as Open, but skips a UTF-8 byte order mark (ef bb bf) at its start, which
   // spreadsheets and editors write.
   static absl::StatusOr<std::unique_ptr<ByteSource>> OpenText(const std::string& path);
 

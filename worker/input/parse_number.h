@@ -48,8 +48,8 @@ inline const char* ParseFloat(const char* begin, const char* end, float* value) 
   return p;
 }
 
-// Reads a decimal integer with an optional sign; nullptr if no integer starts at `begin` or it does
-// not fit. *end as above.
+// Reads a decimal integer with an optional sign and returns its end; nullptr if no integer starts
+// at `begin` or it does not fit. *end must be readable, as for ParseFloat.
 const char* ParseInt64(const char* begin, const char* end, int64_t* value);
 
 // Quotes the text at `at`, up to the next blank or 32 bytes, for messages: "'abc'", "end of line",

@@ -10,7 +10,7 @@
 namespace cairn {
 namespace {
 
-// Of each part of a step's memory, so that the widest loads are aligned.
+// Alignment of each part of a step's memory, so that the widest loads are aligned.
 constexpr size_t kAlignment = 256;
 
 size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -58,7 +58,8 @@ class StepDevice::Step final : public StepView {
         own_(*state),
         layout_(std::move(layout)),
         sent_(state->uses.size()) {}
-  // Work that is queued uses the memory that the next step, or nobody, will have.
+  // Waits for queued work, which would otherwise use memory that the next step reuses, or that is
+  // freed.
   ~Step() override {
     if (!ended_) device_.queue_->Finish().IgnoreError();
   }
@@ -82,7 +83,8 @@ class StepDevice::Step final : public StepView {
   T* At(size_t offset) {
     return reinterpret_cast<T*>(device_.device_.data() + offset);
   }
-  // Into host memory of which copies run beside the host's work: the StepState's vectors are not.
+  // Copies `values` to page-locked host memory. Copies from there run in parallel with the host's
+  // work; copies from the StepState's vectors would not.
   template <typename T>
   void Stage(const std::vector<T>& values, size_t offset);
   void AwaitEarly();
@@ -95,10 +97,10 @@ class StepDevice::Step final : public StepView {
   StepState& own_;
   const Layout layout_;
   Input input_;
-  int early_copy_ = -1;        // of the input and small values; -1: waited for
-  std::vector<bool> sent_;     // by variable: its values
-  std::vector<size_t> done_;   // variables whose gradients are on their way
-  std::vector<size_t> ready_;  // those of them that are not yet queued
+  int early_copy_ = -1;        // the copy of the input and small values; -1: already awaited
+  std::vector<bool> sent_;     // by variable: whether its values were sent
+  std::vector<size_t> done_;   // variables whose gradients are done
+  std::vector<size_t> ready_;  // of `done_`, variables whose copies are not yet queued
   size_t ready_bytes_ = 0;
   struct Fetched {
     const float* from;
@@ -106,7 +108,7 @@ class StepDevice::Step final : public StepView {
     size_t bytes;
   };
   std::vector<Fetched> fetches_;
-  // Not queued yet; `summed_` are their variables.
+  // Sums that are not queued yet; `summed_` are their variables.
   std::vector<RankSum> sums_;
   std::vector<size_t> summed_;
   size_t sum_floats_ = 0;
@@ -160,7 +162,8 @@ const float* StepDevice::Step::values(size_t v) {
   const std::vector<float>& values = own_.uses[v].values;
   if (!sent_[v] && !values.empty()) {
     sent_[v] = true;
-    // Staging takes longer than the device's copy: the ops that were called before run meanwhile.
+    // Staging takes longer than the device's copy. Meanwhile the device runs the ops that were
+    // called before.
     Stage(values, offset);
     device_.queue_->AwaitCopy(device_.queue_->CopyIn(device_.host_.data() + offset,
                                                      At<std::byte>(offset), BytesOf(values)));
@@ -204,8 +207,8 @@ void StepDevice::Step::Reserve(size_t bytes, StepMemory* memory) {
       " bytes that no step before it needed")));
 }
 
-// Small gradients are neighbours in the order of their variables, so one call zeroes them and the
-// few between them.
+// Small gradients are adjacent, in the order of their variables. So one call zeroes them, along
+// with the few others between them.
 void StepDevice::Step::ZeroGradients(absl::Span<const size_t> variables) {
   size_t begin = 0, end = 0;
   const auto flush = [&] {
@@ -232,7 +235,7 @@ void StepDevice::Step::CopyOut(size_t v) {
   if (ready_bytes_ >= kOutBytes) FlushOut();
 }
 
-// Gradients that follow each other in memory go in one copy.
+// Copies gradients that are adjacent in memory in one call.
 void StepDevice::Step::FlushOut() {
   std::sort(ready_.begin(), ready_.end(),
             [this](size_t a, size_t b) { return layout_.gradients[a] < layout_.gradients[b]; });

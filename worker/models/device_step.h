@@ -66,8 +66,8 @@ class StepDevice {
 
   // Allocates the memory that Begin needs; the gradients must have their sizes. Errors as Begin.
   absl::Status Reserve(const Batch& batch, const StepState& state);
-  // Whether a step of at least this many rows has trained here, so that another one rarely
-  // allocates.
+  // Whether a step of at least this many rows has trained here. Then a step of `rows` rows rarely
+  // allocates memory.
   bool HasTrained(int64_t rows) const { return rows <= trained_rows_; }
 
   // Sets how gradients leave the device in later steps. With sums, only the StepState of a
@@ -98,7 +98,8 @@ class StepDevice {
   static constexpr size_t kOutBytes = size_t{256} << 10;
   // Copies and products dominate larger steps; deferring their calls would only delay them.
   static constexpr size_t kRecurringBytes = size_t{4} << 20;
-  // A call for sums costs tens of microseconds, as much as copying this many floats.
+  // Sums are started in groups of at least this many floats: one call for sums costs tens of
+  // microseconds, as much as copying them.
   static constexpr size_t kSumFloats = size_t{1} << 18;
 
   const std::unique_ptr<DeviceQueue> queue_;

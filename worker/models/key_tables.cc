@@ -79,7 +79,7 @@ void KeyTables::AddSums(StepView& step, float* sums) const {
   step.ops().AddTablesByPosition(Values(step), step.input().positions, rows, rows, sums);
 }
 
-// Every table has the same gradient: of the sum.
+// All tables have the same gradient, that of the sum.
 void KeyTables::ScatterSums(StepView& step, const float* d_sums) const {
   ScatterColumns(step, d_sums, 1, 0);
 }

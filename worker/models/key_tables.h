@@ -30,11 +30,12 @@ class KeyTables {
   size_t first_variable() const { return first_; }
   // Copies the ids of `planned`, which PlanKeys filled.
   void TakeIds(const KeyTables& planned, StepState* state) const;
-  // out[r, c * dim …] = row of column c; rows of `out` are `stride` floats apart.
+  // out[r, c * dim …] = the row of column c's key; rows of `out` are `stride` floats apart.
   void Gather(StepView& step, float* out, int64_t stride) const;
   // Computes the tables' gradients from d_out, which has the layout of `out`.
   void Scatter(StepView& step, const float* d_out, int64_t stride) const;
-  // For tables of dim 1: sums [rows] += the row's value in every column; and the gradients of that.
+  // For tables of dim 1. AddSums: sums [rows] += the values of all columns. ScatterSums: computes
+  // the tables' gradients from `d_sums`.
   void AddSums(StepView& step, float* sums) const;
   void ScatterSums(StepView& step, const float* d_sums) const;
 
@@ -50,7 +51,7 @@ class KeyTables {
   size_t parts_ = 0;  // a buffer: parts of sums
 };
 
-// PREFIX + "C1" … PREFIX + "Cn".
+// Returns PREFIX + "C1" … PREFIX + "Cn".
 std::vector<std::string> ColumnNames(const std::string& prefix, int64_t columns);
 
 }  // namespace cairn

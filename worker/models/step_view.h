@@ -50,9 +50,9 @@ class StepView {
   // the same memory until the step ends.
   virtual float* Buffer(size_t buffer, size_t floats) = 0;
 
-  // The order of the terms of sums by input().positions [tables, rows()], for tables with
-  // `distinct` rows each; without an order if the device needs none. A step has one order: calls
-  // must have equal arguments.
+  // The order in which a device adds the terms of sums by input().positions [tables, rows()], for
+  // tables with `distinct` rows each; an empty order if the device needs none. A step has one
+  // order, so all its calls must have equal arguments.
   virtual SumOrder OrderOfSums(absl::Span<const size_t> distinct) = 0;
 
   // Call before ops that add to these variables' gradients (BiasBackward), and before any op that

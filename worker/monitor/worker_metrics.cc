@@ -59,7 +59,7 @@ void AddGpu(const GpuUsage& gpu, Families& families) {
 
 }  // namespace
 
-void AddWorkerMetrics(const RunFigures& run, Families& families) {
+void AddWorkerMetrics(const RunStatistics& run, Families& families) {
   families.Gauge("cairn_worker_info", "1, with the task as a label.", 1,
                  {{"cairn_job", run.job}, {"task", run.task}});
   families.Counter("cairn_worker_steps_total", "Steps done since the process began to train.",

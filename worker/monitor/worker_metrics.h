@@ -6,6 +6,6 @@
 
 namespace cairn {
 
-void AddWorkerMetrics(const RunFigures& run, Families& families);
+void AddWorkerMetrics(const RunStatistics& run, Families& families);
 
 }  // namespace cairn

@@ -17,8 +17,9 @@ namespace {
 
 constexpr unsigned kThreadsPerBlock = 256;
 
-// A step whose own ops are done waits so much longer for sums with others, so that a device that
-// hangs is named before those that wait for it; and so long for sums that were given up to end.
+// A step whose own ops are done waits this much longer for its sums with other devices, so that the
+// error names a device that hangs and not a device that waits for it. After the sums are given up,
+// their stream may take as long again to end.
 constexpr absl::Duration kSumExtra = absl::Seconds(10);
 constexpr int kLooksWithoutPause = 200;
 constexpr absl::Duration kLookPause = absl::Microseconds(20);
@@ -50,8 +51,8 @@ CudaDeviceQueue::~CudaDeviceQueue() {
   SelectingQueue() = nullptr;
 }
 
-// The runtime keeps a thread's last error until it is read: unread, it would become that of a
-// later, healthy call of a library that asks for it.
+// The runtime keeps a thread's last error until someone reads it. So this reads the error:
+// otherwise a library that checks for errors would find it after a later, healthy call.
 void CudaDeviceQueue::Note(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return;
   cudaGetLastError();
@@ -173,7 +174,7 @@ void CudaDeviceQueue::Follow(CUstream_st* stream) {
   Note(Join(compute_.get(), stream), "wait for a stream");
 }
 
-// Directly if the GPUs can access each other's memory, otherwise through the host.
+// CUDA copies directly if the GPUs can access each other's memory, otherwise through the host.
 void CudaDeviceQueue::CopyFrom(Device other, const void* from, void* to, size_t bytes) {
   IssueDeferred();
   if (!error_.ok()) return;
@@ -222,7 +223,7 @@ void CudaDeviceQueue::Mark(cudaStream_t stream, std::vector<int>* marks) {
   marks->push_back(mark);
 }
 
-// All events have occurred, since the streams are idle.
+// All events have occurred, because the streams are idle.
 void CudaDeviceQueue::CountStep() {
   double compute_ms = 0, copy_ms = 0;
   const auto add = [this](absl::Span<const int> marks, double* sum) {
@@ -243,8 +244,8 @@ void CudaDeviceQueue::CountStep() {
 
 void CudaDeviceQueue::Fail(const absl::Status& why) { error_.Update(why); }
 
-// Whether nothing more is waited for, `deadline` having passed. Where only the sums are missing
-// they are given up, which lets the stream come to its end.
+// Returns whether to stop waiting because `deadline` has passed. If only the sums are missing,
+// gives them up, which lets their stream end, and extends the deadline.
 bool CudaDeviceQueue::GiveUp(const CudaStream& stream, Deadline* deadline) {
   if (!deadline->Expired()) return false;
   const bool sums = &stream == &sums_ && rank_ != nullptr;
@@ -265,12 +266,13 @@ bool CudaDeviceQueue::GiveUp(const CudaStream& stream, Deadline* deadline) {
   return true;
 }
 
-// A small step is done in some 50 us, so the first looks are without a pause.
+// Looks without a pause first, because a small step is done in some 50 us.
 cudaError_t CudaDeviceQueue::Await(const CudaStream& stream) {
   const bool sums = &stream == &sums_ && rank_ != nullptr;
   Deadline deadline = Deadline::In(sums ? step_timeout_ + kSumExtra : step_timeout_);
   for (int looks = 0;; ++looks) {
-    // First, because a query may wait for a lock that another rank's call holds until the sums end.
+    // This comes first: cudaStreamQuery may wait for a lock that another rank's call holds until
+    // the sums end.
     const absl::Status sums_status = rank_ == nullptr ? absl::OkStatus() : rank_->Check();
     if (!sums_status.ok()) {
       Fail(sums_status);
@@ -313,7 +315,7 @@ CudaDeviceQueue::Grid CudaDeviceQueue::GridOf(uint64_t count) {
   const uint64_t needed = (count + kThreadsPerBlock - 1) / kThreadsPerBlock;
   return {.blocks = needed < blocks_ ? static_cast<unsigned>(needed) : blocks_,
           .threads = kThreadsPerBlock,
-          // Half of what 32 bits count: a stride is added before the comparison.
+          // Only half of the range of 32 bits, because a stride is added before the comparison.
           .narrow = count <= std::numeric_limits<uint32_t>::max() / 2};
 }
 

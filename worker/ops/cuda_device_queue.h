@@ -64,13 +64,14 @@ class CudaDeviceQueue : public DeviceQueue {
                     ColumnMajor b, float* c, int64_t c_stride);
 
  protected:
-  // Of a kernel over `count` elements. blocks = 0: an earlier call has failed, launch nothing.
+  // The grid of a kernel over `count` elements. blocks = 0: an earlier call has failed, so launch
+  // nothing.
   struct Grid {
     unsigned blocks = 0;
     unsigned threads = 0;
     bool narrow = true;  // 32 bits index the elements
   };
-  // Selects the device.
+  // Computes the grid and selects the device.
   Grid GridOf(uint64_t count);
   cudaStream_t compute() const { return compute_.get(); }
   // Returns true if the step defers its calls to Finish; then `call`, whose effect `parts`
@@ -111,25 +112,25 @@ class CudaDeviceQueue : public DeviceQueue {
   const int gpu_;
   // A step takes milliseconds; other programs on the GPU may hold it up.
   absl::Duration step_timeout_ = absl::Seconds(120);
-  // A step never ended: what it may still use is left to the end of the process, since freeing it
-  // would wait for it.
+  // A step never ended. The process keeps what the step may still use until its end, because
+  // freeing it would wait for the step.
   bool stuck_ = false;
   // Sums have a stream of their own: one rank's copy of a sum must not delay the next sum, for
   // which all ranks wait.
   CudaStream in_, compute_, sums_, out_;
   CudaEvents events_{cudaEventDisableTiming};
-  std::vector<int> copies_;  // events of copies in, by their numbers
+  std::vector<int> copies_;  // the event of each copy in, by the copy's number
   int deferred_copies_ = 0;
   DeferredCalls deferred_;
   bool defers_ = false;
   CudaGraphs graphs_;
   MatmulPrecision precision_ = MatmulPrecision::kFloat32;
   cublasHandle_t blas_ = nullptr;
-  void* blas_workspace_ = nullptr;  // of products in graphs
-  unsigned blocks_ = 1;             // that the device runs at once, several a multiprocessor
+  void* blas_workspace_ = nullptr;  // for products in graphs
+  unsigned blocks_ = 1;  // blocks that the device runs at once, several for each multiprocessor
   absl::Status error_;
-  bool out_lags_ = true;                          // ops were queued that out_ does not wait for
-  DeviceRank* rank_ = nullptr;                    // of sums that are on their way
+  bool out_lags_ = true;        // whether ops were queued that out_ does not wait for
+  DeviceRank* rank_ = nullptr;  // of the sums in progress
   absl::flat_hash_map<void*, size_t> allocated_;  // device memory, in bytes
   // Times of steps. Marks are numbers of events; those of copies are beginnings and ends.
   int64_t steps_ = 0;

@@ -23,7 +23,7 @@
 namespace cairn {
 namespace {
 
-// What the driver said when it was first asked.
+// What CUDA answered when it was first asked for GPUs.
 struct GpusFound {
   int count = 0;
   cudaError_t error = cudaSuccess;
@@ -43,19 +43,19 @@ const GpusFound& Found() {
   return *found;
 }
 
-// Empty: the driver's own numbers.
+// The physical number of each logical GPU. Empty: logical numbers are the driver's.
 std::vector<int>& LogicalGpus() {
   static std::vector<int>* const gpus = new std::vector<int>;
   return *gpus;
 }
 
-// "12.4" of 12040.
+// Returns "12.4" for 12040.
 std::string VersionText(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
-// The driver's functions for a thread's context. CUDA's runtime has none that restores a context,
-// or its absence, without creating one.
+// The driver's functions for a thread's context. CUDA's runtime cannot restore a context, or the
+// lack of one, without creating a context.
 struct Driver {
   DynamicLibrary library{"CUDA's driver", "libcuda.so.1"};
   DynamicFunction<int(CUctx_st**)> current{library, "cuCtxGetCurrent"};
@@ -69,7 +69,7 @@ struct Driver {
 
 absl::Mutex peers_mutex{absl::kConstInit};
 
-// One direction. An error leaves copies to go through the host.
+// Lets GPU `device` access the memory of GPU `other`. After an error, copies go through the host.
 void Enable(int device, int other) {
   int can = 0;
   cudaError_t error = cudaDeviceCanAccessPeer(&can, device, other);
@@ -110,7 +110,7 @@ int UsableGpuCount() {
 
 absl::Status GpuStatus() {
   const cudaError_t error = Found().error;
-  int driver = 0;  // none is installed
+  int driver = 0;  // 0: no driver is installed
   if (error == cudaSuccess || error == cudaErrorNoDevice ||
       cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
     return absl::OkStatus();

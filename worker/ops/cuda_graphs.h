@@ -32,7 +32,7 @@ class CudaGraph {
   cudaGraphExec_t graph_ = nullptr;
 };
 
-// The calls of a step, deferred until all are known. Thread safety: none.
+// Collects the calls of a step until all are known. Thread safety: none.
 class DeferredCalls {
  public:
   // `parts` are the values that determine the effect of `call`; the key consists of their bytes.
@@ -77,7 +77,7 @@ class CudaGraphs {
   void Stop() { misses_ = kMaxMisses; }
 
  private:
-  // The last batch of an epoch and an evaluation have shapes of their own.
+  // More than one, because the last batch of an epoch and an evaluation have different shapes.
   static constexpr size_t kKept = 8;
   static constexpr int kMaxMisses = 16;
 
@@ -86,7 +86,7 @@ class CudaGraphs {
     CudaGraph graph;
     bool given_up = false;
   };
-  std::vector<std::unique_ptr<Kept>> kept_;  // the last used first
+  std::vector<std::unique_ptr<Kept>> kept_;  // the most recently used first
   int misses_ = 0;                           // steps since the last recurring one
 };
 

@@ -22,7 +22,7 @@ cublasOperation_t OperationOf(const ColumnMajor& x) {
 
 }  // namespace
 
-// With the first product: tensors need none.
+// Opens cuBLAS before the first product, because queues that only use tensors do not need it.
 absl::Status CudaDeviceQueue::OpenBlas() {
   if (blas_ != nullptr) return absl::OkStatus();
   const Cublas& cublas = Cublas::Get();

@@ -27,7 +27,7 @@ class CudaQueue final : public QueueOfLoops<CudaQueue, CudaDeviceQueue> {
 
   template <typename Body>
   void ForEach(uint64_t count, const Body& body) {
-    static constexpr char kKind = 0;  // its address tells kernels apart
+    static constexpr char kKind = 0;  // its address identifies the kernel
     if (Defer([=, this] { ForEach(count, body); }, &kKind, count, body)) return;
     const Grid grid = GridOf(count);
     if (grid.blocks == 0) return;
@@ -39,7 +39,8 @@ class CudaQueue final : public QueueOfLoops<CudaQueue, CudaDeviceQueue> {
   }
 
  private:
-  // By a function that returns its own error: <<<>>> leaves it among those of the whole thread.
+  // Calls a function that returns the launch's own error. <<<>>> would leave it with the errors of
+  // the thread.
   template <typename Index, typename Body>
   void Launch(const Grid& grid, void (*kernel)(Index, Body), Index count, Body body) {
     void* arguments[] = {&count, &body};

@@ -8,7 +8,7 @@
 namespace cairn {
 namespace {
 
-// For products in graphs: the most that cuBLAS recommends for any GPU.
+// Workspace for products in graphs: the largest size that cuBLAS recommends for any GPU.
 constexpr size_t kBlasWorkspaceBytes = size_t{32} << 20;
 
 }  // namespace
@@ -16,7 +16,7 @@ constexpr size_t kBlasWorkspaceBytes = size_t{32} << 20;
 // A measured step runs call by call: a graph does not show the times of its copies.
 void CudaDeviceQueue::BeginRecurring() { defers_ = !measures_ && graphs_.worthwhile(); }
 
-// Later work of `stream` runs after the work that `after` has queued.
+// Makes later work of `stream` wait for the work that `after` has queued.
 cudaError_t CudaDeviceQueue::Join(cudaStream_t stream, cudaStream_t after) {
   int number = 0;
   const cudaError_t error = events_.Record(after, &number);
@@ -66,7 +66,7 @@ void CudaDeviceQueue::IssueDeferred() {
   deferred_.Clear();
 }
 
-// Runs the deferred calls at the end of a step: as a graph if they came before.
+// Runs the deferred calls at the end of a step: as a graph if the same calls occurred before.
 void CudaDeviceQueue::RunDeferred() {
   const CudaGraphs::Choice choice = graphs_.Choose(deferred_.key());
   defers_ = false;

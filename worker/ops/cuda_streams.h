@@ -38,7 +38,7 @@ class CudaEvents {
   cudaError_t Await(cudaStream_t stream, int number) const;
   // The time from event `begin` to event `end`, both of which have occurred. Needs timing.
   cudaError_t Elapsed(int begin, int end, float* milliseconds) const;
-  // No stream waits for an event any longer.
+  // Reuses all events. No stream may still wait for one.
   void Reset() { used_ = 0; }
 
  private:

@@ -23,7 +23,7 @@ void CheckRoomForBlas() {
   munmap(room, kBlasBufferBytes);
 }
 
-// Runs before the first product: a function's static is initialized once, by one thread.
+// Runs once, before the first product.
 void ConfigureBlas() {
   thread_local const bool has_room = [] {
     CheckRoomForBlas();

@@ -26,9 +26,9 @@ namespace cairn {
 enum class MatmulPrecision {
   kFloat32,
   kTf32,      // factors are rounded to 10 bits of fraction
-  kBFloat16,  // to 7
+  kBFloat16,  // factors are rounded to 7 bits
 };
-// Of "tf32", "bfloat16"; any other text is kFloat32.
+// Parses "tf32" or "bfloat16"; any other text is kFloat32.
 inline MatmulPrecision ParseMatmulPrecision(absl::string_view text) {
   if (text == "tf32") return MatmulPrecision::kTf32;
   return text == "bfloat16" ? MatmulPrecision::kBFloat16 : MatmulPrecision::kFloat32;
@@ -56,7 +56,7 @@ class DeviceQueue {
   virtual ~DeviceQueue() = default;
 
   virtual Ops& ops() = 0;
-  // Of the same queue as ops().
+  // Tensor ops, queued in one order with those of ops().
   virtual TensorOps& tensor_ops() = 0;
 
   // Device memory, and page-locked host memory, which the device copies while the host works.
@@ -118,9 +118,9 @@ class DeviceQueue {
   // `variables` and its arrays of slots are read before the call returns.
   virtual void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
                               absl::Span<const VariableArrays> variables) = 0;
-  // The same for the rows of one variable whose numbers are in `rows` [row_count], in device
-  // memory, distinct and inside the variable. The value and each slot have `width` elements per
-  // row; the gradient is [row_count, width]. variable.count is not used.
+  // As ApplyOptimizer, for the rows of one variable whose numbers are in `rows` [row_count], in
+  // device memory, distinct and inside the variable. The value and each slot have `width` elements
+  // per row; the gradient is [row_count, width]. variable.count is not used.
   virtual void ApplyOptimizerToRows(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
                                     const VariableArrays& variable, const int64_t* rows,
                                     size_t row_count, size_t width) = 0;

@@ -10,8 +10,9 @@ struct CUstream_st;  // cudaStream_t is a pointer to it
 
 namespace cairn {
 
-// The sum over all ranks of `count` float32 at `x`, each rank's in memory of its own device. Rank
-// `root` has it there afterwards; what the others have is unspecified then. kAllRanks: all have it.
+// Adds up `count` float32 at `x` over all ranks; each rank's `x` is memory of its own device.
+// Afterwards rank `root` has the sum, and the other ranks' memory is unspecified. kAllRanks: all
+// ranks have the sum.
 struct RankSum {
   static constexpr int kAllRanks = -1;
   float* x = nullptr;
@@ -28,14 +29,19 @@ class DeviceRank {
   virtual ~DeviceRank() = default;
 
   // Queues `sums` on `stream` behind its current work; `stream` is the CUDA stream of this rank's
-  // device, null if the device has none. Waits at most for the other ranks' calls, with a deadline.
-  // An error concerns all ranks: see Check.
+  // device, or null if the device has none. May wait for the other ranks' calls, until a deadline,
+  // but for nothing else. An error concerns all ranks: see Check.
   virtual absl::Status Reduce(absl::Span<const RankSum> sums, CUstream_st* stream) = 0;
 
-  // OK: queued sums may still complete. Otherwise they will not, on any rank, and this rank's
-  // queued work ends by itself with unspecified data: kAborted with the first reason given to Fail,
-  // or an error of the connection. The error is permanent: new ranks are needed.
+  // Called repeatedly while queued sums are waited for. OK: they may still complete. Otherwise they
+  // will not, on any rank, and this rank's queued work ends by itself with unspecified data:
+  // kAborted with the first reason given to Fail, or an error of the connection. The error is
+  // permanent: new ranks are needed. After the sums' time limit, other ranks that are silent count
+  // as failed.
   virtual absl::Status Check() = 0;
+
+  // As Check, but called while no sums are queued, when ranks may be silent for any time.
+  virtual absl::Status Usable() { return Check(); }
 
   // Sums that are not done yet will not complete, on any rank. Only the first call's `why` is kept.
   virtual void Fail(const absl::Status& why) = 0;

@@ -10,13 +10,13 @@
 
 namespace cairn {
 
-// With w the weights of an output row: sum(w e), sum(w e) / sum(w), sum(w e) / sqrt(sum(w^2)). If
-// the divisor is 0, so is the row.
+// How an output row combines embeddings e with weights w: sum(w e), sum(w e) / sum(w), or sum(w e)
+// / sqrt(sum(w^2)). A row whose divisor is 0 is 0.
 enum class Combiner { kSum, kMean, kSqrtn };
 
 // ids[n] with weights[n] belongs to output row row_of_id[n].
 struct SparseIds {
-  int64_t rows = 0;  // of the output; those without ids are 0
+  int64_t rows = 0;  // rows of the output; a row without ids is 0
   absl::Span<const int32_t> row_of_id = {};
   absl::Span<const int64_t> ids = {};
   absl::Span<const float> weights = {};  // empty: 1 each
@@ -26,7 +26,7 @@ struct LookupOptions {
   Combiner combiner = Combiner::kMean;
   // Drops ids < 0, and weights <= 0 unless the combiner is kSum.
   bool safe = false;
-  // With `safe`: a row without ids left gets table row `default_id`; -1: zeros.
+  // With `safe`: a row that has no ids left gets table row `default_id`; -1: zeros.
   int64_t default_id = -1;
 };
 

@@ -1,9 +1,9 @@
 // The ops of models as loop bodies, one for each element or row, which a GPU runs in parallel.
 //
-// The bodies are ordinary C++ too: cuda_queue.cu runs them on a GPU, the tests run the very
-// same ones over a loop on the CPU. So nothing here needs shared memory or an order of threads;
-// sums over rows are added up atomically, in any order, and sums that one thread can hold are not.
-// Formulas are those of the functions of the same names (interaction.h, loss.h, ...).
+// cuda_queue.cu runs the bodies on a GPU; the tests run the same bodies in loops on the CPU.
+// Therefore no body uses shared memory or relies on an order of threads. Sums over rows are added
+// atomically, in any order; a sum that one thread computes is not. Formulas are those of the
+// functions of the same names (interaction.h, loss.h, ...).
 #pragma once
 
 #include <atomic>
@@ -37,8 +37,8 @@ CAIRN_ANYWHERE inline float Dot(const float* x, const float* y, uint32_t count) 
 inline constexpr uint32_t kRowsPerSum = 32;
 inline uint64_t SumsOver(uint64_t rows) { return (rows + kRowsPerSum - 1) / kRowsPerSum; }
 
-// Bodies that add atomically, in a fixed order. One thread runs elements i, i + stride, i + 2 *
-// stride, …, which include all that add to its memory.
+// Gives bodies that add atomically a fixed order. One thread runs elements i, i + stride, i + 2 *
+// stride, …, which include all that add to the same memory.
 template <typename Body>
 struct InStrides {
   Body body;
@@ -48,7 +48,7 @@ struct InStrides {
     for (uint64_t n = i; n < count; n += stride) body(n);
   }
 };
-// The same for `size` consecutive elements.
+// Gives bodies a fixed order in which `size` consecutive elements add to the same memory.
 template <typename Body>
 struct InGroups {
   Body body;
@@ -59,14 +59,15 @@ struct InGroups {
   }
 };
 
-// As many floats as one instruction moves, aligned accordingly.
+// As many floats as one instruction moves, with the alignment that it requires.
 template <int kFloats>
 struct alignas(kFloats * sizeof(float)) Pack {
   float x[kFloats];
 };
 
-// In every body `i` counts elements. Index has 32 bits if they suffice, since divisions are then
-// faster.
+// Every body is called for an index `i` below the number of its elements. "i: row x column" means
+// that i / columns is the row and i % columns the column. Index has 32 bits if they suffice,
+// because divisions are then faster.
 
 struct ScaleBody {
   float scale;
@@ -107,7 +108,7 @@ struct SumOverRowsBody {
   }
 };
 
-// Relu's derivative, if y is not null, and the sums of the columns; i as SumOverRowsBody.
+// Applies relu's derivative, if y is not null, and sums the columns; `i` as in SumOverRowsBody.
 struct BiasBackwardBody {
   const float* y;
   uint32_t rows, width;
@@ -138,7 +139,7 @@ struct ElementTerm {
   }
 };
 
-// x [rows, width] by d_y [rows].
+// x [rows, width], each row multiplied by d_y [rows].
 struct WeightedElementTerm {
   ElementTerm x;
   const float* d_y;
@@ -147,7 +148,7 @@ struct WeightedElementTerm {
   }
 };
 
-// x [rows, fields] by d_e [rows, fields, factors]; column: field x factor.
+// x [rows, fields] times d_e [rows, fields, factors]; column: field x factor.
 struct FieldTerm {
   const float* x;
   const float* d_e;

@@ -21,7 +21,7 @@ struct ColumnMajor {
   int64_t stride;
 };
 
-// Products of one call, each of matrices that many floats after the last one's.
+// A batch of products. Each operand of the next product is this many floats after the last one's.
 struct ProductBatch {
   int64_t count;
   int64_t a_step, b_step, c_step;
@@ -351,7 +351,7 @@ class LoopOps final : public Ops {
     if (begin != nullptr) Zero(begin, static_cast<size_t>(end - begin));
   }
 
-  // Whether rows of both can be moved in packs.
+  // Whether rows of both matrices can be moved in packs.
   static bool InPacks(size_t width, const float* from, uint64_t from_stride, const float* to,
                       uint64_t to_stride) {
     constexpr uintptr_t kBytes = kPack * sizeof(float);
@@ -372,13 +372,13 @@ class LoopOps final : public Ops {
               kernels::SumOverRowsBody<Term>{term, Extent(rows), Extent(width), sums});
   }
 
-  // A body of which elements that add to the same memory are a multiple of `stride` apart.
+  // Runs a body whose elements add to the same memory if they are a multiple of `stride` apart.
   template <typename Body>
   void RunAdding(uint64_t count, uint64_t stride, const Body& body) {
     if (!deterministic_) return Run(count, body);
     Run(std::min(stride, count), kernels::InStrides<Body>{body, stride, count});
   }
-  // A body of which each `width` elements add to the same memory.
+  // Runs a body in which every `width` consecutive elements add to the same memory.
   template <typename Body>
   void RunAddingToRows(uint64_t rows, uint32_t width, const Body& body) {
     if (!deterministic_) return Run(rows * width, body);

@@ -17,7 +17,7 @@
 
 namespace cairn {
 
-// DeviceQueue's two calls. `Engine` is that of LoopOps, and a DeviceQueue.
+// The two ApplyOptimizer calls of DeviceQueue. `Engine` is that of LoopOps, and a DeviceQueue.
 template <typename Engine>
 class LoopOptimizer {
  public:
@@ -52,7 +52,7 @@ class LoopOptimizer {
   template <typename T>
   using Constants = kernels::OptimizerConstants<T>;
 
-  // Elements of the type of these constants that one load moves.
+  // The number of elements, of the type of these constants, that one load moves.
   template <typename ConstantsReference>
   static constexpr int PackOf = kPackBytes / sizeof(std::declval<ConstantsReference>().values[0]);
 

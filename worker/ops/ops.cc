@@ -75,7 +75,8 @@ class OnCpu final : public Ops {
   }
   void GatherTables(absl::Span<const float* const> tables, size_t width, const int32_t* positions,
                     size_t position_stride, size_t count, float* out, size_t out_stride) override {
-    // In blocks of rows, so that a block of `out` is in the cache while its columns are filled.
+    // Works on blocks of rows, so that a block of `out` stays in the cache while its columns are
+    // filled.
     constexpr size_t kBlockRows = 64;
     for (size_t begin = 0; begin < count; begin += kBlockRows) {
       for (size_t t = 0; t < tables.size(); ++t) {

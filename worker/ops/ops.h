@@ -17,10 +17,10 @@ struct TableSums {
   size_t distinct = 0;
 };
 
-// Pointers are into the device's memory. Shapes, order and what may overlap are as the function of
-// the same name says (dense.h, elementwise.h, concat.h, gather.h, interaction.h, loss.h, sparse.h);
-// what has no such function is explained here. A device does its ops in the order of the calls and
-// may return before they are done; its errors turn up where it is waited for.
+// Pointers are into the device's memory. A function of the same name (dense.h, elementwise.h,
+// concat.h, gather.h, interaction.h, loss.h, sparse.h) specifies an op's shapes, order and what may
+// overlap; ops without such a function are specified here. A device executes ops in the order of
+// the calls and may return before they are done; whoever waits for the device gets their errors.
 // Thread safety: the CPU's ops may be called from several threads at once, a GPU's from one.
 class Ops {
  public:
@@ -28,7 +28,7 @@ class Ops {
 
   virtual void DenseForward(const DenseShape& shape, const float* x, const float* w, const float* b,
                             bool relu, float* y) = 0;
-  // Without d_b: BiasBackward computes that.
+  // As DenseBackward in dense.h, without d_b, which BiasBackward computes.
   virtual void DenseBackward(const DenseShape& shape, const float* x, const float* w,
                              const float* d_y, float* d_x, int64_t d_x_columns, float* d_w) = 0;
   // The backward pass of a layer's bias and, if y is not null, of its relu: sets d_y [rows, width]
@@ -61,22 +61,22 @@ class Ops {
   // sums[i] += table[positions[i]], a table of single numbers.
   virtual void AddByPosition(const float* table, const int32_t* positions, size_t count,
                              float* sums) = 0;
-  // GatherRows and AddByPosition of several tables, for few launches on a GPU: table t by the
-  // positions at `positions` + t * position_stride. GatherTables writes it from column t * width of
-  // `out` on.
+  // GatherRows and AddByPosition for several tables, which takes few launches on a GPU. Table t
+  // uses the positions at `positions` + t * position_stride. GatherTables writes its rows from
+  // column t * width of `out` on.
   virtual void GatherTables(absl::Span<const float* const> tables, size_t width,
                             const int32_t* positions, size_t position_stride, size_t count,
                             float* out, size_t out_stride) = 0;
   virtual void AddTablesByPosition(absl::Span<const float* const> tables, const int32_t* positions,
                                    size_t position_stride, size_t count, float* sums) = 0;
-  // SumRowsByPosition of several tables. Table t's rows of `d_out` begin at column
-  // t * column_stride. With an order (only on a GPU), the sums are added in that order, over
-  // `parts` [order.part_count, width], which is overwritten.
+  // SumRowsByPosition for several tables. Table t's rows of `d_out` begin at column t *
+  // column_stride. If there is an order (only on a GPU), the sums are added in that order, by way
+  // of `parts` [order.part_count, width], which is overwritten.
   virtual void SumRowsOfTables(const float* d_out, size_t d_out_stride, size_t column_stride,
                                size_t width, const int32_t* positions, size_t position_stride,
                                size_t count, absl::Span<const TableSums> tables,
                                const SumOrder& order, float* parts) = 0;
-  // `distinct`: how many positions there are, so rows of `sums`.
+  // `distinct`: the number of distinct positions, and so of rows of `sums`.
   virtual void SumRowsByPosition(const float* d_out, size_t d_out_stride, size_t width,
                                  const int32_t* positions, size_t count, size_t distinct,
                                  float* sums) = 0;
@@ -107,7 +107,7 @@ class Ops {
                                       size_t rows, size_t vectors, size_t width, float* d_e,
                                       float* products) = 0;
 
-  // The losses multiply the gradients by `scale`.
+  // The gradients of the losses are multiplied by `scale`.
   virtual void SigmoidCrossEntropy(const float* logits, const float* labels, size_t count,
                                    float scale, float* loss, float* d_logits) = 0;
   virtual void SoftmaxCrossEntropy(const float* logits, const float* labels, size_t rows,
@@ -116,7 +116,8 @@ class Ops {
                             size_t width, float scale, float* loss, float* d_predictions) = 0;
 };
 
-// The functions of this directory as Ops; done when the call returns. Shared, never deleted.
+// The functions of this directory as Ops. An op is done when its call returns. Shared, never
+// deleted.
 Ops& CpuOps();
 
 }  // namespace cairn

@@ -47,12 +47,13 @@ struct ScalarOps {
     if constexpr (kIsFloat) return copysignf(size, sign);
     return copysign(size, sign);
   }
-  // If either is NaN, `b`.
+  // Returns `b` if either is NaN.
   CAIRN_ANYWHERE T Max(T a, T b) const { return a > b ? a : b; }
   CAIRN_ANYWHERE T Min(T a, T b) const { return a < b ? a : b; }
   CAIRN_ANYWHERE T IfGreater(T a, T b, T yes, T no) const { return a > b ? yes : no; }
   CAIRN_ANYWHERE T ZeroIfZero(T test, T x) const { return test == 0 ? T{0} : x; }
-  // Through double: FTRL takes the difference of two powers, and CUDA's powf is off by up to 4 ulp.
+  // Computes in double: FTRL takes the difference of two powers, and CUDA's powf is off by up to 4
+  // ulp.
   CAIRN_ANYWHERE T Power(T x, T exponent) const {
     return static_cast<T>(pow(static_cast<double>(x), static_cast<double>(exponent)));
   }
@@ -75,7 +76,7 @@ struct OptimizerArrays {
   const T* gradient;
 };
 
-// `kCount` elements that are moved by one instruction, aligned as that needs.
+// `kCount` elements, aligned so that one instruction moves them.
 template <typename T, int kCount>
 struct alignas(kCount * sizeof(T)) OptimizerPack {
   T x[kCount];
@@ -107,8 +108,8 @@ CAIRN_ANYWHERE void UpdatePack(const OptimizerConstants<T>& constants, const Opt
   for (int s = 0; s < Rule::kSlots; ++s) reinterpret_cast<P*>(at.slots[s])[pack] = slots[s];
 }
 
-// Variables of one launch. With their table, a kernel's arguments stay below the 4 KiB that every
-// driver accepts.
+// The number of variables in one launch. With their table, a kernel's arguments stay below the 4
+// KiB that every driver accepts.
 inline constexpr uint32_t kVariablesAtOnce = 64;
 
 // i: pack of elements, of one variable after the other; the last pack of each may be a part of one.
@@ -147,7 +148,7 @@ struct UpdateRowsBody {
   OptimizerConstants<T> constants;
   OptimizerArrays<T> at;
   const int64_t* rows;
-  uint64_t packs;  // a row
+  uint64_t packs;  // packs of a row
   template <typename Index>
   CAIRN_ANYWHERE void operator()(Index i) const {
     const Index row = i / static_cast<Index>(packs), pack = i % static_cast<Index>(packs);

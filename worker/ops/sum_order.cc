@@ -23,12 +23,12 @@ void SumOrderBuilder::Build(absl::Span<const int32_t> positions, size_t count,
     table_chunks_.push_back(static_cast<int32_t>(chunks.size()));
     table_joined_.push_back(static_cast<int32_t>(joined.size()));
     const auto first = static_cast<int32_t>(t * count);
-    // A counting sort by row.
+    // The rest is a counting sort by row.
     ends.assign(distinct[t] + 1, 0);
     const absl::Span<const int32_t> own = positions.subspan(t * count, count);
     for (const int32_t row : own) ++ends[static_cast<size_t>(row) + 1];
     const int32_t most = *std::max_element(ends.begin(), ends.end());
-    // Both launches add about as many numbers for the row with the most terms.
+    // With this length both launches add about as many numbers for the row with the most terms.
     const int32_t chunk =
         std::max(kShortestChunk, static_cast<int32_t>(std::ceil(std::sqrt(most))));
     for (size_t row = 0; row < distinct[t]; ++row) ends[row + 1] += ends[row];

@@ -70,16 +70,17 @@ struct SumRowsOfTablesBody {
   }
 };
 
-// Sums of chunks (sum_order.h) of some tables. i: chunk x column, from the first table's on.
+// Adds up the chunks (sum_order.h) of several tables. i: chunk x column, from the first table's
+// first chunk on.
 struct SumChunksBody {
   const float* d_out;
   uint64_t d_out_stride, column_stride;
   uint32_t width;
   const int32_t* positions;
-  uint32_t count;  // terms of each table
+  uint32_t count;  // the number of terms of each table
   const int32_t* order;
   const int32_t* chunks;
-  const int32_t* numbers;  // of their parts
+  const int32_t* numbers;  // the numbers of the chunks' parts
   uint32_t first_table;
   TablePointers<float> sums;
   float* parts;
@@ -104,7 +105,8 @@ struct SumChunksBody {
   }
 };
 
-// Joins the parts of rows. i: row of several parts x column, from the first table's on.
+// Joins the parts of rows. i: row with several parts x column, from the first table's first such
+// row on.
 struct JoinPartsBody {
   const float* parts;
   uint32_t width;

@@ -11,7 +11,7 @@
 
 namespace cairn::kernels {
 
-// Element types of arrays.
+// The element types float16 and bfloat16.
 struct Float16 {
   uint16_t bits;
 };
@@ -57,7 +57,7 @@ struct CastBody {
   }
 };
 
-// As std::min and std::max: the first argument if the two are unordered.
+// As std::min and std::max, these return the first argument if the two are unordered.
 template <typename T>
 CAIRN_ANYWHERE inline T Combined(ElementOp op, T old, T value) {
   switch (op) {

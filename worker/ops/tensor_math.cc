@@ -71,8 +71,9 @@ bool AllDistinct(absl::Span<const int64_t> rows) {
   return absl::flat_hash_set<int64_t>(rows.begin(), rows.end()).size() == rows.size();
 }
 
-// The distinct rows, where each one's places in the order begin and end, and the order: places in
-// `rows`, those of one row together and ascending. Sets the number of distinct rows.
+// Groups equal rows. Returns the distinct rows, then where each row's entries begin in the order
+// (and the end of the last), then the order itself: indices into `rows`, those of one row adjacent
+// and ascending. Sets segments->count to the number of distinct rows.
 Tensor GroupRows(absl::Span<const int64_t> rows, RowSegments* segments) {
   std::vector<int64_t> order(rows.size());
   std::iota(order.begin(), order.end(), int64_t{0});
@@ -93,7 +94,7 @@ Tensor GroupRows(absl::Span<const int64_t> rows, RowSegments* segments) {
   return Tensor::Vector<int64_t>(all);
 }
 
-// Integers cannot be divided by zero.
+// kInvalidArgument: an integer divisor is 0.
 absl::Status CheckDivisors(const Tensor& values) {
   if (IsFloating(values.dtype())) return absl::OkStatus();
   ASSIGN_OR_RETURN(const Tensor host, HostTensor(values));
@@ -103,7 +104,7 @@ absl::Status CheckDivisors(const Tensor& values) {
   return absl::OkStatus();
 }
 
-// The products of the extents before, at and after `axis`.
+// The products of the extents before `axis` and after it, and the extent of `axis`.
 struct Split {
   int64_t outer = 1;
   int64_t extent = 1;
@@ -119,8 +120,8 @@ Split SplitAt(const Shape& shape, int64_t axis) {
   return split;
 }
 
-// How many elements of an axis one thread of `device` adds up. A GPU needs many threads: of few
-// long sums each is divided, which only changes the order of additions.
+// How many elements of an axis one thread of `device` adds up. A GPU needs many threads, so a few
+// long sums are divided, which only changes the order of additions.
 int64_t SumChunk(Device device, const Split& split) {
   constexpr int64_t kThreads = 1 << 15, kShortest = 256;
   if (device.is_cpu() || split.outer * split.inner >= kThreads) return split.extent;
@@ -128,7 +129,7 @@ int64_t SumChunk(Device device, const Split& split) {
   return split.extent <= kShortest ? split.extent : std::max(kShortest, root);
 }
 
-// The sum over one axis.
+// Sums over one axis.
 absl::StatusOr<Tensor> SumAxis(const Tensor& tensor, int64_t axis) {
   const Split split = SplitAt(tensor.shape(), axis);
   const auto outer = static_cast<size_t>(split.outer), inner = static_cast<size_t>(split.inner);

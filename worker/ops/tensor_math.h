@@ -18,15 +18,15 @@ namespace cairn {
 // computed in float32 and rounded once. Errors of every function: kFailedPrecondition: a GPU that
 // this process cannot use; kResourceExhausted: no memory on it; kInternal: the GPU's error.
 
-// Not initialized.
+// A tensor that is not initialized.
 absl::StatusOr<Tensor> NewTensor(DType dtype, Shape shape, Device device);
-// Every element is `value`, converted to `dtype`.
+// A tensor whose elements all are `value`, converted to `dtype`.
 absl::StatusOr<Tensor> FullTensor(DType dtype, Shape shape, double value, Device device);
 // A copy with its own memory on `device`. kInvalidArgument: a text tensor to a GPU.
 absl::StatusOr<Tensor> CopyTensor(const Tensor& tensor, Device device);
 // `tensor` itself if it is in the memory of `device` (all CPUs share one), else a copy there.
 absl::StatusOr<Tensor> TensorOn(Device device, const Tensor& tensor);
-// The same in host memory, with a copy on cpu:0: for code that reads elements.
+// `tensor` itself if it is in host memory, else a copy on cpu:0: for code that reads elements.
 absl::StatusOr<Tensor> HostTensor(const Tensor& tensor);
 
 // The sum in the order given, at least one term. kInvalidArgument: shapes or dtypes differ.

@@ -144,7 +144,7 @@ void UpdateOnHost(const Optimizer& optimizer, const UpdateStep& step,
   optimizer.ApplyZero(step, to + next, slots_at(next), count - next);
 }
 
-// A variable's part of an update, with all arrays in the memory of its GPU.
+// One variable's part of an update, with all arrays in the memory of its GPU.
 struct OnGpu {
   Tensor* value = nullptr;
   std::array<void*, Optimizer::kMaxSlots> slots{};
@@ -176,7 +176,7 @@ absl::StatusOr<OnGpu> MoveToGpu(const Optimizer& optimizer, const TensorUpdate& 
   return moved;
 }
 
-// Whole gradients of one dtype go in one call.
+// Updates variables with whole gradients of one dtype in one call.
 void QueueUpdates(const Optimizer& optimizer, const UpdateStep& step,
                   absl::Span<const OnGpu> updates, DeviceQueue& queue) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {

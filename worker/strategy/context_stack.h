@@ -33,10 +33,10 @@ struct ScopeEntry {
 struct ContextMode {
   Strategy* strategy;
   std::shared_ptr<ReplicaContext> replica;  // null: cross-replica context
-  std::shared_ptr<ScopeEntry> scope;        // null: of a function, which pops its mode itself
+  std::shared_ptr<ScopeEntry> scope;        // null: the mode of a function, which pops it itself
 };
 
-// A device or variable creator, and whether its scope was left.
+// A device or variable creator that was entered, and whether its scope was left.
 template <typename T>
 struct Entered {
   T value;
@@ -90,8 +90,8 @@ class PushedUpdate {
   PushedUpdate& operator=(const PushedUpdate&) = delete;
 };
 
-// A merge call named `name`, for the methods of variables and optimizers. It fails if the replicas'
-// names differ.
+// Makes the merge call `name` for a method of a variable or optimizer. Fails if the replicas' names
+// differ.
 absl::StatusOr<Value> MergeCallFor(ReplicaContext& context, const CallName& name,
                                    const ReplicaContext::MergeFn& merge_fn,
                                    absl::Span<const Value> args);

@@ -12,12 +12,12 @@
 namespace cairn {
 namespace {
 
-// Of each tensor in its pack: what the widest loads want.
+// Alignment of each tensor in its pack, for the widest loads.
 constexpr int64_t kAlignmentFloats = 64;
 
 }  // namespace
 
-// Values that are added up together: their places in one tensor of each device.
+// Values that are added up together, and their offsets in one tensor on each device.
 struct GpuAllReduce::Pack {
   std::vector<size_t> values;
   std::vector<int64_t> offsets;  // in floats
@@ -48,7 +48,7 @@ bool GpuAllReduce::CanReduce(absl::Span<const Value> of_devices) const {
 
 absl::StatusOr<std::vector<GpuAllReduce::Pack>> GpuAllReduce::MakePacks(
     absl::Span<const Value::Sequence> locals) const {
-  // The backward pass computes the last gradients first.
+  // In reverse order, because the backward pass computes the last gradients first.
   std::vector<PackItem> items;
   for (size_t v = locals.size(); v-- > 0;) items.push_back({locals[v][0].tensor().elements()});
   ASSIGN_OR_RETURN(const std::vector<std::vector<size_t>> groups,
@@ -108,13 +108,13 @@ absl::StatusOr<std::vector<Value>> GpuAllReduce::Reduce(ReduceOp op,
   ranks_->Take();
   const absl::Cleanup give_back = [this] { ranks_->Return(); };
   ASSIGN_OR_RETURN(const absl::Span<const std::unique_ptr<DeviceRank>> ranks, ranks_->Get());
-  // Before anything is queued: an allocation may wait for sums.
+  // Allocates before anything is queued, because an allocation may wait for sums.
   ASSIGN_OR_RETURN(std::vector<Pack> packs, MakePacks(locals));
   std::vector<absl::Status> statuses(devices_.size());
   const auto run = [&](size_t device) {
     statuses[device] = RunDevice(device, op, locals, absl::MakeSpan(packs), *ranks[device]);
   };
-  // A thread each: NCCL's calls wait for the other ranks' calls.
+  // Each device has a thread, because NCCL's calls wait for the other ranks' calls.
   std::vector<std::thread> threads;
   for (size_t d = 1; d < devices_.size(); ++d) threads.emplace_back(run, d);
   run(0);

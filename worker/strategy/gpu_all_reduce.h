@@ -17,12 +17,12 @@
 namespace cairn {
 
 // Copies each GPU's tensors into packs, adds up all packs in one group call, and waits once for
-// each GPU. Thread safety: every method may be called from several threads at once; they take
-// turns.
+// each GPU. Thread safety: every method may be called from several threads at once; calls run one
+// after the other.
 class GpuAllReduce {
  public:
-  // `ranks` are those of `devices`, and of as many devices of every other worker if they have
-  // workers. bytes_per_pack 0: everything is one pack.
+  // `devices` are this process's; `ranks` are theirs, and, if there are other workers, also connect
+  // as many devices of each of them. bytes_per_pack 0: everything is one pack.
   GpuAllReduce(std::vector<Device> devices, int64_t bytes_per_pack,
                std::unique_ptr<GpuRanks> ranks);
   ~GpuAllReduce();

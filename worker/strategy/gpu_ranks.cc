@@ -13,7 +13,7 @@
 namespace cairn {
 namespace {
 
-// Why `devices` are not different GPUs that CUDA can use; OK if they are.
+// Says why `devices` are not different GPUs that CUDA can use; OK if they are.
 absl::Status CheckGpus(absl::Span<const Device> devices) {
   std::set<int> gpus;
   for (const Device device : devices) {
@@ -51,13 +51,13 @@ bool GpuRanks::Take() { return !none_.load() && !taken_.exchange(true); }
 void GpuRanks::Return() {
   const bool failed =
       std::any_of(ranks_.begin(), ranks_.end(),
-                  [](const std::unique_ptr<DeviceRank>& rank) { return !rank->Check().ok(); });
+                  [](const std::unique_ptr<DeviceRank>& rank) { return !rank->Usable().ok(); });
   if (failed && peers_.workers == nullptr) ranks_.clear();
   taken_.store(false);
 }
 
 absl::StatusOr<absl::Span<const std::unique_ptr<DeviceRank>>> GpuRanks::Get() {
-  if (peers_.workers != nullptr) RETURN_IF_ERROR(ranks_.front()->Check());
+  if (peers_.workers != nullptr) RETURN_IF_ERROR(ranks_.front()->Usable());
   if (!ranks_.empty()) return ranks_;
   absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> joined = join_(devices_, {});
   if (joined.ok()) {
@@ -72,7 +72,8 @@ absl::StatusOr<absl::Span<const std::unique_ptr<DeviceRank>>> GpuRanks::Get() {
 
 namespace {
 
-// A worker that fails early waits for others that wait for it until the timeout.
+// Returns how many workers are `counted`. Waits twice the connect timeout: a worker may fail early
+// while others still wait for it until the timeout.
 absl::StatusOr<int64_t> CountWorkers(bool counted, const NcclPeers& peers) {
   int64_t count = counted ? 1 : 0;
   RETURN_IF_ERROR(peers.workers->AllReduce(ReduceOp::kSum, MutableBuffer{DType::kInt64, &count, 1},

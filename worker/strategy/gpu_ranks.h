@@ -30,7 +30,7 @@ class GpuRanks {
   // an error breaks the workers' group too.
   GpuRanks(std::vector<std::unique_ptr<DeviceRank>> joined, const NcclPeers& peers);
 
-  // Without workers: only this process's devices sum.
+  // The other workers' ranks; no workers: only this process's devices sum.
   const NcclPeers& peers() const { return peers_; }
 
   // False: there are no ranks, or another step has them; then nothing is taken.

@@ -22,7 +22,7 @@ struct MirroredOptions {
   // is installed, otherwise copies to the first device. kNccl serves float32 tensors; other values
   // are copied to the first device.
   std::optional<CrossDeviceOps> cross_device_ops = std::nullopt;
-  // Of kNccl; 0: all gradients of a call are one pack.
+  // For kNccl. 0: all gradients of a call are one pack.
   int64_t bytes_per_pack = 0;
   JoinGpus join = JoinByNccl;  // for tests
 };
@@ -56,11 +56,11 @@ class MirroredStrategy : public Strategy {
 
  private:
   CrossDeviceOps cross_device_ops_ = CrossDeviceOps::kReductionToOneDevice;
-  std::unique_ptr<GpuAllReduce> gpus_;  // of kNccl
+  std::unique_ptr<GpuAllReduce> gpus_;  // for kNccl
 };
 
-// For strategies that copy variables to several devices. kInvalidArgument: synchronization kNone, a
-// value outside the enumerators, or the mean of integers.
+// Checks options of a variable with copies on several devices. kInvalidArgument: synchronization
+// kNone, a value outside the enumerators, or the mean of integers.
 absl::Status CheckReplicated(const VariableOptions& options);
 
 }  // namespace cairn

@@ -28,7 +28,7 @@ ConstBuffer BufferOf(const Tensor& tensor) {
   return {tensor.dtype(), tensor.data(), tensor.elements()};
 }
 
-// Copies in host memory of the values to sum over the workers; slices with int64 rows.
+// Copies the values to sum over the workers to host memory; slices get int64 rows.
 absl::StatusOr<std::vector<Value>> HostCopies(absl::Span<const Value> values) {
   std::vector<Value> copies;
   for (const Value& value : values) {
@@ -232,7 +232,8 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
   return results;
 }
 
-// The number of values and the size of each, -1 if this worker's is not on its GPUs.
+// Exchanges the number of values and the size of each, or -1 for a value that is not on this
+// worker's GPUs.
 absl::StatusOr<std::vector<bool>> MultiWorkerMirroredStrategy::OnGpus(
     absl::Span<const Value::Sequence> locals, const CommunicationOptions& options) {
   std::vector<bool> on_gpus(locals.size());

@@ -24,10 +24,11 @@ struct MultiWorkerMirroredOptions {
   std::vector<std::string> workers = {};
   int32_t worker_index = 0;          // index of this process in `workers`
   std::vector<Device> devices = {};  // of this process; the same number on every worker
-  // timeout: how long a worker waits for the others in one collective (default 60 s). kAuto: if the
-  // devices of all workers are different GPUs that NCCL connects, float32 tensors are summed
-  // between these; other values, and all values with kRing, between CPUs. bytes_per_pack: of lists
-  // of values. kNccl, here and in calls: kFailedPrecondition if NCCL cannot be used.
+  // timeout: how long a worker waits for the others in one collective (default 60 s).
+  // implementation: with kAuto, float32 tensors are summed on the GPUs if the devices of all
+  // workers are different GPUs that NCCL connects; other values, and all values with kRing, are
+  // summed on the CPUs. kNccl, here and in calls: kFailedPrecondition if NCCL cannot be used.
+  // bytes_per_pack applies to lists of values.
   CommunicationOptions communication = {};
   absl::Duration connect_timeout = absl::Minutes(5);  // for all workers to connect
   std::string rendezvous_address = {};                // as in GlooOptions

@@ -7,6 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/status.h"
@@ -16,7 +17,7 @@
 namespace cairn {
 namespace {
 
-// Doubles represent every integer up to this one.
+// Doubles represent every integer up to this one, 2^53.
 constexpr double kLargestExact = 9007199254740992.0;
 
 bool IsInteger(DType dtype) { return dtype == DType::kInt32 || dtype == DType::kInt64; }
@@ -68,13 +69,20 @@ class ServerHost : public VariableHost {
     VariableSpec kept = spec;
     if (IsInteger(spec.dtype)) kept.dtype = DType::kFloat64;
     ASSIGN_OR_RETURN(const bool there, IsThere(spec.name));
+    if (!there) {
+      absl::MutexLock lock(&mutex_);
+      unwritten_.insert(spec.name);
+    }
     RETURN_IF_ERROR(client_->Create({&kept, 1}, Deadline::In(timeout_)));
     {
       absl::MutexLock lock(&mutex_);
       specs_[spec.name] = spec;
+      if (!unwritten_.contains(spec.name)) return absl::OkStatus();
     }
-    if (there || initial.elements() == 0) return absl::OkStatus();
-    return Assign({.variable = spec.name}, initial);
+    RETURN_IF_ERROR(Assign({.variable = spec.name}, initial));
+    absl::MutexLock lock(&mutex_);
+    unwritten_.erase(spec.name);
+    return absl::OkStatus();
   }
 
   absl::StatusOr<Tensor> Read(const HostedRows& from) override {
@@ -181,6 +189,8 @@ class ServerHost : public VariableHost {
   const absl::Duration timeout_;
   mutable absl::Mutex mutex_;
   absl::btree_map<std::string, VariableSpec> specs_ ABSL_GUARDED_BY(mutex_);
+  // Variables that this host has created and whose initial values it has not written.
+  absl::btree_set<std::string> unwritten_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

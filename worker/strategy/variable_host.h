@@ -41,8 +41,9 @@ class VariableHost {
   virtual int32_t server_count() const = 0;
   // `spec` assigns each range of rows to a server; its optimizer must be PlainUpdates() for Add to
   // work. `initial`, of the spec's dtype and shape, is written if the servers do not have the
-  // variable yet; existing values are kept. A process killed between the creation and the write
-  // leaves zeros. kAlreadyExists: the variable exists with another spec.
+  // variable yet; existing values are kept. After an error, call Create again to write them. A
+  // process killed between the creation and the write leaves zeros. kAlreadyExists: the variable
+  // exists with another spec.
   virtual absl::Status Create(const VariableSpec& spec, const Tensor& initial) = 0;
   virtual absl::StatusOr<Tensor> Read(const HostedRows& from) = 0;
   // Rows must not repeat.

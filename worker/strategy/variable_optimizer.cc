@@ -131,7 +131,7 @@ absl::Status WrongGradient(const Variable& variable, const Value& found, const S
                    ", expected ", DTypeName(variable.dtype()), " ", ShapeText(expected)));
 }
 
-// A gradient as a tensor, or as slices with int64 indices, of the variable's dtype.
+// Returns a gradient as a tensor or as slices with int64 indices, of the variable's dtype.
 absl::StatusOr<Value> CheckedGradient(const Variable& variable, const Value& value) {
   if (value.kind() != Value::Kind::kSlices) {
     if (value.is_host_number() && variable.shape().empty()) {
@@ -396,7 +396,7 @@ absl::Status VariableOptimizer::Clip(absl::Span<Update> updates) const {
 
 absl::Status VariableOptimizer::UpdateLocked(absl::Span<const Update> updates) {
   ASSIGN_OR_RETURN(const int64_t done, IterationsLocked());
-  // A copy of a variable, then its slots.
+  // One copy of a variable, with its slots.
   struct Part {
     std::vector<PlainVariable*> changed;
     const TensorGradient* gradient;
@@ -416,7 +416,7 @@ absl::Status VariableOptimizer::UpdateLocked(absl::Span<const Update> updates) {
     }
   }
   for (const Part& part : parts) all.insert(all.end(), part.changed.begin(), part.changed.end());
-  // In one order for all optimizers, so that none waits for another one's lock in a circle.
+  // All optimizers lock variables in one order, so that no cycle of waits can form.
   std::sort(all.begin(), all.end(), std::less<>());
   std::vector<Tensor*> tensors;
   RETURN_IF_ERROR(ChangeAll(all, &tensors, [&] {

@@ -32,7 +32,7 @@ TEST(Quota, PlaceReturnsItsChargeToTheBudget) {
     const absl::Status second = quota.Take("job b", Quota::For::kCaller).status();
     EXPECT_THAT(second, StatusIs(StatusCode::kResourceExhausted,
                                  HasSubstr("ps:0 keeps 1 jobs, job b would be one more; 1 are "
-                                           "allowed: drop jobs")));
+                                           "allowed: drop finished jobs")));
     EXPECT_EQ(ReasonOf(second), wire::ErrorReason::LIMIT);
     EXPECT_EQ(budget.used_bytes(), 400);
     ASSERT_OK(quota.Take("job b", Quota::For::kStore));
@@ -114,7 +114,7 @@ TEST_F(QuotaTest, WorkersBeyondTheLimitAreRefusedInEveryJob) {
 // Otherwise the callers of one job could keep out every other job.
 TEST(Registry, AJobMayHaveHalfOfTheWorkers) {
   MemoryBudget budget(int64_t{1} << 30, absl::ZeroDuration());
-  constexpr int64_t kWorkers = 2 * kLeastMaxWorkersOfJob + 200;
+  constexpr int64_t kWorkers = 2 * kMinWorkersLimitOfJob + 200;
   Registry registry("ps:0", {.jobs = 10, .workers = kWorkers}, budget);
   EXPECT_EQ(registry.max_workers_of_job(), kWorkers / 2);
   const auto add = [&](const std::string& job, int64_t worker, Quota::For whom) {

@@ -31,7 +31,7 @@ using ::testing::HasSubstr;
 constexpr int64_t kDim = 4;
 constexpr uint32_t kBuckets = 4;
 constexpr uint32_t kLast = kBuckets - 1;  // the last bucket in the order of lookups
-constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr absl::Duration kTimeout = absl::Seconds(60);
 
 using Keys = std::vector<int64_t>;
 
@@ -74,10 +74,11 @@ class ColdReadsTest : public ::testing::Test {
   EmbeddingStripe& stripe(uint32_t bucket) { return *table().stripe(bucket); }
   // Evicts the bucket's rows from memory.
   void Evict(uint32_t bucket) {
-    const auto gone = EvictRows(*store_, stripe(bucket), EmbeddingStripe::Leave::kAny, UINT32_MAX);
-    ASSERT_OK(gone);
-    table().CountRows(-int64_t{*gone}, *gone);
-    variable_->GiveBack(*gone * table().layout().row_charge());
+    const auto evicted =
+        EvictRows(*store_, stripe(bucket), EmbeddingStripe::Leave::kAny, UINT32_MAX);
+    ASSERT_OK(evicted);
+    table().CountRows(-int64_t{*evicted}, *evicted);
+    variable_->GiveBack(*evicted * table().layout().row_charge());
   }
   // Adds 1 to every number of each key's row.
   absl::Status Add(TestClient& client, const Keys& keys) {
@@ -140,14 +141,14 @@ void ColdReadsTest::CallBesideRead(const std::function<void()>& call, bool reads
   store_->before_read = [&](absl::Span<const ColdKey>) {
     if (std::this_thread::get_id() == caller) return alone.Stop();
     begun.Stop();
-    if (reads_itself && !alone.WaitFor(kPatience)) ++in_vain;
+    if (reads_itself && !alone.WaitFor(kTimeout)) ++in_vain;
   };
   stripe(kLast).mutex().Lock();
   std::thread thread([&] {
     caller = std::this_thread::get_id();
     call();
   });
-  begun_early = begun.WaitFor(kPatience);
+  begun_early = begun.WaitFor(kTimeout);
   stripe(kLast).mutex().Unlock();
   thread.join();
   store_->before_read = nullptr;

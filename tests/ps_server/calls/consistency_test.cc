@@ -250,6 +250,19 @@ TEST_F(ConsistencyTest, ClosingTheServerEndsAWaitAtOnce) {
   EXPECT_EQ(ReasonOf(status), wire::ErrorReason::STOPPING);
 }
 
+// As when the server gets SIGTERM: the listener waits for running calls before the server closes.
+TEST_F(ConsistencyTest, CancellingLongCallsEndsAWaitAtOnce) {
+  TestClient fast = JoinedWith(0, Ssp(0)), slow = JoinedWith(1, Ssp(0));
+  absl::Status status;
+  std::thread waiter([&] { status = Begin(fast, 1, 60); });
+  ASSERT_NO_FATAL_FAILURE(AwaitWaiters(1));
+  const absl::Duration begin = MonotonicNow();
+  engine().CancelLongCalls();
+  waiter.join();
+  EXPECT_LT(MonotonicNow() - begin, absl::Seconds(30));
+  EXPECT_EQ(ReasonOf(status), wire::ErrorReason::STOPPING);
+}
+
 TEST_F(ConsistencyTest, DroppingTheJobEndsItsWaits) {
   TestClient fast = JoinedWith(0, Ssp(0)), slow = JoinedWith(1, Ssp(0));
   absl::Status status;

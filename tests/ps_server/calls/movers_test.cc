@@ -39,7 +39,7 @@ TEST_F(MoversTest, WhatAnEarlierTryHasOnItsWayIsRefused) {
   old.start = 7;
   EXPECT_TRUE(absl::IsFailedPrecondition(Step(1, old).status()));
   old.action = wire::MoveAction::COMMIT;
-  EXPECT_THAT(Step(0, old).status().message(), HasSubstr("another try"));
+  EXPECT_THAT(Step(0, old).status().message(), HasSubstr("started again"));
   ASSERT_OK(At(0, wire::MoveAction::COMMIT, 0, 1, 2));
 }
 
@@ -126,14 +126,15 @@ TEST_F(MoversTest, AServerThatRowsAreOnTheirWayToDoesNotLeave) {
   ASSERT_OK(Begin(0, 1, 2));
   const absl::Status refused = Close(1);
   EXPECT_TRUE(absl::IsFailedPrecondition(refused));
-  EXPECT_THAT(refused.message(),
-              HasSubstr("rows of emb of job job are on their way to ps:1, or were when their mover "
-                        "ended: cairnctl rebalance --job job --empty ps:1"));
+  EXPECT_THAT(
+      refused.message(),
+      HasSubstr("rows of emb of job job are moving to ps:1, or their mover ended early: cairnctl "
+                "rebalance --job job --empty ps:1 finishes the move"));
   ASSERT_OK(GiveUp(2));
   ASSERT_OK(UntilReady(0, 1, 2));
-  EXPECT_THAT(Close(1).message(), HasSubstr("on their way to ps:1"));
+  EXPECT_THAT(Close(1).message(), HasSubstr("are moving to ps:1"));
   Crash(1);
-  EXPECT_THAT(Close(1).message(), HasSubstr("on their way to ps:1"));
+  EXPECT_THAT(Close(1).message(), HasSubstr("are moving to ps:1"));
   // The mover died before its COMMIT, so no other COMMIT may follow.
   ASSERT_OK(GiveUp(2));
   ASSERT_OK(Close(1));

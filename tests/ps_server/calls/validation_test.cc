@@ -208,6 +208,34 @@ TEST_F(ValidationTest, MalformedCallersAreRefused) {
   EXPECT_THAT(client.Pull("bias"), StatusIs(StatusCode::kInvalidArgument, HasSubstr("is -2")));
 }
 
+// A job that nobody has created, or that has been dropped since.
+TEST_F(ValidationTest, CallsOnUnknownJobsWithEveryFieldSetAreAnswered) {
+  TestClient client = Client(-1);
+  client.caller().job = "nobody";
+  wire::PushRequest push;
+  push.caller = client.caller();
+  push.decisions.emplace_back();
+  push.decisions.back().step = 1;
+  wire::PushReply pushed;
+  ASSERT_OK(CallStatus([&] { engine().service().push(pushed, push); }));
+  wire::PullRequest pull;
+  pull.caller = client.caller();
+  pull.decisions = push.decisions;
+  pull.step = 1;
+  wire::PullReply pulled;
+  CallStatus([&] { engine().service().pull(pulled, pull); }).IgnoreError();
+  for (int action = 0; action < 16; ++action) {
+    wire::MoveRequest move;
+    move.caller = client.caller();
+    move.variable = "bias";
+    move.action = static_cast<wire::MoveAction::type>(action);
+    move.target = 1;
+    move.map_version = 2;
+    wire::MoveReply moved;
+    EXPECT_FALSE(CallStatus([&] { engine().service().move(moved, move); }).ok()) << action;
+  }
+}
+
 TEST_F(ValidationTest, DroppedJobIsGoneAlsoAfterARestart) {
   TestClient worker = Joined(0);
   ASSERT_OK(worker.Push("bias", {1, 1}));

@@ -132,16 +132,6 @@ TEST_F(CohortTest, AnExpiredWaitNamesTheServersThatTheMissingWorkerCannotReach) 
   EXPECT_THAT(Begin(*a, 1), StatusIs(StatusCode::kDeadlineExceeded, Not(HasSubstr("no answer"))));
 }
 
-TEST_F(CohortTest, AHelloDuringWhichTheLeaseRunsOutBringsTheWorkerBack) {
-  const auto worker = Join(0, Ssp(0));
-  worker->Admit(1, "host/0");
-  ASSERT_NO_FATAL_FAILURE(Lose(*worker));
-  worker->Renew(kLease);
-  EXPECT_OK(cohort_.Join(worker, {.consistency = Ssp(0)}).status());
-  EXPECT_FALSE(worker->left());
-  EXPECT_FALSE(worker->stopped());
-}
-
 TEST_F(CohortTest, AWaitEndsWhenTheLastMissingWorkerBeginsItsStep) {
   const auto a = Join(0, Ssp(0)), b = Join(1, Ssp(0));
   absl::Status status = absl::UnknownError("still waits");
@@ -210,6 +200,17 @@ TEST_F(CohortTest, ALostWorkerMustSayHelloAndContinuesAtTheSlowestWorkersStep) {
   EXPECT_FALSE(b->stopped());
   EXPECT_FALSE(b->left());
   EXPECT_OK(Begin(*b, 10));
+}
+
+// The hello of a worker's new start is admitted, and the old lease runs out before it has joined.
+TEST_F(CohortTest, AWorkerWhoseLeaseRunsOutDuringItsHelloHasNotLeft) {
+  const auto a = Join(0, Ssp(1));
+  a->Admit(2, "host/0");
+  Lose(*a);
+  EXPECT_TRUE(a->left());
+  a->Renew(kLease);
+  ASSERT_OK(cohort_.Join(a, {.consistency = Ssp(1), .fresh = true}));
+  EXPECT_FALSE(a->left());
 }
 
 // A worker that joins a server later continues at its own step, not at the others'.

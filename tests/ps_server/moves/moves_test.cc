@@ -24,8 +24,9 @@ TEST_F(MovesTest, StepsOutOfOrderAreRejected) {
   EXPECT_TRUE(absl::IsFailedPrecondition(At(1, wire::MoveAction::READY, 0, 1, 2)));
   EXPECT_TRUE(absl::IsFailedPrecondition(At(0, wire::MoveAction::COMMIT, 0, 1, 2)));
   ASSERT_OK(Begin(0, 1, 2));
-  EXPECT_THAT(At(0, wire::MoveAction::COMMIT, 0, 1, 2).message(), HasSubstr("turned away"));
-  EXPECT_THAT(At(1, wire::MoveAction::COMMIT, 0, 1, 2).message(), HasSubstr("READY comes first"));
+  EXPECT_THAT(At(0, wire::MoveAction::COMMIT, 0, 1, 2).message(),
+              HasSubstr("updates are not held"));
+  EXPECT_THAT(At(1, wire::MoveAction::COMMIT, 0, 1, 2).message(), HasSubstr("call READY first"));
   EXPECT_THAT(At(1, wire::MoveAction::READY, 0, 1, 2).message(),
               HasSubstr("of which 0 have arrived"));
   ASSERT_OK(Copy(0, 1, 2));
@@ -53,11 +54,12 @@ TEST_F(MovesTest, APieceHasAStripeForAnyNumberOfWorkers) {
 TEST_F(MovesTest, MapsThatAreNotTheNextVersionAreRejected) {
   EXPECT_THAT(At(0, wire::MoveAction::PREPARE, 0, 1, 3).message(), HasSubstr("version 1 here"));
   EXPECT_THAT(At(2, wire::MoveAction::PREPARE, 0, 1, 2).message(), HasSubstr("another server"));
-  EXPECT_THAT(At(0, wire::MoveAction::PREPARE, 0, 0, 2).message(), HasSubstr("two of them"));
-  EXPECT_THAT(At(1, wire::MoveAction::PREPARE, 1, 0, 2).message(), HasSubstr("nothing moves"));
+  EXPECT_THAT(At(0, wire::MoveAction::PREPARE, 0, 0, 2).message(),
+              HasSubstr("two different servers"));
+  EXPECT_THAT(At(1, wire::MoveAction::PREPARE, 1, 0, 2).message(), HasSubstr("moves no piece"));
   wire::MoveRequest other = Request(wire::MoveAction::PREPARE, 0, 1, 2);
   other.bucket_ps = {1, 1};
-  EXPECT_THAT(Step(0, other).status().message(), HasSubstr("other pieces"));
+  EXPECT_THAT(Step(0, other).status().message(), HasSubstr("changes the pieces"));
   other.bucket_ps = {7};
   EXPECT_FALSE(Step(0, other).ok());
   other = Request(wire::MoveAction::PREPARE, 0, 1, 2);

@@ -399,7 +399,7 @@ TEST_F(ListenerSecurityTest, NothingIsAnsweredBeforeAuthentication) {
     EXPECT_THAT(answer, Not(HasSubstr("roles")));
     EXPECT_THAT(answer, Not(HasSubstr("--max_message_bytes")));
     if (start == token) {
-      EXPECT_THAT(answer, HasSubstr("kMaxUnprovenMessageBytes, 4096"));
+      EXPECT_THAT(answer, HasSubstr("kMaxUnauthenticatedMessageBytes, 4096"));
     }
   }
   // A caller that sends its authentication byte by byte is disconnected.

@@ -95,7 +95,7 @@ TEST_F(PeerServiceTest, PiecesOfAMoveHaveALeastSize) {
   identity_.roles = kAdmin;
   wire::MoveRequest request;
   request.caller = ExampleCaller();
-  request.max_bytes = kLeastMoveBytes - 1;
+  request.max_bytes = kMinMoveBytes - 1;
   wire::MoveReply reply;
   try {
     service_.move(reply, request);
@@ -103,7 +103,7 @@ TEST_F(PeerServiceTest, PiecesOfAMoveHaveALeastSize) {
   } catch (const wire::ServerError& error) {
     EXPECT_EQ(error.message, "field max_bytes is 65535; the least is 65536");
   }
-  request.max_bytes = kLeastMoveBytes;
+  request.max_bytes = kMinMoveBytes;
   EXPECT_NO_THROW(service_.move(reply, request));
 }
 

@@ -30,7 +30,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr absl::Duration kTimeout = absl::Seconds(60);
 
 class DisturbedTest : public ::testing::Test {
  protected:
@@ -62,10 +62,10 @@ class DisturbedTest : public ::testing::Test {
   }
   EmbeddingStripe& stripe() { return *variable_->table()->stripe(0); }
   void EvictAll() {
-    const auto gone = EvictRows(*store_, stripe(), EmbeddingStripe::Leave::kAny, UINT32_MAX);
-    ASSERT_OK(gone);
-    variable_->table()->CountRows(-int64_t{*gone}, *gone);
-    variable_->GiveBack(*gone * variable_->table()->layout().row_charge());
+    const auto evicted = EvictRows(*store_, stripe(), EmbeddingStripe::Leave::kAny, UINT32_MAX);
+    ASSERT_OK(evicted);
+    variable_->table()->CountRows(-int64_t{*evicted}, *evicted);
+    variable_->GiveBack(*evicted * variable_->table()->layout().row_charge());
   }
   int64_t Rows() { return stripe().row_count() + stripe().cold_rows(); }
   absl::Status Scan(std::vector<int64_t>* keys) {
@@ -102,6 +102,33 @@ TEST_F(DisturbedTest, ASnapshotThatRunsOutOfMemoryEndsOnlyPushes) {
   EXPECT_EQ(core_->flusher.Exclusively([] { return absl::OkStatus(); }), failed);
   EXPECT_FALSE(client.Push("w", {1, 2}).ok());
   EXPECT_THAT(*client.Pull("w"), ElementsAre(-1, -2));
+}
+
+// The process was killed after it had called leave, and started again.
+TEST_F(DisturbedTest, ALeaveThatWaitedDoesNotEndTheLeaseOfANewStart) {
+  TestClient before = Joined(0);
+  ASSERT_OK(before.Create({DenseSpec("w", {2}, WireOptimizer("sgd", 1))}));
+  ASSERT_OK(before.Push("w", {1, 2}));
+  std::atomic<bool> writes = false, goes_on = false;
+  store_->before_write = [&] {
+    writes = true;
+    while (!goes_on) std::this_thread::yield();
+    return absl::OkStatus();
+  };
+  std::thread leaves([&] {
+    wire::ServerState state;
+    EXPECT_OK(CallStatus([&] { service_->leave(state, before.caller()); }));
+  });
+  while (!writes) std::this_thread::yield();
+  TestClient again(*service_, 0);
+  std::thread joins([&] { EXPECT_OK(again.Hello()); });
+  const std::shared_ptr<Session> session = core_->registry.Find("job")->FindSession(0);
+  while (session->incarnation() < 2) std::this_thread::yield();
+  goes_on = true;
+  leaves.join();
+  joins.join();
+  EXPECT_TRUE(session->leased());
+  EXPECT_FALSE(session->left());
 }
 
 TEST_F(DisturbedTest, AnExclusiveWriteThatThrowsReleasesTheLock) {
@@ -181,7 +208,7 @@ TEST_F(DisturbedTest, WhyNamesWaitingWorkersWhileADecisionIsWritten) {
   absl::Notification writing, written;
   store_->before_decision = [&] {
     writing.Notify();
-    EXPECT_TRUE(written.WaitForNotificationWithTimeout(kPatience));
+    EXPECT_TRUE(written.WaitForNotificationWithTimeout(kTimeout));
     return absl::OkStatus();
   };
   const auto step = [&](const wire::Caller& caller) {
@@ -209,10 +236,10 @@ TEST_F(DisturbedTest, WhyNamesWaitingWorkersWhileADecisionIsWritten) {
     return found;
   };
   std::thread first([&] { step(workers[0]); });
-  const Deadline deadline = Deadline::In(kPatience);
+  const Deadline deadline = Deadline::In(kTimeout);
   while (waiting().empty() && !deadline.Expired()) std::this_thread::yield();
   std::thread second([&] { step(workers[1]); });
-  EXPECT_TRUE(writing.WaitForNotificationWithTimeout(kPatience));
+  EXPECT_TRUE(writing.WaitForNotificationWithTimeout(kTimeout));
   EXPECT_THAT(waiting(), ElementsAre(0));
   written.Notify();
   first.join();

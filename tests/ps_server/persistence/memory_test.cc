@@ -38,7 +38,7 @@ TEST(MemoryBudget, AHoldReleasesWhatIsNotKept) {
   ASSERT_OK(budget.Acquire(50, "a"));
   {
     MemoryHold hold(budget, 50);
-    EXPECT_EQ(hold.Keep(20), 20);
+    EXPECT_EQ(hold.Transfer(20), 20);
   }
   EXPECT_EQ(budget.used_bytes(), 20);
 }

@@ -153,5 +153,17 @@ TEST_F(RowTableTest, RowsKeepTheirKeysWhileOthersAreRemovedAndMemoryIsReturned) 
   for (int64_t key = 0; key < 40000; ++key) ASSERT_EQ(other.key(other.FindOne(key)), key);
 }
 
+// As when a bucket moves to another server: the pool serves the buckets that stay.
+TEST_F(RowTableTest, TheChunksOfADestroyedTableAreReused) {
+  constexpr size_t kRows = 40000;
+  {
+    RowTable other(kFloats * sizeof(float), pool_);
+    for (size_t key = 0; key < kRows; ++key) other.FindOrInsert(static_cast<int64_t>(key));
+    EXPECT_EQ(pool_.idle_bytes(), 0u);
+  }
+  // All but the first chunk, which does not belong to the pool.
+  EXPECT_GE(pool_.idle_bytes() + pool_.chunk_bytes(), kRows * table_.stored_bytes());
+}
+
 }  // namespace
 }  // namespace cairn

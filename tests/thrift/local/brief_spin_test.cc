@@ -30,14 +30,13 @@ TEST(BriefSpin, ASuccessfulPollIsRepeated) {
 TEST(BriefSpin, AfterUnsuccessfulPollsMoreAndMoreAreSkipped) {
   BriefSpin spin;
   EXPECT_EQ(SkippedBefore(spin, false), 0);
-  for (int32_t skipped = BriefSpin::kLeastSkipped; skipped < BriefSpin::kMostSkipped;
-       skipped *= 2) {
+  for (int32_t skipped = BriefSpin::kMinSkipped; skipped < BriefSpin::kMaxSkipped; skipped *= 2) {
     EXPECT_EQ(SkippedBefore(spin, false), skipped);
   }
-  EXPECT_EQ(SkippedBefore(spin, false), BriefSpin::kMostSkipped);
-  EXPECT_EQ(SkippedBefore(spin, true), BriefSpin::kMostSkipped);
+  EXPECT_EQ(SkippedBefore(spin, false), BriefSpin::kMaxSkipped);
+  EXPECT_EQ(SkippedBefore(spin, true), BriefSpin::kMaxSkipped);
   EXPECT_EQ(SkippedBefore(spin, false), 0);
-  EXPECT_EQ(SkippedBefore(spin, false), BriefSpin::kLeastSkipped);
+  EXPECT_EQ(SkippedBefore(spin, false), BriefSpin::kMinSkipped);
 }
 
 TEST(BriefSpin, APollEndsSoon) {

@@ -80,7 +80,7 @@ TEST(LocalStream, BytesOfEverySizePassBothWaysAtOnceInOrder) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
-    LocalStreamPair pair = MakeStreams(kLowestLocalRingBytes << (seed % 4));
+    LocalStreamPair pair = MakeStreams(kMinLocalRingBytes << (seed % 4));
     pair.client->SetWaits(false);
     pair.server->SetWaits(false);
     Pump up(*pair.client, RandomBytes(random, 1 + random() % (6 << 20)));

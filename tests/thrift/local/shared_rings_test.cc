@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint32_t kRing = kLowestLocalRingBytes;
+constexpr uint32_t kRing = kMinLocalRingBytes;
 
 Descriptor Memory(off_t bytes, int seals, unsigned flags = MFD_ALLOW_SEALING) {
   Descriptor fd(::memfd_create("test", MFD_CLOEXEC | flags));
@@ -68,7 +68,7 @@ TEST(SharedRings, OtherMemoryIsRefusedByName) {
   const Descriptor fine = Memory(kBytes, kSeals);
   refused(fine.get(), kRing - 1, "powers of two");
   refused(fine.get(), kRing / 2, "allowed are powers of two, 65536 … 4194304");
-  refused(fine.get(), 2 * kHighestLocalRingBytes, "powers of two");
+  refused(fine.get(), 2 * kMaxLocalRingBytes, "powers of two");
   refused(fine.get(), 0, "powers of two");
   EXPECT_OK(SharedRings::Adopt(fine.get(), kRing));
   const TempDir folder;
@@ -87,9 +87,9 @@ TEST(SharedRings, OtherMemoryIsRefusedByName) {
 TEST(SharedRings, HugePagesAreRefusedBecauseTheyMayRunOut) {
   const Descriptor fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
   if (fd.get() < 0) GTEST_SKIP() << "no huge pages here";
-  ASSERT_EQ(::ftruncate(fd.get(), 2 * off_t{kHighestLocalRingBytes}), 0);
+  ASSERT_EQ(::ftruncate(fd.get(), 2 * off_t{kMaxLocalRingBytes}), 0);
   ASSERT_EQ(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
-  EXPECT_THAT(SharedRings::Adopt(fd.get(), kHighestLocalRingBytes),
+  EXPECT_THAT(SharedRings::Adopt(fd.get(), kMaxLocalRingBytes),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("common pages")));
 }
 

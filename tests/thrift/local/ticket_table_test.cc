@@ -20,7 +20,7 @@ TEST(TicketTable, ATicketIsValidOnce) {
   const auto bearer = table.Redeem(ticket);
   ASSERT_TRUE(bearer.has_value());
   EXPECT_EQ(bearer->peer, "a");
-  EXPECT_TRUE(bearer->guard.proven());
+  EXPECT_TRUE(bearer->guard.authenticated());
   EXPECT_FALSE(table.Redeem(ticket).has_value());
 }
 

@@ -88,7 +88,7 @@ TEST_F(TokenTableTest, AnUnusableFileLeavesTheLastValidTokens) {
 TEST_F(TokenTableTest, ARevokedTokenIsRefusedAtItsNextCall) {
   const auto table = Load(std::string(kFirst) + " worker one\n");
   PeerGuard guard({}, table);
-  EXPECT_FALSE(guard.proven());
+  EXPECT_FALSE(guard.authenticated());
   EXPECT_THAT(guard.Check("push"),
               StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("--token_file")));
   EXPECT_OK(guard.Authenticate(kFirst));
@@ -101,7 +101,7 @@ TEST_F(TokenTableTest, ARevokedTokenIsRefusedAtItsNextCall) {
   WriteFile(path_, std::string(kSecond) + " worker\n");
   EXPECT_THAT(guard.Check("describe"),
               StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("revoked")));
-  EXPECT_FALSE(guard.proven());
+  EXPECT_FALSE(guard.authenticated());
 }
 
 TEST_F(TokenTableTest, ATokenReplacesTheCertificatesRoles) {
@@ -111,7 +111,7 @@ TEST_F(TokenTableTest, ATokenReplacesTheCertificatesRoles) {
   EXPECT_OK(guard.Authenticate(kFirst));
   EXPECT_EQ(guard.Check("push").code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(guard.Authenticate(kSecond).code(), absl::StatusCode::kUnauthenticated);
-  EXPECT_FALSE(guard.proven());
+  EXPECT_FALSE(guard.authenticated());
 }
 
 TEST_F(TokenTableTest, AClientSendsItsTokenOnlyOverTrustedConnections) {

@@ -69,7 +69,7 @@ TEST_F(JobHoldingsTest, AServerThatHoldsNothingIsNamed) {
   EXPECT_EQ(Disagreement(), "job 'j': ps:1 holds nothing of it, and ps:0 does");
   EXPECT_THAT(CheckAgreement(Holdings()),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("on its own --data_dir")));
-  EXPECT_FALSE(Holdings().left_by_restore);
+  EXPECT_FALSE(Holdings().from_unfinished_restore);
 }
 
 // Variables that were whole on that server are in no other server's map.
@@ -136,7 +136,7 @@ TEST_F(JobHoldingsTest, WhatAFailedRestoreHasLeftIsToldApart) {
   Add(0, {});
   Add(-kLife, {Table("t", {0, 1})});
   EXPECT_THAT(Disagreement(), HasSubstr("ps:0 holds nothing of it"));
-  EXPECT_TRUE(Holdings().left_by_restore);
+  EXPECT_TRUE(Holdings().from_unfinished_restore);
   // Complete, but confirmed by one server so far.
   replies_[0]->timeline = kLife;
   replies_[0]->variables = replies_[1]->variables;

@@ -32,9 +32,9 @@ INSTANTIATE_TEST_SUITE_P(Ranks, GlooGroup, ::testing::Values(1, 2, 3, 5));
 
 TEST_P(GlooGroup, AllReduceGivesTheSameBitsEverywhereAndTheSum) {
   Ranks ranks(GetParam());
-  // One element, the largest greeting, just above it, one segment, many segments with ragged
-  // chunks.
-  for (const size_t count : {1, 1024, 1025, 20'011, 1'500'007}) {
+  // One element, the largest greeting, just above it, one segment, the largest exchange of two
+  // ranks and just above it, many segments with ragged chunks.
+  for (const size_t count : {1, 1024, 1025, 20'011, 170'003, 262'144, 262'145, 1'500'007}) {
     std::vector<std::vector<float>> outs(static_cast<size_t>(ranks.size()));
     OnRanks(ranks.size(), [&](int r) {
       const std::vector<float> in = Values(r, count);
@@ -143,6 +143,29 @@ TEST(GlooGroupErrors, DisagreementIsRefusedOnEveryRankAndTheGroupStaysUsable) {
     values.assign(80'000, 1.0F);
     ASSERT_OK(ranks[r].AllReduce(ReduceOp::kSum, Into(values), Soon()));
     EXPECT_EQ(values, std::vector<float>(80'000, 3.0F));
+  });
+}
+
+// Two ranks send their inputs before they have compared their calls: those of a refused call must
+// not be taken for those of the next.
+TEST(GlooGroupErrors, TwoRanksThatDisagreeDropTheInputsThatTheySent) {
+  Ranks ranks(2);
+  OnRanks(2, [&](int r) {
+    for (const size_t count : {2000, 100'000, 200'000, 262'144, 5}) {
+      // Another count, which may be that of another algorithm.
+      std::vector<float> values(r == 0 ? count : 150'000, 7.0F);
+      EXPECT_THAT(ranks[r].AllReduce(ReduceOp::kSum, Into(values), Soon()),
+                  StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("calls all_reduce")));
+      EXPECT_THAT(r == 0 ? ranks[r].Barrier(Soon())
+                         : ranks[r].AllReduce(ReduceOp::kSum, Into(values), Soon()),
+                  StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("calls barrier")));
+      EXPECT_EQ(values[0], 7.0F);
+      for (int i = 1; i < 4; ++i) {
+        values.assign(count, static_cast<float>(i + r));
+        ASSERT_OK(ranks[r].AllReduce(ReduceOp::kSum, Into(values), Soon()));
+        EXPECT_EQ(values, std::vector<float>(count, static_cast<float>(2 * i + 1)));
+      }
+    }
   });
 }
 

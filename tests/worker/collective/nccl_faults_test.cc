@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "common/monotonic_cond_var.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/fake_cuda/fake_gpus.h"
@@ -32,6 +33,7 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   absl::Status joined() const { return ranks_.status(); }
+  absl::Status usable() const { return ranks_->front()->Usable(); }
   absl::Status Sum() {
     const RankSum sum = {x_, kCount, RankSum::kAllRanks};
     queue_->ops().Zero(x_, kCount);
@@ -48,11 +50,12 @@ class Worker {
 // Worker 1 does not come to a sum, and aborts: worker 0, which waits for it in NCCL, learns so at
 // once.
 TEST(NcclFaults, AnAbortInTheMiddleOfASumEndsTheOthers) {
-  Ranks group(2);
+  Ranks group(2), others(2);
   OnRanks(2, [&](int r) {
     Worker worker(group[r], Gpu(r));
     ASSERT_OK(worker.joined());
     ASSERT_OK(worker.Sum());
+    ASSERT_OK(others[r].Barrier(Soon()));
     if (r == 1) return group[r].Abort(absl::InternalError("no more"));
     const absl::Duration begin = MonotonicNow();
     EXPECT_THAT(worker.Sum(), StatusIs(absl::StatusCode::kAborted,
@@ -60,6 +63,19 @@ TEST(NcclFaults, AnAbortInTheMiddleOfASumEndsTheOthers) {
     EXPECT_LT(MonotonicNow() - begin, absl::Seconds(10));
     EXPECT_FALSE(group[r].usable().ok());
     EXPECT_FALSE(worker.Sum().ok()) << "the ranks stay broken";
+  });
+}
+
+// Between sums, ranks may be silent for longer than a sum may take: an evaluation, a checkpoint.
+TEST(NcclFaults, APauseLongerThanTheTimeoutIsNoFault) {
+  Ranks group(2);
+  OnRanks(2, [&](int r) {
+    Worker worker(group[r], Gpu(r), absl::Milliseconds(1500));
+    ASSERT_OK(worker.joined());
+    ASSERT_OK(worker.Sum());
+    StopFlag().WaitFor(absl::Seconds(2));  // the pause
+    EXPECT_OK(worker.usable());
+    EXPECT_OK(worker.Sum());
   });
 }
 

@@ -12,7 +12,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-std::string TextOf(const RunFigures& run) {
+std::string TextOf(const RunStatistics& run) {
   Families families;
   AddWorkerMetrics(run, families);
   return MetricsText(families.Take());
@@ -34,7 +34,7 @@ TEST(WorkerMetrics, TellWhatTheRunHasDone) {
 
 // The client's summary has the buckets 0, 1, 2, 4, … up to the last nonempty one.
 TEST(WorkerMetrics, StalenessKeepsItsBuckets) {
-  RunFigures run;
+  RunStatistics run;
   run.staleness = {.mean = 2.5, .histogram = {{0, 1}, {1, 0}, {2, 2}, {4, 1}}};
   EXPECT_THAT(TextOf(run), AllOf(HasSubstr("cairn_worker_staleness_updates_bucket{le=\"0\"} 1\n"),
                                  HasSubstr("cairn_worker_staleness_updates_bucket{le=\"1\"} 1\n"),
@@ -44,7 +44,7 @@ TEST(WorkerMetrics, StalenessKeepsItsBuckets) {
 }
 
 TEST(WorkerMetrics, HaveGpusOnlyIfAGpuWasUsed) {
-  RunFigures run;
+  RunStatistics run;
   EXPECT_THAT(TextOf(run), Not(HasSubstr("gpu")));
   run.gpu = {.steps = 32,
              .measured_steps = 2,

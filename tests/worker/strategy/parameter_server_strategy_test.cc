@@ -237,6 +237,19 @@ TEST_F(PsStrategyTest, IntegersAreExactBelow2To53AndRefusedBeyond) {
   EXPECT_THAT(v->Read(), StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("int64")));
 }
 
+// The variable exists then, but its value was not written.
+TEST_F(PsStrategyTest, AVariableWhoseInitialValueWasRefusedIsCreatedAgain) {
+  Start(1);
+  const auto make = [&](int64_t value) {
+    return Make({.name = "v", .initial_value = Tensor::Scalar<int64_t>(value)});
+  };
+  EXPECT_THAT(make(int64_t{1} << 53),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2^53")));
+  const absl::StatusOr<VariablePtr> v = make(5);
+  ASSERT_OK(v);
+  EXPECT_THAT((*v)->Read()->values<int64_t>(), ElementsAre(5));
+}
+
 TEST_F(PsStrategyTest, ScattersGoToTheRowsOfEveryShard) {
   Start(2, Fixed(2));
   const VariablePtr v = Counting("v", {5, 1});

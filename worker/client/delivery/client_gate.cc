@@ -21,7 +21,7 @@ absl::Status ClientGate::CheckAll(absl::string_view what, absl::string_view late
         absl::StrCat(what, ": ", identity_.task, " has left job \"", identity_.job, "\""));
   }
   if (identity_.fenced != nullptr && identity_.fenced->load(std::memory_order_relaxed)) {
-    return Annotate(FencedElsewhere(identity_.task), what);
+    return Annotate(FencedError(identity_.task), what);
   }
   if (!deadline.Expired()) return absl::OkStatus();
   const absl::Status unknown = map_failure();

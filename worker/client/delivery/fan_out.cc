@@ -168,7 +168,7 @@ absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, Deadline deadlin
       Outcome& outcome = exchange->outcome;
       const bool waited = !exchange->expired_wait.ok() && absl::IsDeadlineExceeded(outcome.status);
       if (waited) outcome.status = exchange->expired_wait;
-      outcome.status = exchange->session->GaveUp(outcome, waited || deadline.Expired());
+      outcome.status = exchange->session->GiveUpError(outcome, waited || deadline.Expired());
     }
     if (!exchange->outcome.status.ok()) errors.push_back(exchange->outcome.status);
   }
@@ -203,7 +203,7 @@ absl::Status FanOut::Call(
     const bool pause =
         decision == RetryDecision::kAgainLater || (!waited && ++renewals > kMaxRenewals);
     if (deadline.Expired() || (pause && !backoff.Pause(RetryAfterOf(outcome.status)))) {
-      return session.GaveUp(outcome, deadline.Expired());
+      return session.GiveUpError(outcome, deadline.Expired());
     }
     CountRetry();
   }

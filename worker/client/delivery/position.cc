@@ -83,7 +83,7 @@ void NoteUnasked(const ResumePoint& of_server, ResumePoint* chosen) {
   for (size_t s = 0; s < of_server.last_part.size(); ++s) {
     const SequenceRange range{.after = std::max(of_server.last_part[s], chosen->sequence),
                               .through = of_server.sequence};
-    std::vector<SequenceRange>& ranges = chosen->unasked[s];
+    std::vector<SequenceRange>& ranges = chosen->assumed_complete[s];
     const bool known = std::find(ranges.begin(), ranges.end(), range) != ranges.end();
     if (range.after < range.through && !known) ranges.push_back(range);
   }
@@ -127,7 +127,7 @@ ResumePoint ChooseResumePoint(absl::Span<const ResumeAnswer> answers) {
   for (const ResumePoint& point : points) {
     if (point.sequence > best.sequence && EveryServerHas(point, answers)) best = point;
   }
-  best.unasked.resize(answers.size());
+  best.assumed_complete.resize(answers.size());
   for (const ResumePoint& point : points) NoteUnasked(point, &best);
   if (!points.empty() || answers.empty()) return best;
   const auto [lowest, highest] = std::minmax_element(

@@ -46,7 +46,7 @@ struct ResumePoint {
   // Per server: sequences above `sequence` that a stored position takes for complete without a part
   // on this server. Where rows have moved to this server since, it must have its part durably
   // before that position may become valid (ps_server/MOVES.md).
-  std::vector<std::vector<SequenceRange>> unasked;
+  std::vector<std::vector<SequenceRange>> assumed_complete;
 };
 
 ResumePoint ChooseResumePoint(absl::Span<const ResumeAnswer> answers);

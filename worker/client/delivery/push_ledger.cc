@@ -30,7 +30,7 @@ int64_t PushLedger::Acknowledged(RetainedPart part) {
   return before;
 }
 
-void PushLedger::AcknowledgedForGood(int64_t sequence) {
+void PushLedger::AcknowledgedUnretained(int64_t sequence) {
   last_part_ = through_ = sequence;
   // Applies also while older parts are retained: without this part they cannot complete a restarted
   // server.

@@ -65,7 +65,7 @@ class PushLedger {
   // retained part of the same sequence that it replaces.
   int64_t Acknowledged(RetainedPart part);
   // The server has applied its part, which is durable or need not be retained.
-  void AcknowledgedForGood(int64_t sequence);
+  void AcknowledgedUnretained(int64_t sequence);
   // The server has no part of `sequence`, or has refused its part.
   void NoPart(int64_t sequence);
   // Removes and returns the parts that are durable on the server; destroying them frees their

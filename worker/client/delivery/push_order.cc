@@ -18,7 +18,7 @@ void PushOrder::Reset(int64_t sequence, std::string position) {
   broken_ = absl::OkStatus();
 }
 
-absl::Status PushOrder::TakeTurn(Deadline deadline) {
+absl::Status PushOrder::Acquire(Deadline deadline) {
   absl::MutexLock lock(&mutex_);
   while (!free_ && !deadline.Expired()) freed_.WaitUntil(&mutex_, deadline);
   if (!free_) {
@@ -38,7 +38,7 @@ void PushOrder::WaitsFor(absl::string_view what) {
   waits_since_ = absl::Now();
 }
 
-void PushOrder::EndTurn() {
+void PushOrder::Release() {
   absl::MutexLock lock(&mutex_);
   free_ = true;
   freed_.SignalAll();

@@ -20,8 +20,8 @@
 
 namespace cairn {
 
-// Thread safety: TakeTurn and settled may be called from several threads at once. The other methods
-// belong to the thread that holds the turn; Reset may also be called before the first turn.
+// Thread safety: Acquire and settled may be called from several threads at once. The other methods
+// belong to the thread that holds the order; Reset may also be called before the first Acquire.
 class PushOrder {
  public:
   // `sessions` outlives this.
@@ -35,11 +35,11 @@ class PushOrder {
   // No server gets a further part of numbers up to this one. Updated before the sessions are.
   int64_t settled() const { return settled_.load(); }
 
-  // Waits until no other push is being delivered. Pair with EndTurn. kDeadlineExceeded: names what
+  // Waits until no other push is being delivered. Pair with Release. kDeadlineExceeded: names what
   // the other push waits for.
-  absl::Status TakeTurn(Deadline deadline);
-  void EndTurn();
-  // Sets what the push that holds the turn waits for; TakeTurn reports it. A literal.
+  absl::Status Acquire(Deadline deadline);
+  void Release();
+  // Sets what the push that holds the order waits for; Acquire reports it. A literal.
   void WaitsFor(absl::string_view what);
 
   // Gives the updates in `exchanges` the next number.

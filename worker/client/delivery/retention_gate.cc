@@ -17,11 +17,12 @@ namespace {
 constexpr absl::string_view kForRoom =
     "room among the pushes that are not durable yet (retained_bytes)";
 // An early snapshot that takes longer continues, but the gate's thread stops waiting for it.
-constexpr absl::Duration kEpochTimeout = absl::Seconds(5);
+constexpr absl::Duration kSnapshotTimeout = absl::Seconds(5);
 
 }  // namespace
 
-absl::Status RetentionGate::MakeRoom(absl::Span<Exchange* const> exchanges, Deadline deadline) {
+absl::Status RetentionGate::WaitForCapacity(absl::Span<Exchange* const> exchanges,
+                                            Deadline deadline) {
   if (identity_.retention == nullptr) return absl::OkStatus();
   int64_t needed = 0;
   for (const Exchange* exchange : exchanges) {
@@ -34,19 +35,19 @@ absl::Status RetentionGate::MakeRoom(absl::Span<Exchange* const> exchanges, Dead
     StopFlag().WaitFor(std::min(wait, deadline.Remaining()));
     order_.WaitsFor("its servers");
   }
-  return retention_.HasRoomFor(needed) ? absl::OkStatus() : WaitForEpochs(needed, deadline);
+  return retention_.HasRoomFor(needed) ? absl::OkStatus() : WaitForSnapshots(needed, deadline);
 }
 
-absl::Status RetentionGate::WaitForEpochs(int64_t needed, Deadline deadline) {
+absl::Status RetentionGate::WaitForSnapshots(int64_t needed, Deadline deadline) {
   const absl::Time start = absl::Now();
   order_.WaitsFor(kForRoom);
   // A snapshot frees everything retained for its server, so one for each server is enough, plus one
   // for servers that restarted in between. Under sync a contribution becomes durable with its step,
   // and a restarted server closes the step only after other workers have replayed theirs.
   Backoff backoff(identity_.ps_wait, deadline);
-  for (size_t epochs = 0; !retention_.HasRoomFor(needed); ++epochs) {
+  for (size_t snapshots = 0; !retention_.HasRoomFor(needed); ++snapshots) {
     const std::vector<int32_t> servers = sessions_.Live();
-    const bool waits = epochs >= servers.size();
+    const bool waits = snapshots >= servers.size();
     const auto held_by = [this](int32_t server) {
       return sessions_[static_cast<size_t>(server)].retained_bytes();
     };
@@ -54,7 +55,7 @@ absl::Status RetentionGate::WaitForEpochs(int64_t needed, Deadline deadline) {
         *std::max_element(servers.begin(), servers.end(),
                           [&](int32_t a, int32_t b) { return held_by(a) < held_by(b); });
     const ServerSession& session =
-        sessions_[static_cast<size_t>(waits ? servers[epochs % servers.size()] : fullest)];
+        sessions_[static_cast<size_t>(waits ? servers[snapshots % servers.size()] : fullest)];
     const absl::Time since = session.retained_since();
     const int64_t held = session.retained_bytes();
     absl::Status status = calls_.Flush(session.index(), deadline.Remaining(), deadline);
@@ -62,7 +63,7 @@ absl::Status RetentionGate::WaitForEpochs(int64_t needed, Deadline deadline) {
     if (status.ok() && waits && identity_.synchronous() && !backoff.Pause()) {
       status = absl::UnavailableError("the steps of its retained contributions have not closed");
     }
-    if (status.ok() && epochs > 3 * servers.size() && !identity_.synchronous()) {
+    if (status.ok() && snapshots > 3 * servers.size() && !identity_.synchronous()) {
       status = absl::InternalError("its snapshots do not make the retained pushes durable");
     }
     if (status.ok()) continue;
@@ -76,7 +77,7 @@ absl::Status RetentionGate::WaitForEpochs(int64_t needed, Deadline deadline) {
   return absl::OkStatus();
 }
 
-void RetentionGate::AskForEpochs() {
+void RetentionGate::RequestSnapshots() {
   if (retention_.bytes() <= retention_.limit_bytes() / 2) return;
   absl::MutexLock lock(&mutex_);
   if (stopping_) return;
@@ -113,7 +114,7 @@ void RetentionGate::Flush() {
                [&](int32_t server) {
                  const ServerSession& session = sessions_[static_cast<size_t>(server)];
                  if (session.retained_bytes() == 0) return absl::OkStatus();
-                 return calls_.Flush(server, kEpochTimeout, Deadline::In(kEpochTimeout));
+                 return calls_.Flush(server, kSnapshotTimeout, Deadline::In(kSnapshotTimeout));
                })
       .IgnoreError();
 }

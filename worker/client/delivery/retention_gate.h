@@ -17,8 +17,8 @@
 
 namespace cairn {
 
-// Thread safety: MakeRoom belongs to the thread that holds PushOrder's turn; the other methods may
-// be called from several threads at once.
+// Thread safety: WaitForCapacity belongs to the thread that holds the PushOrder; the other methods
+// may be called from several threads at once.
 class RetentionGate {
  public:
   // All arguments outlive the gate.
@@ -32,15 +32,15 @@ class RetentionGate {
   ~RetentionGate() { Stop(); }
 
   // Waits until the updates in `exchanges` fit in the limit.
-  absl::Status MakeRoom(absl::Span<Exchange* const> exchanges, Deadline deadline);
+  absl::Status WaitForCapacity(absl::Span<Exchange* const> exchanges, Deadline deadline);
   // Call after each push. When more than half of the limit is used, asks every server with retained
   // pushes for an early snapshot, in a thread of the gate. Returns at once.
-  void AskForEpochs();
+  void RequestSnapshots();
   // Ends the thread, after its current calls.
   void Stop();
 
  private:
-  absl::Status WaitForEpochs(int64_t needed, Deadline deadline);
+  absl::Status WaitForSnapshots(int64_t needed, Deadline deadline);
   void Loop();
   void Flush();
 

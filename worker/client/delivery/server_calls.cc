@@ -1,14 +1,56 @@
 #include "worker/client/delivery/server_calls.h"
 
 #include <algorithm>
+#include <atomic>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
+#include "common/deadline.h"
+#include "common/interruption.h"
+#include "common/monotonic_cond_var.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/limits.h"
 #include "worker/client/delivery/client_thread.h"
 
 namespace cairn {
+namespace {
+
+// Passes an interruption of the thread that waits here to the threads that it waits for, whose
+// calls then end.
+class InterruptibleJoin {
+ public:
+  explicit InterruptibleJoin(size_t threads) : running_(threads) {}
+
+  // Called by each thread: runs `body` such that it can be interrupted.
+  void Run(absl::FunctionRef<void()> body) {
+    {
+      const Interruption interruption(
+          [](void* flag) { return static_cast<std::atomic<bool>*>(flag)->load(); }, &interrupted_);
+      body();
+    }
+    absl::MutexLock lock(&mutex_);
+    --running_;
+    ended_.SignalAll();
+  }
+  // Returns when `body` has returned in every thread, or soon will because of an interruption.
+  void Wait() {
+    const Deadline never = Deadline::In(absl::InfiniteDuration());
+    absl::MutexLock lock(&mutex_);
+    while (running_ > 0 && !interrupted_.load()) {
+      ended_.WaitUntil(&mutex_, never);
+      interrupted_.store(never.Expired());  // only an interruption makes it so
+    }
+  }
+
+ private:
+  std::atomic<bool> interrupted_ = false;
+  absl::Mutex mutex_;
+  MonotonicCondVar ended_;
+  size_t running_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
 
 absl::Status ServerCalls::ForEach(absl::Span<const int32_t> servers,
                                   absl::FunctionRef<absl::Status(int32_t)> body) {
@@ -21,10 +63,16 @@ absl::Status ServerCalls::ForEach(absl::Span<const int32_t> servers,
     for (size_t i = 0; i < servers.size(); ++i) run(i);
     return Join(statuses);
   }
+  const bool interruptible = Interruption::LongestWait() < absl::InfiniteDuration();
+  InterruptibleJoin join(servers.size());
   std::vector<ClientThread> threads;
   for (size_t i = 0; i < servers.size(); ++i) {
-    threads.push_back(StartClientThread([&run, i] { run(i); }));
+    threads.push_back(StartClientThread([&, i] {
+      if (!interruptible) return run(i);
+      join.Run([&] { run(i); });
+    }));
   }
+  if (interruptible) join.Wait();
   threads.clear();  // joins them
   return Join(statuses);
 }

@@ -40,7 +40,7 @@ absl::string_view WithoutPeer(absl::string_view message, absl::string_view name)
 
 }  // namespace
 
-absl::Status FencedElsewhere(const std::string& task) {
+absl::Status FencedError(const std::string& task) {
   return WithReason(
       absl::FailedPreconditionError(absl::StrCat(task,
                                                  " is fenced: a newer start has replaced it, or a "
@@ -215,7 +215,7 @@ bool ServerSession::PushAnswered(const DataCall& call, int64_t boot_id) {
       retention->Add(part.bytes);
       retention->Drop(ledger_.Acknowledged(std::move(part)));
     } else {
-      ledger_.AcknowledgedForGood(sequence);
+      ledger_.AcknowledgedUnretained(sequence);
     }
     PublishLedger();
   }
@@ -283,10 +283,10 @@ absl::Time ServerSession::retained_since() const {
 }
 
 RetryDecision ServerSession::ClassifyOutcome(Outcome* outcome, bool repeatable, int64_t boot_id,
-                                             Deadline deadline, bool slow_is_gone) {
+                                             Deadline deadline, bool slow_is_down) {
   const bool served = outcome->progress == Progress::kAnswered && outcome->status.ok();
   if (!served && identity_.fenced != nullptr && identity_.fenced->load()) {
-    *outcome = {Progress::kAnswered, FencedElsewhere(identity_.task)};
+    *outcome = {Progress::kAnswered, FencedError(identity_.task)};
     return RetryDecision::kFail;
   }
   if (left() && !served) {
@@ -313,7 +313,7 @@ RetryDecision ServerSession::ClassifyOutcome(Outcome* outcome, bool repeatable, 
         NoteAnswer();
         return RetryDecision::kAgainLater;
       case wire::ErrorReason::STOPPING:
-        NoteGone(outcome->status);
+        NoteDown(outcome->status);
         return repeatable ? RetryDecision::kAgainLater : RetryDecision::kFail;
       case wire::ErrorReason::FENCED: outcome->status = Fenced(outcome->status); break;
       default: NoteAnswer(); break;
@@ -324,7 +324,7 @@ RetryDecision ServerSession::ClassifyOutcome(Outcome* outcome, bool repeatable, 
   if (!absl::IsUnavailable(outcome->status) && !absl::IsDeadlineExceeded(outcome->status)) {
     return RetryDecision::kFail;
   }
-  if (slow_is_gone || !absl::IsDeadlineExceeded(outcome->status)) NoteGone(outcome->status);
+  if (slow_is_down || !absl::IsDeadlineExceeded(outcome->status)) NoteDown(outcome->status);
   if (outcome->progress == Progress::kUnknown && !repeatable) {
     outcome->status = absl::Status(
         outcome->status.code(),
@@ -345,7 +345,7 @@ RetryDecision ServerSession::Renew(Outcome* outcome, int64_t stale_boot_id, Dead
                   absl::UnavailableError(absl::StrCat(
                       name_, " was restarted and is being sent the pushes it does not have since ",
                       TimeOfDayText(renewing_since_)))};
-      NoteGone(outcome->status);
+      NoteDown(outcome->status);
       return RetryDecision::kAgainLater;
     }
     if (ledger_.boot_id() != stale_boot_id) return RetryDecision::kAgain;
@@ -449,10 +449,10 @@ absl::Status ServerSession::RemoveMovedRows(const absl::Status& moved, DataCall*
   }
   const auto find = [&](absl::string_view name) { return newer.Find(name); };
   if (call->kind == CallKind::kAssign) {
-    ASSIGN_OR_RETURN(auto parts, CutAnew(call->assign.items, index_, find));
+    ASSIGN_OR_RETURN(auto parts, RepartitionItems(call->assign.items, index_, find));
     call->assign.items = std::move(parts.here);
   } else {
-    ASSIGN_OR_RETURN(auto parts, CutAnew(call->request.push.items, index_, find));
+    ASSIGN_OR_RETURN(auto parts, RepartitionItems(call->request.push.items, index_, find));
     call->request.push.items = std::move(parts.here);
   }
   return absl::OkStatus();
@@ -501,7 +501,7 @@ RetryDecision ServerSession::ClassifyRenewal(Outcome* outcome) {
       reason != wire::ErrorReason::WAIT_EXPIRED) {
     return RetryDecision::kFail;
   }
-  NoteGone(outcome->status);
+  NoteDown(outcome->status);
   return RetryDecision::kAgainLater;
 }
 
@@ -546,7 +546,7 @@ absl::Status ServerSession::CheckTimeline(const wire::HelloReply& hello) const {
       "own --data_dir, then this task"));
 }
 
-absl::Status ServerSession::GaveUp(const Outcome& outcome, bool deadline_passed) const {
+absl::Status ServerSession::GiveUpError(const Outcome& outcome, bool deadline_passed) const {
   // The error names the missing workers.
   if (ReasonOf(outcome.status) == wire::ErrorReason::WAIT_EXPIRED) return outcome.status;
   // The server answers, and its error says why it refuses.
@@ -563,31 +563,31 @@ absl::Status ServerSession::GaveUp(const Outcome& outcome, bool deadline_passed)
   }
   absl::MutexLock lock(&mutex_);
   return absl::UnavailableError(absl::StrCat(
-      name_, " has been down since ", TimeOfDayText(gone_since_), ": ", error, "; gave up ",
+      name_, " has been down since ", TimeOfDayText(down_since_), ": ", error, "; gave up ",
       deadline_passed ? "at the call's deadline"
                       : absl::StrCat("after ", absl::FormatDuration(identity_.ps_wait)),
       ": restart it with the same data directory, then this task"));
 }
 
 void ServerSession::NoteAnswer() {
-  if (!gone_.load(std::memory_order_relaxed)) return;
+  if (!down_.load(std::memory_order_relaxed)) return;
   absl::MutexLock lock(&mutex_);
-  if (!gone_.exchange(false)) return;
+  if (!down_.exchange(false)) return;
   logged_other_server_.store(false);
-  const absl::Duration gone = std::max(absl::Now() - gone_since_, absl::Milliseconds(1));
-  LOG(INFO) << name_ << " is back after " << DurationText(gone);
+  const absl::Duration outage = std::max(absl::Now() - down_since_, absl::Milliseconds(1));
+  LOG(INFO) << name_ << " is back after " << DurationText(outage);
 }
 
-void ServerSession::NoteGone(const absl::Status& error) {
-  if (gone_.load(std::memory_order_relaxed)) return;
+void ServerSession::NoteDown(const absl::Status& error) {
+  if (down_.load(std::memory_order_relaxed)) return;
   absl::MutexLock lock(&mutex_);
-  if (gone_.exchange(true)) return;
-  gone_since_ = absl::Now();
+  if (down_.exchange(true)) return;
+  down_since_ = absl::Now();
   const absl::string_view what = absl::IsDeadlineExceeded(error) ? " has not answered"
                                  : ReasonOf(error) == wire::ErrorReason::STOPPING
                                      ? " has refused calls"
                                      : " has been down";
-  LOG(WARNING) << name_ << what << " since " << TimeOfDayText(gone_since_) << ": "
+  LOG(WARNING) << name_ << what << " since " << TimeOfDayText(down_since_) << ": "
                << WithoutPeer(error.message(), name_) << "; waiting up to "
                << absl::FormatDuration(identity_.ps_wait);
 }

@@ -51,7 +51,7 @@ struct ClientIdentity {
 };
 
 // The error of calls after another call found the client fenced.
-absl::Status FencedElsewhere(const std::string& task);
+absl::Status FencedError(const std::string& task);
 
 // What the caller must do after an attempt.
 enum class RetryDecision {
@@ -65,7 +65,7 @@ enum class RetryDecision {
 // every retained push that the server lacks; all other calls wait for that.
 //
 // Thread safety: every method may be called from several threads at once, except Begin,
-// PushAnswered, NoPart and ForgetPushes, which the thread that holds PushOrder's turn calls.
+// PushAnswered, NoPart and ForgetPushes, which the thread that holds the PushOrder calls.
 class ServerSession {
  public:
   // `identity` outlives the session. `name`: for example "ps:1 (127.0.0.1:7002)".
@@ -118,11 +118,11 @@ class ServerSession {
   // that was restarted or that ended this worker's lease. Logs when the server goes down or comes
   // back, and whom a call waits for.
   //   repeatable    running the call twice does no harm
-  //   slow_is_gone  a server that missed the attempt's limit counts as down
+  //   slow_is_down  a server that missed the attempt's limit counts as down
   RetryDecision ClassifyOutcome(Outcome* outcome, bool repeatable, int64_t boot_id,
-                                Deadline deadline, bool slow_is_gone = true);
+                                Deadline deadline, bool slow_is_down = true);
   // The error of a call that gave up on this server, after its last attempt's `outcome`.
-  absl::Status GaveUp(const Outcome& outcome, bool deadline_passed) const;
+  absl::Status GiveUpError(const Outcome& outcome, bool deadline_passed) const;
 
   // The server joined a running cluster.
   void SetJoined() { joined_.store(true, std::memory_order_relaxed); }
@@ -134,13 +134,13 @@ class ServerSession {
   bool left() const { return left_.load(std::memory_order_acquire); }
 
   // Whether the server is down: its last call was not answered.
-  bool gone() const { return gone_.load(std::memory_order_relaxed); }
+  bool down() const { return down_.load(std::memory_order_relaxed); }
 
  private:
   void PublishLedger() ABSL_EXCLUSIVE_LOCKS_REQUIRED(push_mutex_);
   std::vector<RetainedPart> TakeDurable(int64_t durable) ABSL_EXCLUSIVE_LOCKS_REQUIRED(push_mutex_);
   void NoteAnswer();
-  void NoteGone(const absl::Status& error);
+  void NoteDown(const absl::Status& error);
   RetryDecision Renew(Outcome* outcome, int64_t stale_boot_id, Deadline deadline);
   RetryDecision HelloAgain(Outcome* outcome, Deadline deadline);
   // Removes from a replayed `call`, which the server refused with MOVED, the rows that have moved
@@ -177,7 +177,7 @@ class ServerSession {
   std::atomic<int64_t> durable_step_{0};
 
   std::atomic<bool> greeted_{false};
-  std::atomic<bool> gone_{false};
+  std::atomic<bool> down_{false};
   mutable std::atomic<bool> logged_other_server_{false};  // since its last answer
   std::atomic<bool> joined_{false};
   std::atomic<bool> left_{false};
@@ -188,7 +188,7 @@ class ServerSession {
   PushLedger ledger_ ABSL_GUARDED_BY(push_mutex_);
 
   mutable absl::Mutex mutex_;
-  absl::Time gone_since_ ABSL_GUARDED_BY(mutex_);
+  absl::Time down_since_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn

@@ -49,11 +49,11 @@ absl::Status CheckOptions(const ClientOptions& options, size_t server_count) {
     return absl::InvalidArgumentError(
         absl::StrCat("client: retained_bytes is ", options.retained_bytes, "; 0 or more allowed"));
   }
-  if (options.max_message_bytes < kLowestMaxMessageBytes ||
-      options.max_message_bytes > kHighestMaxMessageBytes) {
+  if (options.max_message_bytes < kMinMessageBytesLimit ||
+      options.max_message_bytes > kMaxMessageBytesLimit) {
     return absl::InvalidArgumentError(
         absl::StrCat("client: max_message_bytes is ", options.max_message_bytes, "; ",
-                     kLowestMaxMessageBytes, " … ", kHighestMaxMessageBytes, " allowed"));
+                     kMinMessageBytesLimit, " … ", kMaxMessageBytesLimit, " allowed"));
   }
   return absl::OkStatus();
 }

@@ -89,7 +89,7 @@ class PsClientImpl final : public PsClient {
   PsClientImpl(const ClientOptions& options, std::vector<ReachedServer> servers, ReachServer reach,
                absl::Duration longest_pause);
 
-  // State shared by the parts. The `Uses` of a part lists its share.
+  // State shared by the parts. The `Dependencies` of a part list its share.
   const absl::Duration longest_pause_;
   const ClientOptions options_;
   Retention retention_{options_.retained_bytes};

@@ -6,39 +6,39 @@
 namespace cairn {
 
 absl::Status DataCalls::Pull(absl::Span<const PullTarget> targets, Deadline deadline) {
-  RETURN_IF_ERROR(uses_.gate.Check("pull", deadline));
+  RETURN_IF_ERROR(deps_.gate.Check("pull", deadline));
   return PullAll(targets, 0, deadline);
 }
 
 void DataCalls::BeginStep(int64_t step, DataPlan& plan) const {
-  if (step > 0) plan.BeginStep(step, uses_.options.consistency.mode == ConsistencyMode::kSsp);
+  if (step > 0) plan.BeginStep(step, deps_.options.consistency.mode == ConsistencyMode::kSsp);
 }
 
 absl::Status DataCalls::PullAll(absl::Span<const PullTarget> targets, int64_t step,
                                 Deadline deadline) {
   while (true) {
-    PlanPool::Lease plan(&uses_.plans);
-    RETURN_IF_ERROR(uses_.planner.Pull(targets, &*plan));
+    PlanPool::Lease plan(&deps_.plans);
+    RETURN_IF_ERROR(deps_.planner.Pull(targets, &*plan));
     BeginStep(step, *plan);
     bool moved = false;
     const absl::Status status = Deliver(*plan, /*updates=*/false, nullptr, deadline, &moved);
-    const bool again = absl::IsUnavailable(status) && uses_.membership.Changed(deadline);
+    const bool again = absl::IsUnavailable(status) && deps_.membership.Changed(deadline);
     if (!again) RETURN_IF_ERROR(status);
     if (!moved && !again) return absl::OkStatus();
-    RETURN_IF_ERROR(uses_.gate.CheckWhileRowsMove("pull", deadline));
+    RETURN_IF_ERROR(deps_.gate.CheckWhileRowsMove("pull", deadline));
   }
 }
 
 absl::Status DataCalls::Push(absl::Span<const PushSource> sources, absl::string_view position,
                              absl::Span<const PullTarget> targets, bool begins_step,
                              Deadline deadline) {
-  RETURN_IF_ERROR(uses_.gate.Check("push", deadline));
+  RETURN_IF_ERROR(deps_.gate.Check("push", deadline));
   RETURN_IF_ERROR(CheckUserPosition(position));
-  PlanPool::Lease plan(&uses_.plans);
+  PlanPool::Lease plan(&deps_.plans);
   bool skip = false;
-  RETURN_IF_ERROR(uses_.planner.Push(sources, &*plan, &skip));
-  RETURN_IF_ERROR(uses_.planner.Pull(targets, &*plan));
-  const int64_t step = begins_step ? uses_.clock.Next() : 0;
+  RETURN_IF_ERROR(deps_.planner.Push(sources, &*plan, &skip));
+  RETURN_IF_ERROR(deps_.planner.Pull(targets, &*plan));
+  const int64_t step = begins_step ? deps_.clock.Next() : 0;
   BeginStep(step, *plan);
   bool moved = false;
   RETURN_IF_ERROR(Deliver(*plan, !skip && !sources.empty(), &position, deadline, &moved));
@@ -46,16 +46,16 @@ absl::Status DataCalls::Push(absl::Span<const PushSource> sources, absl::string_
 }
 
 absl::Status DataCalls::Assign(absl::Span<const PushSource> sources, Deadline deadline) {
-  RETURN_IF_ERROR(uses_.gate.Check("assign", deadline));
-  PlanPool::Lease plan(&uses_.plans);
-  RETURN_IF_ERROR(uses_.planner.Assign(sources, &*plan));
+  RETURN_IF_ERROR(deps_.gate.Check("assign", deadline));
+  PlanPool::Lease plan(&deps_.plans);
+  RETURN_IF_ERROR(deps_.planner.Assign(sources, &*plan));
   bool moved = false;
   return Deliver(*plan, /*updates=*/true, nullptr, deadline, &moved);
 }
 
 absl::Status DataCalls::Deliver(DataPlan& plan, bool updates, const absl::string_view* position,
                                 Deadline deadline, bool* moved) {
-  RETURN_IF_ERROR(uses_.deliverer.Deliver(plan, updates, position, deadline, moved));
+  RETURN_IF_ERROR(deps_.deliverer.Deliver(plan, updates, position, deadline, moved));
   if (!*moved) plan.CopyRepeats();
   Count(plan);
   return absl::OkStatus();

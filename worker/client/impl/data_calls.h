@@ -20,7 +20,7 @@ namespace cairn {
 class DataCalls {
  public:
   // The client's parts that data calls need. All outlive this.
-  struct Uses {
+  struct Dependencies {
     const ClientOptions& options;
     ClientGate& gate;
     StepClock& clock;
@@ -29,7 +29,7 @@ class DataCalls {
     Deliverer& deliverer;
     Membership& membership;
   };
-  explicit DataCalls(const Uses& uses) : uses_(uses) {}
+  explicit DataCalls(const Dependencies& deps) : deps_(deps) {}
 
   absl::Status Pull(absl::Span<const PullTarget> targets, Deadline deadline);
   // PsClient::PushPull, or PsClient::Step with `begins_step`.
@@ -49,7 +49,7 @@ class DataCalls {
   absl::Status PullAll(absl::Span<const PullTarget> targets, int64_t step, Deadline deadline);
   void BeginStep(int64_t step, DataPlan& plan) const;
 
-  const Uses uses_;
+  const Dependencies deps_;
   std::atomic<int64_t> bytes_pushed_{0};
   std::atomic<int64_t> bytes_pulled_{0};
 };

@@ -25,8 +25,8 @@ void Heartbeats::Start(absl::Duration lease) {
 
 size_t Heartbeats::StartThreads() {
   absl::MutexLock lock(&threads_mutex_);
-  for (; !stopped_ && started_ < uses_.sessions.size(); ++started_) {
-    ServerSession& session = uses_.sessions[started_];
+  for (; !stopped_ && started_ < deps_.sessions.size(); ++started_) {
+    ServerSession& session = deps_.sessions[started_];
     if (session.left()) continue;
     threads_.push_back(StartClientThread([this, &session] { Loop(session); }));
   }
@@ -35,7 +35,7 @@ size_t Heartbeats::StartThreads() {
 
 void Heartbeats::Stop() {
   stop_.Stop();
-  uses_.sessions.EndWaits();
+  deps_.sessions.EndWaits();
   std::vector<ClientThread> threads;  // destroyed, and so joined, after the lock is released
   absl::MutexLock lock(&threads_mutex_);
   stopped_ = true;
@@ -44,7 +44,7 @@ void Heartbeats::Stop() {
 
 void Heartbeats::Loop(ServerSession& session) {
   const absl::Duration timeout = std::clamp(interval_, kShortestTimeout, kLongestTimeout);
-  const absl::Duration pause = std::min(interval_, uses_.longest_pause);
+  const absl::Duration pause = std::min(interval_, deps_.longest_pause);
   // A server that joined stores no position of this worker until a part of it is durable there.
   // Until then no position is common to all servers, so one flush follows the first part.
   bool has_position = !session.joined();
@@ -54,14 +54,14 @@ void Heartbeats::Loop(ServerSession& session) {
     if (session.left()) return;
     if (!has_position && status.ok() && session.last_part() > 0) {
       int64_t durable = 0;
-      uses_.calls.Flush(session.index(), timeout, Deadline::In(timeout), &durable).IgnoreError();
+      deps_.calls.Flush(session.index(), timeout, Deadline::In(timeout), &durable).IgnoreError();
       has_position = durable > 0;
     }
     // A server that does not answer does not end the loop: its session logs it, and calls wait for
     // it. FENCED ends it, because every call of this process fails from then on.
     if (ReasonOf(status) != wire::ErrorReason::FENCED) continue;
     LOG(ERROR) << status.message();
-    uses_.flags.fenced.store(true);
+    deps_.flags.fenced.store(true);
     return;
   } while (!Pause(session, pause));
 }
@@ -71,27 +71,27 @@ bool Heartbeats::Pause(const ServerSession& session, absl::Duration pause) {
   if (session.index() != 0) return stop_.WaitFor(pause);
   const Deadline end = Deadline::In(pause);
   for (size_t known = StartThreads(); !stop_.stopped() && !end.Expired(); known = StartThreads()) {
-    uses_.sessions.WaitForMore(known, end);
+    deps_.sessions.WaitForMore(known, end);
   }
   return stop_.stopped();
 }
 
 wire::WorkerVitals Heartbeats::Vitals() const {
   wire::WorkerVitals vitals;
-  vitals.__set_task(uses_.options.task.substr(0, kMaxTaskTypeBytes));
-  const StalenessSummary staleness = uses_.staleness.Summary();
+  vitals.__set_task(deps_.options.task.substr(0, kMaxTaskTypeBytes));
+  const StalenessSummary staleness = deps_.staleness.Summary();
   if (!staleness.histogram.empty()) {
     vitals.__set_staleness_mean(staleness.mean);
     vitals.__set_staleness_max(staleness.max);
   }
-  vitals.__set_retained_bytes(uses_.retention.bytes());
+  vitals.__set_retained_bytes(deps_.retention.bytes());
   vitals.__isset.servers_gone = true;
-  uses_.sessions.ForEachLive([&](const ServerSession& session) {
-    if (!session.gone() || vitals.servers_gone.size() >= kMaxGoneServers) return;
+  deps_.sessions.ForEachLive([&](const ServerSession& session) {
+    if (!session.down() || vitals.servers_gone.size() >= kMaxGoneServers) return;
     vitals.servers_gone.push_back(session.index());
   });
-  if (uses_.options.vitals == nullptr) return vitals;
-  const TrainingVitals training = uses_.options.vitals();
+  if (deps_.options.vitals == nullptr) return vitals;
+  const TrainingVitals training = deps_.options.vitals();
   vitals.__set_steps(training.steps);
   vitals.__set_examples(training.examples);
   if (training.loss.has_value()) vitals.__set_loss(*training.loss);
@@ -103,7 +103,7 @@ wire::WorkerVitals Heartbeats::Vitals() const {
 absl::Status Heartbeats::Beat(ServerSession& session, absl::Duration timeout) {
   wire::ServerState state;
   absl::Status status =
-      uses_.fan_out.Call(session, "heartbeat", timeout, absl::ZeroDuration(), Deadline::In(timeout),
+      deps_.fan_out.Call(session, "heartbeat", timeout, absl::ZeroDuration(), Deadline::In(timeout),
                          [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
                            wire::Caller beating = caller;
                            beating.__set_vitals(Vitals());
@@ -111,7 +111,7 @@ absl::Status Heartbeats::Beat(ServerSession& session, absl::Duration timeout) {
                          });
   if (!status.ok()) return status;
   session.Learn(state);
-  uses_.membership.OnServerState(state);
+  deps_.membership.OnServerState(state);
   return status;
 }
 

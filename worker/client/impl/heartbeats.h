@@ -21,7 +21,7 @@ namespace cairn {
 class Heartbeats {
  public:
   // The client's parts that heartbeats need. All outlive this.
-  struct Uses {
+  struct Dependencies {
     const ClientOptions& options;
     ServerTable& sessions;
     FanOut& fan_out;
@@ -32,7 +32,7 @@ class Heartbeats {
     const StalenessCounter& staleness;
     absl::Duration longest_pause;  // longest time between two heartbeats
   };
-  explicit Heartbeats(const Uses& uses) : uses_(uses) {}
+  explicit Heartbeats(const Dependencies& deps) : deps_(deps) {}
   ~Heartbeats() { Stop(); }
 
   // Starts one thread for each server, and for servers that join later. A server that is down
@@ -53,7 +53,7 @@ class Heartbeats {
   absl::Status Beat(ServerSession& session, absl::Duration timeout);
   wire::WorkerVitals Vitals() const;
 
-  const Uses uses_;
+  const Dependencies deps_;
 
   absl::Duration interval_;  // longest pause
   absl::Mutex mutex_;        // held shared by heartbeats

@@ -162,19 +162,19 @@ absl::StatusOr<std::vector<ServerCheckpoint>> JobCheckpoints::Checkpoint(
   for (int tries = 1;; ++tries) {
     absl::StatusOr<std::vector<ServerCheckpoint>> parts = TryCheckpoint(directory, name, deadline);
     if (ReasonOf(parts.status()) != wire::ErrorReason::MOVED || tries == kMostTries) return parts;
-    RETURN_IF_ERROR(uses_.membership.Refresh(deadline));
+    RETURN_IF_ERROR(deps_.membership.Refresh(deadline));
     RETURN_IF_ERROR(DropCheckpoint(directory, name, deadline));
   }
 }
 
 absl::StatusOr<std::vector<ServerCheckpoint>> JobCheckpoints::TryCheckpoint(
     absl::string_view directory, absl::string_view name, Deadline deadline) {
-  RETURN_IF_ERROR(uses_.gate.Check("checkpoint", deadline));
-  const std::vector<int32_t> servers = uses_.sessions.Live();
-  ASSIGN_OR_RETURN(const JobHoldings holdings, uses_.calls.Describe(servers, deadline));
+  RETURN_IF_ERROR(deps_.gate.Check("checkpoint", deadline));
+  const std::vector<int32_t> servers = deps_.sessions.Live();
+  ASSIGN_OR_RETURN(const JobHoldings holdings, deps_.calls.Describe(servers, deadline));
   RETURN_IF_ERROR(CheckAgreement(holdings));
-  std::vector<wire::CheckpointReply> replies(uses_.sessions.size());
-  RETURN_IF_ERROR(uses_.calls.All(
+  std::vector<wire::CheckpointReply> replies(deps_.sessions.size());
+  RETURN_IF_ERROR(deps_.calls.All(
       servers, "checkpoint", deadline.Remaining(), deadline,
       [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t server) {
         replies[server] = {};
@@ -183,11 +183,11 @@ absl::StatusOr<std::vector<ServerCheckpoint>> JobCheckpoints::TryCheckpoint(
   std::vector<ServerCheckpoint> parts;
   for (size_t s = 0; s < replies.size(); ++s) {
     const auto server = static_cast<int32_t>(s);
-    const bool left = uses_.sessions[s].left();  // before or during this call
+    const bool left = deps_.sessions[s].left();  // before or during this call
     absl::StatusOr<ServerCheckpoint> part =
         left ? PartOfDeparted(server, deadline) : FromReply(replies[s], server);
     if (!part.ok()) {
-      return Annotate(part.status(), absl::StrCat("checkpoint of ", uses_.sessions[s].name()));
+      return Annotate(part.status(), absl::StrCat("checkpoint of ", deps_.sessions[s].name()));
     }
     parts.push_back(*std::move(part));
   }
@@ -205,7 +205,7 @@ absl::StatusOr<std::vector<ServerCheckpoint>> JobCheckpoints::TryCheckpoint(
 absl::StatusOr<ServerCheckpoint> JobCheckpoints::PartOfDeparted(int32_t server, Deadline deadline) {
   wire::ChangeMembersReply reply;
   RETURN_IF_ERROR(
-      uses_.calls.One(0, "change_members", uses_.calls.rpc_timeout(), deadline,
+      deps_.calls.One(0, "change_members", deps_.calls.rpc_timeout(), deadline,
                       [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
                         wire::ChangeMembersRequest request;
                         request.caller = caller;
@@ -216,7 +216,7 @@ absl::StatusOr<ServerCheckpoint> JobCheckpoints::PartOfDeparted(int32_t server, 
                       }));
   ServerCheckpoint part{.server = server};
   for (const wire::LastWord& word : reply.last_words) {
-    if (word.job == uses_.identity.job) {
+    if (word.job == deps_.identity.job) {
       part.workers.push_back({.worker = word.worker, .sequence = word.applied});
     }
   }
@@ -225,9 +225,9 @@ absl::StatusOr<ServerCheckpoint> JobCheckpoints::PartOfDeparted(int32_t server, 
 
 absl::Status JobCheckpoints::DropCheckpoint(absl::string_view directory, absl::string_view name,
                                             Deadline deadline) {
-  RETURN_IF_ERROR(uses_.gate.Check("drop_checkpoint", deadline));
-  return uses_.calls.All(
-      uses_.sessions.Live(), "drop_checkpoint", deadline.Remaining(), deadline,
+  RETURN_IF_ERROR(deps_.gate.Check("drop_checkpoint", deadline));
+  return deps_.calls.All(
+      deps_.sessions.Live(), "drop_checkpoint", deadline.Remaining(), deadline,
       [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
         wire::ServerState state;
         service.drop_checkpoint(state, RequestOf(caller, directory, name));
@@ -235,20 +235,20 @@ absl::Status JobCheckpoints::DropCheckpoint(absl::string_view directory, absl::s
 }
 
 absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadline) {
-  RETURN_IF_ERROR(uses_.gate.Check("restore", deadline));
-  if (uses_.membership.version() > 0) {
+  RETURN_IF_ERROR(deps_.gate.Check("restore", deadline));
+  if (deps_.membership.version() > 0) {
     return absl::FailedPreconditionError(absl::StrCat(
         "restore: servers have joined or left since the cluster file was written, but a restore "
         "needs exactly the servers of that file: restart them with empty directories"));
   }
   wire::RestoreRequest request = RequestOf(source);
   request.timeline =
-      WithServers(TimelineOfManifest(source.timeline), static_cast<int32_t>(uses_.sessions.size()));
-  request.workers = WorkersAt(source, request.timeline, uses_.sessions.size());
-  std::vector<char> restored(uses_.sessions.size());
+      WithServers(TimelineOfManifest(source.timeline), static_cast<int32_t>(deps_.sessions.size()));
+  request.workers = WorkersAt(source, request.timeline, deps_.sessions.size());
+  std::vector<char> restored(deps_.sessions.size());
   const auto restore = [&](int32_t server) {
     const absl::Status status =
-        uses_.calls.One(server, "restore", deadline.Remaining(), deadline,
+        deps_.calls.One(server, "restore", deadline.Remaining(), deadline,
                         [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
                           wire::RestoreRequest mine = request;
                           mine.caller = caller;
@@ -259,8 +259,8 @@ absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadl
     return status;
   };
   // ps:0 comes last: the restore is complete once ps:0 holds the job.
-  const std::vector<int32_t> servers = uses_.sessions.Live();
-  absl::Status status = uses_.calls.ForEach(absl::MakeConstSpan(servers).subspan(1), restore);
+  const std::vector<int32_t> servers = deps_.sessions.Live();
+  absl::Status status = deps_.calls.ForEach(absl::MakeConstSpan(servers).subspan(1), restore);
   CAIRN_CRASH_POINT("restore: all but ps:0 have it");
   if (status.ok()) status = restore(0);
   if (!status.ok()) UndoRestore(restored);
@@ -268,12 +268,12 @@ absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadl
 }
 
 // A server that cannot be reached keeps its part. Examine reports it
-// (JobHoldings::left_by_restore).
+// (JobHoldings::from_unfinished_restore).
 void JobCheckpoints::UndoRestore(absl::Span<const char> restored) {
-  const absl::Status dropped = uses_.calls.ForEach(uses_.sessions.Live(), [&](int32_t server) {
+  const absl::Status dropped = deps_.calls.ForEach(deps_.sessions.Live(), [&](int32_t server) {
     if (restored[static_cast<size_t>(server)] == 0) return absl::OkStatus();
-    return uses_.calls.One(
-        server, "drop_job", uses_.calls.rpc_timeout(), Deadline::In(kUndoTimeout),
+    return deps_.calls.One(
+        server, "drop_job", deps_.calls.rpc_timeout(), Deadline::In(kUndoTimeout),
         [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
           wire::ServerState state;
           service.drop_job(state, caller);

@@ -18,14 +18,14 @@ namespace cairn {
 class JobCheckpoints {
  public:
   // The client's parts that checkpoints need. All outlive this.
-  struct Uses {
+  struct Dependencies {
     const ClientIdentity& identity;
     const ServerTable& sessions;
     ClientGate& gate;
     ServerCalls& calls;
     Membership& membership;
   };
-  explicit JobCheckpoints(const Uses& uses) : uses_(uses) {}
+  explicit JobCheckpoints(const Dependencies& deps) : deps_(deps) {}
 
   // Implement PsClient.
   absl::StatusOr<std::vector<ServerCheckpoint>> Checkpoint(absl::string_view directory,
@@ -46,7 +46,7 @@ class JobCheckpoints {
   // Drops the job from the servers on which a failed restore has created it. `restored`: by server.
   void UndoRestore(absl::Span<const char> restored);
 
-  const Uses uses_;
+  const Dependencies deps_;
 };
 
 }  // namespace cairn

@@ -13,7 +13,7 @@ namespace cairn {
 absl::Status Lifecycle::Start(Deadline deadline) {
   absl::Duration lease;
   RETURN_IF_ERROR(SayHello(deadline, /*dropped=*/false, &lease));
-  if (uses_.identity.sequenced() && lease > absl::ZeroDuration()) uses_.heartbeats.Start(lease);
+  if (deps_.identity.sequenced() && lease > absl::ZeroDuration()) deps_.heartbeats.Start(lease);
   return absl::OkStatus();
 }
 
@@ -21,43 +21,43 @@ absl::Status Lifecycle::CheckHoldings(Deadline deadline, std::vector<wire::Hello
   // Looks are short at first, so that a server that has left is noticed; the last one waits as long
   // as any call.
   for (absl::Duration look = absl::Seconds(2);; look *= 2) {
-    const bool last = look >= uses_.identity.ps_wait;
+    const bool last = look >= deps_.identity.ps_wait;
     const Deadline until = last ? deadline : Deadline::Earlier(deadline, Deadline::In(look));
-    const absl::StatusOr<JobHoldings> holdings = uses_.calls.Describe(uses_.sessions.Live(), until);
+    const absl::StatusOr<JobHoldings> holdings = deps_.calls.Describe(deps_.sessions.Live(), until);
     if (holdings.ok()) return CheckAgreement(*holdings);
     const bool silent =
         absl::IsUnavailable(holdings.status()) || absl::IsDeadlineExceeded(holdings.status());
     if (!silent || last || deadline.Expired()) return holdings.status();
-    for (const int32_t server : uses_.sessions.Live()) {
+    for (const int32_t server : deps_.sessions.Live()) {
       const auto s = static_cast<size_t>(server);
-      uses_.membership.AskWhetherLeft(uses_.sessions[s], deadline, &replies[s]);
+      deps_.membership.AskWhetherLeft(deps_.sessions[s], deadline, &replies[s]);
     }
   }
 }
 
 absl::Status Lifecycle::SayHello(Deadline deadline, bool dropped, absl::Duration* lease) {
   wire::HelloReply first;
-  RETURN_IF_ERROR(uses_.membership.SayHelloToFirst(deadline, &first));
-  std::vector<wire::HelloReply> replies(uses_.sessions.size());
+  RETURN_IF_ERROR(deps_.membership.SayHelloToFirst(deadline, &first));
+  std::vector<wire::HelloReply> replies(deps_.sessions.size());
   // Check before the other servers adopt the timeline of ps:0. Afterwards a server that lost the
   // job could not be told from a new one.
-  if (uses_.identity.sequenced() && !dropped) RETURN_IF_ERROR(CheckHoldings(deadline, replies));
-  if (uses_.identity.synchronous()) uses_.identity.steps->Begin(first.step, first.step - 1);
+  if (deps_.identity.sequenced() && !dropped) RETURN_IF_ERROR(CheckHoldings(deadline, replies));
+  if (deps_.identity.synchronous()) deps_.identity.steps->Begin(first.step, first.step - 1);
   CAIRN_CRASH_POINT("worker: hello to ps:0 alone");
-  const std::vector<int32_t> servers = uses_.sessions.Live();
+  const std::vector<int32_t> servers = deps_.sessions.Live();
   replies[0] = std::move(first);
-  RETURN_IF_ERROR(uses_.calls.ForEach(absl::MakeConstSpan(servers).subspan(1), [&](int32_t server) {
+  RETURN_IF_ERROR(deps_.calls.ForEach(absl::MakeConstSpan(servers).subspan(1), [&](int32_t server) {
     const auto s = static_cast<size_t>(server);
-    return uses_.membership.SayHello(uses_.sessions[s], deadline, &replies[s]);
+    return deps_.membership.SayHello(deps_.sessions[s], deadline, &replies[s]);
   }));
   double lease_seconds = replies[0].lease_seconds;
   for (size_t s = 0; s < replies.size(); ++s) {
     const wire::HelloReply& reply = replies[s];
     if (reply.max_message_bytes > 0) {
-      uses_.plan_limits.max_message_bytes =
-          std::min(uses_.plan_limits.max_message_bytes, reply.max_message_bytes);
+      deps_.plan_limits.max_message_bytes =
+          std::min(deps_.plan_limits.max_message_bytes, reply.max_message_bytes);
     }
-    if (!uses_.sessions[s].left()) lease_seconds = std::min(lease_seconds, reply.lease_seconds);
+    if (!deps_.sessions[s].left()) lease_seconds = std::min(lease_seconds, reply.lease_seconds);
   }
   *lease = absl::Seconds(lease_seconds);
   Resume(replies);
@@ -65,76 +65,76 @@ absl::Status Lifecycle::SayHello(Deadline deadline, bool dropped, absl::Duration
 }
 
 void Lifecycle::Resume(std::vector<wire::HelloReply>& replies) {
-  const ResumePoint point = ChooseResumePoint(uses_.membership.Answers(replies));
+  const ResumePoint point = ChooseResumePoint(deps_.membership.Answers(replies));
   for (size_t s = 0; s < replies.size(); ++s) {
-    if (uses_.sessions[s].left()) continue;
-    uses_.sessions[s].Begin(replies[s], uses_.membership.incarnation(), point.last_part[s],
+    if (deps_.sessions[s].left()) continue;
+    deps_.sessions[s].Begin(replies[s], deps_.membership.incarnation(), point.last_part[s],
                             point.sequence);
   }
   position_ = point.position;
-  uses_.order.Reset(point.sequence, point.position);
-  uses_.deliverer.Begin(point);
-  if (uses_.identity.synchronous()) uses_.steps.Resume(point, replies);
+  deps_.order.Reset(point.sequence, point.position);
+  deps_.deliverer.Begin(point);
+  if (deps_.identity.synchronous()) deps_.steps.Resume(point, replies);
 }
 
 absl::Status Lifecycle::Flush(Deadline deadline) {
-  RETURN_IF_ERROR(uses_.gate.Check("flush", deadline));
-  return uses_.calls.ForEach(uses_.sessions.Live(), [&](int32_t server) {
-    return uses_.calls.Flush(server, deadline.Remaining(), deadline);
+  RETURN_IF_ERROR(deps_.gate.Check("flush", deadline));
+  return deps_.calls.ForEach(deps_.sessions.Live(), [&](int32_t server) {
+    return deps_.calls.Flush(server, deadline.Remaining(), deadline);
   });
 }
 
 absl::Status Lifecycle::Leave(Deadline deadline) {
-  if (!uses_.identity.sequenced()) {
+  if (!deps_.identity.sequenced()) {
     RETURN_IF_ERROR(Flush(deadline));
-    uses_.gate.Close();
+    deps_.gate.Close();
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(uses_.gate.Check("leave", deadline));
-  RETURN_IF_ERROR(uses_.order.TakeTurn(deadline));  // after a push that is being delivered
-  uses_.retention_gate.Stop();  // a flush after `leave` would look like a worker that came back
+  RETURN_IF_ERROR(deps_.gate.Check("leave", deadline));
+  RETURN_IF_ERROR(deps_.order.Acquire(deadline));  // after a push that is being delivered
+  deps_.retention_gate.Stop();  // a flush after `leave` would look like a worker that came back
   CAIRN_CRASH_POINT("worker: before it leaves");
-  absl::Status status = uses_.calls.ForEach(uses_.sessions.Live(), [&](int32_t server) {
+  absl::Status status = deps_.calls.ForEach(deps_.sessions.Live(), [&](int32_t server) {
     wire::ServerState state;
     RETURN_IF_ERROR(
-        uses_.calls.One(server, "leave", deadline.Remaining(), deadline,
+        deps_.calls.One(server, "leave", deadline.Remaining(), deadline,
                         [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
                           service.leave(state, caller);
                         }));
-    uses_.sessions[static_cast<size_t>(server)].Learn(state);
+    deps_.sessions[static_cast<size_t>(server)].Learn(state);
     CAIRN_CRASH_POINT("worker: has left one server");
     return absl::OkStatus();
   });
-  if (status.ok()) uses_.gate.Close();
-  uses_.order.EndTurn();
-  if (status.ok()) uses_.heartbeats.Stop();
+  if (status.ok()) deps_.gate.Close();
+  deps_.order.Release();
+  if (status.ok()) deps_.heartbeats.Stop();
   return status;
 }
 
 absl::Status Lifecycle::DropJob(Deadline deadline) {
-  RETURN_IF_ERROR(uses_.gate.Check("drop_job", deadline));
-  RETURN_IF_ERROR(uses_.order.TakeTurn(deadline));
+  RETURN_IF_ERROR(deps_.gate.Check("drop_job", deadline));
+  RETURN_IF_ERROR(deps_.order.Acquire(deadline));
   absl::Status status;
   {
     // A heartbeat between drop_job and hello would come from an unknown worker.
-    absl::MutexLock lock(&uses_.heartbeats.mutex());
-    const std::vector<int32_t> servers = uses_.sessions.Live();
-    uses_.sessions.ForEachLive([](ServerSession& session) { session.ForgetPushes(); });
+    absl::MutexLock lock(&deps_.heartbeats.mutex());
+    const std::vector<int32_t> servers = deps_.sessions.Live();
+    deps_.sessions.ForEachLive([](ServerSession& session) { session.ForgetPushes(); });
     status =
-        uses_.calls.All(servers, "drop_job", deadline.Remaining(), deadline,
+        deps_.calls.All(servers, "drop_job", deadline.Remaining(), deadline,
                         [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
                           wire::ServerState state;
                           service.drop_job(state, caller);
                         });
     CAIRN_CRASH_POINT("worker: job dropped");
     if (status.ok()) {
-      uses_.variables.Clear();
+      deps_.variables.Clear();
       absl::Duration lease;  // unchanged
       status = SayHello(deadline, /*dropped=*/true, &lease);
     }
   }
-  if (status.ok()) uses_.catalog.Clear();
-  uses_.order.EndTurn();
+  if (status.ok()) deps_.catalog.Clear();
+  deps_.order.Release();
   return status;
 }
 

@@ -18,7 +18,7 @@ namespace cairn {
 class Lifecycle {
  public:
   // The client's parts that this needs. All outlive this.
-  struct Uses {
+  struct Dependencies {
     const ClientIdentity& identity;
     ServerTable& sessions;
     ClientGate& gate;
@@ -33,7 +33,7 @@ class Lifecycle {
     VariableCatalog& catalog;
     Heartbeats& heartbeats;
   };
-  explicit Lifecycle(const Uses& uses) : uses_(uses) {}
+  explicit Lifecycle(const Dependencies& deps) : deps_(deps) {}
 
   // Says hello to every server, resumes after the last push that all servers have, and starts the
   // heartbeats.
@@ -55,7 +55,7 @@ class Lifecycle {
   // Resumes at the point that follows from the replies.
   void Resume(std::vector<wire::HelloReply>& replies);
 
-  const Uses uses_;
+  const Dependencies deps_;
   std::string position_;
 };
 

@@ -19,7 +19,7 @@ namespace cairn {
 class TrainingSteps {
  public:
   // The client's parts that steps need. All outlive this.
-  struct Uses {
+  struct Dependencies {
     const ClientIdentity& identity;
     const ServerTable& sessions;
     ClientGate& gate;
@@ -34,7 +34,7 @@ class TrainingSteps {
     StalenessCounter& staleness;
     DataCalls& data;
   };
-  explicit TrainingSteps(const Uses& uses) : uses_(uses) {}
+  explicit TrainingSteps(const Dependencies& deps) : deps_(deps) {}
 
   // Under sync, after a new start: finds out which pushes after `point` are recomputed ones.
   // `replies`: by server.
@@ -71,7 +71,7 @@ class TrainingSteps {
                             Deadline deadline, bool* moved);
   absl::Status StepPulled(DataPlan& plan, Exchange& exchange);
 
-  const Uses uses_;
+  const Dependencies deps_;
   // Under sync: true until this start has recomputed every push up to recompute_through_.
   std::atomic<bool> recomputes_{false};
   int64_t recompute_through_ = 0;

@@ -66,8 +66,8 @@ int64_t WireBytes(const VariableSpec& spec) {
 
 absl::Status VariableCatalog::Place(const VariableSpec* existing, VariableSpec* spec) {
   const bool embedding = spec->kind == VariableKind::kEmbedding;
-  const std::vector<int32_t> servers = uses_.sessions.Live();
-  if (uses_.options.placement == nullptr &&
+  const std::vector<int32_t> servers = deps_.sessions.Live();
+  if (deps_.options.placement == nullptr &&
       (placement_ == nullptr || placed_on_ != servers.size())) {
     placement_ = RoundRobinPlacement(static_cast<int32_t>(servers.size()));
     placed_on_ = servers.size();
@@ -77,7 +77,7 @@ absl::Status VariableCatalog::Place(const VariableSpec* existing, VariableSpec* 
     // Advance the placement even if the variable exists, so that later variables are placed as they
     // were the first time.
     int32_t ps = placement_->Next(elements * static_cast<int64_t>(DTypeBytes(spec->dtype)));
-    if (uses_.options.placement == nullptr) ps = servers[static_cast<size_t>(ps)];
+    if (deps_.options.placement == nullptr) ps = servers[static_cast<size_t>(ps)];
     if (existing == nullptr) spec->shards = {{.rows = RowCount(spec->shape), .ps = ps}};
   }
   if (!Placed(*spec) && embedding && existing == nullptr) {
@@ -100,11 +100,11 @@ absl::Status VariableCatalog::Place(const VariableSpec* existing, VariableSpec* 
       return Conflict(*existing, *spec);
     }
   }
-  return Annotate(ValidateSpec(*spec, static_cast<int32_t>(uses_.sessions.size())), "create");
+  return Annotate(ValidateSpec(*spec, static_cast<int32_t>(deps_.sessions.size())), "create");
 }
 
 absl::Status VariableCatalog::Create(absl::Span<const VariableSpec> specs, Deadline deadline) {
-  RETURN_IF_ERROR(uses_.gate.Check("create", deadline));
+  RETURN_IF_ERROR(deps_.gate.Check("create", deadline));
   absl::MutexLock lock(&mutex_);
   // Learn the existing placements first: a variable that is placed on other servers would be
   // created a second time.
@@ -119,19 +119,19 @@ absl::Status VariableCatalog::Create(absl::Span<const VariableSpec> specs, Deadl
     RETURN_IF_ERROR(Place(found == by_name.end() ? nullptr : found->second, &spec));
   }
   RETURN_IF_ERROR(CreatePlaced(placed, deadline));
-  for (VariableSpec& spec : placed) uses_.variables.Insert(std::move(spec));
+  for (VariableSpec& spec : placed) deps_.variables.Insert(std::move(spec));
   return absl::OkStatus();
 }
 
 absl::Status VariableCatalog::CreatePlaced(absl::Span<const VariableSpec> specs,
                                            Deadline deadline) {
-  return uses_.calls.ForEach(uses_.sessions.Live(), [&](int32_t server) {
+  return deps_.calls.ForEach(deps_.sessions.Live(), [&](int32_t server) {
     std::vector<wire::VariableSpec> batch;
     int64_t batch_bytes = 0;
     const auto send = [&]() -> absl::Status {
       if (batch.empty()) return absl::OkStatus();
-      absl::Status status = uses_.calls.One(
-          server, "create_variables", uses_.calls.rpc_timeout(), deadline,
+      absl::Status status = deps_.calls.One(
+          server, "create_variables", deps_.calls.rpc_timeout(), deadline,
           [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
             wire::ServerState state;
             service.create_variables(state, caller, batch);
@@ -144,7 +144,7 @@ absl::Status VariableCatalog::CreatePlaced(absl::Span<const VariableSpec> specs,
       if (!HasPart(spec, server)) continue;
       const int64_t bytes = WireBytes(spec);
       if (batch.size() == kMaxItemsPerCall ||
-          batch_bytes + bytes > uses_.limits.max_message_bytes / 2) {
+          batch_bytes + bytes > deps_.limits.max_message_bytes / 2) {
         RETURN_IF_ERROR(send());
       }
       batch.push_back(ToWire(spec));
@@ -155,19 +155,19 @@ absl::Status VariableCatalog::CreatePlaced(absl::Span<const VariableSpec> specs,
 }
 
 absl::StatusOr<JobHoldings> VariableCatalog::Examine(Deadline deadline) {
-  RETURN_IF_ERROR(uses_.gate.Check("describe", deadline));
-  return uses_.membership.Describe(deadline);
+  RETURN_IF_ERROR(deps_.gate.Check("describe", deadline));
+  return deps_.membership.Describe(deadline);
 }
 
 void VariableCatalog::Clear() {
-  if (uses_.options.placement != nullptr) return;
+  if (deps_.options.placement != nullptr) return;
   absl::MutexLock lock(&mutex_);
   placement_ = nullptr;
 }
 
 absl::Status VariableCatalog::Scan(absl::string_view variable, const Row& row, Deadline deadline) {
-  RETURN_IF_ERROR(uses_.gate.Check("scan", deadline));
-  ASSIGN_OR_RETURN(const ClientVariablePtr found, uses_.planner.Find("scan", variable));
+  RETURN_IF_ERROR(deps_.gate.Check("scan", deadline));
+  ASSIGN_OR_RETURN(const ClientVariablePtr found, deps_.planner.Find("scan", variable));
   if (!found->embedding()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "scan \"", variable, "\": it is dense, and only embedding tables can be scanned: pull it"));
@@ -194,13 +194,13 @@ absl::Status VariableCatalog::ScanGroup(const ClientVariable& variable, int32_t 
   do {
     wire::ScanReply reply;
     const absl::Status scanned =
-        uses_.calls.One(server, "scan", uses_.calls.rpc_timeout(), deadline,
+        deps_.calls.One(server, "scan", deps_.calls.rpc_timeout(), deadline,
                         [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
                           request.caller = caller;
                           service.scan(reply, request);
                         });
     if (ReasonOf(scanned) == wire::ErrorReason::MOVED) {
-      uses_.maps.Learn(scanned, deadline);
+      deps_.maps.Learn(scanned, deadline);
       return absl::AbortedError(
           absl::StrCat(what, ": ", scanned.message(), "; rows may have been missed: scan again"));
     }
@@ -209,7 +209,7 @@ absl::Status VariableCatalog::ScanGroup(const ClientVariable& variable, int32_t 
     if (reply.values.size() != keys.size() * row_bytes ||
         (keys.empty() && reply.cursor == request.cursor && !reply.cursor.empty())) {
       return absl::InternalError(absl::StrCat(
-          what, " on ", uses_.sessions[static_cast<size_t>(server)].name(), ": the reply has ",
+          what, " on ", deps_.sessions[static_cast<size_t>(server)].name(), ": the reply has ",
           reply.values.size(), " bytes for ", keys.size(), " rows of ", row_bytes, " bytes"));
     }
     for (size_t i = 0; i < keys.size(); ++i) {

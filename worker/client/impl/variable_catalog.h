@@ -24,7 +24,7 @@ class VariableCatalog {
   using Row = std::function<void(int64_t key, absl::Span<const std::byte> values)>;
 
   // The client's parts that this needs. All outlive this.
-  struct Uses {
+  struct Dependencies {
     const ClientOptions& options;
     const ServerTable& sessions;
     ClientGate& gate;
@@ -35,7 +35,8 @@ class VariableCatalog {
     MapFollower& maps;
     Membership& membership;
   };
-  explicit VariableCatalog(const Uses& uses) : uses_(uses), placement_(uses.options.placement) {}
+  explicit VariableCatalog(const Dependencies& deps)
+      : deps_(deps), placement_(deps.options.placement) {}
 
   // Implement PsClient.
   absl::Status Create(absl::Span<const VariableSpec> specs, Deadline deadline);
@@ -51,7 +52,7 @@ class VariableCatalog {
   absl::Status ScanGroup(const ClientVariable& variable, int32_t server, const Row& row,
                          Deadline deadline);
 
-  const Uses uses_;
+  const Dependencies deps_;
 
   absl::Mutex mutex_;
   std::shared_ptr<Placement> placement_ ABSL_GUARDED_BY(mutex_);

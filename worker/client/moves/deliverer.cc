@@ -25,7 +25,7 @@ absl::Status Deliverer::Deliver(DataPlan& plan, bool updates, const absl::string
                                 Deadline deadline, bool* moved) {
   const size_t waves = plan.WaveCount();
   if (waves == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(updates && uses_.identity.sequenced()
+  RETURN_IF_ERROR(updates && deps_.identity.sequenced()
                       ? DeliverNumbered(plan, position, deadline, moved)
                       : DeliverUnnumbered(plan, updates, deadline, moved));
   for (size_t wave = 1; wave < waves && !*moved; ++wave) {
@@ -37,25 +37,25 @@ absl::Status Deliverer::Deliver(DataPlan& plan, bool updates, const absl::string
 absl::Status Deliverer::Pull(DataPlan& plan, size_t wave, Deadline deadline, bool* moved) {
   const absl::Status status = Attempt(plan, plan.Wave(wave), /*numbered=*/false, deadline);
   // Other errors of the wave are not lost: the pulls are planned and made again.
-  *moved = !status.ok() && uses_.maps.Learn(plan.Wave(wave), deadline);
+  *moved = !status.ok() && deps_.maps.Learn(plan.Wave(wave), deadline);
   return *moved ? absl::OkStatus() : status;
 }
 
 absl::Status Deliverer::DeliverNumbered(DataPlan& plan, const absl::string_view* position,
                                         Deadline deadline, bool* moved) {
-  RETURN_IF_ERROR(uses_.order.TakeTurn(deadline));
-  absl::Status status = uses_.retention_gate.MakeRoom(plan.Wave(0), deadline);
+  RETURN_IF_ERROR(deps_.order.Acquire(deadline));
+  absl::Status status = deps_.retention_gate.WaitForCapacity(plan.Wave(0), deadline);
   CAIRN_CRASH_POINT("worker: before a push is numbered");
-  if (status.ok()) status = uses_.order.Number(plan.Wave(0), position);
+  if (status.ok()) status = deps_.order.Number(plan.Wave(0), position);
   if (status.ok()) {
-    const bool known = !uses_.identity.synchronous() && uses_.order.next() <= known_through_;
+    const bool known = !deps_.identity.synchronous() && deps_.order.next() <= known_through_;
     status = known ? SendKnown(plan, deadline, moved)
                    : SendParts(plan, plan.Wave(0), /*numbered=*/true, deadline, moved);
-    uses_.order.Settle(plan.Wave(0), status);
+    deps_.order.Settle(plan.Wave(0), status);
     CAIRN_CRASH_POINT("worker: a push is acknowledged by all");
   }
-  uses_.order.EndTurn();
-  uses_.retention_gate.AskForEpochs();
+  deps_.order.Release();
+  deps_.retention_gate.RequestSnapshots();
   return status;
 }
 
@@ -68,28 +68,29 @@ absl::Status Deliverer::DeliverUnnumbered(DataPlan& plan, bool updates, Deadline
 
 absl::Status Deliverer::Attempt(DataPlan& plan, absl::Span<Exchange* const> exchanges,
                                 bool numbered, Deadline deadline) {
-  return uses_.fan_out.Run(exchanges, deadline, [&](Exchange& exchange) -> absl::Status {
+  return deps_.fan_out.Run(exchanges, deadline, [&](Exchange& exchange) -> absl::Status {
     const bool updates = Updates(exchange);
-    if (numbered && updates && !uses_.order.Answered(exchange)) {
+    if (numbered && updates && !deps_.order.Answered(exchange)) {
       return absl::AbortedError("the server was restarted while it answered");
     }
     if (!updates) exchange.session->Learn(exchange.call.reply.pull.state);
-    return plan.Land(exchange, [this](int64_t value) { uses_.staleness.Add(value); });
+    return plan.StoreReply(exchange, [this](int64_t value) { deps_.staleness.Add(value); });
   });
 }
 
 void Deliverer::Begin(const ResumePoint& point) {
-  unasked_ = point.unasked;
+  assumed_complete_ = point.assumed_complete;
   known_through_ = 0;
-  uses_.sessions.ForEachLive([this](const ServerSession& session) {
+  deps_.sessions.ForEachLive([this](const ServerSession& session) {
     known_through_ = std::max(known_through_, session.had_at_start());
   });
 }
 
-bool Deliverer::IsUnasked(int32_t server, int64_t number) const {
+bool Deliverer::IsAssumedComplete(int32_t server, int64_t number) const {
   const auto index = static_cast<size_t>(server);
-  if (index >= unasked_.size()) return true;  // the server joined after every stored position
-  return std::any_of(unasked_[index].begin(), unasked_[index].end(),
+  if (index >= assumed_complete_.size())
+    return true;  // the server joined after every stored position
+  return std::any_of(assumed_complete_[index].begin(), assumed_complete_[index].end(),
                      [number](const SequenceRange& range) {
                        return range.after < number && number <= range.through;
                      });
@@ -97,20 +98,21 @@ bool Deliverer::IsUnasked(int32_t server, int64_t number) const {
 
 // Some servers may have acknowledged this sequence to an earlier start of the worker. Rows may have
 // moved to them since, so they get their parts before any server that lacks the sequence. A server
-// that lacks it, and that no stored position requires it from (`unasked`), gets its part durably
-// before the others too. In any other order a start after this one could take the sequence for
-// complete while parts are missing (ps_server/MOVES.md).
+// that lacks it, and that no stored position requires it from (`assumed_complete`), also gets its
+// part durably before the others. In any other order a start after this one could take the sequence
+// for complete while parts are missing (ps_server/MOVES.md).
 absl::Status Deliverer::SendKnown(DataPlan& plan, Deadline deadline, bool* moved) {
   const absl::Span<Exchange* const> all = plan.Wave(0);
-  const int64_t number = uses_.order.next();
-  std::vector<Exchange*> had, lack, unasked;
+  const int64_t number = deps_.order.next();
+  std::vector<Exchange*> had, lack, assumed_complete;
   for (Exchange* exchange : all) {
     if (!Updates(*exchange)) continue;
     const bool has = exchange->session->had_at_start() >= number;
     (has ? had : lack).push_back(exchange);
-    if (!has && IsUnasked(exchange->session->index(), number)) unasked.push_back(exchange);
+    if (!has && IsAssumedComplete(exchange->session->index(), number))
+      assumed_complete.push_back(exchange);
   }
-  if (had.empty() && unasked.empty())
+  if (had.empty() && assumed_complete.empty())
     return SendParts(plan, all, /*numbered=*/true, deadline, moved);
   // No call may wait for other workers here: the wait would hold back the parts that are not sent
   // yet, and two workers could wait for each other.
@@ -128,7 +130,7 @@ absl::Status Deliverer::SendKnown(DataPlan& plan, Deadline deadline, bool* moved
     return exchange->done && exchange->outcome.progress == Progress::kAnswered;
   });
   if (!answered || ReasonOf(status) == wire::ErrorReason::FENCED) return status;
-  for (Exchange* exchange : unasked) {
+  for (Exchange* exchange : assumed_complete) {
     const absl::Status ahead = SendAhead(*exchange, deadline);
     if (ahead.ok()) continue;
     exchange->sent = true;  // the part may have arrived
@@ -159,7 +161,7 @@ absl::Status Deliverer::SendAhead(Exchange& exchange, Deadline deadline) {
 absl::Status Deliverer::SendParts(DataPlan& plan, absl::Span<Exchange* const> exchanges,
                                   bool numbered, Deadline deadline, bool* moved) {
   const absl::Status status = Attempt(plan, exchanges, numbered, deadline);
-  if (status.ok() || !uses_.maps.Learn(exchanges, deadline)) return status;
+  if (status.ok() || !deps_.maps.Learn(exchanges, deadline)) return status;
   *moved = true;
   return SendMoved(exchanges, numbered, deadline);
 }
@@ -184,7 +186,7 @@ absl::Status Deliverer::SendMoved(absl::Span<Exchange* const> exchanges, bool nu
   }
   for (Exchange* exchange : exchanges) {
     if (!Moved(*exchange)) continue;
-    if (status.ok()) status = SendRest(*exchange, numbered, deadline);
+    if (status.ok()) status = ResendMoved(*exchange, numbered, deadline);
     // The push is not void: some servers have applied it, and this one has not.
     if (!status.ok()) exchange->outcome = {Progress::kUnknown, status};
   }
@@ -197,10 +199,10 @@ absl::Status Deliverer::ResendContribution(absl::Span<Exchange* const> exchanges
                                            Deadline deadline) {
   std::vector<Exchange*> all(exchanges.begin(), exchanges.end());
   std::deque<Exchange> joined;  // calls to servers that gained rows of the contribution
-  while (uses_.maps.Learn(all, deadline)) {
-    RETURN_IF_ERROR(uses_.gate.CheckWhileRowsMove("step", deadline));
+  while (deps_.maps.Learn(all, deadline)) {
+    RETURN_IF_ERROR(deps_.gate.CheckWhileRowsMove("step", deadline));
     std::vector<Exchange*> again;
-    RETURN_IF_ERROR(uses_.replanner.Repartition(&all, &joined, &again));
+    RETURN_IF_ERROR(deps_.replanner.Repartition(&all, &joined, &again));
     CAIRN_CRASH_POINT("worker: before what has moved is sent");
     for (Exchange* exchange : again) {
       const absl::Status status = RunAgain(*exchange, /*numbered=*/true, deadline);
@@ -212,7 +214,7 @@ absl::Status Deliverer::ResendContribution(absl::Span<Exchange* const> exchanges
 
 // Sends the parts for other servers first. A later start of this worker reads the original server's
 // sequence as proof that the other servers have their parts.
-absl::Status Deliverer::SendRest(Exchange& exchange, bool numbered, Deadline deadline) {
+absl::Status Deliverer::ResendMoved(Exchange& exchange, bool numbered, Deadline deadline) {
   DataCall& call = exchange.call;
   if (call.kind == CallKind::kStep) call.kind = CallKind::kPush;
   if (call.kind == CallKind::kPull) {
@@ -221,10 +223,10 @@ absl::Status Deliverer::SendRest(Exchange& exchange, bool numbered, Deadline dea
   }
   absl::Status status = exchange.outcome.status;
   while (ReasonOf(status) == wire::ErrorReason::MOVED) {
-    uses_.maps.Learn(status, deadline);
+    deps_.maps.Learn(status, deadline);
     RETURN_IF_ERROR(call.kind == CallKind::kAssign
-                        ? SendRestOf(exchange, call.assign.items, numbered, deadline)
-                        : SendRestOf(exchange, call.request.push.items, numbered, deadline));
+                        ? SendMovedItems(exchange, call.assign.items, numbered, deadline)
+                        : SendMovedItems(exchange, call.request.push.items, numbered, deadline));
     CAIRN_CRASH_POINT("worker: what has moved is sent");
     if (exchange.session->left() && NothingLeft(call)) {
       exchange.sent = true;  // other servers have it: the sequence is used
@@ -237,18 +239,18 @@ absl::Status Deliverer::SendRest(Exchange& exchange, bool numbered, Deadline dea
 }
 
 template <typename Item>
-absl::Status Deliverer::SendRestOf(Exchange& exchange, std::vector<Item>& items, bool numbered,
-                                   Deadline deadline) {
+absl::Status Deliverer::SendMovedItems(Exchange& exchange, std::vector<Item>& items, bool numbered,
+                                       Deadline deadline) {
   std::vector<Exchange> late;
-  RETURN_IF_ERROR(uses_.replanner.CutLate(exchange, items, numbered, &late));
+  RETURN_IF_ERROR(deps_.replanner.ExtractMovedItems(exchange, items, numbered, &late));
   return SendLate<Item>(std::move(late), numbered, deadline);
 }
 
 template <typename Item>
 absl::Status Deliverer::SendLate(std::vector<Exchange> late, bool numbered, Deadline deadline) {
-  Backoff backoff(uses_.identity.ps_wait, deadline);
+  Backoff backoff(deps_.identity.ps_wait, deadline);
   while (!late.empty()) {
-    RETURN_IF_ERROR(uses_.gate.CheckWhileRowsMove("push", deadline));
+    RETURN_IF_ERROR(deps_.gate.CheckWhileRowsMove("push", deadline));
     CAIRN_CRASH_POINT("worker: before what has moved is sent");
     const absl::Status status = RunLate(late.back(), deadline);
     if (status.ok()) {
@@ -259,11 +261,11 @@ absl::Status Deliverer::SendLate(std::vector<Exchange> late, bool numbered, Dead
     // The rows have moved again. A server that has left the cluster cannot name their new owner.
     const absl::Status moved = late.back().outcome.status;
     if (MovedOf(moved).empty() && !backoff.Pause(kLeftRetry)) return status;
-    uses_.maps.Learn(moved, deadline);
+    deps_.maps.Learn(moved, deadline);
     Exchange again = std::move(late.back());
     late.pop_back();
     std::vector<Item>& left = ItemsOf<Item>(again.call);
-    RETURN_IF_ERROR(uses_.replanner.CutLate(again, left, numbered, &late));
+    RETURN_IF_ERROR(deps_.replanner.ExtractMovedItems(again, left, numbered, &late));
     if (!again.session->left() || !left.empty()) late.push_back(std::move(again));
   }
   return absl::OkStatus();
@@ -271,7 +273,7 @@ absl::Status Deliverer::SendLate(std::vector<Exchange> late, bool numbered, Dead
 
 absl::Status Deliverer::RunLate(Exchange& late, Deadline deadline) {
   Exchange* const one[] = {&late};
-  return uses_.fan_out.Run(one, deadline, [](Exchange& exchange) {
+  return deps_.fan_out.Run(one, deadline, [](Exchange& exchange) {
     exchange.session->Learn(exchange.call.reply.push.state);
     return absl::OkStatus();
   });
@@ -279,8 +281,8 @@ absl::Status Deliverer::RunLate(Exchange& late, Deadline deadline) {
 
 absl::Status Deliverer::RunAgain(Exchange& exchange, bool numbered, Deadline deadline) {
   Exchange* const one[] = {&exchange};
-  return uses_.fan_out.Run(one, deadline, [&](Exchange& answered) -> absl::Status {
-    if (numbered && !uses_.order.Answered(answered)) {
+  return deps_.fan_out.Run(one, deadline, [&](Exchange& answered) -> absl::Status {
+    if (numbered && !deps_.order.Answered(answered)) {
       return absl::AbortedError("the server was restarted while it answered");
     }
     return absl::OkStatus();

@@ -23,7 +23,7 @@ namespace cairn {
 class Deliverer {
  public:
   // The client's parts that delivery needs. All outlive the deliverer.
-  struct Uses {
+  struct Dependencies {
     const ClientIdentity& identity;
     const ServerTable& sessions;
     PushOrder& order;
@@ -34,10 +34,10 @@ class Deliverer {
     RetentionGate& retention_gate;
     StalenessCounter& staleness;
   };
-  explicit Deliverer(const Uses& uses) : uses_(uses) {}
+  explicit Deliverer(const Dependencies& deps) : deps_(deps) {}
 
   // Resumes at `point` after a new start of the worker, once every session has begun. Call it
-  // before the first numbered plan, or while holding the push order's turn.
+  // before the first numbered plan, or while holding the push order.
   void Begin(const ResumePoint& point);
 
   // Makes every call of `plan`; the replies are written to the caller's memory.
@@ -60,7 +60,7 @@ class Deliverer {
   absl::Status DeliverUnnumbered(DataPlan& plan, bool updates, Deadline deadline, bool* moved);
   // Sends a sequence that some servers already have from an earlier start of this worker.
   absl::Status SendKnown(DataPlan& plan, Deadline deadline, bool* moved);
-  bool IsUnasked(int32_t server, int64_t number) const;
+  bool IsAssumedComplete(int32_t server, int64_t number) const;
   // Sends the items of `exchange` to its server as a late part, before the exchange itself.
   absl::Status SendAhead(Exchange& exchange, Deadline deadline);
   // Makes one attempt, then sends the items whose rows have moved to their new servers.
@@ -72,10 +72,10 @@ class Deliverer {
   // moved. Afterwards the outcomes of `exchanges` are those of an attempt without moves.
   absl::Status SendMoved(absl::Span<Exchange* const> exchanges, bool numbered, Deadline deadline);
   absl::Status ResendContribution(absl::Span<Exchange* const> exchanges, Deadline deadline);
-  absl::Status SendRest(Exchange& exchange, bool numbered, Deadline deadline);
+  absl::Status ResendMoved(Exchange& exchange, bool numbered, Deadline deadline);
   template <typename Item>
-  absl::Status SendRestOf(Exchange& exchange, std::vector<Item>& items, bool numbered,
-                          Deadline deadline);
+  absl::Status SendMovedItems(Exchange& exchange, std::vector<Item>& items, bool numbered,
+                              Deadline deadline);
   // Sends the calls in `late`, and cuts them again as rows move on, until every row is on its
   // server.
   template <typename Item>
@@ -83,9 +83,9 @@ class Deliverer {
   absl::Status RunLate(Exchange& late, Deadline deadline);
   absl::Status RunAgain(Exchange& exchange, bool numbered, Deadline deadline);
 
-  const Uses uses_;
+  const Dependencies deps_;
   int64_t known_through_ = 0;  // highest sequence of an earlier start on any server
-  std::vector<std::vector<SequenceRange>> unasked_;  // ResumePoint::unasked
+  std::vector<std::vector<SequenceRange>> assumed_complete_;  // ResumePoint::assumed_complete
 };
 
 }  // namespace cairn

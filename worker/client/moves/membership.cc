@@ -54,7 +54,8 @@ absl::Status Membership::HelloTo(ServerSession& session, int64_t incarnation, De
     const RetryDecision decision =
         session.ClassifyOutcome(&outcome, /*repeatable=*/true, 0, deadline);
     if (decision == RetryDecision::kDone || decision == RetryDecision::kFail) return outcome.status;
-    if (deadline.Expired() || !backoff.Pause()) return session.GaveUp(outcome, deadline.Expired());
+    if (deadline.Expired() || !backoff.Pause())
+      return session.GiveUpError(outcome, deadline.Expired());
     if (AskWhetherLeft(session, deadline, reply)) return absl::OkStatus();
     fan_out_.CountRetry();
   }
@@ -116,7 +117,7 @@ absl::Status Membership::ApplyExclusively(const wire::Members& members, bool gre
                                           Deadline deadline) {
   if (members.version <= version()) return absl::OkStatus();
   flags_.most_servers.store(members.server_count);
-  std::vector<ServerSession*> gone;
+  std::vector<ServerSession*> leaving;
   std::vector<int32_t> staying = sessions_.Live();
   for (const wire::Member& member : members.members) {
     if (member.index < 0 || member.index >= members.server_count) continue;
@@ -131,13 +132,13 @@ absl::Status Membership::ApplyExclusively(const wire::Members& members, bool gre
       // The server moved its rows away without this worker's unsent pushes, because it held the
       // worker for lost.
       if (greet && member.incarnation > incarnation_) flags_.fenced.store(true);
-      gone.push_back(&sessions_[index]);
+      leaving.push_back(&sessions_[index]);
       std::erase(staying, member.index);
     }
   }
   // Learn the maps before the sessions are marked as left, so that calls find the new owners.
-  if (!gone.empty() && greet) RETURN_IF_ERROR(LearnMaps(staying, deadline));
-  for (ServerSession* session : gone) {
+  if (!leaving.empty() && greet) RETURN_IF_ERROR(LearnMaps(staying, deadline));
+  for (ServerSession* session : leaving) {
     session->SetLeft();
     LOG(INFO) << session->name() << " has left the cluster";
   }

@@ -20,10 +20,11 @@ int32_t KeptServer(const ServerSession& session) { return session.left() ? -1 : 
 }  // namespace
 
 template <typename Item>
-absl::Status UpdateReplanner::CutLate(const Exchange& exchange, std::vector<Item>& items,
-                                      bool numbered, std::vector<Exchange>* late) const {
+absl::Status UpdateReplanner::ExtractMovedItems(const Exchange& exchange, std::vector<Item>& items,
+                                                bool numbered, std::vector<Exchange>* late) const {
   const auto find = [this](absl::string_view name) { return variables_.Find(name); };
-  ASSIGN_OR_RETURN(MovedParts<Item> parts, CutAnew(items, KeptServer(*exchange.session), find));
+  ASSIGN_OR_RETURN(MovedParts<Item> parts,
+                   RepartitionItems(items, KeptServer(*exchange.session), find));
   for (auto& [server, elsewhere] : parts.elsewhere) {
     Exchange& part = late->emplace_back();
     part.session = &sessions_[static_cast<size_t>(server)];
@@ -41,10 +42,12 @@ absl::Status UpdateReplanner::CutLate(const Exchange& exchange, std::vector<Item
   return absl::OkStatus();
 }
 
-template absl::Status UpdateReplanner::CutLate(const Exchange&, std::vector<wire::PushItem>&, bool,
-                                               std::vector<Exchange>*) const;
-template absl::Status UpdateReplanner::CutLate(const Exchange&, std::vector<wire::AssignItem>&,
-                                               bool, std::vector<Exchange>*) const;
+template absl::Status UpdateReplanner::ExtractMovedItems(const Exchange&,
+                                                         std::vector<wire::PushItem>&, bool,
+                                                         std::vector<Exchange>*) const;
+template absl::Status UpdateReplanner::ExtractMovedItems(const Exchange&,
+                                                         std::vector<wire::AssignItem>&, bool,
+                                                         std::vector<Exchange>*) const;
 
 // Uses one map of each variable throughout, though newer maps may arrive: an item cannot hold rows
 // of two maps. A server that has taken its part already has no rows that move away.
@@ -60,7 +63,7 @@ absl::Status UpdateReplanner::Repartition(std::vector<Exchange*>* all, std::dequ
   for (Exchange* exchange : *all) {
     std::vector<wire::PushItem>& items = exchange->call.request.push.items;
     ASSIGN_OR_RETURN(MovedParts<wire::PushItem> parts,
-                     CutAnew(items, KeptServer(*exchange->session), find));
+                     RepartitionItems(items, KeptServer(*exchange->session), find));
     items = std::move(parts.here);
     for (auto& [server, elsewhere] : parts.elsewhere) {
       RETURN_IF_ERROR(AddItems(std::move(elsewhere), &arriving[server]));

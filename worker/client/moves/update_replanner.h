@@ -11,8 +11,8 @@
 
 namespace cairn {
 
-// Thread safety: CutLate may be called from several threads at once; Repartition belongs to the
-// thread that holds PushOrder's turn.
+// Thread safety: ExtractMovedItems may be called from several threads at once; Repartition belongs
+// to the thread that holds the PushOrder.
 class UpdateReplanner {
  public:
   // All arguments outlive the replanner.
@@ -23,8 +23,8 @@ class UpdateReplanner {
   // to calls in *late, one call a server. Item: wire::PushItem or wire::AssignItem. `numbered`: the
   // calls are late parts under the exchange's sequence.
   template <typename Item>
-  absl::Status CutLate(const Exchange& exchange, std::vector<Item>& items, bool numbered,
-                       std::vector<Exchange>* late) const;
+  absl::Status ExtractMovedItems(const Exchange& exchange, std::vector<Item>& items, bool numbered,
+                                 std::vector<Exchange>* late) const;
 
   // Divides a contribution to a synchronous step again by the newest maps.
   //   *all     its calls; calls for servers that gained rows are appended

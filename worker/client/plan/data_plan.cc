@@ -97,7 +97,7 @@ DataPlan::Slot& DataPlan::NewSlot(int32_t server, size_t wave) {
   slot.call.request.pull.decisions_after = -1;
   slot.wave = wave;
   slot.pushes = slot.assigns = 0;
-  slot.landings.clear();
+  slot.destinations.clear();
   slot.out_bytes = slot.in_bytes = kMessageBytes;
   slot.ids = 0;
   current_[server] = &slot;
@@ -164,10 +164,10 @@ int64_t DataPlan::WidthOf(const ClientVariable& variable) {
   return static_cast<int64_t>(variable.row_bytes() / sizeof(float));
 }
 
-size_t DataPlan::BytesOf(const Landing& landing, int64_t rows) {
-  return landing.format == ValueFormat::kPlain
-             ? static_cast<size_t>(rows) * landing.variable->row_bytes()
-             : EncodedBytes(landing.format, rows, WidthOf(*landing.variable));
+size_t DataPlan::BytesOf(const PullDestination& destination, int64_t rows) {
+  return destination.format == ValueFormat::kPlain
+             ? static_cast<size_t>(rows) * destination.variable->row_bytes()
+             : EncodedBytes(destination.format, rows, WidthOf(*destination.variable));
 }
 
 ScratchArray<std::byte>& DataPlan::NextScratch() {
@@ -175,19 +175,19 @@ ScratchArray<std::byte>& DataPlan::NextScratch() {
   return encoded_[encoded_used_++];
 }
 
-absl::Span<const std::byte> DataPlan::Encode(const Cut& cut) {
+absl::Span<const std::byte> DataPlan::Encode(const RequestItem& entry) {
   // Do not derive the rows from the bytes: rows of a shape such as [3, 0] have none.
-  const int64_t rows = cut.part == Part::kWhole ? cut.variable->groups()[cut.group].rows
-                                                : static_cast<int64_t>(cut.ids.size());
-  const PushCoding coding{cut.format, cut.kept_fraction, rows, WidthOf(*cut.variable)};
-  const auto* const values = reinterpret_cast<const float*>(cut.values.data());
+  const int64_t rows = entry.part == Part::kWhole ? entry.variable->groups()[entry.group].rows
+                                                  : static_cast<int64_t>(entry.ids.size());
+  const PushCoding coding{entry.format, entry.kept_fraction, rows, WidthOf(*entry.variable)};
+  const auto* const values = reinterpret_cast<const float*>(entry.values.data());
   const size_t bytes = TravelBytes(coding);
   std::byte* const out = NextScratch().Get(bytes);
-  if (cut.residual.empty()) {
+  if (entry.residual.empty()) {
     EncodePush(coding, values, out);
   } else {
-    auto* const sums = reinterpret_cast<float*>(NextScratch().Get(cut.values.size()));
-    EncodeWithFeedback(coding, values, cut.residual, sums, out);
+    auto* const sums = reinterpret_cast<float*>(NextScratch().Get(entry.values.size()));
+    EncodeWithFeedback(coding, values, entry.residual, sums, out);
   }
   return {out, bytes};
 }
@@ -215,66 +215,66 @@ absl::Status DataPlan::AddUpdate(const ClientVariable& variable, const PushSourc
   RETURN_IF_ERROR(CheckRepeats(variable, source.combine_repeats, what));
   const bool combines = source.combine_repeats && !assign;
   const absl::Span<const ClientVariableGroup> groups = variable.groups();
-  Cut cut{&variable, 0, source.part, source.ids, source.values, source.slot};
+  RequestItem entry{&variable, 0, source.part, source.ids, source.values, source.slot};
   if (!assign) {
-    cut.format = source.format;
-    cut.kept_fraction = source.kept_fraction;
-    cut.residual = source.residual;
+    entry.format = source.format;
+    entry.kept_fraction = source.kept_fraction;
+    entry.residual = source.residual;
   }
   if (source.part == Part::kWhole) {
-    for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
-      const ClientVariableGroup& group = groups[cut.group];
-      cut.values = source.values.subspan(group.first_row * variable.row_bytes(),
-                                         group.rows * variable.row_bytes());
+    for (entry.group = 0; entry.group < groups.size(); ++entry.group) {
+      const ClientVariableGroup& group = groups[entry.group];
+      entry.values = source.values.subspan(group.first_row * variable.row_bytes(),
+                                           group.rows * variable.row_bytes());
       if (!source.residual.empty()) {
         const size_t width = variable.row_bytes() / sizeof(float);
-        cut.residual = source.residual.subspan(group.first_row * width, group.rows * width);
+        entry.residual = source.residual.subspan(group.first_row * width, group.rows * width);
       }
-      RETURN_IF_ERROR(PutUpdate(cut, assign));
+      RETURN_IF_ERROR(PutUpdate(entry, assign));
     }
     return absl::OkStatus();
   }
   if (groups.size() == 1 && !combines) {
-    return assign && source.ids.empty() ? absl::OkStatus() : PutUpdate(cut, assign);
+    return assign && source.ids.empty() ? absl::OkStatus() : PutUpdate(entry, assign);
   }
   ASSIGN_OR_RETURN(Sorted * sorted, Sort(variable, source.ids, combines));
   const std::byte* const rows = SortValues(variable, source, combines, *sorted);
-  for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
-    const int64_t start = sorted->starts[cut.group];
-    const size_t count = sorted->starts[cut.group + 1] - start;
+  for (entry.group = 0; entry.group < groups.size(); ++entry.group) {
+    const int64_t start = sorted->starts[entry.group];
+    const size_t count = sorted->starts[entry.group + 1] - start;
     // A push counts as an update of the variable on every server, even on servers where it touches
     // no row.
     if (assign && count == 0) continue;
-    cut.ids = absl::MakeConstSpan(sorted->ids.Get(0) + start, count);
-    cut.values =
+    entry.ids = absl::MakeConstSpan(sorted->ids.Get(0) + start, count);
+    entry.values =
         absl::MakeConstSpan(rows + start * variable.row_bytes(), count * variable.row_bytes());
-    RETURN_IF_ERROR(PutUpdate(cut, assign));
+    RETURN_IF_ERROR(PutUpdate(entry, assign));
   }
   return absl::OkStatus();
 }
 
-absl::Status DataPlan::PutUpdate(const Cut& cut, bool assign) {
-  Slot& slot = FirstSlot(cut.variable->groups()[cut.group].server);
+absl::Status DataPlan::PutUpdate(const RequestItem& entry, bool assign) {
+  Slot& slot = FirstSlot(entry.variable->groups()[entry.group].server);
   const absl::Span<const std::byte> values =
-      cut.format == ValueFormat::kPlain ? cut.values : Encode(cut);
-  const int64_t payload = values.size() + cut.ids.size() * sizeof(int64_t);
-  slot.out_bytes += payload + cut.variable->spec().name.size() + kItemBytes;
-  slot.ids += cut.ids.size();
+      entry.format == ValueFormat::kPlain ? entry.values : Encode(entry);
+  const int64_t payload = values.size() + entry.ids.size() * sizeof(int64_t);
+  slot.out_bytes += payload + entry.variable->spec().name.size() + kItemBytes;
+  slot.ids += entry.ids.size();
   bytes_out_ += payload;
-  const auto dtype = static_cast<wire::DType::type>(cut.variable->spec().dtype);
+  const auto dtype = static_cast<wire::DType::type>(entry.variable->spec().dtype);
   if (assign) {
     wire::AssignItem& item = Next(slot.call.assign.items, slot.assigns++);
-    FillItem(*cut.variable, cut.group, cut.part, cut.ids, &item);
+    FillItem(*entry.variable, entry.group, entry.part, entry.ids, &item);
     item.dtype = dtype;
-    item.values = Payload::ViewOf(cut.values);
-    item.slot.assign(cut.slot.data(), cut.slot.size());
+    item.values = Payload::ViewOf(entry.values);
+    item.slot.assign(entry.slot.data(), entry.slot.size());
   } else {
     wire::PushItem& item = Next(slot.call.request.push.items, slot.pushes++);
-    FillItem(*cut.variable, cut.group, cut.part, cut.ids, &item);
+    FillItem(*entry.variable, entry.group, entry.part, entry.ids, &item);
     item.dtype = dtype;
-    item.format = ToWire(cut.format);
+    item.format = ToWire(entry.format);
     item.values = Payload::ViewOf(values);
-    item.pulled_version = cut.variable->pulled_version(cut.group);
+    item.pulled_version = entry.variable->pulled_version(entry.group);
   }
   // A push is one message per server, so it cannot be divided further.
   const int64_t items = static_cast<int64_t>(slot.pushes + slot.assigns);
@@ -284,7 +284,7 @@ absl::Status DataPlan::PutUpdate(const Cut& cut, bool assign) {
   }
   return WithReason(
       absl::ResourceExhaustedError(absl::StrCat(
-          assign ? "assign" : "push", " of \"", cut.variable->spec().name, "\": the part for ",
+          assign ? "assign" : "push", " of \"", entry.variable->spec().name, "\": the part for ",
           slot.session->name(), " has ", slot.out_bytes, " bytes, ", slot.ids, " ids and ", items,
           " items; one message takes ", limits_.max_message_bytes, " bytes (--max_message_bytes), ",
           limits_.max_ids, " ids and ", limits_.max_items,
@@ -312,77 +312,80 @@ absl::Status DataPlan::AddPull(ClientVariablePtr held, const PullTarget& target)
   RETURN_IF_ERROR(CheckHeld(variable, target));
   const absl::Span<const ClientVariableGroup> groups = variable.groups();
   const size_t row_bytes = variable.row_bytes();
-  Cut cut{&variable, 0, target.part, target.ids, {}, target.slot};
-  Landing landing{.variable = &variable,
-                  .value = target.slot.empty(),
-                  .format = target.format,
-                  .out = target.out.data()};
+  RequestItem entry{&variable, 0, target.part, target.ids, {}, target.slot};
+  PullDestination destination{.variable = &variable,
+                              .value = target.slot.empty(),
+                              .format = target.format,
+                              .out = target.out.data()};
   if (target.part == Part::kWhole) {
     if (target.held != nullptr) {
       target.held->Begin(target.out.data(), groups.size(), target.format);
     }
-    for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
-      if (target.held != nullptr) landing.held = &target.held->shards_[cut.group];
-      landing.group = cut.group;
-      landing.rows = groups[cut.group].rows;
-      landing.out = target.out.data() + groups[cut.group].first_row * row_bytes;
-      if (landing.rows > 0) RETURN_IF_ERROR(PutPullItem(cut, landing, landing.out));
+    for (entry.group = 0; entry.group < groups.size(); ++entry.group) {
+      if (target.held != nullptr) destination.held = &target.held->shards_[entry.group];
+      destination.group = entry.group;
+      destination.rows = groups[entry.group].rows;
+      destination.out = target.out.data() + groups[entry.group].first_row * row_bytes;
+      if (destination.rows > 0) RETURN_IF_ERROR(PutPullItem(entry, destination, destination.out));
     }
     return absl::OkStatus();
   }
   if (target.ids.empty()) return absl::OkStatus();
-  if (groups.size() == 1 && !target.combine_repeats) return PutPull(cut, landing, landing.out);
+  if (groups.size() == 1 && !target.combine_repeats)
+    return PutPull(entry, destination, destination.out);
   ASSIGN_OR_RETURN(Sorted * sorted, Sort(variable, target.ids, target.combine_repeats));
   const auto count = static_cast<size_t>(sorted->starts.back());
   std::byte* const rows = sorted->rows.Get(count * row_bytes);
   if (target.combine_repeats) repeats_.push_back({sorted, target.out, row_bytes});
-  for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
-    const int64_t start = sorted->starts[cut.group];
-    cut.ids =
-        absl::MakeConstSpan(sorted->ids.Get(0) + start, sorted->starts[cut.group + 1] - start);
-    landing.group = cut.group;
+  for (entry.group = 0; entry.group < groups.size(); ++entry.group) {
+    const int64_t start = sorted->starts[entry.group];
+    entry.ids =
+        absl::MakeConstSpan(sorted->ids.Get(0) + start, sorted->starts[entry.group + 1] - start);
+    destination.group = entry.group;
     if (target.combine_repeats) {
-      landing.out = rows + start * row_bytes;
+      destination.out = rows + start * row_bytes;
     } else {
-      landing.order = sorted->order.Get(0) + start;
+      destination.order = sorted->order.Get(0) + start;
     }
-    RETURN_IF_ERROR(PutPull(cut, landing, rows + start * row_bytes));
+    RETURN_IF_ERROR(PutPull(entry, destination, rows + start * row_bytes));
   }
   return absl::OkStatus();
 }
 
 // Divides the ids where a message would become too large.
-absl::Status DataPlan::PutPull(const Cut& cut, Landing landing, std::byte* target) {
-  const size_t row_bytes = cut.variable->row_bytes();
+absl::Status DataPlan::PutPull(const RequestItem& entry, PullDestination destination,
+                               std::byte* target) {
+  const size_t row_bytes = entry.variable->row_bytes();
   const int64_t room = std::min(limits_.max_message_bytes - 2 * kMessageBytes, kMaxPayloadBytes);
   const int64_t bytes_per_id = std::max(row_bytes, sizeof(int64_t));
   const size_t most = std::clamp<int64_t>(room / bytes_per_id, 1, limits_.max_ids);
-  Cut rest = cut;
-  for (size_t done = 0; done < cut.ids.size(); done += most) {
-    rest.ids = cut.ids.subspan(done, most);
-    landing.rows = static_cast<int64_t>(rest.ids.size());
-    RETURN_IF_ERROR(PutPullItem(rest, landing, target + done * row_bytes));
-    if (landing.order != nullptr) {
-      landing.order += rest.ids.size();
+  RequestItem rest = entry;
+  for (size_t done = 0; done < entry.ids.size(); done += most) {
+    rest.ids = entry.ids.subspan(done, most);
+    destination.rows = static_cast<int64_t>(rest.ids.size());
+    RETURN_IF_ERROR(PutPullItem(rest, destination, target + done * row_bytes));
+    if (destination.order != nullptr) {
+      destination.order += rest.ids.size();
     } else {
-      landing.out += rest.ids.size() * row_bytes;
+      destination.out += rest.ids.size() * row_bytes;
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status DataPlan::PutPullItem(const Cut& cut, const Landing& landing, std::byte* target) {
-  const int32_t server = cut.variable->groups()[cut.group].server;
-  const int64_t values = static_cast<int64_t>(BytesOf(landing, landing.rows));
-  const int64_t ids = static_cast<int64_t>(cut.ids.size());
-  const int64_t named = static_cast<int64_t>(cut.variable->spec().name.size()) + kItemBytes;
+absl::Status DataPlan::PutPullItem(const RequestItem& entry, const PullDestination& destination,
+                                   std::byte* target) {
+  const int32_t server = entry.variable->groups()[entry.group].server;
+  const int64_t values = static_cast<int64_t>(BytesOf(destination, destination.rows));
+  const int64_t ids = static_cast<int64_t>(entry.ids.size());
+  const int64_t named = static_cast<int64_t>(entry.variable->spec().name.size()) + kItemBytes;
   if (values + named + kMessageBytes > limits_.max_message_bytes || values > kMaxPayloadBytes) {
-    return WithReason(
-        absl::ResourceExhaustedError(absl::StrCat(
-            "pull of \"", cut.variable->spec().name, "\": shard ",
-            cut.variable->groups()[cut.group].shard, " has ", values, " bytes; one message takes ",
-            limits_.max_message_bytes, " (--max_message_bytes): use more shards")),
-        wire::ErrorReason::LIMIT);
+    return WithReason(absl::ResourceExhaustedError(
+                          absl::StrCat("pull of \"", entry.variable->spec().name, "\": shard ",
+                                       entry.variable->groups()[entry.group].shard, " has ", values,
+                                       " bytes; one message takes ", limits_.max_message_bytes,
+                                       " (--max_message_bytes): use more shards")),
+                      wire::ErrorReason::LIMIT);
   }
   Reach(server);
   Slot* slot = current_[server];
@@ -391,23 +394,23 @@ absl::Status DataPlan::PutPullItem(const Cut& cut, const Landing& landing, std::
   } else if (slot->in_bytes + values + named > limits_.max_message_bytes ||
              slot->out_bytes + ids * 8 + named > limits_.max_message_bytes ||
              slot->ids + ids > limits_.max_ids ||
-             static_cast<int64_t>(slot->landings.size()) >= limits_.max_items) {
+             static_cast<int64_t>(slot->destinations.size()) >= limits_.max_items) {
     slot = &NewSlot(server, slot->wave + 1);
   }
-  wire::PullItem& item = Next(slot->call.request.pull.items, slot->landings.size());
-  FillItem(*cut.variable, cut.group, cut.part, cut.ids, &item);
-  item.slot.assign(cut.slot.data(), cut.slot.size());
-  item.format = ToWire(landing.format);
-  slot->landings.push_back(landing);
-  item.__isset.held = landing.held != nullptr;
-  if (landing.held != nullptr) {
-    item.held.boot_id = landing.held->boot_id;
-    item.held.mark = landing.held->mark;
-    slot->landings.back().may_be_changes = landing.held->mark > 0;
-    *landing.held = {};
+  wire::PullItem& item = Next(slot->call.request.pull.items, slot->destinations.size());
+  FillItem(*entry.variable, entry.group, entry.part, entry.ids, &item);
+  item.slot.assign(entry.slot.data(), entry.slot.size());
+  item.format = ToWire(destination.format);
+  slot->destinations.push_back(destination);
+  item.__isset.held = destination.held != nullptr;
+  if (destination.held != nullptr) {
+    item.held.boot_id = destination.held->boot_id;
+    item.held.mark = destination.held->mark;
+    slot->destinations.back().may_be_changes = destination.held->mark > 0;
+    *destination.held = {};
   }
-  if (landing.format != ValueFormat::kPlain) {
-    slot->landings.back().decoded = target;
+  if (destination.format != ValueFormat::kPlain) {
+    slot->destinations.back().decoded = target;
     target = NextScratch().Get(static_cast<size_t>(values));
   }
   slot->call.targets.push_back(absl::MakeSpan(target, values));
@@ -423,7 +426,7 @@ void DataPlan::BeginStep(int64_t step, bool everywhere) {
     sessions_.ForEachLive([&](const ServerSession& session) { FirstSlot(session.index()); });
   }
   for (Slot* const slot : first_) {
-    if (slot == nullptr || (slot->landings.empty() && !everywhere)) continue;
+    if (slot == nullptr || (slot->destinations.empty() && !everywhere)) continue;
     slot->call.request.pull.step = step;
   }
 }
@@ -435,8 +438,8 @@ void DataPlan::Finish() {
     DataCall& call = slot.call;
     call.request.push.items.resize(slot.pushes);
     call.assign.items.resize(slot.assigns);
-    call.request.pull.items.resize(slot.landings.size());
-    const bool pulls = !slot.landings.empty() || call.request.pull.step != 0;
+    call.request.pull.items.resize(slot.destinations.size());
+    const bool pulls = !slot.destinations.empty() || call.request.pull.step != 0;
     call.kind = slot.assigns > 0           ? CallKind::kAssign
                 : slot.pushes > 0 && pulls ? CallKind::kStep
                 : slot.pushes > 0          ? CallKind::kPush

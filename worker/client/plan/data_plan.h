@@ -32,8 +32,8 @@ class ScratchArray {
   // `count` elements with unspecified contents, valid until the next Get.
   T* Get(size_t count) {
     if (count > capacity_) {
+      data_.reset(new T[count]);  // may throw: capacity_ is then still that of data_
       capacity_ = count;
-      data_.reset(new T[capacity_]);
     }
     return data_.get();
   }
@@ -80,12 +80,12 @@ class DataPlan {
 
   // Checks a reply and writes its rows to the caller's memory. Calls `staleness` for each pushed
   // shard. kInternal: the reply does not fit the request.
-  absl::Status Land(Exchange& exchange, absl::FunctionRef<void(int64_t)> staleness);
-  // After every pulled row has landed: copies rows to the repeats of their keys.
+  absl::Status StoreReply(Exchange& exchange, absl::FunctionRef<void(int64_t)> staleness);
+  // After every pulled row has been stored: copies rows to the repeats of their keys.
   void CopyRepeats();
 
-  // Payload bytes of gradients, values and ids to send, and of values to receive. Land lowers the
-  // latter where only changed rows came.
+  // Payload bytes of gradients, values and ids to send, and of values to receive. StoreReply lowers
+  // the latter where only changed rows came.
   int64_t bytes_out() const { return bytes_out_; }
   int64_t bytes_in() const { return bytes_in_; }
 
@@ -116,7 +116,7 @@ class DataPlan {
   };
 
   // The destination of a pulled item.
-  struct Landing {
+  struct PullDestination {
     const ClientVariable* variable = nullptr;
     size_t group = 0;
     bool value = true;  // not a slot
@@ -133,14 +133,14 @@ class DataPlan {
   struct Slot : Exchange {
     size_t wave = 0;
     size_t pushes = 0, assigns = 0;
-    std::vector<Landing> landings;  // one per pull item
-    int64_t out_bytes = 0;          // size of the request
-    int64_t in_bytes = 0;           // size of the reply
+    std::vector<PullDestination> destinations;  // one per pull item
+    int64_t out_bytes = 0;                      // size of the request
+    int64_t in_bytes = 0;                       // size of the reply
     int64_t ids = 0;
   };
 
-  // One item of a request.
-  struct Cut {
+  // One item of a request, before it is encoded.
+  struct RequestItem {
     const ClientVariable* variable;
     size_t group;
     Part part;
@@ -159,14 +159,14 @@ class DataPlan {
   absl::Status CheckPart(const ClientVariable& variable, Part part, absl::Span<const int64_t> ids,
                          size_t value_bytes, absl::string_view what) const;
   // Bytes on the wire of `rows` rows.
-  static size_t BytesOf(const Landing& landing, int64_t rows);
+  static size_t BytesOf(const PullDestination& destination, int64_t rows);
   static int64_t WidthOf(const ClientVariable& variable);
   absl::Status CheckRepeats(const ClientVariable& variable, bool combine_repeats,
                             absl::string_view what) const;
   absl::Status CheckHeld(const ClientVariable& variable, const PullTarget& target) const;
   ScratchArray<std::byte>& NextScratch();
   // Encodes the values of a push in its wire format, in scratch memory.
-  absl::Span<const std::byte> Encode(const Cut& cut);
+  absl::Span<const std::byte> Encode(const RequestItem& entry);
   absl::StatusOr<Sorted*> Sort(const ClientVariable& variable, absl::Span<const int64_t> ids,
                                bool combine_repeats);
   absl::Span<const int64_t> FindDistinct(absl::Span<const int64_t> ids, Sorted* sorted);
@@ -174,15 +174,18 @@ class DataPlan {
   const std::byte* SortValues(const ClientVariable& variable, const PushSource& source,
                               bool combine_repeats, Sorted& sorted);
   absl::Status AddUpdate(const ClientVariable& variable, const PushSource& source, bool assign);
-  absl::Status PutUpdate(const Cut& cut, bool assign);
-  absl::Status PutPull(const Cut& cut, Landing landing, std::byte* target);
-  absl::Status PutPullItem(const Cut& cut, const Landing& landing, std::byte* target);
-  absl::Status LandItem(const Exchange& exchange, const Landing& landing,
-                        const wire::PulledItem& item);
+  absl::Status PutUpdate(const RequestItem& entry, bool assign);
+  absl::Status PutPull(const RequestItem& entry, PullDestination destination, std::byte* target);
+  absl::Status PutPullItem(const RequestItem& entry, const PullDestination& destination,
+                           std::byte* target);
+  absl::Status StoreItem(const Exchange& exchange, const PullDestination& destination,
+                         const wire::PulledItem& item);
   // Counts the rows of a reply that has only changed rows. False: the list of rows is invalid.
-  static bool CountChanges(const Landing& landing, const wire::PulledItem& item, int64_t* rows);
+  static bool CountChanges(const PullDestination& destination, const wire::PulledItem& item,
+                           int64_t* rows);
   // Writes the `rows` rows of an item to the caller's memory.
-  absl::Status PlaceRows(const Landing& landing, const wire::PulledItem& item, int64_t rows);
+  absl::Status PlaceRows(const PullDestination& destination, const wire::PulledItem& item,
+                         int64_t rows);
   void Finish();
 
   const ServerTable& sessions_;

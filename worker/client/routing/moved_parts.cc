@@ -123,8 +123,8 @@ absl::Status AddItems(std::vector<wire::PushItem> more, std::vector<wire::PushIt
 }
 
 template <typename Item>
-absl::StatusOr<MovedParts<Item>> CutAnew(const std::vector<Item>& items, int32_t server,
-                                         FindMap find) {
+absl::StatusOr<MovedParts<Item>> RepartitionItems(const std::vector<Item>& items, int32_t server,
+                                                  FindMap find) {
   MovedParts<Item> parts;
   for (const Item& item : items) {
     const ClientVariablePtr variable = find(item.variable);
@@ -146,9 +146,9 @@ absl::StatusOr<MovedParts<Item>> CutAnew(const std::vector<Item>& items, int32_t
   return parts;
 }
 
-template absl::StatusOr<MovedParts<wire::PushItem>> CutAnew(const std::vector<wire::PushItem>&,
-                                                            int32_t, FindMap);
-template absl::StatusOr<MovedParts<wire::AssignItem>> CutAnew(const std::vector<wire::AssignItem>&,
-                                                              int32_t, FindMap);
+template absl::StatusOr<MovedParts<wire::PushItem>> RepartitionItems(
+    const std::vector<wire::PushItem>&, int32_t, FindMap);
+template absl::StatusOr<MovedParts<wire::AssignItem>> RepartitionItems(
+    const std::vector<wire::AssignItem>&, int32_t, FindMap);
 
 }  // namespace cairn

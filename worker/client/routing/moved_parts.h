@@ -28,11 +28,11 @@ using FindMap = absl::FunctionRef<ClientVariablePtr(absl::string_view variable)>
 // results own their payloads; values that share scales (int8) are decoded to plain ones. kInternal:
 // values do not have the size that their format requires.
 template <typename Item>
-absl::StatusOr<MovedParts<Item>> CutAnew(const std::vector<Item>& items, int32_t server,
-                                         FindMap find);
+absl::StatusOr<MovedParts<Item>> RepartitionItems(const std::vector<Item>& items, int32_t server,
+                                                  FindMap find);
 
-// Merges `more` into `items`, both from CutAnew of one push with the same maps: one item for each
-// shard, with the rows of both. kInternal: the items differ in map or format.
+// Merges `more` into `items`, both from RepartitionItems of one push with the same maps: one item
+// for each shard, with the rows of both. kInternal: the items differ in map or format.
 absl::Status AddItems(std::vector<wire::PushItem> more, std::vector<wire::PushItem>* items);
 
 }  // namespace cairn

@@ -33,8 +33,8 @@ NodePtr WithoutShuffles(const NodePtr& names, std::vector<const steps::ShuffleNo
   return inner == names->inputs().front() ? names : names->WithInputs({std::move(inner)});
 }
 
-// Worker `share`'s names. An unseeded shuffle has a different order on each worker, so it must
-// follow the division.
+// The names that worker `share` reads. An unseeded shuffle has a different order on each worker, so
+// shuffles must follow the division.
 NodePtr ShareOfNames(const NodePtr& names, Share share) {
   std::vector<const steps::ShuffleNode*> shuffles;
   NodePtr divided = EveryOther(WithoutShuffles(names, &shuffles), share);

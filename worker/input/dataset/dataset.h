@@ -129,32 +129,33 @@ class Dataset {
   Dataset Batch(int64_t batch_size, bool drop_remainder = false) const;
   // As Batch, for differing shapes: pads with zeros (empty texts) to the largest of the batch.
   Dataset PaddedBatch(int64_t batch_size, bool drop_remainder = false) const;
-  // The rows of the elements, one by one.
+  // Yields the rows of the elements one by one.
   Dataset Unbatch() const;
   // Draws each element from a window of `buffer_size` elements. The order depends only on the seed
   // and on the number of earlier iterators and repetitions.
   Dataset Shuffle(int64_t buffer_size, ShuffleOptions options = {}) const;
-  // `count` passes; kInfiniteCardinality: endless.
+  // Repeats the dataset `count` times; kInfiniteCardinality: endlessly.
   Dataset Repeat(int64_t count = kInfiniteCardinality) const;
   Dataset Take(int64_t count) const;  // kInfiniteCardinality: all
   Dataset Skip(int64_t count) const;  // kInfiniteCardinality: all
   Dataset Map(MapFunction function, MapOptions options = {}) const;
   Dataset Filter(FilterFunction predicate) const;
-  // Concatenates the datasets that the function makes of the elements.
+  // Concatenates the datasets that the function makes from the elements.
   Dataset FlatMap(DatasetFunction function) const;
-  // Reads `cycle_length` of them at a time, alternating after `block_length` elements of each.
+  // As FlatMap, but reads `cycle_length` datasets at a time, and takes `block_length` elements from
+  // one before it goes on to the next.
   Dataset Interleave(DatasetFunction function, int64_t cycle_length,
                      int64_t block_length = 1) const;
   // Keeps the elements of the first complete pass in memory, for all iterators.
   Dataset Cache() const;
-  // The components of all datasets, side by side; as long as the shortest dataset.
+  // Joins the components of one element of each dataset. Ends with the shortest dataset.
   static Dataset Zip(const std::vector<Dataset>& datasets);
-  // Elements (number from `start`, components).
+  // Puts each element's number, counted from `start`, before its components.
   Dataset Enumerate(int64_t start = 0) const;
   Dataset Concatenate(const Dataset& other) const;
   // A separate thread reads up to `buffer_size` elements ahead, from the first Next on.
   Dataset Prefetch(int64_t buffer_size) const;
-  // Elements index, index + num_shards, …
+  // Yields elements index, index + num_shards, …
   Dataset Shard(int64_t num_shards, int64_t index) const;
   // Regroups the rows of batches into batches of sizes[0], sizes[1], …, cyclically, across the
   // boundaries of the incoming batches; a size of 0 gives an empty batch. Ends when no rows remain.
@@ -183,7 +184,7 @@ class Dataset {
  private:
   Dataset(std::shared_ptr<const DatasetNode> node, AutoShardPolicy policy)
       : node_(std::move(node)), policy_(policy) {}
-  // A dataset of `node`, derived from this one; or this one's error.
+  // A dataset of `node` with this dataset's policy.
   Dataset With(std::shared_ptr<const DatasetNode> node) const { return {std::move(node), policy_}; }
 
   absl::Status status_;

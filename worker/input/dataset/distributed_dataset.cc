@@ -74,8 +74,8 @@ bool Places(const InputOptions& options) {
   return options.fetch_to_device || options.place_dataset_on_device;
 }
 
-// The elements of `dataset` for the replicas on `devices`, cyclically; prefetched and placed on
-// their device as the options say. Usable for one pass: it counts the elements.
+// The elements of `dataset` for the replicas on `devices`, which take turns; prefetched and placed
+// on their devices as the options say. Good for one pass, because it counts the elements.
 Dataset Feed(const Dataset& dataset, std::vector<Device> devices, const InputStrategy& strategy,
              const InputOptions& options) {
   if (!options.fetch_to_device || options.per_replica_buffer_size == 0) return dataset;

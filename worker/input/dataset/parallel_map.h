@@ -43,8 +43,8 @@ class ParallelMapIterator : public DatasetIterator {
   absl::Mutex mutex_;
   absl::CondVar room_;  // slots_ got shorter, or stop_ is set
   absl::CondVar done_;  // the first slot may be done
-  // One for each element between the input and Next; a deque, so references stay valid while both
-  // ends move.
+  // One slot for each element that was read and not yet returned. In a deque references stay valid
+  // while both ends move.
   std::deque<Slot> slots_ ABSL_GUARDED_BY(mutex_);
   bool input_ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

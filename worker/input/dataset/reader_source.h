@@ -8,8 +8,8 @@
 
 namespace cairn {
 
-// Batches of options.data.batch_size rows, as Reader returns them. Elements have those of these
-// components that the format has, in this order:
+// Yields batches of options.data.batch_size rows, as Reader returns them. An element has these
+// components, as far as the format has them, in this order:
 //   labels   float32 [rows]
 //   dense    float32 [rows, dense columns]
 //   keys     int64 [rows, key columns]

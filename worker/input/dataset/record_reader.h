@@ -14,7 +14,7 @@ namespace cairn {
 
 struct RecordReaderOptions {
   std::vector<std::string> files;  // of all workers; a name that ends in ".gz" is gzip
-  // Worker w of W reads every W-th file where there are at least W files, else every W-th record.
+  // Worker w of W reads every W-th file if there are at least W files, else every W-th record.
   int32_t worker = 0;
   int32_t workers = 1;
   int64_t epochs = 1;
@@ -44,9 +44,9 @@ class RecordReader {
   absl::StatusOr<bool> NextOfFiles(std::string* record);
 
   const RecordReaderOptions options_;
-  std::vector<std::string> files_;  // that this worker reads
-  int64_t stride_ = 1;              // takes every stride_-th record of them
-  int64_t phase_ = 0;               // beginning with this one
+  std::vector<std::string> files_;  // the files that this worker reads
+  int64_t stride_ = 1;              // of their records, this worker takes every stride_-th
+  int64_t phase_ = 0;               // index of the first of these
   int64_t epoch_ = 0;
   int64_t next_record_ = 0;
   int64_t skip_records_ = 0;

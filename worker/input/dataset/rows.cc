@@ -10,7 +10,7 @@
 namespace cairn {
 namespace {
 
-// Rows to allocate before it is known whether as many follow.
+// The number of rows to allocate before it is known whether so many follow.
 constexpr int64_t kFirstRows = 1024;
 
 Shape WithRows(int64_t rows, absl::Span<const int64_t> row_shape) {

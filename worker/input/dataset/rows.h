@@ -21,7 +21,7 @@ absl::StatusOr<int64_t> BatchRows(const Element& batch, absl::string_view who);
 // Rows [begin, end) of `batch`, which must have them: numbers are a view of its memory, texts a
 // copy.
 Element SliceRows(const Element& batch, int64_t begin, int64_t end);
-// Row `row` without its axis 0; memory as above.
+// Row `row` without its axis 0. Numbers are a view of the batch's memory, texts a copy.
 Element TakeRow(const Element& batch, int64_t row);
 // All rows of `parts` (one or more). kInvalidArgument: the parts differ in the number of
 // components, in type or in the shape of a row.

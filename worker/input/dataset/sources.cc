@@ -42,7 +42,7 @@ class RangeNode : public SourceNode {
     int64_t left_;
   };
 
-  // In 128 bits, which hold the difference of any two bounds.
+  // Computes in 128 bits, which hold the difference of any two bounds.
   static int64_t Count(int64_t start, int64_t stop, int64_t step) {
     const __int128 span = static_cast<__int128>(stop) - start;
     if (span == 0 || (span > 0) != (step > 0)) return 0;

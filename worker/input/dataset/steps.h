@@ -13,7 +13,8 @@
 namespace cairn::steps {
 
 NodePtr Range(int64_t start, int64_t stop, int64_t step);
-// `rows`: of every component; `whole`: one element, the unchanged tensors.
+// `rows`: the number of rows of every component. `whole`: yields the unchanged tensors as one
+// element.
 NodePtr Slices(Element tensors, int64_t rows, bool whole);
 NodePtr Generate(GeneratorFactory factory, std::optional<ElementSpec> spec);
 
@@ -41,10 +42,10 @@ NodePtr Prefetch(NodePtr input, int64_t buffer_size);
 NodePtr Rebatch(NodePtr input, std::vector<int64_t> sizes, bool drop_remainder);
 NodePtr LegacyRebatch(NodePtr input, int64_t splits);
 
-// Public because auto_shard.h looks for it.
+// In this header because auto_shard.h looks for it.
 class ShuffleNode : public DatasetNode {
  public:
-  // `seed` is already chosen.
+  // The caller has already chosen the seed.
   ShuffleNode(NodePtr input, int64_t buffer_size, uint64_t seed, bool reshuffle)
       : DatasetNode({std::move(input)}),
         buffer_size_(buffer_size),
@@ -63,7 +64,8 @@ class ShuffleNode : public DatasetNode {
 
 class ShardNode : public DatasetNode {
  public:
-  // `all_must_have`: with fewer elements than shards, the shards that have one return an error.
+  // `all_must_have`: if there are fewer elements than shards, the shards that have one return an
+  // error.
   ShardNode(NodePtr input, int64_t shards, int64_t index, bool all_must_have)
       : DatasetNode({std::move(input)}),
         shards_(shards),

@@ -4,8 +4,7 @@
     with cairn.launch(servers=2) as cluster, cluster.connect(job="demo", worker=0) as client:
         table = client.embedding("users", 16, optimizer=cairn.optim.Adagrad(0.1))
         rows = table[[3, 5, 3]]              # [3, 16] float32
-        table.push([3, 5, 3], 0.1 * rows)    # gradients; those of key 3 are summed
-"""
+        table.push([3, 5, 3], 0.1 * rows)    # gradients; the two of key 3 are summed"""
 from cairn import data, errors, init, optim
 from cairn._library import lib as _lib
 from cairn.client import Client, Counters, Staleness, connect

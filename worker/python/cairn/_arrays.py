@@ -1,4 +1,4 @@
-"""Views of callers' arrays: numpy arrays and anything with __dlpack__, without copies."""
+"""Views of callers' arrays (numpy arrays and anything with `__dlpack__`) without copies."""
 from __future__ import annotations
 
 import ctypes
@@ -25,7 +25,7 @@ _DLPACK_CPU = (1, 3)  # kDLCPU, kDLCUDAHost
 
 
 def dtype_name(dtype: Any) -> str:
-    """"float32" for np.float32, torch.float32 or "float32"."""
+    """Returns "float32" for np.float32, torch.float32 or "float32"."""
     name = str(dtype)
     if not isinstance(dtype, str):
         try:
@@ -38,8 +38,9 @@ def dtype_name(dtype: Any) -> str:
 
 
 def view(value: Any, what: str) -> Tuple[Optional[Array], bool]:
-    """`value` as an array over the same memory, and whether it may be written; None: it is no
-    array (a number, a list). Raises DTypeError for memory of another device."""
+    """Returns `value` as an array over the same memory, and whether it may be written. Returns
+    None as the array if `value` is no array (a number, a list). DTypeError: memory of another
+    device."""
     if isinstance(value, np.ndarray):
         return value, value.flags.writeable
     if hasattr(value, "__dlpack__"):
@@ -57,7 +58,7 @@ def view(value: Any, what: str) -> Tuple[Optional[Array], bool]:
 
 
 def address(array: Array) -> int:
-    """Where the memory of a contiguous array begins."""
+    """Returns the address of a contiguous array's memory."""
     buffer: Any = array
     try:  # a fifth of the time that __array_interface__ takes
         return ctypes.addressof(_ANY_SIZE.from_buffer(buffer))
@@ -67,7 +68,7 @@ def address(array: Array) -> int:
 
 
 def as_keys(keys: Any, what: str = "keys") -> Array:
-    """int64 keys, contiguous, in the shape of `keys`. Copies only integers of other types."""
+    """Returns contiguous int64 keys in the shape of `keys`. Copies only integers of other types."""
     array, _ = view(keys, what)
     if array is None:
         array = np.asarray(keys)
@@ -85,8 +86,8 @@ def as_keys(keys: Any, what: str = "keys") -> Array:
 
 
 def as_values(values: Any, dtype: str, shape: Sequence[int], what: str) -> Array:
-    """Values to read, contiguous, of exactly this dtype and shape. Numbers and lists are
-    converted; arrays of another dtype are refused rather than rounded."""
+    """Returns contiguous values to read, of exactly this dtype and shape. Converts numbers and
+    lists; refuses arrays of another dtype instead of rounding them."""
     wanted = DTYPES[dtype][1]
     array, _ = view(values, what)
     if array is None:
@@ -104,7 +105,8 @@ def as_values(values: Any, dtype: str, shape: Sequence[int], what: str) -> Array
 
 
 def as_out(out: Any, dtype: str, shape: Sequence[int]) -> Array:
-    """Memory to write: contiguous, writable, of exactly this dtype and shape; never a copy."""
+    """Returns memory to write: contiguous, writable, of exactly this dtype and shape; never a
+    copy."""
     wanted = DTYPES[dtype][1]
     array, writable = view(out, "out")
     if array is None:

@@ -1,4 +1,4 @@
-"""The C library: its functions, errors, log and the delivery of Ctrl-C to waiting calls."""
+"""The C library: its functions, errors and log, and the handling of Ctrl-C in waiting calls."""
 from __future__ import annotations
 
 import atexit
@@ -77,6 +77,7 @@ _SIGNATURES: Dict[str, List[Any]] = {
     "cairn_leave": [c_void_p, c_double],
     "cairn_drop_job": [c_void_p, c_double],
     "cairn_server_count": [c_void_p, POINTER(c_int32)],
+    "cairn_worker": [c_void_p, POINTER(c_int32)],
     "cairn_position": [c_void_p, c_char_p, c_uint64, POINTER(c_uint64)],
     "cairn_create": [c_void_p, c_char_p, c_double],
     "cairn_describe": [c_void_p, c_double, POINTER(c_void_p)],
@@ -114,7 +115,8 @@ _NO_CODE = {"cairn_free_text", "cairn_set_log", "cairn_set_interrupt_check"}
 
 
 def _candidates() -> List[str]:
-    """Where the library may be: $CAIRN_LIBRARY, this package, the loader's search path."""
+    """Returns the places where the library may be: $CAIRN_LIBRARY, else this package, then the
+    loader's search path."""
     here = os.path.dirname(os.path.abspath(__file__))
     named = os.environ.get("CAIRN_LIBRARY")
     return [named] if named else [
@@ -149,7 +151,7 @@ lib = _load()
 
 
 def fail(code: int) -> NoReturn:
-    """Raises the exception of this thread's last failed call."""
+    """Raises the exception for this thread's last failed call."""
     if code == 1 and _interrupt.exception is not None and _interrupt.is_mine():
         exception, _interrupt.exception = _interrupt.exception, None
         raise exception
@@ -158,13 +160,13 @@ def fail(code: int) -> NoReturn:
 
 
 def check(code: int) -> None:
-    """Raises the exception that belongs to a code other than 0."""
+    """Raises the exception for `code` unless it is 0."""
     if code:
         fail(code)
 
 
 def take_text(pointer: Optional[int]) -> str:
-    """The text at `pointer`, which the library allocated; frees it."""
+    """Returns the text at `pointer`, which the library has allocated, and frees it."""
     if not pointer:
         return ""
     text = ctypes.string_at(pointer).decode(errors="replace")
@@ -173,11 +175,14 @@ def take_text(pointer: Optional[int]) -> str:
 
 
 class _Interrupt:
-    """Runs signal handlers of the main thread while it waits in a call.
+    """Runs Python's signal handlers while the main thread waits in a call of the library.
 
-    Python runs signal handlers on the main thread between bytecodes. A callback that is a function
-    would raise KeyboardInterrupt before its first statement, outside every `try`; a generator
-    resumes inside its `try`."""
+    Python runs signal handlers on the main thread, between bytecodes. If the callback were a
+    function, KeyboardInterrupt would be raised before its first statement, outside every `try`.
+    A generator resumes inside its `try`.
+
+    A handler may call the library too. Nothing interrupts a wait of that call: the library does
+    not call the check again while it runs."""
 
     def __init__(self) -> None:
         self.exception: Optional[BaseException] = None
@@ -205,7 +210,7 @@ class _Interrupt:
         return threading.current_thread() is threading.main_thread()
 
     def set_once(self) -> None:
-        """Called before connections are made; only the main thread handles signals."""
+        """Installs the check before connections are made. Only the main thread handles signals."""
         if not self._is_set and self.is_mine():
             self._is_set = True
             lib.cairn_set_interrupt_check(self._callback, None, 1)

@@ -1,4 +1,4 @@
-"""A tqdm bar of a training run, from the progress lines that the workers print."""
+"""A tqdm bar for a training run, updated from the progress lines that the workers print."""
 from __future__ import annotations
 
 import re
@@ -20,10 +20,15 @@ def _tqdm() -> Optional[Type[Any]]:
 
 
 class ProgressBar:
-    """Shows the mean of the workers' shares in percent. A context manager. Thread safety: none.
+    """Shows how much of the run is done, as the mean over the workers. A context manager.
 
-    wanted: None: a bar where tqdm is installed and stderr is a terminal. True: always;
-    InvalidArgumentError: tqdm is not installed. False: no bar."""
+    Args:
+        wanted: None: show a bar if tqdm is installed and stderr is a terminal. True: always show
+            one; InvalidArgumentError if tqdm is not installed. False: show none.
+        name: the text before the bar.
+        workers: the number of workers.
+
+    Thread safety: none."""
 
     def __init__(self, wanted: Optional[bool], name: str, workers: int) -> None:
         self._bar: Any = None
@@ -44,7 +49,7 @@ class ProgressBar:
         return self._bar is not None
 
     def take(self, line: str) -> bool:
-        """Updates the bar if `line` reports progress; whether it was shown there."""
+        """Updates the bar if `line` reports progress. Returns whether the bar shows it."""
         found = _LINE.search(line)
         if self._bar is None or found is None:
             return False
@@ -55,7 +60,7 @@ class ProgressBar:
         return True
 
     def finish(self) -> None:
-        """The run is complete."""
+        """Moves the bar to 100 %."""
         if self._bar is not None:
             self._bar.update(100 - self._bar.n)
 

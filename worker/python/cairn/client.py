@@ -14,7 +14,19 @@ from cairn.variables import Embedding, Pull, Push, Stored, Variable, prepare_pul
 
 
 class Counters(NamedTuple):
-    """What a client has sent and received since it connected."""
+    """What a client has sent and received since it connected.
+
+    Attributes:
+        bytes_pushed: payload bytes sent by pushes.
+        bytes_pulled: payload bytes received by pulls.
+        retries: calls that were sent again.
+        pushes_dropped: pushes dropped because of NaN or infinity, with not_finite="skip".
+        pushes_late: with consistency="sync", pushes whose step had closed without them.
+        retained_bytes: bytes of pushes kept until they are durable, now.
+        retained_bytes_max: the maximum of retained_bytes.
+        replayed_pushes: pushes sent again to restarted servers.
+        replayed_bytes: payload bytes of these pushes.
+        replay_seconds: the time that replays took."""
 
     bytes_pushed: int
     bytes_pulled: int
@@ -29,7 +41,12 @@ class Counters(NamedTuple):
 
 
 class Staleness(NamedTuple):
-    """By how many updates of other workers shards had changed between a pull and the push."""
+    """How many updates other workers made to a shard between a pull and the push computed from it.
+
+    Attributes:
+        mean: the mean over all pushed shards.
+        p99: the 99th percentile.
+        max: the maximum."""
 
     mean: float
     p99: int
@@ -37,27 +54,39 @@ class Staleness(NamedTuple):
 
 
 class Client:
-    """A connection, made by cairn.connect or cairn.launch(...).connect. A context manager: leaves
-    and closes at the end. Thread safety: every method may be called from several threads at once;
-    one thread at a time calls step, end_step and end_steps."""
+    """A connection to the parameter servers, made by `cairn.connect` or
+    `cairn.launch(...).connect`.
+
+    As a context manager it calls `leave` at the end (after an exception only `close`).
+
+    Thread safety: every method may be called from several threads at once, except that only one
+    thread at a time may call `step`, `end_step` and `end_steps`.
+
+    Every `timeout` is in seconds; None means the client's own timeout: ps_wait_seconds and two
+    attempts of a call, by default 120 s in all."""
 
     def __init__(self, description: Mapping[str, Any], timeout: Optional[float] = None) -> None:
         deliver_signals()
         handle = ctypes.c_void_p()
         self._handle: Optional[int] = None
         self._job = str(description["job"])
-        self._worker: Any = description.get("worker")
         self._consistency: str = description.get("strategy", {}).get("consistency", "async")
         self._pid = os.getpid()
         check(lib.cairn_connect(json.dumps(description).encode(), timeout or 0.0,
                                 ctypes.byref(handle)))
         self._handle = handle.value
+        worker = ctypes.c_int32()
+        check(lib.cairn_worker(self._handle, ctypes.byref(worker)))
+        self._worker: Optional[int] = worker.value if worker.value >= 0 else None
 
     # -- the connection --
 
     @property
     def handle(self) -> int:
-        """The handle for calls of the C library. ClosedError: the client is closed."""
+        """The handle for functions of the C library.
+
+        Raises:
+            ClosedError: the client is closed."""
         if self._handle is None:
             raise ClosedError(f"client of job '{self._job}' is closed: connect again")
         return self._handle
@@ -68,23 +97,23 @@ class Client:
         return self._job
 
     @property
-    def worker(self) -> Any:
-        """The index of this training worker, "auto" for the cluster's task, None for no worker."""
+    def worker(self) -> Optional[int]:
+        """The index of this training worker, or None if the client is not one."""
         return self._worker
 
     @property
     def consistency(self) -> str:
-        """async, ssp or sync."""
+        """"async", "ssp" or "sync"."""
         return self._consistency
 
     @property
     def closed(self) -> bool:
-        """Whether close was called."""
+        """Whether the client is closed."""
         return self._handle is None
 
     @property
     def server_count(self) -> int:
-        """How many servers there are now."""
+        """The current number of servers."""
         count = ctypes.c_int32()
         check(lib.cairn_server_count(self.handle, ctypes.byref(count)))
         return count.value
@@ -92,7 +121,7 @@ class Client:
     @property
     def position(self) -> bytes:
         """The position stored with this worker's last push that every server had when the client
-        connected; empty: none. Training resumes exactly after it."""
+        connected; empty if there is none. Training resumes exactly after that push."""
         buffer = ctypes.create_string_buffer(1024)
         size = ctypes.c_uint64()
         check(lib.cairn_position(self.handle, buffer, len(buffer), ctypes.byref(size)))
@@ -105,16 +134,16 @@ class Client:
             check(lib.cairn_close(handle))
 
     def leave(self, timeout: Optional[float] = None) -> None:
-        """Makes everything pushed so far durable, gives up this worker's lease and closes."""
+        """Waits until everything pushed is durable, gives up this worker's lease, and closes."""
         check(lib.cairn_leave(self.handle, timeout or 0.0))
         self.close()
 
     def flush(self, timeout: Optional[float] = None) -> None:
-        """Returns when everything pushed so far is durable."""
+        """Waits until everything pushed so far is durable."""
         check(lib.cairn_flush(self.handle, timeout or 0.0))
 
     def drop_job(self, timeout: Optional[float] = None) -> None:
-        """Deletes the job's variables on every server. No other call at the same time."""
+        """Deletes the job on every server. No other call of the client may run at the same time."""
         check(lib.cairn_drop_job(self.handle, timeout or 0.0))
 
     def __enter__(self) -> Client:
@@ -150,12 +179,22 @@ class Client:
                  initializer: init.InitializerLike = "zeros",
                  touched_rows: Optional[str] = None, shards: Optional[int] = None,
                  timeout: Optional[float] = None) -> Variable:
-        """Creates a dense variable, or finds the one of this description.
+        """Creates a dense variable, or finds it if it exists with the same description.
 
-        shape: rows run along axis 0; () is a scalar. dtype: float32, float64, float16, bfloat16,
-        int32, int64. touched_rows: "all" (rows that are not pushed get a zero gradient) or
-        "pushed". shards: how many parts, placed on the servers in turn; None: by the client's
-        partitioner. AlreadyExistsError: exists with another description."""
+        Args:
+            name: the variable's name within the job.
+            shape: rows run along axis 0; () is a scalar.
+            dtype: float32, float64, float16, bfloat16, int32 or int64.
+            optimizer: the optimizer that applies pushed gradients; "none" allows no pushes.
+            initializer: the initial values.
+            touched_rows: "all": a push of some rows gives the other rows a zero gradient, as in
+                Keras; "pushed": the other rows do not change. None: "all".
+            shards: the number of parts, which are placed on the servers in turn. None: the client's
+                partitioner decides.
+            timeout: seconds; None: the client's own.
+
+        Raises:
+            AlreadyExistsError: the variable exists with another description."""
         description: Dict[str, Any] = {
             "name": name, "shape": [int(extent) for extent in shape],
             "dtype": _arrays.dtype_name(dtype), "optimizer": optim.describe(optimizer),
@@ -172,12 +211,24 @@ class Client:
                   expire_after: int = 0, max_rows: int = 0,
                   storage: Optional[Mapping[str, str]] = None,
                   timeout: Optional[float] = None) -> Embedding:
-        """Creates an embedding table, or finds the one of this description.
+        """Creates an embedding table, or finds it if it exists with the same description.
 
-        dim: float32 values of a row. admit_after: a key gets a row at this push of it (1 … 255).
-        expire_after: seconds without a push after which a row is deleted; 0: never. max_rows: of
-        the table; 0: no limit. storage: formats on the servers, as in {"values": "float16",
-        "slots": "bfloat16"}."""
+        Args:
+            name: the table's name within the job.
+            dim: the number of float32 values in a row.
+            optimizer: the optimizer that applies pushed gradients.
+            initializer: the initial values of rows.
+            admit_after: a key gets its row at its n-th push (1 … 255); earlier pushes of the key
+                are not applied.
+            expire_after: rows that were not pushed for this many seconds are deleted; 0: never.
+            max_rows: the largest number of rows in the table; beyond it, rows that were not pushed
+                for the longest time are deleted. 0: no limit.
+            storage: the formats in which servers store rows, for example {"values": "float16",
+                "slots": "bfloat16"}.
+            timeout: seconds; None: the client's own.
+
+        Raises:
+            AlreadyExistsError: the table exists with another description."""
         description: Dict[str, Any] = {
             "name": name, "dim": dim, "optimizer": optim.describe(optimizer),
             "initializer": init.describe(initializer), "admit_after_pushes": admit_after,
@@ -188,7 +239,7 @@ class Client:
         return Embedding(self, description)
 
     def variables(self, timeout: Optional[float] = None) -> Dict[str, Union[Variable, Embedding]]:
-        """Every variable and table of the job by name, also those that others created."""
+        """Returns every variable and table of the job by name, including those of other clients."""
         text = ctypes.c_void_p()
         check(lib.cairn_describe(self.handle, timeout or 0.0, ctypes.byref(text)))
         return {d["name"]: Embedding(self, d) if d["kind"] == "embedding" else Variable(self, d)
@@ -197,20 +248,34 @@ class Client:
     # -- data of several variables in one call --
 
     def pull(self, pulls: Sequence[Pull], timeout: Optional[float] = None) -> List[Array]:
-        """One array for each part, in one round trip to each server. A part is a variable,
-        (variable, rows) or (table, keys); a third element is memory for the result."""
+        """Pulls several variables and tables in one round trip to each server.
+
+        Args:
+            pulls: the parts to pull. A part is a variable, (variable, rows) or (table, keys). A
+                third element is the memory for the result: (variable, rows or None, out) or (table,
+                keys, out).
+            timeout: seconds; None: the client's own.
+
+        Returns:
+            One array for each part, in order."""
         items, kept, results = prepare_pulls(pulls)
         check(lib.cairn_pull(self.handle, items, len(kept), timeout or 0.0))
         return results
 
     def push(self, pushes: Sequence[Push], position: Union[bytes, str] = b"",
              timeout: Optional[float] = None) -> None:
-        """Applies gradients as one update. A part is (variable, gradient), (variable, rows,
-        gradients) or (table, keys, gradients). `position` is stored with it (at most 512 bytes; an
-        empty push stores none).
+        """Applies gradients of several variables and tables as one update.
 
-        After UnavailableError, DeadlineExceededError or an interruption a worker cannot know
-        which servers have the push: close the client, connect again and resume at `position`."""
+        Args:
+            pushes: the parts of the update. A part is (variable, gradient), (variable, rows,
+                gradients) or (table, keys, gradients).
+            position: at most 512 bytes that the servers store with a worker's push, so that a
+                restart can resume after it. An empty update stores none.
+            timeout: seconds; None: the client's own.
+
+        After UnavailableError, DeadlineExceededError or an interruption, a worker cannot know
+        which servers have the push: close the client, connect again, and resume at
+        `Client.position`."""
         items, kept = prepare_pushes(pushes)
         stored = _encode(position)
         check(lib.cairn_push(self.handle, items, len(kept), stored,
@@ -219,7 +284,9 @@ class Client:
     def push_pull(self, pushes: Sequence[Push], pulls: Sequence[Pull],
                   position: Union[bytes, str] = b"",
                   timeout: Optional[float] = None) -> List[Array]:
-        """A push, and a pull that sees it, in one round trip to each server."""
+        """Pushes and then pulls, in one round trip to each server. The pull sees the push.
+
+        Arguments as for `push` and `pull`."""
         sources, kept = prepare_pushes(pushes)
         targets, held, results = prepare_pulls(pulls)
         stored = _encode(position)
@@ -229,17 +296,31 @@ class Client:
         return results
 
     def assign(self, pushes: Sequence[Push], timeout: Optional[float] = None) -> None:
-        """Overwrites values; parts as those of push, without repeated rows or keys."""
+        """Overwrites values instead of applying gradients.
+
+        Args:
+            pushes: parts as for `push`, with values in place of gradients, and without repeated
+                rows or keys.
+            timeout: seconds; None: the client's own."""
         items, kept = prepare_pushes(pushes)
         check(lib.cairn_assign(self.handle, items, len(kept), timeout or 0.0))
 
     def step(self, pushes: Sequence[Push], pulls: Sequence[Pull], *,
              position: Union[bytes, str] = b"", rows: int = 1,
              timeout: Optional[float] = None) -> List[Array]:
-        """A worker's next training step: pushes the gradients of the step before ([] at first),
-        waits for other workers as far as the consistency asks, and pulls.
+        """Takes a worker's next training step: pushes the gradients of the previous step, waits for
+        other workers as far as the consistency requires, and pulls the values of the next step.
 
-        rows: of input behind the gradients; with sync the mean is weighted by them."""
+        Args:
+            pushes: the gradients of the previous step, as for `push`; [] in the first step.
+            pulls: the values to pull, as for `pull`.
+            position: stored with the push, as for `push`.
+            rows: the number of input rows behind the gradients. With consistency="sync" it is this
+                worker's weight in the mean.
+            timeout: seconds; None: the client's own.
+
+        Returns:
+            One array for each part of `pulls`, in order."""
         sources, kept = prepare_pushes(pushes)
         targets, held, results = prepare_pulls(pulls)
         stored = _encode(position)
@@ -250,18 +331,21 @@ class Client:
 
     def end_step(self, pushes: Sequence[Push], *, position: Union[bytes, str] = b"",
                  rows: int = 1, timeout: Optional[float] = None) -> None:
-        """The push of the last step."""
+        """Pushes the gradients of the last step, after which no `step` follows. Arguments as
+        `step`."""
         items, kept = prepare_pushes(pushes)
         stored = _encode(position)
         check(lib.cairn_end_step(self.handle, items, len(kept), stored,
                                  len(stored), rows, timeout or 0.0))
 
     def end_steps(self, timeout: Optional[float] = None) -> None:
-        """Takes no more steps: the other workers do not wait for this one."""
+        """Announces that this worker takes no more steps, so that other workers do not wait for
+        it."""
         check(lib.cairn_end_steps(self.handle, timeout or 0.0))
 
     def largest_step_gap(self, timeout: Optional[float] = None) -> int:
-        """How many steps this worker was ahead of the slowest one at most."""
+        """Returns the largest number of steps by which this worker was ahead of the slowest
+        other worker."""
         steps = ctypes.c_int64()
         check(lib.cairn_largest_step_gap(self.handle, timeout or 0.0, ctypes.byref(steps)))
         return steps.value
@@ -270,26 +354,34 @@ class Client:
 
     def checkpoint(self, directory: Union[str, os.PathLike[str]], *, step: int = 0,
                    keep: int = 0) -> str:
-        """Makes a checkpoint below `directory`, a path that every server's host has, and returns
-        its folder. keep: deletes all but the newest; 0: none. `cairnctl` and `cairn-worker` read
-        it too. At most 10 minutes."""
+        """Makes a checkpoint of the job. Takes at most 10 minutes.
+
+        Args:
+            directory: a path that is valid on every server's host. The checkpoint gets a folder in
+                it.
+            step: becomes part of the folder's name.
+            keep: how many of the job's checkpoints to keep in `directory`; older ones are deleted.
+                0: all.
+
+        Returns:
+            The checkpoint's folder. `cairn.load`, `cairnctl` and `cairn-worker` can read it."""
         folder = ctypes.c_void_p()
         path = os.path.abspath(os.fspath(directory))
         check(lib.cairn_checkpoint(self.handle, path.encode(), step, keep, ctypes.byref(folder)))
         return take_text(folder.value)
 
     def restore(self, folder: Union[str, os.PathLike[str]]) -> None:
-        """Replaces the job by a checkpoint. For a client that is no training worker."""
+        """Replaces the job's state by a checkpoint. The client must not be a training worker."""
         check(lib.cairn_restore(self.handle, os.path.abspath(os.fspath(folder)).encode()))
 
     def counters(self) -> Counters:
-        """Bytes, retries and replays since the client connected."""
+        """Returns what the client has sent and received since it connected."""
         raw = RawCounters()
         check(lib.cairn_counters(self.handle, ctypes.byref(raw)))
         return Counters(*[getattr(raw, name) for name in Counters._fields])
 
     def staleness(self) -> Staleness:
-        """How stale this client's pushes were."""
+        """Returns how stale this client's pushes were."""
         raw = RawStaleness()
         check(lib.cairn_staleness(self.handle, ctypes.byref(raw)))
         return Staleness(raw.mean, raw.p99, raw.max)
@@ -332,21 +424,33 @@ def connect(cluster: ClusterLike = None, *, job: str = "default", worker: Any = 
             **other: Any) -> Client:
     """Connects to the parameter servers of a cluster.
 
-    cluster: a cluster file ("cluster.yaml"), the text of a TF_CONFIG, a list of "host:port", a
-        dictionary {"ps": [...], "worker": [...]}; None: the environment's TF_CONFIG.
-    job: the name under which the servers keep the variables.
-    worker: None: not a training worker (its pushes are not numbered, so that after a lost
-        connection they may fail); a number: the index of this training worker, whose pushes count
-        exactly once; "auto": the task of the cluster file or TF_CONFIG.
-    workers: how many workers the job starts with; sync waits for all of them.
-    consistency: async; ssp (bounded by staleness_bound_steps); sync. See Client.step.
-    ps_wait_seconds: how long calls wait for a server that is gone (60).
-    partitioner: how dense variables are split, as in a job file's strategy.partitioner.
-    not_finite: "reject" a push with NaN or infinity, or "skip" it.
-    tls: files with the certificate, its key and the CA. token_file: the token's file.
-    other: further keys of cairn_connect (cairn/c.h): rpc_timeout_seconds, retained_bytes,
-        local_transport.
-    timeout: seconds for this call."""
+    Args:
+        cluster: a cluster file ("cluster.yaml"), the text of a TF_CONFIG, a list of "host:port", or
+            a dictionary {"ps": [...], "worker": [...]}. None: the environment variable TF_CONFIG.
+        job: the name under which the servers keep the variables.
+        worker: None: not a training worker; its pushes are not numbered, so they may fail after a
+            lost connection. A number: the index of this training worker, whose pushes are applied
+            exactly once. "auto": the task of the cluster file or TF_CONFIG.
+        workers: the number of workers with which the job starts; "sync" waits for all of them.
+        consistency: "async", "ssp" (at most staleness_bound_steps apart) or "sync"; see
+            Client.step.
+        staleness_bound_steps: for "ssp", how many steps a worker may be ahead of the slowest one.
+        replicas_to_aggregate: for "sync", how many contributions a step needs; None: all workers'.
+        sync_mean: for "sync", what weights a contribution, as in a job file's strategy.sync_mean.
+        on_worker_loss: "continue" without a lost worker, or "fail".
+        ps_wait_seconds: how long calls wait for a server that is gone; None: 60.
+        partitioner: how dense variables are split, as in a job file's strategy.partitioner.
+        not_finite: "reject" pushes with NaN or infinity, or "skip" them.
+        tls: the files of the certificate, its private key and the CA.
+        token_file: the file of the token.
+        allow_plaintext: send the token to other hosts without TLS.
+        timeout: seconds for this call.
+        other: further keys of cairn_connect (cairn/c.h): rpc_timeout_seconds, retained_bytes,
+            local_transport.
+
+    Raises:
+        InvalidArgumentError: an argument is wrong, or no cluster is given.
+        UnavailableError: a server cannot be reached."""
     strategy = {
         "consistency": consistency, "staleness_bound_steps": staleness_bound_steps,
         "replicas_to_aggregate": replicas_to_aggregate, "sync_mean": sync_mean,

@@ -1,4 +1,4 @@
-"""Servers that a program starts for itself."""
+"""Servers that a program starts itself."""
 from __future__ import annotations
 
 import ctypes
@@ -21,8 +21,13 @@ _STOP_SECONDS = 60.0
 
 
 def program(name: str) -> str:
-    """The path of cairn-ps, cairn-worker or cairnctl: in a folder of $CAIRN_BIN (folders with ":"
-    between them), else where pip installs scripts, else on the PATH. NotFoundError: in none."""
+    """Finds cairn-ps, cairn-worker or cairnctl.
+
+    Looks in the folders of $CAIRN_BIN (separated by ":") or, without it, where pip installs
+    scripts; then on the PATH.
+
+    Raises:
+        NotFoundError: the program is in none of these places."""
     named = os.environ.get("CAIRN_BIN")
     places = named.split(os.pathsep) if named else [
         sysconfig.get_path("scripts"), os.path.join(sysconfig.get_config_var("userbase") or "",
@@ -39,8 +44,9 @@ def program(name: str) -> str:
 
 
 class Cluster:
-    """Parameter servers of this program on free ports of 127.0.0.1. A context manager: stops them
-    at the end. Made by cairn.launch."""
+    """Parameter servers that this program runs on free ports of 127.0.0.1, made by `cairn.launch`.
+
+    As a context manager it stops the servers at the end."""
 
     def __init__(self, servers: int, directory: Optional[str], durability: str,
                  in_process: bool, flags: List[str]) -> None:
@@ -112,7 +118,7 @@ class Cluster:
 
     @property
     def addresses(self) -> List[str]:
-        """"host:port" of each server."""
+        """The "host:port" of each server."""
         return list(self._addresses)
 
     @property
@@ -122,11 +128,11 @@ class Cluster:
 
     @property
     def processes(self) -> List[subprocess.Popen[bytes]]:
-        """The cairn-ps processes; empty with in_process."""
+        """The cairn-ps processes. Empty if the servers run in this process."""
         return list(self._processes)
 
     def log(self, index: int) -> str:
-        """What server `index` has logged; empty with in_process."""
+        """Returns what server `index` has logged. Empty if the servers run in this process."""
         path = os.path.join(self._directory, f"ps-{index}.log")
         if not os.path.exists(path):
             return ""
@@ -134,14 +140,14 @@ class Cluster:
             return file.read()
 
     def connect(self, **arguments: Any) -> Client:
-        """cairn.connect to these servers; stop closes the client."""
+        """Connects to these servers, as `cairn.connect` does. `stop` closes the client."""
         client = connect(self._addresses, **arguments)
         self._clients.append(client)
         return client
 
     def stop(self) -> None:
-        """Closes the clients that connect made, writes the servers' state and stops them. A second
-        call does nothing."""
+        """Closes the clients made by `connect`, writes the servers' state, and stops the
+        servers. A second call does nothing."""
         if os.getpid() != self._pid:
             return
         clients, self._clients = self._clients, []
@@ -184,11 +190,20 @@ class Cluster:
 def launch(servers: int = 1, *, directory: Union[str, os.PathLike[str], None] = None,
            durability: str = "snapshot", in_process: bool = False,
            flags: Optional[List[str]] = None) -> Cluster:
-    """Starts servers on this machine and returns when they accept connections.
+    """Starts servers on this machine. Returns when they accept connections.
 
-    directory: of their state, which a later launch continues from; None: a temporary one.
-    durability: off, snapshot, log or log_sync. in_process: in this process instead of cairn-ps
-    processes. flags: more flags for cairn-ps."""
+    Args:
+        servers: the number of servers.
+        directory: the folder of their state, from which a later launch continues. None: a temporary
+            folder, which `Cluster.stop` deletes.
+        durability: "off", "snapshot", "log" or "log_sync".
+        in_process: run the servers in this process instead of cairn-ps processes.
+        flags: more flags for cairn-ps.
+
+    Raises:
+        NotFoundError: cairn-ps is not installed.
+        InternalError: a server ended while it started; the text has its log.
+        UnavailableError: a server does not listen after 60 s."""
     folder = None if directory is None else os.fspath(directory)
     return Cluster(servers, folder, durability, in_process, list(flags or []))
 

@@ -1,4 +1,4 @@
-"""Exceptions: one class for each status code of the engine, with the engine's text."""
+"""Exceptions: one class for each status code of the library. The text is the library's message."""
 from __future__ import annotations
 
 from typing import Dict, Type
@@ -13,7 +13,10 @@ __all__ = [
 
 
 class Error(Exception):
-    """The base of all exceptions of this package. `code` is the status code (that of gRPC)."""
+    """The base of all exceptions of this package.
+
+    Attributes:
+        code: the status code, with the numbers of gRPC."""
 
     code = 2
 
@@ -25,13 +28,13 @@ class CancelledError(Error):
 
 
 class UnknownError(Error):
-    """An error of another kind."""
+    """An error that fits no other class."""
 
     code = 2
 
 
 class InvalidArgumentError(Error, ValueError):
-    """An argument is wrong: the text says which, what was found and what is allowed."""
+    """An argument is wrong. The text names it, the value found, and the allowed values."""
 
     code = 3
 
@@ -41,13 +44,14 @@ class DTypeError(InvalidArgumentError, TypeError):
 
 
 class DeadlineExceededError(Error, TimeoutError):
-    """The call did not end within its timeout: the text names who was waited for."""
+    """The call did not finish within its timeout. The text names the servers or workers that it
+    waited for."""
 
     code = 4
 
 
 class NotFoundError(Error, LookupError):
-    """There is no such variable, file or checkpoint."""
+    """A variable, file or checkpoint does not exist."""
 
     code = 5
 
@@ -59,25 +63,26 @@ class AlreadyExistsError(Error):
 
 
 class PermissionDeniedError(Error):
-    """The token's role does not allow the call."""
+    """The caller's role does not allow the call."""
 
     code = 7
 
 
 class ResourceExhaustedError(Error):
-    """Memory, a disk or a limit of the servers is used up."""
+    """Memory, a disk, or a limit of the servers is exhausted."""
 
     code = 8
 
 
 class FailedPreconditionError(Error):
-    """The client cannot do this now, for example because a newer start of the worker fenced it."""
+    """The call is not possible in this state, for example because a newer start of the same
+    worker has replaced this client."""
 
     code = 9
 
 
 class ClosedError(FailedPreconditionError):
-    """The client is closed."""
+    """The client, or the reader, is closed."""
 
 
 class AbortedError(Error):
@@ -93,25 +98,25 @@ class OutOfRangeError(Error, IndexError):
 
 
 class UnimplementedError(Error, NotImplementedError):
-    """This version does not have it."""
+    """This version does not support the request."""
 
     code = 12
 
 
 class InternalError(Error):
-    """A fault of Cairn."""
+    """A fault of Cairn itself."""
 
     code = 13
 
 
 class UnavailableError(Error):
-    """A server was gone for longer than the client waits."""
+    """A server could not be reached for as long as the client waits."""
 
     code = 14
 
 
 class DataLossError(Error):
-    """A file is corrupt, or the servers do not hold one state of the job."""
+    """A file is corrupt, or the servers do not hold a consistent state of the job."""
 
     code = 15
 

@@ -7,13 +7,13 @@ Description = Dict[str, Any]
 
 
 class Initializer:
-    """The description of an initializer."""
+    """Describes the initial values of a variable."""
 
     def __init__(self, type_name: str, **arguments: float) -> None:
         self._description: Description = {"type": type_name, **arguments}
 
     def describe(self) -> Description:
-        """The keys of a job file's model.init."""
+        """Returns the description, with the keys of a job file's model.init."""
         return dict(self._description)
 
     def __repr__(self) -> str:
@@ -22,42 +22,43 @@ class Initializer:
 
 
 class Zeros(Initializer):
-    """0 everywhere: the default."""
+    """Every value is 0. The default."""
 
     def __init__(self) -> None:
         super().__init__("zeros")
 
 
 class Ones(Initializer):
-    """1 everywhere."""
+    """Every value is 1."""
 
     def __init__(self) -> None:
         super().__init__("ones")
 
 
 class Constant(Initializer):
-    """One value everywhere."""
+    """Every value is `value`."""
 
     def __init__(self, value: float) -> None:
         super().__init__("constant", value=value)
 
 
 class Uniform(Initializer):
-    """Uniform in [minval, maxval)."""
+    """Values from the uniform distribution on [minval, maxval)."""
 
     def __init__(self, minval: float = -0.05, maxval: float = 0.05, seed: int = 0) -> None:
         super().__init__("uniform", minval=minval, maxval=maxval, seed=seed)
 
 
 class Normal(Initializer):
-    """A normal distribution."""
+    """Values from the normal distribution."""
 
     def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: int = 0) -> None:
         super().__init__("normal", mean=mean, stddev=stddev, seed=seed)
 
 
 class GlorotUniform(Initializer):
-    """Uniform up to sqrt(6 / (fan_in + fan_out)); of a row of width d: sqrt(6 / (1 + d))."""
+    """Values from the uniform distribution on [-limit, limit), where limit is sqrt(6 / (fan_in +
+    fan_out)), or sqrt(6 / (1 + d)) for a table's rows of width d."""
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__("glorot_uniform", seed=seed)
@@ -67,7 +68,7 @@ InitializerLike = Union[Initializer, Mapping[str, Any], str]
 
 
 def describe(initializer: InitializerLike) -> Union[str, Description]:
-    """What the description of a variable says of its initializer."""
+    """Returns an initializer in the form that descriptions of variables take."""
     if isinstance(initializer, Initializer):
         return initializer.describe()
     return initializer if isinstance(initializer, str) else dict(initializer)

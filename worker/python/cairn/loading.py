@@ -1,4 +1,4 @@
-"""Trained values as numpy arrays: of exports and of checkpoints."""
+"""Reads trained values from exports and checkpoints into numpy arrays."""
 from __future__ import annotations
 
 import json
@@ -58,11 +58,21 @@ def _read_checkpoint(folder: str) -> Dict[str, Union[Array, Tuple[Array, Array]]
 
 
 def load(path: Union[str, os.PathLike[str]]) -> Loaded:
-    """Values by name, from an export (.npz, .safetensors) of a job, or a checkpoint's folder.
+    """Loads values by name from an export or a checkpoint.
 
-    An export has arrays alone; an embedding table is two of them, as the exporter names them. In
-    a checkpoint a dense variable is an array and a table is (keys [n] int64, values [n, dim]
-    float32); it is restored into a temporary server in this process, in memory as a whole."""
+    Args:
+        path: an exported file (.npz or .safetensors), or a checkpoint's folder. A checkpoint is
+            restored into a temporary server in this process, which holds all of it in memory.
+
+    Returns:
+        A dictionary of numpy arrays by name. An embedding table is two arrays in an export,
+        NAME/keys and NAME/values; from a checkpoint it is a tuple (keys [n] int64, values [n, dim]
+        float32).
+
+    Raises:
+        NotFoundError: `path` does not exist, or is a folder without a checkpoint.
+        InvalidArgumentError: a file of another type.
+        DataLossError: the file is corrupt."""
     text = os.path.abspath(os.fspath(path))
     if not os.path.exists(text):
         raise NotFoundError(f"{text}: does not exist")

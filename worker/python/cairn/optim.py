@@ -1,9 +1,9 @@
-"""Optimizers with Keras' formulas, arguments and defaults; they run on the servers.
+"""Optimizers with Keras' formulas, arguments and defaults. They run on the servers.
 
-Each class describes an optimizer: `cairn.optim.Adam(1e-3, beta_2=0.99)`. `learning_rate` is a
-number or a schedule of this module. Every optimizer takes at most one of clipvalue and clipnorm.
-A dictionary with the keys of a job file's `optimizer` section is accepted wherever an optimizer
-is."""
+Each class describes an optimizer, for example `cairn.optim.Adam(1e-3, beta_2=0.99)`.
+`learning_rate` is a number or a schedule of this module. Every optimizer takes at most one of
+`clipvalue` and `clipnorm`. Wherever an optimizer is expected, a dictionary with the keys of a
+job file's `optimizer` section is accepted too."""
 from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
@@ -12,14 +12,14 @@ Description = Dict[str, Any]
 
 
 class Schedule:
-    """A learning rate that depends on the number of updates of a variable."""
+    """A learning rate that depends on the number of updates of a variable, called `step` below."""
 
     def __init__(self, type_name: str, **arguments: Any) -> None:
         self._description: Description = {"type": type_name}
         self._description.update((k, v) for k, v in arguments.items() if v is not None)
 
     def describe(self) -> Description:
-        """The keys of a job file's learning_rate."""
+        """Returns the description, with the keys of a job file's learning_rate."""
         return dict(self._description)
 
     def __repr__(self) -> str:
@@ -46,7 +46,8 @@ class InverseTimeDecay(Schedule):
 
 
 class PolynomialDecay(Schedule):
-    """From initial_learning_rate to end_learning_rate in decay_steps, by a power."""
+    """Falls from initial_learning_rate to end_learning_rate in decay_steps, as a power of the
+    remaining share of the steps."""
 
     def __init__(self, initial_learning_rate: float, decay_steps: float,
                  end_learning_rate: float = 0.0001, power: float = 1.0,
@@ -57,7 +58,7 @@ class PolynomialDecay(Schedule):
 
 
 class PiecewiseConstantDecay(Schedule):
-    """values[i] up to and with update boundaries[i]; the last value after all boundaries."""
+    """values[i] up to and including update boundaries[i]; the last value after all boundaries."""
 
     def __init__(self, boundaries: Sequence[float], values: Sequence[float]) -> None:
         super().__init__("piecewise_constant_decay", boundaries=list(boundaries),
@@ -65,7 +66,8 @@ class PiecewiseConstantDecay(Schedule):
 
 
 class CosineDecay(Schedule):
-    """A half cosine down to alpha * the initial rate, after an optional warm-up."""
+    """Falls along half a cosine to alpha * initial_learning_rate, after an optional warm-up to
+    warmup_target."""
 
     def __init__(self, initial_learning_rate: float, decay_steps: float, alpha: float = 0.0,
                  warmup_target: Optional[float] = None, warmup_steps: int = 0) -> None:
@@ -75,7 +77,8 @@ class CosineDecay(Schedule):
 
 
 class CosineDecayRestarts(Schedule):
-    """Cosine decays in periods that grow by t_mul, each beginning at m_mul times the last."""
+    """Repeats a cosine decay in periods. Each period is t_mul times as long as the previous one,
+    and begins at m_mul times its initial rate."""
 
     def __init__(self, initial_learning_rate: float, first_decay_steps: float, t_mul: float = 2.0,
                  m_mul: float = 1.0, alpha: float = 0.0) -> None:
@@ -88,7 +91,7 @@ Rate = Union[float, Schedule]
 
 
 class Optimizer:
-    """The description of an optimizer."""
+    """Describes an optimizer."""
 
     def __init__(self, type_name: str, learning_rate: Rate, clipvalue: Optional[float] = None,
                  clipnorm: Optional[float] = None, **arguments: Any) -> None:
@@ -98,7 +101,7 @@ class Optimizer:
         self._description.update((k, v) for k, v in arguments.items() if v is not None)
 
     def describe(self) -> Description:
-        """The keys of a job file's `optimizer` section."""
+        """Returns the description, with the keys of a job file's `optimizer` section."""
         return dict(self._description)
 
     def __repr__(self) -> str:
@@ -107,7 +110,7 @@ class Optimizer:
 
 
 class SGD(Optimizer):
-    """Gradient descent, with momentum where it is above 0."""
+    """Gradient descent, optionally with momentum."""
 
     def __init__(self, learning_rate: Rate = 0.01, momentum: float = 0.0, nesterov: bool = False,
                  weight_decay: Optional[float] = None, **clip: float) -> None:
@@ -116,7 +119,7 @@ class SGD(Optimizer):
 
 
 class Adagrad(Optimizer):
-    """Rates that shrink with the sum of squared gradients of each value."""
+    """Divides the rate of each value by the root of the sum of its squared gradients."""
 
     def __init__(self, learning_rate: Rate = 0.001, initial_accumulator_value: float = 0.1,
                  epsilon: float = 1e-7, weight_decay: Optional[float] = None,
@@ -126,7 +129,7 @@ class Adagrad(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """Rates from moving averages of squared gradients and squared updates."""
+    """Scales updates by moving averages of squared gradients and squared updates."""
 
     def __init__(self, learning_rate: Rate = 0.001, rho: float = 0.95, epsilon: float = 1e-7,
                  weight_decay: Optional[float] = None, **clip: float) -> None:
@@ -135,7 +138,7 @@ class Adadelta(Optimizer):
 
 
 class RMSprop(Optimizer):
-    """Rates from a moving average of squared gradients."""
+    """Divides the rate of each value by the root of a moving average of its squared gradients."""
 
     def __init__(self, learning_rate: Rate = 0.001, rho: float = 0.9, momentum: float = 0.0,
                  epsilon: float = 1e-7, centered: bool = False,
@@ -145,7 +148,8 @@ class RMSprop(Optimizer):
 
 
 class Adam(Optimizer):
-    """Moments of the gradient. For embedding tables see LazyAdam too."""
+    """Uses moving averages of the gradient and its square. Updates every row of a table; see
+    LazyAdam."""
 
     _type = "adam"
 
@@ -179,13 +183,13 @@ class Nadam(Adam):
 
 
 class LazyAdam(Adam):
-    """Adam that leaves rows alone to which nothing was pushed."""
+    """Adam that updates only the rows that were pushed."""
 
     _type = "lazy_adam"
 
 
 class Ftrl(Optimizer):
-    """Follow the regularized leader: sparse linear models."""
+    """Follow the regularized leader, for sparse linear models."""
 
     def __init__(self, learning_rate: Rate = 0.001, learning_rate_power: float = -0.5,
                  initial_accumulator_value: float = 0.1, l1_regularization_strength: float = 0.0,
@@ -202,7 +206,7 @@ class Ftrl(Optimizer):
 
 
 class Lion(Optimizer):
-    """The sign of an interpolated momentum."""
+    """Moves each value by the sign of an interpolated momentum."""
 
     def __init__(self, learning_rate: Rate = 0.001, beta_1: float = 0.9, beta_2: float = 0.99,
                  weight_decay: Optional[float] = None, **clip: float) -> None:
@@ -214,7 +218,7 @@ OptimizerLike = Union[Optimizer, Mapping[str, Any], str]
 
 
 def describe(optimizer: OptimizerLike) -> Union[str, Description]:
-    """What the description of a variable says of its optimizer."""
+    """Returns an optimizer in the form that descriptions of variables take."""
     if isinstance(optimizer, Optimizer):
         return optimizer.describe()
     return optimizer if isinstance(optimizer, str) else dict(optimizer)

@@ -9,8 +9,8 @@
         loss.backward()
         optimizer.step(position=str(batch.number))
 
-Modules compute on the CPU or on the device of their keys; rows travel through this host's memory.
-Needs PyTorch 1.13 or newer; this package links nothing of it."""
+Modules compute on the CPU, or on the device of their keys. Rows go through this host's memory.
+Requires PyTorch 1.13 or newer. The package itself does not link PyTorch."""
 from __future__ import annotations
 
 import threading
@@ -50,8 +50,8 @@ class _Looked(NamedTuple):
 
 
 class _Pulled(torch.autograd.Function):
-    """Rows as an output of the graph whose gradient goes to the servers. `anchor` is a tensor that
-    needs a gradient, without which there would be no backward."""
+    """Passes rows on in the graph, and their gradient to the module. `anchor` is a tensor that
+    needs a gradient; without one, autograd would not call backward."""
 
     @staticmethod
     def forward(ctx: Any, anchor: Any, module: _Table, looked: _Looked, rows: Any) -> Any:
@@ -65,8 +65,8 @@ class _Pulled(torch.autograd.Function):
 
 
 class _Table(torch.nn.Module):
-    """Rows by key: pulled in forward; their gradients are pushed in backward, or kept for the
-    ServerOptimizer that has adopted the module."""
+    """A module that pulls rows by key in forward. Backward pushes their gradients, or keeps them
+    for the ServerOptimizer that has adopted the module."""
 
     _combines_repeats = False
 
@@ -85,16 +85,16 @@ class _Table(torch.nn.Module):
 
     @property
     def dim(self) -> int:
-        """Values of a row."""
+        """The number of values in a row."""
         return self.table.dim
 
     def extra_repr(self) -> str:
-        """For repr(module)."""
+        """Returns the part of repr(module) between the parentheses."""
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"'{self.table.name}', {self.table.dim}{padding}"
 
     def _prepare(self, keys: Any) -> _Looked:
-        """The keys to pull, and memory for their rows."""
+        """Returns the keys to pull, and memory for their rows."""
         raise NotImplementedError
 
     def _flat(self, keys: Any) -> Any:
@@ -118,7 +118,7 @@ class _Table(torch.nn.Module):
         return rows.to(looked.keys.device)
 
     def _gradient(self, looked: _Looked, gradient: Any) -> Any:
-        """Of the pulled rows, from that of the rows in the graph."""
+        """Returns the gradient of the pulled rows, given that of the rows in the graph."""
         return gradient[:len(looked.pulled)]
 
     def _take(self, looked: _Looked, gradient: Any) -> None:
@@ -129,8 +129,9 @@ class _Table(torch.nn.Module):
             self.table.push(looked.pulled, gradient)
 
     def take_gradients(self) -> List[Tuple[variables.Embedding, Any, Any]]:
-        """The gradients of the backward passes since the last call, as a part of Client.push. A
-        push takes a variable once, so those of several passes are joined."""
+        """Returns the gradients of all backward passes since the last call, as parts for
+        Client.push, and forgets them. The gradients of several passes are joined, because a push
+        may name a table only once."""
         kept, self._gradients = self._gradients, []
         if not kept:
             return []
@@ -141,10 +142,20 @@ class _Table(torch.nn.Module):
 
 
 class Embedding(_Table):
-    """torch.nn.Embedding with rows on the servers, by any 64-bit keys.
+    """torch.nn.Embedding with rows on the servers. Keys are any 64-bit integers; a key gets its row
+    when it is first pushed, so there is no num_embeddings.
 
-    Rows of `padding_idx` are zero and get no gradient. Further arguments are those of
-    Client.embedding: initializer, admit_after, expire_after, max_rows, storage."""
+    Args:
+        client: the connection to the servers.
+        name: the table's name within the job.
+        dim: the number of values in a row.
+        optimizer: the optimizer that applies gradients on the servers.
+        initializer: the initial values of rows; by default "glorot_uniform".
+        padding_idx: a key whose rows are zero and get no gradient.
+        rules: admit_after, expire_after, max_rows and storage, as for Client.embedding.
+
+    The gradients of a backward pass are pushed in `backward`, or by ServerOptimizer.step if the
+    module belongs to a ServerOptimizer."""
 
     # The client copies rows to repeated keys and sums their gradients, at a tenth of the cost of
     # torch.unique and of the backward pass of torch.nn.functional.embedding.
@@ -162,7 +173,13 @@ class Embedding(_Table):
         return gradient if looked.places is None else gradient[looked.places]
 
     def forward(self, keys: Any) -> Any:
-        """keys: integers of any shape. Returns keys.shape + (dim,) float32."""
+        """Looks up rows.
+
+        Args:
+            keys: integers of any shape.
+
+        Returns:
+            A float32 tensor of shape keys.shape + (dim,), on the device of `keys`."""
         looked = self._look_up(keys)
         rows = looked.rows
         if looked.places is not None:
@@ -172,7 +189,13 @@ class Embedding(_Table):
 
 
 class EmbeddingBag(_Table):
-    """torch.nn.EmbeddingBag with rows on the servers: sums or means of rows without the rows."""
+    """torch.nn.EmbeddingBag with rows on the servers: sums or means of bags of rows.
+
+    Args:
+        mode: "sum" or "mean".
+        include_last_offset: whether `offsets` ends with the number of keys, as in PyTorch.
+
+    The other arguments are those of `Embedding`."""
 
     def __init__(self, client: Client, name: str, dim: int, *, optimizer: optim.OptimizerLike,
                  mode: str = "mean", include_last_offset: bool = False, **arguments: Any) -> None:
@@ -196,8 +219,15 @@ class EmbeddingBag(_Table):
         return _Looked(keys, unique[kept], places[inverse], rows)
 
     def forward(self, keys: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
-        """keys: [bags, size], or [n] with `offsets` [bags], where each bag begins.
-        per_sample_weights: shape of keys, for mode sum. Returns [bags, dim] float32."""
+        """Looks up rows and reduces each bag.
+
+        Args:
+            keys: [bags, size], or [n] together with `offsets`.
+            offsets: [bags], the position in `keys` at which each bag begins.
+            per_sample_weights: weights of the shape of `keys`, for mode "sum".
+
+        Returns:
+            A float32 tensor of shape [bags, dim], on the device of `keys`."""
         looked = self._look_up(keys)
         rows = self._differentiable(looked, looked.rows)
         padding = len(looked.pulled) if len(rows) > len(looked.pulled) else None
@@ -215,16 +245,21 @@ def _named(params: Any) -> List[Tuple[str, Any]]:
 
 
 class ServerOptimizer:
-    """Dense parameters on the servers: their optimizer runs there, and step() brings the values.
+    """Keeps dense parameters on the servers, whose optimizer updates them. `step` pushes the
+    gradients and pulls the new values into the parameters.
 
-    params: a module (its parameters, and the tables in it), parameters, or named parameters.
-    client: of a training worker. With consistency async a step is one push and pull; with ssp and
-        sync it is Client.step, which waits for the other workers.
-    optimizer: of every parameter. name: precedes the parameters' names on the servers.
-    tables: further Embedding and EmbeddingBag modules whose gradients step() pushes.
+    Args:
+        params: a module (its parameters, and the tables in it), parameters, or named parameters:
+            float32 and on the CPU.
+        client: the connection of a training worker. With consistency "async", a step is one push
+            and pull; with "ssp" and "sync" it is Client.step, which waits for other workers.
+        optimizer: the optimizer of every parameter.
+        name: the prefix of the parameters' names on the servers.
+        tables: further Embedding and EmbeddingBag modules whose gradients `step` pushes.
 
-    The first worker's initial values are the parameters' values; the others wait for them. A
-    restarted job continues from the servers' values; Client.position says after which step."""
+    The first worker assigns the parameters' initial values to the servers; the other workers
+    wait for that. A restarted job continues from the servers' values, and Client.position says
+    after which step."""
 
     def __init__(self, params: Any, client: Client, *, optimizer: optim.OptimizerLike,
                  name: str = "dense", tables: Sequence[_Table] = ()) -> None:
@@ -272,7 +307,7 @@ class ServerOptimizer:
             pause.wait(0.02)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets the gradients of parameters and tables."""
+        """Clears the gradients of parameters and tables."""
         for parameter in self._parameters:
             if set_to_none:
                 parameter.grad = None
@@ -282,8 +317,12 @@ class ServerOptimizer:
             table.take_gradients()
 
     def step(self, *, position: Union[bytes, str] = b"", rows: int = 1) -> None:
-        """Pushes all gradients as one update and pulls the parameters. `position` is stored with
-        the update; `rows` of input weigh this worker's part of a synchronous mean."""
+        """Pushes all gradients as one update, and pulls the new values of the parameters.
+
+        Args:
+            position: at most 512 bytes, stored with the update (Client.position).
+            rows: the number of input rows behind the gradients. With consistency="sync" it is this
+                worker's weight in the mean."""
         pushes: List[Tuple[Any, ...]] = [
             (v, p.grad) for v, p in zip(self._variables, self._parameters) if p.grad is not None]
         for table in self._tables:
@@ -294,7 +333,8 @@ class ServerOptimizer:
             self._client.push_pull(pushes, self._pulls(), position)
 
     def finish(self) -> None:
-        """Takes no more steps, so that other workers do not wait for this one."""
+        """Announces that this worker takes no more steps, so that other workers do not wait for
+        it."""
         if self._waits:
             self._client.end_steps()
 
@@ -332,7 +372,7 @@ class _Ahead(threading.Thread):
             self._error = error
 
     def hand_over(self) -> Any:
-        """The batch, after its rows are in its modules."""
+        """Waits for the rows, gives them to the modules, and returns the batch."""
         self.join()
         if self._error is not None:
             raise self._error
@@ -340,26 +380,45 @@ class _Ahead(threading.Thread):
             module._ahead = looked
         return self._batch
 
+    def take_back(self) -> None:
+        """Drops the rows that no forward pass has used."""
+        for module, looked in self._looked.items():
+            if module._ahead is looked:
+                module._ahead = None
+
 
 def prefetch(batches: Iterable[Any], keys_of: Mapping[_Table, KeysOf]) -> Iterator[Any]:
-    """Yields `batches`; while the program computes one, a thread pulls the next one's rows, all
-    tables in one call.
+    """Yields `batches`. While the program computes one batch, a thread pulls the rows of the next
+    one, for all tables in one call.
 
-    keys_of: for each module a function from a batch to the keys that forward will get. Rows miss
-    the updates of the step during which they were pulled, as with pull_ahead_steps: 1."""
-    ahead: Optional[_Ahead] = None
-    for batch in batches:
-        following = _Ahead(keys_of, batch)
-        if ahead is None:
+    Args:
+        batches: the batches, for example a DataLoader.
+        keys_of: for each module, a function that returns the keys of a batch, exactly those that
+            `forward` will get.
+
+    The prefetched rows lack the updates of the step during which they were pulled, as with
+    pull_ahead_steps: 1 in a job file. Rows that no forward pass has used when the next batch is
+    asked for, or when the loop ends, are dropped."""
+    ahead: Optional[_Ahead] = None  # pulls the rows of the next batch
+    lent: Optional[_Ahead] = None  # its rows are the modules' for the current batch
+    try:
+        for batch in batches:
+            following = _Ahead(keys_of, batch)
+            if ahead is None:
+                following.start()
+                ahead = following
+                continue
+            ready = ahead.hand_over()
             following.start()
-            ahead = following
-            continue
-        ready = ahead.hand_over()
-        following.start()
-        ahead = following
-        yield ready
-    if ahead is not None:
-        yield ahead.hand_over()
+            lent, ahead = ahead, following
+            yield ready
+            lent.take_back()
+        if ahead is not None:
+            lent, ahead = ahead, None
+            yield lent.hand_over()
+    finally:
+        if lent is not None:
+            lent.take_back()
 
 
 __all__ = ["Embedding", "EmbeddingBag", "ServerOptimizer", "prefetch"]

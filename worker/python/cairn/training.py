@@ -1,4 +1,4 @@
-"""Jobs of a job file: the built-in models, trained by cairn-worker."""
+"""Trains the built-in models of a job file with cairn-worker."""
 from __future__ import annotations
 
 import json
@@ -18,8 +18,17 @@ _BAD_INPUT_STATUS = 2  # of the programs: flags, job files, data
 
 
 class Report(NamedTuple):
-    """What a run reports. `eval`: auc, log_loss, accuracy or rmse, by the model's loss; None
-    without evaluation rows. `all`: every key of the report's JSON line."""
+    """The result of a run.
+
+    Attributes:
+        status: "completed" or "interrupted".
+        steps: steps of this run.
+        examples: input rows of this run.
+        seconds: training time, without start-up and evaluation.
+        train_loss: the mean loss of the last 100 steps.
+        eval: auc, log_loss, accuracy or rmse, whichever belong to the model's loss; None without
+            evaluation rows.
+        all: every key of the report's JSON line."""
 
     status: str
     steps: int
@@ -37,7 +46,8 @@ def _report(line: str) -> Report:
 
 
 def _reports(text: str) -> List[Report]:
-    """The JSON reports in what the programs printed; cairnctl launch names the task before them."""
+    """Returns the JSON reports in the programs' output. cairnctl launch writes the task before
+    each."""
     found = []
     for line in text.splitlines():
         begin = line.find('{"status"')
@@ -50,14 +60,25 @@ def train(job: Union[str, os.PathLike[str], Mapping[str, Any]], *, servers: int 
           workers: int = 1, data_root: Union[str, os.PathLike[str], None] = None,
           overrides: Optional[Mapping[str, Any]] = None, name: Optional[str] = None,
           progress: Optional[bool] = None) -> Report:
-    """Trains a job file, or a dictionary with its keys, and returns the first worker's report.
+    """Trains a job, and returns the first worker's report.
 
-    servers: 0: one in the worker's own process; else cairn-ps processes, with `workers` workers.
-    data_root: where relative data paths start; by default the job file's folder, or the working
-    directory for a dictionary. overrides: {"data.epochs": 2} replaces keys. progress: True: a bar
-    by tqdm; None: a bar where tqdm is installed and stderr is a terminal; False: none. What the
-    programs print goes to the logger "cairn", progress too where no bar shows it.
-    InvalidArgumentError: the job, its data or their paths are wrong."""
+    Args:
+        job: a job file, or a dictionary with its keys.
+        servers: the number of cairn-ps processes; 0: one server in the worker's own process.
+        workers: the number of workers. Several workers need `servers`.
+        data_root: the folder to which relative data paths refer. None: the job file's folder, or
+            for a dictionary the working directory.
+        overrides: keys to replace, for example {"data.epochs": 2}.
+        name: the run's name on the progress bar. None: the job's name.
+        progress: True: show a tqdm bar; False: show none; None: show one if tqdm is installed and
+            stderr is a terminal.
+
+    The output of the programs goes to the logger "cairn", including the progress if no bar shows
+    it.
+
+    Raises:
+        InvalidArgumentError: the job, its data or a path is wrong.
+        InternalError: the run failed for another reason."""
     sets = dict(overrides or {})
     label = name or str(job.get("name", "job") if isinstance(job, Mapping) else
                         os.path.splitext(os.path.basename(os.fspath(job)))[0])
@@ -93,7 +114,7 @@ def _program(path: str, servers: int, workers: int) -> List[str]:
 
 
 def _run(command: List[str], bar: ProgressBar) -> Report:
-    """Runs to the end; ends the program with this call."""
+    """Runs the command to its end. If this call ends early, ends the program too."""
     last: List[str] = []
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output, subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, text=True,

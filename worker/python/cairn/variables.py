@@ -33,8 +33,10 @@ def _format(name: str) -> int:
 
 
 class Stored:
-    """What variables and tables have in common. Made by Client.variable, Client.embedding and
-    Client.variables. Thread safety: every method may be called from several threads at once."""
+    """The base of `Variable` and `Embedding`. Made by Client.variable, Client.embedding and
+    Client.variables.
+
+    Thread safety: every method may be called from several threads at once."""
 
     def __init__(self, client: Client, description: Dict[str, Any]) -> None:
         self._client = client
@@ -54,17 +56,17 @@ class Stored:
 
     @property
     def client(self) -> Client:
-        """The client through which it was created or described."""
+        """The client through which this object was made."""
         return self._client
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The element type; bfloat16 is its bits, uint16."""
+        """The element type. bfloat16 values are given as their bits, uint16."""
         return self._numpy
 
     @property
     def description(self) -> Dict[str, Any]:
-        """A copy of the description, with the keys of Cairn's job file."""
+        """A copy of the description, with the keys of a job file."""
         return dict(self._description)
 
     def _item(self, part: int, ids: Optional[Array], data: Array, slot: Optional[str],
@@ -151,30 +153,41 @@ class Variable(Stored):
     def pull(self, out: Any = None, *, rows: Any = None, slot: Optional[str] = None,
              format: str = "plain",
              timeout: Optional[float] = None) -> Array:
-        """The values now: shape `shape`, or rows.shape + shape[1:].
+        """Pulls the current values.
 
-        out: memory for them, contiguous and writable, of the variable's dtype.
-        rows: row numbers, any shape, repeats allowed; None: every row.
-        slot: an optimizer slot by Keras' name ("momentum"); None: the value.
-        format: how values travel: plain, or rounded as float16, bfloat16, int8.
-        timeout: seconds; None: the client's own."""
+        Args:
+            out: contiguous, writable memory of the result's shape and the variable's dtype: a numpy
+                array, or any array with `__dlpack__`. None: a new array.
+            rows: row numbers along axis 0, of any shape, repeats allowed. None: every row.
+            slot: an optimizer slot by its Keras name ("momentum"). None: the value.
+            format: how values are sent: "plain", or rounded as "float16", "bfloat16" or "int8".
+            timeout: seconds; None: the client's own.
+
+        Returns:
+            An array of shape `shape`, or rows.shape + shape[1:]. With `out`, a numpy view of it."""
         return self._pull(rows, out, slot, format, timeout)
 
     def push(self, gradients: Any, *, rows: Any = None, position: Union[bytes, str] = b"",
              format: str = "plain",
              timeout: Optional[float] = None) -> None:
-        """Applies a gradient: shape `shape`, or rows.shape + shape[1:]; repeated rows are summed.
+        """Applies a gradient with the variable's optimizer.
 
-        position: at most 512 bytes, stored with a worker's push (Client.position)."""
+        Args:
+            gradients: of shape `shape`, or rows.shape + shape[1:], and the variable's dtype.
+            rows: row numbers along axis 0; the gradients of repeated rows are summed. None: every
+                row.
+            position: at most 512 bytes, stored with a worker's push (Client.position).
+            format: how gradients are sent, as for `pull`.
+            timeout: seconds; None: the client's own."""
         self._push(rows, gradients, position, format, timeout)
 
     def assign(self, values: Any, *, rows: Any = None, slot: Optional[str] = None,
                timeout: Optional[float] = None) -> None:
-        """Overwrites the value or a slot; `rows` without repeats."""
+        """Overwrites the value, or an optimizer slot. `rows` must not repeat."""
         self._assign(rows, values, slot, timeout)
 
     def __getitem__(self, rows: Any) -> Array:
-        """variable[...] is every row, variable[rows] those rows."""
+        """variable[...] pulls every row, variable[rows] the given rows."""
         return self.pull(rows=None if rows is Ellipsis else rows)
 
     def __repr__(self) -> str:
@@ -182,8 +195,8 @@ class Variable(Stored):
 
 
 class Embedding(Stored):
-    """An embedding table: rows of `dim` float32 values by 64-bit key, made when they are first
-    pushed."""
+    """An embedding table: one row of `dim` float32 values for each 64-bit key. A key gets its
+    row when it is first pushed."""
 
     def __init__(self, client: Client, description: Dict[str, Any]) -> None:
         super().__init__(client, description)
@@ -195,13 +208,13 @@ class Embedding(Stored):
 
     @property
     def dim(self) -> int:
-        """Values of a row."""
+        """The number of values in a row."""
         return self._dim
 
     @property
     def combines_repeats(self) -> bool:
-        """Whether pulls and pushes through this object send each distinct key of a call once, and
-        sum the gradients of repeats before. Pays where many keys of a call repeat."""
+        """Whether calls of this object send each distinct key once, and sum the gradients of
+        repeated keys before they are sent. Set it to True if many keys of a call repeat."""
         return self._part == _REPEATED_KEYS
 
     @combines_repeats.setter
@@ -228,8 +241,17 @@ class Embedding(Stored):
     def pull(self, keys: Any, out: Any = None, *, slot: Optional[str] = None,
              format: str = "plain",
              timeout: Optional[float] = None) -> Array:
-        """The rows of `keys` (integers, any shape, repeats allowed): keys.shape + (dim,). A key
-        without a row gives the initial value and stores nothing. Arguments as Variable.pull."""
+        """Pulls rows by key. A key without a row gives its initial value and stores nothing.
+
+        Args:
+            keys: integers of any shape, repeats allowed.
+            out: memory for the result, as for Variable.pull. None: a new array.
+            slot: an optimizer slot by its Keras name. None: the value.
+            format: how values are sent, as for Variable.pull.
+            timeout: seconds; None: the client's own.
+
+        Returns:
+            An array of shape keys.shape + (dim,), float32."""
         is_usual = out is None and slot is None and format == "plain" and type(keys) is np.ndarray
         if not is_usual or keys.ndim != 1:
             return self._pull(keys, out, slot, format, timeout)
@@ -258,18 +280,29 @@ class Embedding(Stored):
     def push(self, keys: Any, gradients: Any, *, position: Union[bytes, str] = b"",
              format: str = "plain",
              timeout: Optional[float] = None) -> None:
-        """Applies gradients, keys.shape + (dim,); those of repeated keys are summed."""
+        """Applies gradients with the table's optimizer.
+
+        Args:
+            keys: integers of any shape. The gradients of repeated keys are summed.
+            gradients: of shape keys.shape + (dim,), float32.
+            position: at most 512 bytes, stored with a worker's push (Client.position).
+            format: how gradients are sent: "plain", "float16", "bfloat16" or "int8".
+            timeout: seconds; None: the client's own."""
         self._push(keys, gradients, position, format, timeout)
 
     def assign(self, keys: Any, values: Any, *, slot: Optional[str] = None,
                timeout: Optional[float] = None) -> None:
-        """Overwrites rows or a slot of them; `keys` without repeats."""
+        """Overwrites rows, or an optimizer slot of them. `keys` must not repeat."""
         self._assign(keys, values, slot, timeout)
 
     def scan(self, timeout: Optional[float] = None) -> Tuple[Array, Array]:
-        """All stored rows: keys [n] int64 and values [n, dim] float32, in no order.
+        """Reads every stored row.
 
-        AbortedError: rows moved between servers meanwhile; repeat."""
+        Returns:
+            (keys, values): keys [n] int64 and values [n, dim] float32, in no particular order.
+
+        Raises:
+            AbortedError: rows moved between servers meanwhile; call it again."""
         scan = ctypes.c_void_p()
         check(lib.cairn_scan_table(self._client.handle, self._encoded, timeout or 0.0,
                                    ctypes.byref(scan)))
@@ -289,7 +322,7 @@ class Embedding(Stored):
             lib.cairn_scan_free(scan)
 
     def __getitem__(self, keys: Any) -> Array:
-        """The rows of `keys`."""
+        """Pulls the rows of `keys`."""
         return self.pull(keys)
 
     def __repr__(self) -> str:
@@ -303,7 +336,7 @@ Push = Tuple[Any, ...]
 
 
 def prepare_pulls(pulls: Sequence[Pull]) -> Tuple[bytes, List[Prepared], List[Array]]:
-    """An array of items, what they point to, and the results."""
+    """Returns the array of items, the objects that it points to, and the results."""
     prepared: List[Prepared] = []
     results: List[Array] = []
     for pull in pulls:
@@ -324,7 +357,7 @@ def prepare_pulls(pulls: Sequence[Pull]) -> Tuple[bytes, List[Prepared], List[Ar
 
 
 def prepare_pushes(pushes: Sequence[Push]) -> Tuple[bytes, List[Prepared]]:
-    """An array of items, and what they point to."""
+    """Returns the array of items, and the objects that it points to."""
     prepared: List[Prepared] = []
     for push in pushes:
         valid = (isinstance(push, tuple) and len(push) in (2, 3) and isinstance(push[0], Stored) and

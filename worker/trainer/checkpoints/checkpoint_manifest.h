@@ -33,7 +33,7 @@ struct CheckpointManifest {
   double seconds = 0;     // how long the checkpoint took
   std::vector<ServerCheckpoint> servers;
 
-  // Durable and atomic.
+  // Writes the manifest durably and atomically.
   absl::Status WriteTo(const std::string& folder) const;
   // kNotFound: no such file. kDataLoss: not the output of WriteTo. kFailedPrecondition: another
   // format.

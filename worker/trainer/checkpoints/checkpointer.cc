@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // kAborted if a step was closed on some servers only. After a restore such a step would be applied
-// a second time on the servers that already have it.
+// a second time on the servers that already have it. Servers of asynchronous jobs close none.
 absl::Status CheckSameSteps(const std::vector<ServerCheckpoint>& servers) {
   std::vector<int64_t> closed;
   for (const ServerCheckpoint& server : servers) {
@@ -110,7 +110,7 @@ absl::Status Checkpointer::Write(const CheckpointManifest& wanted, Deadline dead
   // than the run before it.
   if (!before.finished.empty()) manifest.number = before.finished.back().number + 1;
   ASSIGN_OR_RETURN(manifest.servers, client_.Checkpoint(directory_, manifest.name, deadline));
-  if (synchronous_) RETURN_IF_ERROR(CheckSameSteps(manifest.servers));
+  RETURN_IF_ERROR(CheckSameSteps(manifest.servers));
   manifest.timeline = TimelineOf(manifest.servers);
   manifest.made = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
   manifest.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);

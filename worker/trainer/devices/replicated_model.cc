@@ -18,8 +18,8 @@
 namespace cairn {
 namespace {
 
-// The first of the items that part `part` of `parts` gets of `total`; the first total mod parts
-// parts have one item more.
+// Returns the first item of part `part` if `total` items are divided into `parts` parts. The first
+// `total` mod `parts` parts have one item more than the others.
 size_t FirstOf(size_t part, size_t parts, size_t total) {
   return part * (total / parts) + std::min(part, total % parts);
 }
@@ -215,7 +215,7 @@ class ReplicatedModel::StepOfReplicas {
   }
 
  private:
-  // Null: the sums are those of this worker.
+  // The group of the workers that sum; null: this worker sums alone.
   CollectiveGroup* workers() const { return ranks_ == nullptr ? nullptr : ranks_->peers().workers; }
   // Sums over the workers, if there are others.
   absl::Status SumOverWorkers(MutableBuffer counts) const {
@@ -223,8 +223,8 @@ class ReplicatedModel::StepOfReplicas {
     return workers()->AllReduce(ReduceOp::kSum, counts, Deadline::In(ranks_->peers().timeout));
   }
 
-  // By variable, the number of workers that can sum it on their devices: every replica has rows,
-  // uses the whole variable, and its device need not allocate memory.
+  // For each variable, the number of workers that can sum it on their devices: every replica has
+  // rows and uses the whole variable, and its device need not allocate memory.
   absl::StatusOr<std::vector<int64_t>> CountAble() const {
     std::vector<int64_t> able(state_.uses.size());
     const bool all_compute = batch_.rows >= static_cast<int64_t>(replicas_);
@@ -303,11 +303,11 @@ class ReplicatedModel::StepOfReplicas {
   const Batch& batch_;
   StepState& state_;
   std::vector<absl::flat_hash_map<int64_t, size_t>> rows_of_ids_;  // for variables used by ids
-  // Sums on the devices; no roots: none.
+  // Sums on the devices; without roots, nothing is summed there.
   GpuRanks* const ranks_;
   absl::Span<const std::unique_ptr<DeviceRank>> joined_;
   std::vector<int> roots_;
-  // By replica: errors of replicas that outgrew their memory, and all other errors.
+  // The error of each replica: in `outgrown_` if it outgrew its memory, otherwise in `errors_`.
   std::vector<absl::Status> errors_;
   std::vector<absl::Status> outgrown_;
 };
@@ -361,8 +361,8 @@ absl::StatusOr<double> ReplicatedModel::Train(const Batch& batch, StepState* sta
 
 namespace {
 
-// The ranks that replicas on `devices` use, as strategy.cross_device_ops demands. Null: gradients
-// are summed in host memory.
+// Returns the ranks that replicas on `devices` use, as strategy.cross_device_ops demands. Null:
+// gradients are summed in host memory.
 absl::StatusOr<std::unique_ptr<GpuRanks>> RanksFor(const std::vector<Device>& devices,
                                                    const std::string& cross_device_ops) {
   const bool required = cross_device_ops == "nccl";

@@ -18,8 +18,8 @@ namespace cairn {
 
 using OpenQueue = std::function<absl::StatusOr<std::unique_ptr<DeviceQueue>>(Device)>;
 
-// As many queues of a GPU as steps are computed on it at the same time, however many StepStates
-// there are. Thread safety: every method may be called from several threads at once.
+// Keeps, for each GPU, as many queues as steps are computed on it at the same time, however many
+// StepStates there are. Thread safety: every method may be called from several threads at once.
 class StepDevices {
  public:
   // The steps of one StepState are computed on a device until this ends.
@@ -45,14 +45,14 @@ class StepDevices {
 
   explicit StepDevices(OpenQueue open) : open_(std::move(open)) {}
 
-  // Has `state` computed on `device`. No effect for a CPU, and for a state that has a device.
-  // Errors as OpenGpuQueue.
+  // Makes later steps of `state` run on `device`. Has no effect for a CPU, or if `state` already
+  // has a device. Errors as OpenGpuQueue.
   absl::StatusOr<Placement> Place(Device device, StepState* state);
 
  private:
   const OpenQueue open_;
   absl::Mutex mutex_;
-  // Those that no step uses.
+  // The devices that no step uses.
   absl::flat_hash_map<Device, std::vector<std::shared_ptr<StepDevice>>> free_
       ABSL_GUARDED_BY(mutex_);
 };

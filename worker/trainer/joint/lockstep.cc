@@ -81,8 +81,8 @@ absl::Status Lockstep::TakeNone(Step* step) {
 }
 
 absl::StatusOr<bool> Lockstep::ReadOwn(bool wanted, Reader& reader, Step* step) {
-  bool has = holds_;
-  if (holds_) {
+  bool has = holds_ && wanted;
+  if (has) {
     std::swap(step->batch, held_);
     holds_ = false;
   } else if (wanted && !ended_) {
@@ -150,7 +150,7 @@ absl::Status Lockstep::Advise(const absl::Status& status) const {
 }
 
 absl::Status Lockstep::Meanwhile(absl::FunctionRef<absl::Status()> work) {
-  // The interval at which a busy worker shows the others that it is alive.
+  // The interval at which a busy worker shows the others that it is still running.
   const absl::Duration longest = std::min(absl::Milliseconds(200), timeout_ / 4);
   absl::Status own, others;
   StopFlag done;

@@ -30,17 +30,17 @@ ProgressLines::ProgressLines(std::string task, absl::Duration interval, absl::Du
                                             : absl::InfiniteDuration()),
       last_(start) {}
 
-std::string ProgressLines::Next(const ProgressFigures& figures, absl::Duration now) {
+std::string ProgressLines::Next(const ProgressStatistics& statistics, absl::Duration now) {
   const double seconds = std::max(1e-3, absl::ToDoubleSeconds(now - last_));
-  std::string line = absl::StrCat(task_, ": step ", figures.step);
-  absl::StrAppendFormat(&line, ", %.0f %% done, %.0f rows/s, loss %.4g",
-                        100 * figures.progress.share,
-                        static_cast<double>(figures.rows - last_rows_) / seconds, figures.loss);
-  if (figures.progress.left.has_value()) {
-    absl::StrAppend(&line, ", ", ClockText(*figures.progress.left), " left");
+  std::string line = absl::StrCat(task_, ": step ", statistics.step);
+  absl::StrAppendFormat(
+      &line, ", %.0f %% done, %.0f rows/s, loss %.4g", 100 * statistics.progress.share,
+      static_cast<double>(statistics.rows - last_rows_) / seconds, statistics.loss);
+  if (statistics.progress.left.has_value()) {
+    absl::StrAppend(&line, ", ", ClockText(*statistics.progress.left), " left");
   }
   last_ = now;
-  last_rows_ = figures.rows;
+  last_rows_ = statistics.rows;
   next_ = now + interval_;
   return line;
 }

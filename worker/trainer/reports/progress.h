@@ -25,7 +25,7 @@ class ProgressEstimate {
   absl::Duration first_at_;
 };
 
-struct ProgressFigures {
+struct ProgressStatistics {
   int64_t step = 0;  // of the job
   int64_t rows = 0;  // trained on since this process started
   double loss = 0;
@@ -43,7 +43,7 @@ class ProgressLines {
   bool Due(absl::Duration now) const { return now >= next_; }
   // "worker:0: step 1200, 38 % done, 24310 rows/s, loss 0.4637, 1:05 left". The speed is that since
   // the previous line.
-  std::string Next(const ProgressFigures& figures, absl::Duration now);
+  std::string Next(const ProgressStatistics& statistics, absl::Duration now);
 
  private:
   const std::string task_;

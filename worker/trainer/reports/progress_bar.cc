@@ -27,18 +27,18 @@ ProgressBar::~ProgressBar() {
   if (drawn_) std::fputc('\n', stderr);
 }
 
-void ProgressBar::Draw(const ProgressFigures& figures, absl::Duration now) {
+void ProgressBar::Draw(const ProgressStatistics& statistics, absl::Duration now) {
   next_draw_ = now + absl::Milliseconds(100);
-  const double share = figures.progress.share;
+  const double share = statistics.progress.share;
   const double seconds = std::max(1e-3, absl::ToDoubleSeconds(now - start_));
   const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * kBarColumns);
   std::string line =
       absl::StrCat("\r", task_, " [", std::string(full, '#'), std::string(kBarColumns - full, ' '),
                    "] ", absl::StrFormat("%3.0f%% ", 100 * share));
   absl::StrAppendFormat(&line, "%.0f rows/s  loss %.4f  staleness %.1f  ",
-                        static_cast<double>(figures.rows) / seconds, figures.loss,
-                        figures.staleness_mean);
-  const auto& left = figures.progress.left;
+                        static_cast<double>(statistics.rows) / seconds, statistics.loss,
+                        statistics.staleness_mean);
+  const auto& left = statistics.progress.left;
   absl::StrAppend(
       &line, left.has_value() ? absl::StrCat(ClockText(*left), " left") : ClockText(now - start_));
   // Clears the rest of a longer line.

@@ -18,7 +18,7 @@ class ProgressBar {
   bool enabled() const { return enabled_; }
   // True ten times a second if stderr is a terminal. Cheap enough for every step.
   bool Due(absl::Duration now) const { return enabled_ && now >= next_draw_; }
-  void Draw(const ProgressFigures& figures, absl::Duration now);
+  void Draw(const ProgressStatistics& statistics, absl::Duration now);
 
  private:
   const std::string task_;

@@ -38,7 +38,7 @@ TrainingVitals RunMeter::vitals() const {
   return training_;
 }
 
-RunFigures RunMeter::Read() const {
+RunStatistics RunMeter::Read() const {
   absl::MutexLock lock(&mutex_);
   TakeCounts();
   return {.job = job_,

@@ -16,7 +16,7 @@
 
 namespace cairn {
 
-struct RunFigures {
+struct RunStatistics {
   std::string job;
   std::string task;
   TrainingVitals training;  // loss: the mean over the last 100 steps
@@ -34,7 +34,7 @@ class RunMeter {
 
   void StepDone(int64_t rows, std::optional<double> loss, absl::Duration took,
                 const std::optional<Progress>& progress = std::nullopt);
-  // The duration of a round trip to the servers: a push and the next pull.
+  // The duration of a round trip to the servers, which pushes one step and pulls the next.
   void ExchangeDone(absl::Duration took) { exchange_seconds_.Observe(absl::ToDoubleSeconds(took)); }
 
   // While in scope, the statistics follow `client`'s counters; afterwards they keep the last
@@ -52,7 +52,7 @@ class RunMeter {
   };
 
   TrainingVitals vitals() const;
-  RunFigures Read() const;
+  RunStatistics Read() const;
 
  private:
   void TakeCounts() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -23,12 +23,13 @@ absl::Status RunOutput::OpenEvents(const std::string& folder, int64_t first_step
   return absl::OkStatus();
 }
 
-absl::Status RunOutput::StepDone(const StepFigures& figures, bool last,
+absl::Status RunOutput::StepDone(const StepStatistics& statistics, bool last,
                                  absl::FunctionRef<StalenessSummary()> staleness) {
   if (metrics_ != nullptr) {
-    RETURN_IF_ERROR(metrics_->Write(figures.step, figures.loss, figures.examples, figures.seconds));
+    RETURN_IF_ERROR(
+        metrics_->Write(statistics.step, statistics.loss, statistics.examples, statistics.seconds));
   }
-  if (events_ != nullptr) RETURN_IF_ERROR(events_->StepDone(figures, last, staleness));
+  if (events_ != nullptr) RETURN_IF_ERROR(events_->StepDone(statistics, last, staleness));
   return absl::OkStatus();
 }
 

@@ -24,11 +24,11 @@ class RunOutput {
                           std::optional<ScheduleConfig> learning_rate);
 
   // Call for every step; `last`: no step follows.
-  absl::Status StepDone(const StepFigures& figures, bool last,
+  absl::Status StepDone(const StepStatistics& statistics, bool last,
                         absl::FunctionRef<StalenessSummary()> staleness);
   absl::Status Evaluated(int64_t step, const Evaluation& evaluation);
-  // Call after the last step, to complete the metrics file. An evaluation at the end is in the
-  // report and goes to TensorBoard alone.
+  // Call after the last step, to complete the metrics file. A later evaluation is in the report and
+  // in TensorBoard, but not in the metrics file.
   absl::Status CloseMetrics();
   absl::Status Close();
 

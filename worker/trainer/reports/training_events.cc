@@ -46,7 +46,7 @@ EventHistogram Between(const StalenessSummary& before, const StalenessSummary& a
   return histogram;
 }
 
-// The use of GPUs at a point; `before`: at the previous one.
+// Adds the use of GPUs at a point. `before`: the use at the previous point.
 void AddGpu(const GpuUsage& before, const GpuUsage& now, Event* event) {
   if (!now.used()) return;
   const auto add = [event](absl::string_view tag, double value) {
@@ -70,24 +70,24 @@ absl::StatusOr<std::unique_ptr<TrainingEvents>> TrainingEvents::Open(
       new TrainingEvents(std::move(file), std::move(learning_rate)));
 }
 
-bool TrainingEvents::Due(const StepFigures& figures) const {
-  return figures.step % stride_ == 0 || figures.seconds - seconds_ >= kQuietSeconds;
+bool TrainingEvents::Due(const StepStatistics& statistics) const {
+  return statistics.step % stride_ == 0 || statistics.seconds - seconds_ >= kQuietSeconds;
 }
 
-absl::Status TrainingEvents::StepDone(const StepFigures& figures, bool last,
+absl::Status TrainingEvents::StepDone(const StepStatistics& statistics, bool last,
                                       absl::FunctionRef<StalenessSummary()> staleness) {
-  examples_ += figures.examples;
-  if (!last && !Due(figures)) return absl::OkStatus();
+  examples_ += statistics.examples;
+  if (!last && !Due(statistics)) return absl::OkStatus();
   const StalenessSummary seen = staleness();
-  Event event{.wall_seconds = WallSeconds(), .step = figures.step};
-  event.scalars.push_back({"loss", static_cast<float>(figures.loss)});
-  const double took = figures.seconds - seconds_;
+  Event event{.wall_seconds = WallSeconds(), .step = statistics.step};
+  event.scalars.push_back({"loss", static_cast<float>(statistics.loss)});
+  const double took = statistics.seconds - seconds_;
   if (took > 0) {
     const double rate = static_cast<double>(examples_) / took;
     event.scalars.push_back({"examples_per_second", static_cast<float>(rate)});
   }
   if (learning_rate_.has_value()) {
-    const double rate = LearningRateAt(*learning_rate_, figures.step - 1);
+    const double rate = LearningRateAt(*learning_rate_, statistics.step - 1);
     event.scalars.push_back({"learning_rate", static_cast<float>(rate)});
   }
   event.scalars.push_back({"staleness/mean", static_cast<float>(seen.mean)});
@@ -95,14 +95,14 @@ absl::Status TrainingEvents::StepDone(const StepFigures& figures, bool last,
   AddGpu(std::exchange(gpu_, gpu), gpu, &event);
   RETURN_IF_ERROR(file_->Add(event));
   examples_ = 0;
-  seconds_ = figures.seconds;
+  seconds_ = statistics.seconds;
   ++points_;
   if (points_ % kPointsPerStride == 0) stride_ *= 2;
   if (last || points_ % kPointsPerHistogram == 0) {
-    RETURN_IF_ERROR(AddHistogram(figures.step, seen));
+    RETURN_IF_ERROR(AddHistogram(statistics.step, seen));
   }
-  if (!last && figures.seconds - flushed_at_ < kQuietSeconds) return absl::OkStatus();
-  flushed_at_ = figures.seconds;
+  if (!last && statistics.seconds - flushed_at_ < kQuietSeconds) return absl::OkStatus();
+  flushed_at_ = statistics.seconds;
   return file_->Flush();
 }
 

@@ -20,7 +20,7 @@
 namespace cairn {
 
 // One step, as in the metrics file.
-struct StepFigures {
+struct StepStatistics {
   int64_t step = 0;  // of the job
   double loss = 0;
   int64_t examples = 0;
@@ -48,7 +48,7 @@ class TrainingEvents {
       const std::string& folder, int64_t first_step, std::optional<ScheduleConfig> learning_rate);
 
   // Call for every step. Calls `staleness` only for steps that are points.
-  absl::Status StepDone(const StepFigures& figures, bool last,
+  absl::Status StepDone(const StepStatistics& statistics, bool last,
                         absl::FunctionRef<StalenessSummary()> staleness);
   absl::Status Evaluated(int64_t step, const Evaluation& evaluation);
   absl::Status Close() { return file_->Close(); }
@@ -57,7 +57,7 @@ class TrainingEvents {
  private:
   TrainingEvents(std::unique_ptr<EventFile> file, std::optional<ScheduleConfig> learning_rate)
       : file_(std::move(file)), learning_rate_(std::move(learning_rate)), gpu_(ReadGpuUsage()) {}
-  bool Due(const StepFigures& figures) const;
+  bool Due(const StepStatistics& statistics) const;
   absl::Status AddHistogram(int64_t step, const StalenessSummary& staleness);
 
   const std::unique_ptr<EventFile> file_;

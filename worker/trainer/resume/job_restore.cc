@@ -118,11 +118,11 @@ absl::Status RestoreJob(PsClient& client, const JobConfig& job, bool fresh) {
   const Deadline deadline = Deadline::In(kRestoreTimeout);
   if (chosen.folder.empty()) {
     if (holdings.disagreement.empty()) return absl::OkStatus();
-    if (!holdings.left_by_restore) return CheckAgreement(holdings);
+    if (!holdings.from_unfinished_restore) return CheckAgreement(holdings);
     LOG(INFO) << "job '" << job.name << "': drops the remains of a failed restore, and begins";
     return client.DropJob(deadline);
   }
-  if (!holdings.disagreement.empty() && !holdings.left_by_restore) {
+  if (!holdings.disagreement.empty() && !holdings.from_unfinished_restore) {
     LOG(WARNING) << holdings.disagreement << "; every server goes back to the checkpoint";
   }
   const absl::Duration begin = MonotonicNow();
@@ -152,7 +152,8 @@ absl::Status WaitForJob(PsClient& client, const std::string& job, bool always,
   while (!deadline.Expired()) {
     if (stop_requested()) return absl::CancelledError("stopped while waiting for the first worker");
     ASSIGN_OR_RETURN(const JobHoldings holdings, client.Examine(Deadline::In(kDescribeTimeout)));
-    if (HoldsJob(holdings) || (!always && !holdings.left_by_restore)) return absl::OkStatus();
+    if (HoldsJob(holdings) || (!always && !holdings.from_unfinished_restore))
+      return absl::OkStatus();
     always = true;
     disagreement = holdings.disagreement;
     if (!told) LOG(INFO) << "waits for the first worker to restore or begin job '" << job << "'";

@@ -38,7 +38,8 @@ class EngineServer : public InProcessServer {
   absl::StatusOr<std::unique_ptr<PsClient>> Connect(const ClientOptions& options,
                                                     Deadline deadline) override {
     ClientOptions kept = options;
-    kept.retained_bytes = 0;  // keep no pushes to send again: the engine ends with this process
+    kept.retained_bytes =
+        0;  // the engine ends with this process, so pushes need not be kept for a replay
     return PsClient::ConnectInProcess(kept, {&engine_->service()}, deadline);
   }
   absl::Status Close() override { return engine_->Close(); }
@@ -105,7 +106,7 @@ absl::StatusOr<std::unique_ptr<InProcessServer>> OpenCheckpoint(const JobConfig&
                    server->Connect({.job = job.name}, Deadline::In(kConnectTimeout)));
   JobConfig source = job;
   source.checkpoint.restore = folder;
-  // First drops the remains of a killed process.
+  // First drops what a killed process left.
   RETURN_IF_ERROR(RestoreJob(*client, source, /*fresh=*/true));
   return server;
 }

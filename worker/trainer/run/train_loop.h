@@ -61,7 +61,7 @@ class TrainLoop {
   // roster.
   absl::Status Run();
 
-  // As of the last step pushed.
+  // The position after the last step pushed.
   const RunPosition& position() const { return position_; }
   // Whether a requested stop ended the run early.
   bool stopped() const { return stopping_; }
@@ -72,7 +72,7 @@ class TrainLoop {
   std::optional<double> train_loss() const { return recent_loss_.mean(); }
 
  private:
-  // False: the input or max_steps ends before step `number`.
+  // Reads the rows of step `number`. False: the input or max_steps ends before it.
   absl::StatusOr<bool> Read(int64_t number);
   // Reads and plans step `number`, unless the input or max_steps ends before it.
   absl::Status Load(int64_t number);

@@ -35,7 +35,7 @@
 namespace cairn {
 namespace {
 
-// A worker with its own server is the only one there, and so the first.
+// A worker with its own server is the only worker there, and therefore number 0.
 int32_t WorkerOnServers(const TrainerOptions& options) {
   return options.group == nullptr ? options.worker : 0;
 }
@@ -65,7 +65,7 @@ absl::Duration CallTimeout(const TrainerOptions& options) {
   return client.ps_wait + 2 * client.rpc_timeout;
 }
 
-// For Leave after an error; the error is what the user must see soon.
+// Timeout of Leave after an error: the user must see the error soon.
 constexpr absl::Duration kShortLeave = absl::Seconds(10);
 
 Report NewReport(const TrainerOptions& options) {
@@ -152,7 +152,7 @@ class Training {
     return absl::OkStatus();
   }
 
-  // Checks what the job file alone cannot show.
+  // Checks what cannot be checked with the job file alone.
   absl::Status CheckQuorum() const {
     const int64_t wanted = options_.job.strategy.replicas_to_aggregate;
     if (wanted <= options_.workers) return absl::OkStatus();
@@ -162,7 +162,7 @@ class Training {
                      ": give at most that, or 0 for every worker")));
   }
 
-  // Another worker may have rows; if none has, nothing was trained.
+  // Another worker may have rows. If no worker has any, nothing was trained.
   absl::Status CheckAnyStep() const {
     if (report_.total_steps > 0 || start_.nothing_to_do) return absl::OkStatus();
     const std::string why = NothingTrainedText(options_.job.data, options_.task);
@@ -186,9 +186,9 @@ class Training {
     return absl::OkStatus();
   }
 
-  // Other workers use the same servers.
+  // Whether other workers use the same servers.
   bool SharesServers() const { return WorkersOnServers(options_) > 1; }
-  // The first among the workers that use the same servers.
+  // Whether this worker is the first of those that use the same servers.
   bool FirstOnServers() const { return WorkerOnServers(options_) == 0; }
 
   CommunicationOptions Communication() const {
@@ -327,8 +327,8 @@ class Training {
                      "the job another name, or start over with --fresh"));
   }
 
-  // From the servers' current state: --fresh may have dropped the state that they had at this
-  // worker's hello.
+  // Returns the position in the servers' current state. --fresh may have dropped the state that the
+  // servers had at this worker's hello.
   std::string StoredPosition() const {
     const bool dropped = options_.fresh && FirstOnServers() && !went_back_ && !took_state_;
     return dropped ? "" : client_->position();
@@ -372,7 +372,7 @@ class Training {
     reader_->StartAt(start_.position.epoch, start_.position.row, start_.end_epoch);
     RETURN_IF_ERROR(OpenOutput());
     const GradientClipper clipper(options_.job, specs_);
-    // Ends an evaluation early if another worker is lost: the rest would wait for it in vain.
+    // Ends an evaluation early if another worker is lost: the others would wait for it in vain.
     const StopRequested cut_short = [this] {
       return options_.stop_requested() || (lockstep_.has_value() && lockstep_->lost());
     };
@@ -439,8 +439,8 @@ class Training {
                                            ", which each has; restart every worker to continue"));
   }
 
-  // The workers have nothing left to agree on, so this worker's run is complete even if others
-  // fail.
+  // The workers need not agree on anything any more, so this worker's run is complete even if
+  // others fail.
   void LeaveTogether() {
     const absl::Status status = lockstep_->Leave();
     if (!status.ok()) LOG(WARNING) << "after the last step: " << status.message();
@@ -459,8 +459,8 @@ class Training {
         WaitForOthers(*client_, options_.worker, options_.workers, start_.position.run, entry_,
                       last_position_, absl::Seconds(options_.job.strategy.ps_wait_seconds),
                       CallTimeout(options_), options_.stop_requested));
-    if (others.gone.empty()) return absl::OkStatus();
-    LOG(WARNING) << WorkersText(others.gone)
+    if (others.silent.empty()) return absl::OkStatus();
+    LOG(WARNING) << WorkersText(others.silent)
                  << " did not finish and is silent; continues without it";
     return absl::OkStatus();
   }

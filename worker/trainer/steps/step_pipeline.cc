@@ -111,7 +111,7 @@ absl::Status StepPipeline::Exchange(int64_t push, int64_t pull) {
 absl::Status StepPipeline::WaitPushed(int64_t push) {
   if (pull_ahead_ == 0) return absl::OkStatus();
   absl::MutexLock lock(&mutex_);
-  // This wait ends: the thread's round trips have deadlines, and its first error ends all waits.
+  // This wait ends: round trips of the thread have deadlines, and its first error ends all waits.
   while (pushed_ < push && status_.ok()) done_.Wait(&mutex_);
   return status_;
 }

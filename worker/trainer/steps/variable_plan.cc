@@ -14,8 +14,9 @@
 namespace cairn {
 namespace {
 
-absl::StatusOr<std::vector<DenseShard>> Cut(const VariableSpec& spec,
-                                            const Partitioner* partitioner, Placement* placement) {
+absl::StatusOr<std::vector<DenseShard>> MakeShards(const VariableSpec& spec,
+                                                   const Partitioner* partitioner,
+                                                   Placement* placement) {
   int64_t count = 1;
   if (partitioner != nullptr && !spec.shape.empty()) {
     ASSIGN_OR_RETURN(const std::vector<int64_t> counts,
@@ -41,7 +42,7 @@ absl::StatusOr<std::vector<VariableSpec>> PlanVariables(const JobConfig& job, co
     spec.optimizer = OptimizerFor(job, spec.name);
     if (spec.kind == VariableKind::kDense) {
       absl::StatusOr<std::vector<DenseShard>> shards =
-          Cut(spec, partitioner.get(), placement.get());
+          MakeShards(spec, partitioner.get(), placement.get());
       if (!shards.ok()) {
         return Annotate(shards.status(), absl::StrCat("variable '", spec.name, "'"));
       }

@@ -96,7 +96,7 @@ absl::StatusOr<Others> WaitForOthers(PsClient& client, int32_t worker, int32_t w
       if (row.runs_finished >= run) {
         others.finished.push_back(other);
       } else if (now - last.changed > limit) {
-        others.gone.push_back(other);
+        others.silent.push_back(other);
       } else {
         awaited.push_back(other);
       }

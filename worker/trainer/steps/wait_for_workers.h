@@ -30,7 +30,7 @@ absl::Status WaitForFreshStart(PsClient& client, absl::Duration patience, bool a
 
 struct Others {
   std::vector<int32_t> finished;
-  std::vector<int32_t> gone;  // silent for kSilenceLimit, or never seen within `patience`
+  std::vector<int32_t> silent;  // not heard for kSilenceLimit, or never within `patience`
 };
 
 // Waits until every other worker has finished run `run` or is lost, and meanwhile sends heartbeats

@@ -380,7 +380,7 @@ void Model::Hear(ModelState* state, int s) const {
   if (durable < reply.sequence) {
     ledger.Acknowledged({.sequence = reply.sequence});
   } else {
-    ledger.AcknowledgedForGood(reply.sequence);
+    ledger.AcknowledgedUnretained(reply.sequence);
   }
   PutBack(ledger, &link);
   link.acknowledged = 1;

@@ -54,8 +54,9 @@ TEST(ResumePoint, SaysWhomAPositionDoesNotAskForWhatOthersHave) {
                                                {9, Encoded(9, {9, 9, 9, 8}, "nine")},
                                                {8, Encoded(8, {7, 8, 8, 8}, "eight")}});
   EXPECT_EQ(point.sequence, 9);
-  EXPECT_THAT(point.unasked, ElementsAre(ElementsAre(), ElementsAre(), ElementsAre(),
-                                         ElementsAre(SequenceRange{.after = 9, .through = 10})));
+  EXPECT_THAT(point.assumed_complete,
+              ElementsAre(ElementsAre(), ElementsAre(), ElementsAre(),
+                          ElementsAre(SequenceRange{.after = 9, .through = 10})));
 }
 
 TEST(ResumePoint, StartsOverWhereNoPositionIsEverybodys) {

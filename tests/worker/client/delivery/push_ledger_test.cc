@@ -96,7 +96,7 @@ TEST(PushLedger, TakesAServerThatForgotWithoutARestartForLost) {
 
 TEST(PushLedger, WhatWasNotKeptMakesWhatCameBeforeUseless) {
   PushLedger ledger = Ledger();
-  ledger.AcknowledgedForGood(5);
+  ledger.AcknowledgedUnretained(5);
   EXPECT_EQ(ledger.PlanReplay(kNextBoot, 4).last_lost, 5);
   EXPECT_THAT(Replayed(ledger, 5), IsEmpty());
 }

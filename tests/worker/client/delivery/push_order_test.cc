@@ -113,14 +113,14 @@ TEST_F(PushOrderTest, EndsWhereAPushIsFenced) {
 }
 
 TEST_F(PushOrderTest, WaitsForItsTurnUntilTheDeadline) {
-  ASSERT_OK(order_.TakeTurn(Soon()));
-  EXPECT_THAT(order_.TakeTurn(Deadline::In(absl::Milliseconds(10))),
+  ASSERT_OK(order_.Acquire(Soon()));
+  EXPECT_THAT(order_.Acquire(Deadline::In(absl::Milliseconds(10))),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("another push")));
   std::thread waiter([&] {
-    EXPECT_OK(order_.TakeTurn(Soon()));
-    order_.EndTurn();
+    EXPECT_OK(order_.Acquire(Soon()));
+    order_.Release();
   });
-  order_.EndTurn();
+  order_.Release();
   waiter.join();
 }
 

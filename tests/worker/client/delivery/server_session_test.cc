@@ -54,18 +54,18 @@ class ServerSessionTest : public ::testing::Test {
 };
 
 TEST_F(ServerSessionTest, WhoeverMayBeSlowIsNotGone) {
-  const auto judge = [&](absl::Status status, bool slow_is_gone) {
+  const auto judge = [&](absl::Status status, bool slow_is_down) {
     Outcome outcome{Progress::kUnknown, std::move(status)};
-    EXPECT_EQ(session_.ClassifyOutcome(&outcome, true, 1, Soon(), slow_is_gone),
+    EXPECT_EQ(session_.ClassifyOutcome(&outcome, true, 1, Soon(), slow_is_down),
               RetryDecision::kAgainLater);
-    return session_.gone();
+    return session_.down();
   };
   EXPECT_FALSE(judge(absl::DeadlineExceededError("no answer"), false));
   EXPECT_TRUE(judge(absl::DeadlineExceededError("no answer"), true));
   ASSERT_OK(Push(1).status);
   boot_id_ = 0;
   EXPECT_EQ(ClassifyOutcome({Progress::kAnswered, absl::OkStatus()}), RetryDecision::kDone);
-  EXPECT_FALSE(session_.gone());
+  EXPECT_FALSE(session_.down());
   EXPECT_TRUE(judge(absl::UnavailableError("refused"), false));
 }
 
@@ -125,12 +125,12 @@ TEST_F(ServerSessionTest, AnotherServerAtItsAddressIsNamedAndWaitedFor) {
   EXPECT_THAT(status_, StatusIs(absl::StatusCode::kUnavailable,
                                 HasSubstr("another server answers there, which says that it is "
                                           "ps:3 of 1")));
-  EXPECT_TRUE(session_.gone());
-  EXPECT_THAT(session_.GaveUp({Progress::kNotSent, status_}, /*deadline_passed=*/false),
+  EXPECT_TRUE(session_.down());
+  EXPECT_THAT(session_.GiveUpError({Progress::kNotSent, status_}, /*deadline_passed=*/false),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("another server answers there")));
   fake_.answers_as = -1;
   EXPECT_EQ(ClassifyOutcome(Push(2)), RetryDecision::kAgain);
-  EXPECT_FALSE(session_.gone());
+  EXPECT_FALSE(session_.down());
   EXPECT_OK(Push(2).status);
 }
 

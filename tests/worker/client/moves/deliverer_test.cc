@@ -130,7 +130,7 @@ class DelivererTest : public ::testing::Test {
 // have it.
 TEST_F(DelivererTest, WhoIsNotAskedForAPushHasItBeforeThoseThatAre) {
   ResumePoint point{.sequence = 4, .last_part = {4, 4, 0}};
-  point.unasked = {{}, {}, {{.after = 4, .through = 5}}};
+  point.assumed_complete = {{}, {}, {{.after = 4, .through = 5}}};
   Begin({5, 4, 0}, point);
   bool moved = false;
   ASSERT_OK(Push(&moved));
@@ -151,7 +151,7 @@ TEST_F(DelivererTest, WhoIsNotAskedForAPushHasItBeforeThoseThatAre) {
 // The servers that must have it durably first still go first.
 TEST_F(DelivererTest, APushThatOnlyTheUnaskedLackIsSentAheadToThem) {
   ResumePoint point{.sequence = 4, .last_part = {4, 4, 0}};
-  point.unasked = {{}, {}, {{.after = 0, .through = 5}}};
+  point.assumed_complete = {{}, {}, {{.after = 0, .through = 5}}};
   Begin({5, 5, 0}, point);
   bool moved = false;
   ASSERT_OK(Push(&moved));
@@ -162,7 +162,7 @@ TEST_F(DelivererTest, APushThatOnlyTheUnaskedLackIsSentAheadToThem) {
 // A server that every position asks for the push blocks these positions until it has the push.
 TEST_F(DelivererTest, WhoIsAskedForAPushGetsItWithTheOthersThatLackIt) {
   ResumePoint point{.sequence = 4, .last_part = {4, 4, 4}};
-  point.unasked.resize(kServers);
+  point.assumed_complete.resize(kServers);
   Begin({5, 4, 4}, point);
   bool moved = false;
   ASSERT_OK(Push(&moved));

@@ -92,7 +92,7 @@ TEST_F(DataPlanTest, CombinedRepeatsTravelOnce) {
   reply.pull.items.emplace_back();
   reply.pull.items[0].dtype = wire::DType::FLOAT32;
   reply.pull.items[0].values = Payload::Copy(rows.data(), rows.size() * sizeof(float));
-  ASSERT_OK(plan.Land(exchange, [](int64_t) {}));
+  ASSERT_OK(plan.StoreReply(exchange, [](int64_t) {}));
   plan.CopyRepeats();
   EXPECT_THAT(out, ElementsAre(1, 2, 3, 4, 1, 2, 1, 2));
 }
@@ -206,7 +206,7 @@ TEST_F(DataPlanTest, ReportsRepliesThatDoNotFit) {
       exchange.call.reply.pull.items.back().dtype = dtype;
       exchange.call.reply.pull.items.back().values = Payload::Uninitialized(size);
     }
-    return plan.Land(exchange, [](int64_t) {});
+    return plan.StoreReply(exchange, [](int64_t) {});
   };
   EXPECT_OK(land({16}, wire::DType::FLOAT32));
   const auto misfit = [](absl::string_view what) {
@@ -237,7 +237,7 @@ class HeldValuesTest : public DataPlanTest {
       asked_[second] = exchange->call.request.pull.items.at(0).held;
       exchange->call.reply.pull.state.boot_id = second ? 22 : 11;
       exchange->call.reply.pull.items = {second ? item : Answer({0, 1, 2, 3}, 7)};
-      const absl::Status landed = plan.Land(*exchange, [](int64_t) {});
+      const absl::Status landed = plan.StoreReply(*exchange, [](int64_t) {});
       if (second) status = landed;
     }
     bytes_in_ = plan.bytes_in();

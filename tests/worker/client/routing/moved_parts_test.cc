@@ -47,9 +47,9 @@ class MovedPartsTest : public ::testing::Test {
     spec.map_version = map_version;
     map_.Insert(spec);
   }
-  MovedParts<wire::PushItem> Cut(const wire::PushItem& item, int32_t server) {
-    auto parts = CutAnew(std::vector<wire::PushItem>{item}, server,
-                         [&](absl::string_view name) { return map_.Find(name); });
+  MovedParts<wire::PushItem> Repartition(const wire::PushItem& item, int32_t server) {
+    auto parts = RepartitionItems(std::vector<wire::PushItem>{item}, server,
+                                  [&](absl::string_view name) { return map_.Find(name); });
     EXPECT_OK(parts);
     return *std::move(parts);
   }
@@ -60,7 +60,7 @@ class MovedPartsTest : public ::testing::Test {
 TEST_F(MovedPartsTest, RowsGoWhereTheyAre) {
   Learn({0, 0, 1}, 1);
   Learn({0, 2, 1}, 2);
-  const auto parts = Cut(Item({KeyOf(0), KeyOf(1)}, 1), 0);
+  const auto parts = Repartition(Item({KeyOf(0), KeyOf(1)}, 1), 0);
   ASSERT_THAT(parts.here, SizeIs(1));
   EXPECT_THAT(parts.here[0].ids.As<int64_t>(), ElementsAre(KeyOf(0)));
   EXPECT_EQ(parts.here[0].map_version, 2);
@@ -75,11 +75,11 @@ TEST_F(MovedPartsTest, AServerThatHasComeSinceTheItemWasCutHearsOfIt) {
   Learn({0, 2, 1}, 2);
   // Another server's answer brings this map between the refusal of the item and its division.
   Learn({0, 2, 2}, 3);
-  const auto parts = Cut(Item({KeyOf(0)}, 1), 0);
+  const auto parts = Repartition(Item({KeyOf(0)}, 1), 0);
   ASSERT_THAT(parts.elsewhere, SizeIs(1));
   EXPECT_THAT(parts.elsewhere.at(2), SizeIs(1));
   EXPECT_THAT(parts.elsewhere.at(2)[0].ids.As<int64_t>(), IsEmpty());
-  EXPECT_THAT(Cut(Item({KeyOf(0)}, 2), 0).elsewhere, IsEmpty());
+  EXPECT_THAT(Repartition(Item({KeyOf(0)}, 2), 0).elsewhere, IsEmpty());
 }
 
 }  // namespace

@@ -275,6 +275,27 @@ TEST(Lockstep, EpochsEndTogether) {
                                    "2 of 4 to 1:2", "0 of 2 to 1:4", "0 of 1 to 1:5"));
 }
 
+// data.max_steps may end the training when one worker has read ahead into the next epoch.
+TEST(Lockstep, ABatchThatIsHeldMakesNoStepThatNobodyWants) {
+  Workers workers(2);
+  const ModelScene scene = SparseScene("linear", 12);
+  workers.Each([&](Lockstep& lockstep, int rank) {
+    std::deque<Batch> batches;
+    for (const int64_t epoch : {rank, 1}) {  // worker 1 begins with its second epoch
+      batches.push_back(RandomBatch(scene.schema, 2, 1, 3));
+      batches.back().epoch = epoch;
+      batches.back().next_row = 2;
+    }
+    ListReader reader(std::move(batches));
+    Step step;
+    EXPECT_EQ(Loaded(lockstep.Load(true, reader, &step)), true);
+    EXPECT_EQ(step.joint.rows, 2);
+    EXPECT_EQ(Loaded(lockstep.Load(false, reader, &step)), false);
+    EXPECT_EQ(Loaded(lockstep.Load(true, reader, &step)), true) << "it is still there";
+    EXPECT_EQ(step.joint.rows, 4);
+  });
+}
+
 TEST(Lockstep, AStopAskedOfOneIsKnownToAll) {
   Workers workers(3);
   workers.AskToStop(1);

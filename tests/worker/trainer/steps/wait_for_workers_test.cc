@@ -78,7 +78,7 @@ TEST_F(Meeting, WaitsUntilTheOthersHaveFinished) {
   ASSERT_OK(others);
   EXPECT_TRUE(finished);
   EXPECT_THAT(others->finished, ElementsAre(1, 2));
-  EXPECT_THAT(others->gone, IsEmpty());
+  EXPECT_THAT(others->silent, IsEmpty());
 }
 
 TEST_F(Meeting, AWorkerNeverSeenIsGoneWhenPatienceEnds) {
@@ -86,8 +86,8 @@ TEST_F(Meeting, AWorkerNeverSeenIsGoneWhenPatienceEnds) {
   const absl::StatusOr<Others> others = Wait(absl::Milliseconds(200));
   ASSERT_OK(others);
   EXPECT_THAT(others->finished, ElementsAre(1));
-  EXPECT_THAT(others->gone, ElementsAre(2));
-  EXPECT_EQ(WorkersText(others->gone), "worker 2");
+  EXPECT_THAT(others->silent, ElementsAre(2));
+  EXPECT_EQ(WorkersText(others->silent), "worker 2");
 }
 
 TEST_F(Meeting, AStopEndsTheWait) {

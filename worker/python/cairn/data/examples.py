@@ -1,9 +1,9 @@
-"""tf.train.Example, the message that TFRecord files usually hold, as arrays.
+"""Parses tf.train.Example, the message that TFRecord files usually hold, into arrays.
 
-The wire format is that of https://protobuf.dev/programming-guides/encoding; the message is
+The wire format is that of https://protobuf.dev/programming-guides/encoding. The message is
     Example {Features features = 1}, Features {map<string, Feature> feature = 1},
     Feature {BytesList bytes_list = 1 | FloatList float_list = 2 | Int64List int64_list = 3},
-each list with `repeated value = 1`."""
+where each list is `repeated value = 1`."""
 from __future__ import annotations
 
 import struct
@@ -21,13 +21,20 @@ _Field = Tuple[int, int, Union[int, bytes]]  # number, wire type, value
 
 
 class Ragged(NamedTuple):
-    """One feature of n examples: example i has values[offsets[i]:offsets[i + 1]]."""
+    """One feature of n examples. Example i has the values values[offsets[i]:offsets[i + 1]].
+
+    Attributes:
+        offsets: [n + 1] int64.
+        values: int64, float32, or bytes objects (dtype object)."""
 
     offsets: Array  # [n + 1] int64
     values: Array  # int64, float32, or bytes objects (dtype object)
 
     def dense(self) -> Array:
-        """[n, width]. InvalidArgumentError: the examples have different numbers of values."""
+        """Returns the values as an array [n, width].
+
+        Raises:
+            InvalidArgumentError: the examples have different numbers of values."""
         widths = np.diff(self.offsets)
         if widths.size and not (widths == widths[0]).all():
             raise InvalidArgumentError(
@@ -112,7 +119,7 @@ def _parts(data: bytes, number: int) -> Iterator[bytes]:
 
 
 def _features(record: bytes) -> Dict[str, Tuple[int, List[Any]]]:
-    """The kind and values of each feature."""
+    """Returns the kind and the values of each feature."""
     features: Dict[str, Tuple[int, List[Any]]] = {}
     for entry in (e for part in _parts(record, 1) for e in _parts(part, 1)):
         name, feature = b"", b""
@@ -126,10 +133,17 @@ def _features(record: bytes) -> Dict[str, Tuple[int, List[Any]]]:
 
 
 def parse_examples(records: Sequence[bytes]) -> Dict[str, Ragged]:
-    """Every feature of serialized tf.train.Example messages by name. An example without a feature
-    has no values of it.
+    """Parses serialized tf.train.Example messages.
 
-    DataLossError: a record is no Example. InvalidArgumentError: a feature has several types."""
+    Args:
+        records: the serialized messages.
+
+    Returns:
+        Every feature by name. An example without a feature has no values of it.
+
+    Raises:
+        DataLossError: a record is not an Example.
+        InvalidArgumentError: a feature has different types in different examples."""
     parsed: List[Dict[str, Tuple[int, List[Any]]]] = []
     for index, record in enumerate(records):
         try:

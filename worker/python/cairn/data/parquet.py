@@ -1,4 +1,4 @@
-"""Columns of Parquet files through pyarrow, which is optional."""
+"""Reads columns of Parquet files with pyarrow, which is optional."""
 from __future__ import annotations
 
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -9,7 +9,11 @@ from cairn.errors import DataLossError, InvalidArgumentError, NotFoundError, Uni
 
 
 class Columns(NamedTuple):
-    """Rows of a table."""
+    """A batch of rows.
+
+    Attributes:
+        columns: each column by name, [rows, …].
+        position: pass it to read_parquet to continue after this batch."""
 
     columns: Dict[str, Array]  # each [rows, …] by its name
     position: bytes  # read_parquet(position=…) continues after them
@@ -29,7 +33,7 @@ def _pyarrow() -> Tuple[Any, Any]:
 
 
 def _array(column: Any, name: str) -> Array:
-    """A column as an array; a list of lists of one length becomes [rows, length]."""
+    """Returns a column as an array. Lists of one length become [rows, length]."""
     pyarrow, _ = _pyarrow()
     kinds = pyarrow.types
     if column.null_count:
@@ -50,7 +54,7 @@ def _array(column: Any, name: str) -> Array:
 
 
 class ParquetReader(Iterator[Columns]):
-    """An iterator over rows, made by cairn.data.read_parquet. A context manager."""
+    """An iterator over batches of rows, made by `cairn.data.read_parquet`. A context manager."""
 
     def __init__(self, files: Sequence[str], columns: Optional[Sequence[str]], batch_size: int,
                  epochs: int, share: Tuple[int, int], start: Tuple[int, int]) -> None:
@@ -62,7 +66,7 @@ class ParquetReader(Iterator[Columns]):
         self._batches = self._all()
 
     def _row_groups(self) -> Iterator[Tuple[Any, int]]:
-        """This worker's row groups: every workers-th of all files."""
+        """Yields this worker's row groups: every workers-th one, counted over all files."""
         pyarrow, parquet = _pyarrow()
         index = 0
         for path in self._files:
@@ -110,7 +114,7 @@ class ParquetReader(Iterator[Columns]):
             self._open.pop().close()
 
     def close(self) -> None:
-        """Closes the file; no batches follow. A second call does nothing."""
+        """Closes the files; no batches follow. A second call does nothing."""
         self._batches = iter(())
         self._close_file()
 
@@ -124,12 +128,22 @@ class ParquetReader(Iterator[Columns]):
 def read_parquet(files: Union[Path, Sequence[Path]], *, columns: Optional[Sequence[str]] = None,
                  batch_size: int = 1024, epochs: int = 1, worker: int = 0, workers: int = 1,
                  position: Union[bytes, str] = b"") -> ParquetReader:
-    """Opens Parquet files as an iterator of batches. Needs pyarrow (UnimplementedError without).
+    """Opens Parquet files as an iterator of batches.
 
-    files: paths or globs. columns: names; None: all. batch_size: rows; a batch does not cross row
-    groups. worker, workers: this reader's share, every workers-th row group of all files, which
-    should have at least as many row groups as there are workers. position: of Columns, after which
-    to continue."""
+    Args:
+        files: paths or globs.
+        columns: the names of the columns to read; None: all.
+        batch_size: rows in a batch. A batch does not extend over two row groups.
+        epochs: how often the files are read.
+        worker: the index of this reader.
+        workers: the number of readers. Each reads every workers-th row group, counted over all
+            files, so there should be at least as many row groups as workers.
+        position: the position of a batch, after which to continue.
+
+    Raises:
+        UnimplementedError: pyarrow is not installed.
+        NotFoundError: a file or a column does not exist.
+        DataLossError: a file is not a Parquet file."""
     _pyarrow()
     check_share(worker, workers)
     if batch_size < 1 or epochs < 0:

@@ -1,4 +1,4 @@
-"""Positions of readers, which programs store with their pushes, and lists of files."""
+"""Positions of readers, which programs store with their pushes, and lists of input files."""
 from __future__ import annotations
 
 import glob
@@ -11,7 +11,7 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 def read_position(position: Union[bytes, str]) -> Tuple[int, int]:
-    """The epoch and the row, record or batch in it; zeros for an empty position."""
+    """Returns the epoch, and the row or record in it, of a position; zeros if it is empty."""
     text = position.decode(errors="replace") if isinstance(position, bytes) else position
     if not text:
         return 0, 0
@@ -22,12 +22,12 @@ def read_position(position: Union[bytes, str]) -> Tuple[int, int]:
 
 
 def write_position(epoch: int, place: int) -> bytes:
-    """A position that read_position reads."""
+    """Returns the position that read_position reads."""
     return f"{epoch} {place}".encode()
 
 
 def list_files(files: Union[Path, Sequence[Path]]) -> List[str]:
-    """The files that paths and globs name, those of a glob in order of their names."""
+    """Returns the files that paths and globs name; those of a glob are sorted by name."""
     found: List[str] = []
     for path in [files] if isinstance(files, (str, os.PathLike)) else files:
         text = os.fspath(path)
@@ -39,7 +39,7 @@ def list_files(files: Union[Path, Sequence[Path]]) -> List[str]:
 
 
 def check_share(worker: int, workers: int) -> None:
-    """InvalidArgumentError: worker is outside [0, workers)."""
+    """Raises InvalidArgumentError if `worker` is outside [0, workers)."""
     if not 0 <= worker < workers:
         raise InvalidArgumentError(
             f"worker is {worker} of {workers}; expected worker below workers, and none below 0")

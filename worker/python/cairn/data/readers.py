@@ -1,4 +1,4 @@
-"""Batches of rows, read and parsed by Cairn's readers in a thread of their own."""
+"""Batches of rows, which Cairn's readers read and parse in a separate thread."""
 from __future__ import annotations
 
 import ctypes
@@ -22,7 +22,12 @@ _MODELS: Dict[str, Dict[str, Any]] = {
 
 
 class Sparse(NamedTuple):
-    """Rows in CSR form: row r has entries offsets[r] to offsets[r + 1] - 1."""
+    """Rows in CSR form: row r has entries offsets[r] to offsets[r + 1] - 1.
+
+    Attributes:
+        offsets: [rows + 1] int64.
+        columns: [entries] int32, counted from 0.
+        values: [entries] float32."""
 
     offsets: Array  # [rows + 1] int64
     columns: Array  # [entries] int32, from 0
@@ -30,7 +35,14 @@ class Sparse(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Rows of input. Parts that the format does not have are None."""
+    """Rows of input. A part that the format does not have is None.
+
+    Attributes:
+        labels: [rows] float32.
+        sparse: the sparse columns.
+        dense: [rows, columns] float32.
+        keys: [rows, columns] int64.
+        position: pass it to `read` to continue after this batch."""
 
     labels: Array  # [rows] float32
     sparse: Optional[Sparse]
@@ -50,7 +62,7 @@ def _copy(pointer: Optional[int], dtype: Any, *shape: int) -> Array:
 
 
 class Reader(Iterator[Batch]):
-    """An iterator over batches, made by cairn.data.read. A context manager."""
+    """An iterator over batches, made by `cairn.data.read`. A context manager."""
 
     def __init__(self, job: Dict[str, Any], evaluate: bool, worker: int, workers: int,
                  start: Tuple[int, int]) -> None:
@@ -104,16 +116,23 @@ def read(files: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str
          file_format: str, *, batch_size: int = 128, epochs: int = 1, evaluate: bool = False,
          worker: int = 0, workers: int = 1, position: Union[bytes, str] = b"",
          model: Optional[Dict[str, Any]] = None, **data: Any) -> Reader:
-    """Opens files as an iterator of batches.
+    """Opens input files as an iterator of batches.
 
-    files: paths or globs, plain or .gz, relative to the working directory. file_format: libsvm
-        (needs features=N), csv, criteo_tsv, criteo_csv, idx, movielens. evaluate: one pass in
-        order, without shuffling. worker, workers: this reader's share of the rows. position: of a
-        Batch, after which to continue. model: the job file's section, which says how labels read;
-        by default that of a usual model of the format. data: further keys of its data section,
-        as in shuffle={"buffer_rows": 10000}.
+    Args:
+        files: paths or globs, relative to the working directory; files may be gzipped.
+        file_format: libsvm (needs features=N), csv, criteo_tsv, criteo_csv, idx or movielens.
+        batch_size: rows in a batch.
+        epochs: how often the files are read.
+        evaluate: read once, in order, without shuffling.
+        worker: the index of this reader.
+        workers: the number of readers, which share the rows.
+        position: the position of a batch, after which to continue.
+        model: the section `model` of a job file, which decides how labels and keys are read. None:
+            that of a usual model for the format.
+        data: further keys of the section `data`, for example shuffle={"buffer_rows": 10000}.
 
-    InvalidArgumentError names file, line and column of a malformed row."""
+    Raises:
+        InvalidArgumentError: a row is malformed; the text names file, line and column."""
     paths: List[Any] = [files] if isinstance(files, (str, os.PathLike)) else list(files)
     if file_format not in _MODELS and model is None:
         raise InvalidArgumentError(f"format is {file_format!r}; expected one of "

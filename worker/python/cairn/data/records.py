@@ -1,4 +1,4 @@
-"""Records of TFRecord files, read by Cairn's reader, which checks their checksums."""
+"""Records of TFRecord files, read by Cairn's reader, which verifies their checksums."""
 from __future__ import annotations
 
 import ctypes
@@ -11,7 +11,11 @@ from cairn.errors import ClosedError
 
 
 class Records(NamedTuple):
-    """Records in the order of their files."""
+    """A batch of records, in the order of the files.
+
+    Attributes:
+        records: the records' bytes.
+        position: pass it to read_records to continue after this batch."""
 
     records: List[bytes]
     position: bytes  # read_records(position=…) continues after them
@@ -21,7 +25,7 @@ class Records(NamedTuple):
 
 
 class RecordReader(Iterator[Records]):
-    """An iterator over records, made by cairn.data.read_records. A context manager."""
+    """An iterator over batches of records, made by `cairn.data.read_records`. A context manager."""
 
     def __init__(self, files: Sequence[str], batch_size: int, epochs: int, worker: int,
                  workers: int, start: Tuple[int, int]) -> None:
@@ -69,13 +73,20 @@ class RecordReader(Iterator[Records]):
 def read_records(files: Union[Path, Sequence[Path]], *, batch_size: int = 128, epochs: int = 1,
                  worker: int = 0, workers: int = 1,
                  position: Union[bytes, str] = b"") -> RecordReader:
-    """Opens TFRecord files as an iterator of lists of records.
+    """Opens TFRecord files as an iterator of batches of records.
 
-    files: paths or globs; names that end in ".gz" are gzip. worker, workers: this reader's share,
-    every workers-th file, or where there are fewer files every workers-th record. position: of
-    Records, after which to continue.
+    Args:
+        files: paths or globs; a name that ends in ".gz" is gzip.
+        batch_size: records in a batch.
+        epochs: how often the files are read.
+        worker: the index of this reader.
+        workers: the number of readers. Each reads every workers-th file or, if there are fewer
+            files, every workers-th record.
+        position: the position of a batch, after which to continue.
 
-    DataLossError names the file and the offset of a corrupt record. NotFoundError: no such file."""
+    Raises:
+        NotFoundError: no such file.
+        DataLossError: a record is corrupt; the text names the file and the offset."""
     return RecordReader(list_files(files), batch_size, epochs, worker, workers,
                         read_position(position))
 

@@ -1,4 +1,4 @@
-#include "tests/simulator/figures.h"
+#include "tests/simulator/statistics.h"
 
 #include <algorithm>
 #include <numeric>
@@ -44,7 +44,7 @@ void FillLoads(const Options& options, const Observer& observer, Nanos end, Resu
 
 }  // namespace
 
-void FillFigures(const Options& options, const Observer& observer, Nanos end, Result* result) {
+void FillStatistics(const Options& options, const Observer& observer, Nanos end, Result* result) {
   result->worker_hours = static_cast<double>(end) / 3600e9 * options.workers;
   result->pushes = observer.pushes;
   result->server_crashes = observer.server_crashes;

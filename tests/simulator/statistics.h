@@ -7,6 +7,6 @@
 namespace cairn::simulator {
 
 // Fills in `result` for a run that ended at `end`.
-void FillFigures(const Options& options, const Observer& observer, Nanos end, Result* result);
+void FillStatistics(const Options& options, const Observer& observer, Nanos end, Result* result);
 
 }  // namespace cairn::simulator

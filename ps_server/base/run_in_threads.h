@@ -1,0 +1,15 @@
+// Work that several threads share.
+#pragma once
+
+#include <cstddef>
+
+#include "absl/functional/function_ref.h"
+
+namespace cairn {
+
+// Runs `body` in `threads` threads at once, this one among them, and returns when it has returned
+// in all. If the system refuses a thread, fewer run it: the work is to be taken from a common
+// counter. A std::bad_alloc that `body` throws in another thread ends that thread only.
+void RunInThreads(size_t threads, absl::FunctionRef<void()> body);
+
+}  // namespace cairn

@@ -1,0 +1,49 @@
+// Threads that share work: one that fails ends alone.
+#include "ps_server/base/run_in_threads.h"
+
+#include <atomic>
+#include <new>
+#include <thread>
+
+#include "gtest/gtest.h"
+
+namespace cairn {
+namespace {
+
+TEST(RunInThreads, RunsInEveryThreadAndReturnsAtTheEnd) {
+  for (const int threads : {0, 1, 5}) {
+    std::atomic<int> runs = 0;
+    RunInThreads(static_cast<size_t>(threads), [&] { ++runs; });
+    EXPECT_EQ(runs, threads == 0 ? 1 : threads);
+  }
+}
+
+TEST(RunInThreads, OthersGoOnWithoutAThreadThatLacksMemory) {
+  const std::thread::id here = std::this_thread::get_id();
+  std::atomic<int> items = 0, refused = 0;
+  RunInThreads(4, [&] {
+    if (std::this_thread::get_id() != here) {
+      ++refused;
+      throw std::bad_alloc();
+    }
+    while (refused < 3) std::this_thread::yield();
+    items = 10;
+  });
+  EXPECT_EQ(items, 10);
+}
+
+// The other threads must be joined before the exception leaves.
+TEST(RunInThreads, AnErrorOfTheCallerIsThrownWhenTheOthersHaveEnded) {
+  const std::thread::id here = std::this_thread::get_id();
+  std::atomic<int> ended = 0;
+  EXPECT_THROW(RunInThreads(3,
+                            [&] {
+                              if (std::this_thread::get_id() == here) throw std::bad_alloc();
+                              ++ended;
+                            }),
+               std::bad_alloc);
+  EXPECT_EQ(ended, 2);
+}
+
+}  // namespace
+}  // namespace cairn
