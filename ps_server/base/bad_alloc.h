@@ -10,10 +10,13 @@ namespace cairn {
 
 // Returns what `call` returns, or kResourceExhausted if it throws std::bad_alloc.
 inline absl::Status CatchBadAlloc(absl::FunctionRef<absl::Status()> call) {
+  // Made before memory is refused; a copy allocates nothing.
+  static const absl::Status& refused =
+      *new absl::Status(absl::StatusCode::kResourceExhausted, "the machine has no memory left");
   try {
     return call();
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("the machine has no memory left");
+    return refused;
   }
 }
 

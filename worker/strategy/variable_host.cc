@@ -73,9 +73,11 @@ class ServerHost : public VariableHost {
       absl::MutexLock lock(&mutex_);
       unwritten_.insert(spec.name);
     }
-    RETURN_IF_ERROR(client_->Create({&kept, 1}, Deadline::In(timeout_)));
+    const absl::Status created = client_->Create({&kept, 1}, Deadline::In(timeout_));
     {
       absl::MutexLock lock(&mutex_);
+      if (absl::IsAlreadyExists(created)) unwritten_.erase(spec.name);  // it is another's
+      RETURN_IF_ERROR(created);
       specs_[spec.name] = spec;
       if (!unwritten_.contains(spec.name)) return absl::OkStatus();
     }

@@ -131,7 +131,7 @@ absl::StatusOr<bool> Lockstep::Load(bool wanted, Reader& reader, Step* step) {
     next_row = std::max(next_row, header[kNextRow]);
   }
   if (joint.worker_rows[static_cast<size_t>(group_.rank())] == 0) {
-    holds_ = has;
+    holds_ = holds_ || has;
     if (has) std::swap(step->batch, held_);
     RETURN_IF_ERROR(TakeNone(step));
   }
