@@ -76,7 +76,8 @@ cp -r examples/data "$stage/data/examples/data"
 ldd --version | awk 'NR == 1 {print $NF}' >"$stage/libc/version"
 
 mkdir -p "$out"
-tar -czf "$out/payload.tar.gz" -C "$stage" bin lib libc data
+cp tests/gpu/torch_steps.py "$stage/"
+tar -czf "$out/payload.tar.gz" -C "$stage" bin lib libc data torch_steps.py
 install -m 755 tests/gpu/run.sh "$out/run.sh"
 size=$(du -sk "$out" | awk '{print $1}')
 if [ "$size" -gt $((64 * 1024)) ]; then

@@ -5,7 +5,8 @@
 #
 # Parts come in the order of their value; each has a time limit, and a part that fails, hangs or crashes
 # does not stop the next one. CAIRN_GPU_SECONDS limits the whole (600), CAIRN_GPU_PART_SECONDS each
-# part. The exit status is 1 if a part failed. Made by tests/gpu.sh.
+# part, CAIRN_GPU_PARTS="models bench" runs these alone. The exit status is 1 if a part failed. Made by
+# tests/gpu.sh.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 results=${1:-$here/results}
@@ -19,12 +20,18 @@ if ! tar -xzf "$here/payload.tar.gz" -C "$at"; then
 fi
 
 # cuBLAS and NCCL of a toolkit or of PyTorch, wherever that is installed.
-libraries=$at/lib
+libraries=$at/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 if [ ! -e "$at/lib/libfake_cudart.so" ]; then
   for name in libcublas.so.13 libcublasLt.so.13 libnccl.so.2; do
     found=$(timeout 30 find /usr/local /usr/lib /opt /home /root -name "$name" -print -quit 2>/dev/null)
     [ -n "$found" ] && libraries+=:$(dirname "$found")
   done
+  # The driver, where the loader's cache does not list it.
+  if ! ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1 '; then
+    for folder in /usr/local/nvidia/lib64 /usr/lib/x86_64-linux-gnu /usr/lib/wsl/lib; do
+      [ -e "$folder/libcuda.so.1" ] && libraries+=:$folder
+    done
+  fi
 fi
 # A C library older than the bundle's cannot run its programs: those bring their own.
 wanted=$(cat "$at/libc/version")
@@ -38,7 +45,7 @@ export CAIRN_SOURCE_ROOT=$at/data CAIRN_TEST_DEVICES=gpu OPENBLAS_NUM_THREADS=1
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -1)
 begin=$(date +%s)
 failed=0
-json=
+json= last=
 # Text for a JSON string: one line, without quotes, backslashes and control characters.
 text() { tr -d '"\\' | tr -cd '[:print:]' | cut -c1-300; }
 
@@ -96,12 +103,20 @@ bench() {
   run bench "$@" || return
   ! grep -q '"verified":false' "$results/bench.log"
 }
+# The same steps in PyTorch, which is the machine's.
+torch() {
+  if ! command -v python3 >/dev/null; then echo "python3 is not installed"; return 3; fi
+  LD_LIBRARY_PATH=$system_libraries python3 "$at/torch_steps.py" "$results/bench.log"
+}
 # timeout runs programs, not functions.
-export -f run sanitize gpu bench
+export -f run sanitize gpu bench torch
 export at sanitizer results
+export system_libraries=${LD_LIBRARY_PATH-}
 call() {
   local name=$1 limit=$2
+  last=
   shift 2
+  [[ " ${CAIRN_GPU_PARTS-$name} " == *" $name "* ]] || return 0
   part "$name" "$limit" bash -c "loader=(${loader[*]-}); $(printf '%q ' "$@")"
 }
 
@@ -118,6 +133,7 @@ else
   call strategies 120 run strategies
   call nccl 120 run nccl
   call bench 180 bench ${CAIRN_GPU_BENCH-}
+  call torch 60 torch
   call generated 120 run generated
   call memcheck 120 sanitize memcheck models --gtest_filter='DeviceStepOnGpu.*'
   call memcheck_tensors 120 sanitize memcheck tensors --gtest_filter='*/gpu*'
@@ -125,8 +141,8 @@ else
   call initcheck 120 sanitize initcheck models --gtest_filter='DeviceStepOnGpu.*'
 fi
 
-card=$(head -1 "$results/gpu.log" | text)
-benches=$(grep '^{' "$results/bench.log" 2>/dev/null | sed 's/^/    /; $!s/$/,/')
+card=$(head -1 "$results/gpu.log" 2>/dev/null | text)
+benches=$(cat "$results"/{bench,torch}.log 2>/dev/null | grep '^{' | sed 's/^/    /; $!s/$/,/')
 cat >"$results/summary.json" <<END
 {
   "gpu": "$card",
