@@ -14,8 +14,21 @@ mkdir -p "$results"
 results=$(cd "$results" && pwd)
 at=$(mktemp -d)
 trap 'rm -rf "$at"' EXIT
-if ! tar -xzf "$here/payload.tar.gz" -C "$at"; then
-  echo "run.sh: cannot unpack $here/payload.tar.gz" >&2
+# A C library older than the bundle's cannot run its programs: those bring their own.
+wanted=$(cat "$here/zstd/libc_version")
+own=$(getconf GNU_LIBC_VERSION 2>/dev/null | awk '{print $2}')
+old_libc=
+[ -z "$own" ] || [ "$(printf '%s\n%s\n' "$wanted" "$own" | sort -V | head -1)" != "$wanted" ] && old_libc=1
+unpack() {
+  local loader=()
+  [ -n "$old_libc" ] && loader=("$here/zstd/ld-linux-x86-64.so.2" --library-path "$here/zstd")
+  env LD_LIBRARY_PATH="$at/zstd" ${loader[@]+"${loader[@]}"} "$here/zstd/zstd" -dcq --long=27 \
+    "$here/payload.tar.zst" | tar -xf - -C "$at"
+}
+# Without the C library's files, which only its own loader can use.
+mkdir "$at/zstd" && cp "$here"/zstd/lib{z,lzma,lz4}.so.* "$at/zstd/"
+if ! unpack; then
+  echo "run.sh: cannot unpack $here/payload.tar.zst" >&2
   exit 1
 fi
 
@@ -33,13 +46,8 @@ if [ ! -e "$at/lib/libfake_cudart.so" ]; then
     done
   fi
 fi
-# A C library older than the bundle's cannot run its programs: those bring their own.
-wanted=$(cat "$at/libc/version")
-own=$(getconf GNU_LIBC_VERSION 2>/dev/null | awk '{print $2}')
 loader=()
-if [ -z "$own" ] || [ "$(printf '%s\n%s\n' "$wanted" "$own" | sort -V | head -1)" != "$wanted" ]; then
-  loader=("$at/libc/ld-linux-x86-64.so.2" --library-path "$at/libc:$libraries")
-fi
+[ -n "$old_libc" ] && loader=("$at/libc/ld-linux-x86-64.so.2" --library-path "$at/libc:$libraries")
 export CAIRN_SOURCE_ROOT=$at/data CAIRN_TEST_DEVICES=gpu OPENBLAS_NUM_THREADS=1
 
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -1)
@@ -103,13 +111,33 @@ bench() {
   run bench "$@" || return
   ! grep -q '"verified":false' "$results/bench.log"
 }
+# Trains JOB with a server in the process, on the CPU and on the GPU: both reach the same METRIC.
+job() {  # JOB METRIC ...
+  local job=$1 metric=$2 device reports=() values=()
+  shift 2
+  for device in cpu:0 gpu:0; do
+    report=$(run cairn-worker --job "$at/data/examples/$job.yaml" --data_root "$at/data/examples/data" \
+      --set "storage.directory=$(mktemp -d -p "$at")" --set strategy.type=one_device \
+      --set "strategy.devices=[$device]" "$@") || return
+    echo "$report"
+    reports+=("$report")
+    values+=("$(sed -E 's/.*"'"$metric"'":([-+.e0-9]+).*/\1/' <<<"$report")")
+  done
+  echo "$job: $metric ${values[0]} on the CPU, ${values[1]} on the GPU"
+  [[ "${reports[1]}" == *'"gpu":{'* ]] || { echo "$job: no step ran on the GPU"; return 1; }
+  awk -v a="${values[0]}" -v b="${values[1]}" 'BEGIN {exit !((a - b) ^ 2 < (0.01 * a) ^ 2)}'
+}
+jobs() {
+  if [ -e "$at/lib/libfake_cudart.so" ]; then echo "cairn-worker uses real GPUs alone"; return 3; fi
+  job abalone rmse && job dna accuracy && job criteo_sample auc --set model.type=dlrm
+}
 # The same steps in PyTorch, which is the machine's.
 torch() {
   if ! command -v python3 >/dev/null; then echo "python3 is not installed"; return 3; fi
   LD_LIBRARY_PATH=$system_libraries python3 "$at/torch_steps.py" "$results/bench.log"
 }
 # timeout runs programs, not functions.
-export -f run sanitize gpu bench torch
+export -f run sanitize gpu bench job jobs torch
 export at sanitizer results
 export system_libraries=${LD_LIBRARY_PATH-}
 call() {
@@ -132,6 +160,8 @@ else
   call golden_optimizers 120 run golden_optimizers
   call strategies 120 run strategies
   call nccl 120 run nccl
+  call doctor 30 run cairnctl doctor
+  call jobs 120 jobs
   call bench 180 bench ${CAIRN_GPU_BENCH-}
   call torch 60 torch
   call generated 120 run generated

@@ -35,8 +35,14 @@ void LayerStack::Forward(StepView& step, const Input& x, float* y) const {
       step.ops().SparseTimesDense(*x.sparse, kernel, outputs, output);
       step.ops().AddToRows(bias, static_cast<size_t>(step.rows()), outputs, layer.relu, output);
     } else {
-      step.ops().DenseForward({step.rows(), layer.inputs, layer.outputs, stride}, input, kernel,
-                              bias, layer.relu, output);
+      const bool arrives = x.arrives && &layer == &layers_.front();
+      for (int64_t row = 0; row < step.rows();) {
+        const int64_t end = arrives ? step.AwaitDense(row) : step.rows();
+        step.ops().DenseForward({end - row, layer.inputs, layer.outputs, stride},
+                                input + row * stride, kernel, bias, layer.relu,
+                                output + row * layer.outputs);
+        row = end;
+      }
     }
     input = output;
     stride = layer.outputs;

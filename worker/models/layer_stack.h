@@ -27,6 +27,7 @@ class LayerStack {
   struct Input {
     const float* dense = nullptr;
     int64_t stride = 0;
+    bool arrives = false;  // `dense` is StepView::dense()
     const CsrView* sparse = nullptr;
   };
 

@@ -35,6 +35,12 @@ class StepView {
   virtual Ops& ops() = 0;
   virtual bool on_host() const = 0;
   virtual const Input& input() = 0;
+  // The dense columns like input().dense, for ops that begin before all rows are there: they may
+  // read the rows that AwaitDense has returned.
+  virtual const float* dense() = 0;
+  // Makes later ops wait for a group of rows that begins with row `first`, where the group before
+  // it ended (at first 0). Returns the number of the row after the group.
+  virtual int64_t AwaitDense(int64_t first) = 0;
 
   int64_t rows() const { return batch_.rows; }
   int64_t entries() const { return static_cast<int64_t>(batch_.columns.size()); }
@@ -81,6 +87,8 @@ class HostStep final : public StepView {
   Ops& ops() override { return CpuOps(); }
   bool on_host() const override { return true; }
   const Input& input() override { return input_; }
+  const float* dense() override { return input_.dense; }
+  int64_t AwaitDense(int64_t) override { return rows(); }
   const float* values(size_t v) override { return own_.uses[v].values.data(); }
   float* gradient(size_t v) override { return own_.uses[v].gradient.data(); }
   float* Buffer(size_t buffer, size_t floats) override;
