@@ -59,7 +59,8 @@ class StepDevice::Step final : public StepView {
         device_(device),
         own_(*state),
         layout_(std::move(layout)),
-        sent_(state->uses.size(), kNotSent) {}
+        sent_(state->uses.size(), kNotSent),
+        copied_(state->uses.size()) {}
   // Waits for queued work, which would otherwise use memory that the next step reuses, or that is
   // freed.
   ~Step() override {
@@ -79,6 +80,8 @@ class StepDevice::Step final : public StepView {
   SumOrder OrderOfSums(absl::Span<const size_t> distinct) override;
   void ZeroGradients(absl::Span<const size_t> variables) override;
   void GradientDone(size_t v) override;
+  int64_t GradientParts(size_t v) override;
+  void GradientPartDone(size_t v, size_t floats) override;
   const float* Fetch(const float* x, size_t count) override;
   absl::Status End() override;
 
@@ -106,6 +109,8 @@ class StepDevice::Step final : public StepView {
   void AwaitEarly();
   void Reserve(size_t bytes, StepMemory* memory);
   void CopyOut(size_t v);
+  // Queues the copy of a direct gradient's elements before `end` that are not on their way.
+  void CopyOutDirect(size_t v, size_t end);
   void FlushOut();
   void QueueSums();
 
@@ -125,6 +130,7 @@ class StepDevice::Step final : public StepView {
   std::vector<size_t> done_;   // variables whose gradients are done
   std::vector<size_t> ready_;  // of `done_`, variables whose copies are not yet queued
   size_t ready_bytes_ = 0;
+  std::vector<size_t> copied_;  // by variable: floats of a direct gradient that are on their way
   struct Fetched {
     const float* from;
     std::byte* to;
@@ -322,8 +328,8 @@ void StepDevice::Step::FlushOut() {
   for (size_t i = 0; i < ready_.size();) {
     const size_t begin = layout_.gradients[ready_[i]];
     if (IsDirect(begin)) {
-      auto& gradient = own_.uses[ready_[i++]].gradient;
-      device_.queue_->CopyOut(At<std::byte>(begin), gradient.data(), BytesOf(gradient));
+      const size_t v = ready_[i++];
+      CopyOutDirect(v, own_.uses[v].gradient.size());
       continue;
     }
     size_t end = begin;
@@ -334,6 +340,22 @@ void StepDevice::Step::FlushOut() {
   }
   ready_.clear();
   ready_bytes_ = 0;
+}
+
+int64_t StepDevice::Step::GradientParts(size_t v) {
+  const bool leaves_alone = device_.sums_.rank == nullptr && IsDirect(layout_.gradients[v]);
+  return leaves_alone && BytesOf(own_.uses[v].gradient) >= kPartsBytes ? 2 : 1;
+}
+
+void StepDevice::Step::GradientPartDone(size_t v, size_t floats) {
+  if (GradientParts(v) > 1) CopyOutDirect(v, floats);
+}
+
+void StepDevice::Step::CopyOutDirect(size_t v, size_t end) {
+  const size_t first = std::exchange(copied_[v], end);
+  if (first == end) return;
+  device_.queue_->CopyOut(gradient(v) + first, own_.uses[v].gradient.data() + first,
+                          (end - first) * sizeof(float));
 }
 
 void StepDevice::Step::GradientDone(size_t v) {

@@ -102,6 +102,8 @@ class StepDevice {
   static constexpr size_t kOutBytes = size_t{256} << 10;
   // Half of the dense columns go apart if they are this large: some 80 us of copying.
   static constexpr size_t kDenseBytes = size_t{4} << 20;
+  // The step's last large gradient is computed and copied in parts if it is this large.
+  static constexpr size_t kPartsBytes = size_t{2} << 20;
   // Copies and products dominate larger steps; deferring their calls would only delay them.
   static constexpr size_t kRecurringBytes = size_t{4} << 20;
   // Sums are started in groups of at least this many floats: one call for sums costs tens of

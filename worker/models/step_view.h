@@ -68,6 +68,11 @@ class StepView {
   // Call once for every variable, after all ops that write its gradient: the gradient may then
   // leave the device in parallel with the rest of the step.
   virtual void GradientDone(size_t v) = 0;
+  // In how many parts to compute the gradient of `v`, which is the step's last large one, so that
+  // the first parts leave the device beside the next ones.
+  virtual int64_t GradientParts(size_t v) = 0;
+  // Like GradientDone, for the first `floats` of the gradient. GradientDone must follow.
+  virtual void GradientPartDone(size_t v, size_t floats) = 0;
   // Returns the host address that holds x after End.
   virtual const float* Fetch(const float* x, size_t count) = 0;
   // Waits until all ops are done and the gradients are in the StepState. Errors are the device's,
@@ -95,6 +100,8 @@ class HostStep final : public StepView {
   SumOrder OrderOfSums(absl::Span<const size_t>) override { return {}; }
   void ZeroGradients(absl::Span<const size_t>) override {}
   void GradientDone(size_t) override {}
+  int64_t GradientParts(size_t) override { return 1; }
+  void GradientPartDone(size_t, size_t) override {}
   const float* Fetch(const float* x, size_t) override { return x; }
   absl::Status End() override { return absl::OkStatus(); }
 

@@ -39,7 +39,7 @@ inline ModelConfig With(ModelConfig config, const std::string& loss, int64_t cla
 // input directly from and to page-locked vectors.
 inline ModelCase LargeModel() {
   ModelConfig config = With(SmallConfig("mlp"), "sigmoid_cross_entropy");
-  config.hidden = {640, 440};
+  config.hidden = {1312, 20};
   return {"mlp_large", config, {.dense_columns = 400}, 0.05f};
 }
 
