@@ -37,6 +37,8 @@ programs=(
   "bench bench/gpu_bench bench/gpu_bench_fake_gpus"
   "cairn-worker ../worker/cairn-worker ../worker/cairn-worker"
   "cairnctl ../worker/ctl/cairnctl ../worker/ctl/cairnctl"
+  "cairn-ps ../ps_server/cairn-ps ../ps_server/cairn-ps"
+  "libcairn_client.so.0 ../worker/capi/libcairn_client.so.0.2.0 ../worker/capi/libcairn_client.so.0.2.0"
 )
 targets=()
 for line in "${programs[@]}"; do
@@ -82,6 +84,11 @@ fi
 cp -r tests/golden/data "$stage/data/tests/golden/data"
 cp -r examples/data examples/*.yaml "$stage/data/examples/"
 cp tests/gpu/torch_steps.py "$stage/"
+mkdir -p "$stage/data/tests/python" "$stage/data/tests/support" "$stage/data/worker/python"
+cp tests/python/torch_test.py "$stage/data/tests/python/"
+cp tests/support/{addresses,processes,tap}.py "$stage/data/tests/support/"
+cp -r worker/python/cairn "$stage/data/worker/python/"
+cp -r examples/python "$stage/data/examples/"
 
 # The programs have most of their code in common, which only a long window of compression finds. The
 # machine may lack zstd.

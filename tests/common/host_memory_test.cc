@@ -80,7 +80,7 @@ TEST_F(HostMemory, FreeBlocksAreReusedIfTheyAreNotMuchTooLarge) {
 
 TEST_F(HostMemory, AVectorThatGrowsDoesNotKeepAllItsBlocks) {
   HostVector<float> growing;
-  for (size_t i = 0; i < 16 * kLarge; ++i) growing.push_back(1);
+  for (size_t i = 0; i < 4 * kLarge; ++i) growing.push_back(1);
   size_t bytes = 0;
   for (const auto& [block, size] : source().blocks) bytes += size;
   // The block in use and at most as much again that is free.

@@ -17,10 +17,10 @@ import tap  # noqa: E402
 BUILD = os.path.abspath(sys.argv.pop())
 KIND = sys.argv.pop()
 ALL = ["gpu", "models", "optimizers", "tensors", "golden", "golden_optimizers", "strategies", "nccl",
-       "doctor", "jobs", "bench", "torch", "generated", "memcheck", "memcheck_tensors", "racecheck",
-       "initcheck"]
+       "doctor", "jobs", "package", "bench", "torch", "generated", "memcheck", "memcheck_tensors",
+       "racecheck", "initcheck"]
 # Parts that need a real GPU: the driver's description, cairn-worker, and PyTorch.
-REAL = {"gpu", "jobs", "torch"}
+REAL = {"gpu", "jobs", "package", "torch"}
 # Each program runs a part of its tests: they have run as tests of their own.
 ENV = {**os.environ, "CAIRN_GPU_BENCH": "--small", "GTEST_TOTAL_SHARDS": "6",
        "GTEST_SHARD_INDEX": "0", "CAIRN_FAKE_DELAY_US": "0"}

@@ -131,14 +131,30 @@ jobs() {
   if [ -e "$at/lib/libfake_cudart.so" ]; then echo "cairn-worker uses real GPUs alone"; return 3; fi
   job abalone rmse && job dna accuracy && job criteo_sample auc --set model.type=dlrm
 }
+# The package cairn beside this machine's PyTorch, which uses this machine's libraries: the bundle's
+# serve what the machine lacks.
+package() {
+  if [ -e "$at/lib/libfake_cudart.so" ]; then echo "the package's test is for real GPUs"; return 3; fi
+  if [ -n "$old_libc" ]; then echo "the package needs a newer C library"; return 3; fi
+  if ! python3 -c 'import numpy, torch'; then echo "Python, NumPy or PyTorch is not installed"; return 3; fi
+  local library name
+  mkdir -p "$at/lacking"
+  for library in "$at"/lib/*; do
+    name=$(basename "$library")
+    ldconfig -p | grep -qF "$name (" || ln -sf "$library" "$at/lacking/$name"
+  done
+  LD_LIBRARY_PATH=$at/lacking${system_libraries:+:$system_libraries} \
+    PYTHONPATH=$at/data/worker/python CAIRN_LIBRARY=$at/bin/libcairn_client.so.0 CAIRN_BIN=$at/bin \
+    CAIRN_PS=$at/bin/cairn-ps python3 "$at/data/tests/python/torch_test.py"
+}
 # The same steps in PyTorch, which is the machine's.
 torch() {
   if ! command -v python3 >/dev/null; then echo "python3 is not installed"; return 3; fi
   LD_LIBRARY_PATH=$system_libraries python3 "$at/torch_steps.py" "$results/bench.log"
 }
 # timeout runs programs, not functions.
-export -f run sanitize gpu bench job jobs torch
-export at sanitizer results
+export -f run sanitize gpu bench job jobs package torch
+export at sanitizer results old_libc
 export system_libraries=${LD_LIBRARY_PATH-}
 call() {
   local name=$1 limit=$2
@@ -162,6 +178,7 @@ else
   call nccl 120 run nccl
   call doctor 30 run cairnctl doctor
   call jobs 120 jobs
+  call package 120 package
   call bench 180 bench ${CAIRN_GPU_BENCH-}
   call torch 60 torch
   call generated 120 run generated
