@@ -175,7 +175,7 @@ void StepDevice::Step::SendPart(const Vector& values, size_t offset) {
 // Ops on the first rows run beside the copy of the others.
 void StepDevice::Step::SendDense() {
   const size_t bytes = BytesOf(batch_.dense), row_bytes = bytes / static_cast<size_t>(rows());
-  const int64_t groups = bytes >= 2 * kDenseBytes ? 2 : 1;
+  const auto groups = static_cast<int64_t>(std::clamp<size_t>(bytes / kDenseBytes, 1, 4));
   for (int64_t g = 0; g < groups; ++g) {
     const int64_t first = rows() * g / groups, end = rows() * (g + 1) / groups;
     const size_t offset = static_cast<size_t>(first) * row_bytes;
