@@ -22,7 +22,7 @@ test_packages=(
   prometheus "chromium|chromium-browser" python3-websocket            # promtool; the status page
   python3-torch python3-tqdm mypy                  # the package cairn
   python3-thrift python3-numpy clang-format clang-tidy ccache cmake
-  slurm-wlm python3-venv python3-yaml xxhash
+  slurm-wlm python3-venv python3-yaml xxhash zstd
   debhelper help2man lintian mmdebstrap
   fish zsh                                         # their completion of cairnctl
 )

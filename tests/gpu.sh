@@ -6,7 +6,7 @@
 #   ... --fakes                             with programs for fake GPUs, to test the bundle itself
 #   ... --no-build                          the programs are there already
 #
-# The machine needs an NVIDIA driver for the toolkit's version of CUDA, bash, tar and gzip. cuBLAS and
+# The machine needs an NVIDIA driver for the toolkit's version of CUDA, bash and tar. cuBLAS and
 # NCCL are the machine's, from a CUDA toolkit or PyTorch. Copy OUT there and call OUT/run.sh: it takes
 # ten minutes at most, prints a line a part, and writes OUT/results/summary.json.
 set -euo pipefail
@@ -35,11 +35,17 @@ programs=(
   "generated worker/strategy/strategy_generated_test worker/strategy/strategy_generated_fake_gpus_test"
   "nccl worker/collective/nccl_device_test worker/collective/nccl_fake_gpus_test"
   "bench bench/gpu_bench bench/gpu_bench_fake_gpus"
+  "cairn-worker ../worker/cairn-worker ../worker/cairn-worker"
+  "cairnctl ../worker/ctl/cairnctl ../worker/ctl/cairnctl"
+  "cairn-ps ../ps_server/cairn-ps ../ps_server/cairn-ps"
+  "libcairn_client.so.0 ../worker/capi/libcairn_client.so.0.2.0 ../worker/capi/libcairn_client.so.0.2.0"
 )
 targets=()
 for line in "${programs[@]}"; do
   read -r name real fake <<<"$line"
-  if [ -n "$fakes" ]; then targets+=("tests/$fake"); else targets+=("tests/$real"); fi
+  target=tests/$real
+  [ -n "$fakes" ] && target=tests/$fake
+  targets+=("${target#tests/../}")
 done
 if [ -n "$compile" ]; then
   [ -f "$build/build.ninja" ] || meson setup "$build" -Dtests=enabled -Dcuda=enabled >/dev/null
@@ -49,6 +55,17 @@ fi
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 mkdir -p "$stage/bin" "$stage/lib" "$stage/libc" "$stage/data/tests/golden" "$stage/data/examples"
+# The libraries that a program needs, the C library's in a folder of their own: a machine with a newer
+# one uses its own, which the driver's libraries expect.
+copy_libraries() {  # PROGRAM FOLDER LIBC_FOLDER
+  ldd "$1" | awk '$3 ~ /^\// {print $3} $1 ~ /^\/.*ld-linux/ {print $1}' | while read -r library; do
+    case "$(basename "$library")" in
+      ld-linux* | libc.so* | libm.so* | libpthread.so* | libdl.so* | librt.so*)
+        cp -L "$library" "$3/" ;;
+      *) cp -L "$library" "$2/" ;;
+    esac
+  done
+}
 build=$(cd "$build" && pwd)
 for i in "${!targets[@]}"; do
   program=$build/${targets[i]}
@@ -58,25 +75,28 @@ for i in "${!targets[@]}"; do
   fi
   read -r name _ <<<"${programs[i]}"
   strip -o "$stage/bin/$name" "$program"
-  # The C library apart: a machine with a newer one uses its own, which the driver's libraries expect.
-  ldd "$program" | awk '$3 ~ /^\// {print $3} $1 ~ /^\/.*ld-linux/ {print $1}'
-done | sort -u | while read -r library; do
-  case "$(basename "$library")" in
-    ld-linux* | libc.so* | libm.so* | libpthread.so* | libdl.so* | librt.so*)
-      cp -L "$library" "$stage/libc/" ;;
-    *) cp -L "$library" "$stage/lib/" ;;
-  esac
+  copy_libraries "$program" "$stage/lib" "$stage/libc"
 done
 # Programs load these by name.
 if [ -n "$fakes" ]; then
   cp -L "$build"/tests/support/fake_cuda/lib{cublas.so.13,cuda.so.1,nccl.so.2} "$stage/lib/"
 fi
 cp -r tests/golden/data "$stage/data/tests/golden/data"
-cp -r examples/data "$stage/data/examples/data"
-ldd --version | awk 'NR == 1 {print $NF}' >"$stage/libc/version"
+cp -r examples/data examples/*.yaml "$stage/data/examples/"
+cp tests/gpu/torch_steps.py "$stage/"
+mkdir -p "$stage/data/tests/python" "$stage/data/tests/support" "$stage/data/worker/python"
+cp tests/python/torch_test.py "$stage/data/tests/python/"
+cp tests/support/{addresses,processes,tap}.py "$stage/data/tests/support/"
+cp -r worker/python/cairn "$stage/data/worker/python/"
+cp -r examples/python "$stage/data/examples/"
 
-mkdir -p "$out"
-tar -czf "$out/payload.tar.gz" -C "$stage" bin lib libc data
+# The programs have most of their code in common, which only a long window of compression finds. The
+# machine may lack zstd.
+mkdir -p "$out/zstd"
+cp -L "$(command -v zstd)" "$out/zstd/zstd"
+copy_libraries "$out/zstd/zstd" "$out/zstd" "$out/zstd"
+ldd --version | awk 'NR == 1 {print $NF}' >"$out/zstd/libc_version"
+tar -cf - -C "$stage" bin lib libc data torch_steps.py | zstd -q -f -9 -T0 --long=27 -o "$out/payload.tar.zst"
 install -m 755 tests/gpu/run.sh "$out/run.sh"
 size=$(du -sk "$out" | awk '{print $1}')
 if [ "$size" -gt $((64 * 1024)) ]; then

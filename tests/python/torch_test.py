@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import unittest.mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import addresses  # noqa: E402
@@ -119,17 +120,21 @@ class Torch(unittest.TestCase):
         with self.assertRaisesRegex(cairn.InvalidArgumentError, "expected integers"):
             module(torch.tensor([-1.5]))
 
-    def test_server_optimizer_is_torchs(self):
+    def check_server_optimizer(self, device="cpu"):
         client = self.connect()
         torch.manual_seed(1)
-        ours = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
-        theirs = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
+
+        def layers():
+            return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(),
+                                       torch.nn.Linear(3, 1)).to(device)
+
+        ours, theirs = layers(), layers()
         theirs.load_state_dict(ours.state_dict())
         server = cairn.torch.ServerOptimizer(ours, client,
                                              optimizer=cairn.optim.SGD(0.1, momentum=0.9))
         local = torch.optim.SGD(theirs.parameters(), 0.1, momentum=0.9)
         for step in range(5):
-            x = torch.randn(8, 4)
+            x = torch.randn(8, 4).to(device)
             for model, optimizer in ((ours, server), (theirs, local)):
                 optimizer.zero_grad()
                 (model(x) ** 2).mean().backward()
@@ -137,11 +142,41 @@ class Torch(unittest.TestCase):
             for mine, yours in zip(ours.parameters(), theirs.parameters()):
                 torch.testing.assert_close(mine, yours, msg=f"step {step}")
         # A worker that starts later takes the servers' values.
-        late = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
+        late = layers()
         cairn.torch.ServerOptimizer(late, self.connect(worker=1),
                                     optimizer=cairn.optim.SGD(0.1, momentum=0.9))
         for mine, yours in zip(ours.parameters(), late.parameters()):
             torch.testing.assert_close(mine, yours)
+
+    def test_server_optimizer_is_torchs(self):
+        self.check_server_optimizer()
+
+    def test_parameters_elsewhere_are_updated_through_copies(self):
+        with unittest.mock.patch.object(cairn.torch, "_on_host", lambda tensor: False):
+            self.check_server_optimizer()
+
+    @unittest.skipUnless(not MISSING and torch.cuda.is_available(), "PyTorch finds no GPU")
+    def test_parameters_on_a_gpu(self):
+        self.check_server_optimizer("cuda")
+
+    @unittest.skipUnless(not MISSING and torch.cuda.is_available(), "PyTorch finds no GPU")
+    def test_rows_on_a_gpu(self):
+        client = self.connect()
+        functions = torch.nn.functional
+        for kind, function in ((cairn.torch.Embedding, functions.embedding),
+                               (cairn.torch.EmbeddingBag, functions.embedding_bag)):
+            with self.subTest(kind=kind.__name__):
+                module = kind(client, kind.__name__, 3, optimizer=cairn.optim.SGD(1.0),
+                              padding_idx=2)
+                weight = self.same_weights(module, 6)
+                keys = torch.tensor([[1, 2, 5], [5, 5, 2]])
+                theirs = function(keys, weight, padding_idx=2)
+                ours = module(keys.cuda())
+                self.assertTrue(ours.is_cuda)
+                torch.testing.assert_close(ours.cpu(), theirs)
+                (ours ** 2).sum().backward()
+                (theirs ** 2).sum().backward()
+                self.check_updated(module, weight)
 
     def test_tables_and_parameters_are_one_update(self):
         client = self.connect()

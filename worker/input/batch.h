@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/host_memory.h"
+
 namespace cairn {
 
 // The columns of a reader's rows; the same for all its batches.
@@ -20,10 +22,10 @@ struct Batch {
 
   // Sparse part in CSR: row r has entries row_offsets[r] … row_offsets[r+1] - 1.
   std::vector<int64_t> row_offsets;  // [rows + 1]
-  std::vector<int32_t> columns;      // [entries], 0-based, ascending within a row
-  std::vector<float> values;         // [entries]
+  HostVector<int32_t> columns;       // [entries], 0-based, ascending within a row
+  HostVector<float> values;          // [entries]
 
-  std::vector<float> dense;   // [rows, dense_columns]
+  HostVector<float> dense;    // [rows, dense_columns]
   std::vector<int64_t> keys;  // [rows, key_columns]
 
   // Where the reader continues after this batch; stored in the resume position.

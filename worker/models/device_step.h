@@ -32,6 +32,7 @@ class StepMemory {
   // Whether Reserve would not allocate.
   bool Has(size_t bytes) const { return bytes <= bytes_; }
   std::byte* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
 
  private:
   void Free();
@@ -53,10 +54,10 @@ struct StepSums {
 };
 
 // The queue and the memory with which a device computes steps.
-// The input and the small variables go to the device in one copy. A larger variable goes when the
-// first op reads it, while the device runs earlier ops. Gradients return while the device runs the
-// rest of the step, small ones together. With sums, the devices first sum the gradients, in groups
-// of at least kSumFloats.
+// The input and the small variables go to the device in one copy. Larger ones go apart, directly
+// from their HostVectors if those are page-locked, and run beside the first ops. Gradients return
+// while the device runs the rest of the step, small ones together. With sums, the devices first sum
+// the gradients, in groups of at least kSumFloats.
 class StepDevice {
  public:
   explicit StepDevice(std::unique_ptr<DeviceQueue> queue);
@@ -80,22 +81,29 @@ class StepDevice {
  private:
   class Step;
 
-  // Offsets of the parts of a step, the same in the device's memory and in the host's.
+  // Offsets of the parts of a step in the device's memory. Staged parts have the same offsets in
+  // page-locked memory of the host; large parts that are page-locked themselves come after them.
   struct Layout {
     size_t labels = 0, dense = 0, row_offsets = 0, columns = 0, values = 0, positions = 0;
     std::vector<size_t> variables;
     std::vector<size_t> gradients;
-    size_t order = 0;        // of sums, if they are deterministic
-    size_t early_bytes = 0;  // of the input and small values, which are at the beginning
+    size_t order = 0;         // of sums, if they are deterministic
+    size_t early_bytes = 0;   // of staged input and small values, which are at the beginning
+    size_t staged_bytes = 0;  // of all staged parts
     size_t bytes = 0;
+    bool recurs = false;  // whether a later step may make the same calls
   };
   static Layout LayOut(const Batch& batch, const StepState& state, bool deterministic);
-  absl::Status Reserve(size_t bytes);
+  absl::Status Reserve(const Layout& layout);
 
   // A copy of this size takes about as long as starting another copy.
   static constexpr size_t kSmallBytes = size_t{64} << 10;
   // Gradients are copied out when this much is ready.
   static constexpr size_t kOutBytes = size_t{256} << 10;
+  // Half of the dense columns go apart if they are this large: some 80 us of copying.
+  static constexpr size_t kDenseBytes = size_t{4} << 20;
+  // The step's last large gradient is computed and copied in parts if it is this large.
+  static constexpr size_t kPartsBytes = size_t{2} << 20;
   // Copies and products dominate larger steps; deferring their calls would only delay them.
   static constexpr size_t kRecurringBytes = size_t{4} << 20;
   // Sums are started in groups of at least this many floats: one call for sums costs tens of

@@ -93,7 +93,7 @@ class Dlrm : public ModelBase {
     return Floats(step, products_buffer_, step.rows() * vectors_ * vectors_);
   }
   LayerStack::Input BottomInput(StepView& step) const {
-    return {.dense = step.input().dense, .stride = dense_columns_};
+    return {.dense = step.dense(), .stride = dense_columns_, .arrives = true};
   }
   LayerStack::Input TopInput(StepView& step) const {
     return {.dense = Floats(step, top_buffer_, step.rows() * top_stride_), .stride = top_stride_};

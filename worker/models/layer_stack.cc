@@ -35,11 +35,30 @@ void LayerStack::Forward(StepView& step, const Input& x, float* y) const {
       step.ops().SparseTimesDense(*x.sparse, kernel, outputs, output);
       step.ops().AddToRows(bias, static_cast<size_t>(step.rows()), outputs, layer.relu, output);
     } else {
-      step.ops().DenseForward({step.rows(), layer.inputs, layer.outputs, stride}, input, kernel,
-                              bias, layer.relu, output);
+      const bool arrives = x.arrives && &layer == &layers_.front();
+      for (int64_t row = 0; row < step.rows();) {
+        const int64_t end = arrives ? step.AwaitDense(row) : step.rows();
+        step.ops().DenseForward({end - row, layer.inputs, layer.outputs, stride},
+                                input + row * stride, kernel, bias, layer.relu,
+                                output + row * layer.outputs);
+        row = end;
+      }
     }
     input = output;
     stride = layer.outputs;
+  }
+}
+
+// Of the first layer.
+void LayerStack::KernelGradient(StepView& step, const Input& x, const float* d_output) const {
+  const Layer& layer = layers_.front();
+  const int64_t parts = step.GradientParts(layer.kernel);
+  for (int64_t part = 0; part < parts; ++part) {
+    const int64_t first = layer.inputs * part / parts, end = layer.inputs * (part + 1) / parts;
+    step.ops().DenseBackward({step.rows(), end - first, layer.outputs, x.stride}, x.dense + first,
+                             step.values(layer.kernel), d_output, nullptr, 0,
+                             step.gradient(layer.kernel) + first * layer.outputs);
+    step.GradientPartDone(layer.kernel, static_cast<size_t>(end * layer.outputs));
   }
 }
 
@@ -65,6 +84,8 @@ void LayerStack::Backward(StepView& step, const Input& x, const float* y, float*
       const size_t outputs = static_cast<size_t>(layer.outputs);
       step.ops().SparseTransposedTimesDense(*x.sparse, d_output, outputs,
                                             step.value_count(layer.kernel) / outputs, d_kernel);
+    } else if (i == 0 && d_x == nullptr) {
+      KernelGradient(step, x, d_output);
     } else {
       const DenseShape shape{step.rows(), layer.inputs, layer.outputs,
                              i == 0 ? x.stride : layer.inputs};

@@ -27,6 +27,7 @@ class LayerStack {
   struct Input {
     const float* dense = nullptr;
     int64_t stride = 0;
+    bool arrives = false;  // `dense` is StepView::dense()
     const CsrView* sparse = nullptr;
   };
 
@@ -47,6 +48,8 @@ class LayerStack {
     int64_t inputs, outputs;
     bool relu;
   };
+  void KernelGradient(StepView& step, const Input& x, const float* d_output) const;
+
   std::vector<Layer> layers_;
   std::vector<size_t> biases_;  // of all layers, as ZeroGradients takes them
 };

@@ -39,7 +39,7 @@ class DenseMlp : public ModelBase {
 
  private:
   LayerStack::Input Input(StepView& step) const {
-    return {.dense = step.input().dense, .stride = features_};
+    return {.dense = step.dense(), .stride = features_, .arrives = true};
   }
 
   const int64_t features_;

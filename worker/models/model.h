@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/config/job_config.h"
+#include "common/host_memory.h"
 #include "common/key_index.h"
 #include "common/variables/variable_spec.h"
 #include "worker/client/ps_client.h"
@@ -22,8 +23,8 @@ struct VariableUse {
   Part part = Part::kWhole;
   std::vector<int64_t> ids;  // kRows, kKeys: distinct
   // float32: for kWhole the variable, else [ids.size(), width].
-  std::vector<float> values;    // pulled
-  std::vector<float> gradient;  // of the mean loss over the batch; the model fills it
+  HostVector<float> values;    // pulled
+  HostVector<float> gradient;  // of the mean loss over the batch; the model fills it
   // The gradient is already that of the mean loss over all workers' rows.
   bool of_all_workers = false;
 };

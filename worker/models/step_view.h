@@ -35,6 +35,12 @@ class StepView {
   virtual Ops& ops() = 0;
   virtual bool on_host() const = 0;
   virtual const Input& input() = 0;
+  // The dense columns like input().dense, for ops that begin before all rows are there: they may
+  // read the rows that AwaitDense has returned.
+  virtual const float* dense() = 0;
+  // Makes later ops wait for a group of rows that begins with row `first`, where the group before
+  // it ended (at first 0). Returns the number of the row after the group.
+  virtual int64_t AwaitDense(int64_t first) = 0;
 
   int64_t rows() const { return batch_.rows; }
   int64_t entries() const { return static_cast<int64_t>(batch_.columns.size()); }
@@ -62,6 +68,11 @@ class StepView {
   // Call once for every variable, after all ops that write its gradient: the gradient may then
   // leave the device in parallel with the rest of the step.
   virtual void GradientDone(size_t v) = 0;
+  // In how many parts to compute the gradient of `v`, which is the step's last large one, so that
+  // the first parts leave the device beside the next ones.
+  virtual int64_t GradientParts(size_t v) = 0;
+  // Like GradientDone, for the first `floats` of the gradient. GradientDone must follow.
+  virtual void GradientPartDone(size_t v, size_t floats) = 0;
   // Returns the host address that holds x after End.
   virtual const float* Fetch(const float* x, size_t count) = 0;
   // Waits until all ops are done and the gradients are in the StepState. Errors are the device's,
@@ -81,12 +92,16 @@ class HostStep final : public StepView {
   Ops& ops() override { return CpuOps(); }
   bool on_host() const override { return true; }
   const Input& input() override { return input_; }
+  const float* dense() override { return input_.dense; }
+  int64_t AwaitDense(int64_t) override { return rows(); }
   const float* values(size_t v) override { return own_.uses[v].values.data(); }
   float* gradient(size_t v) override { return own_.uses[v].gradient.data(); }
   float* Buffer(size_t buffer, size_t floats) override;
   SumOrder OrderOfSums(absl::Span<const size_t>) override { return {}; }
   void ZeroGradients(absl::Span<const size_t>) override {}
   void GradientDone(size_t) override {}
+  int64_t GradientParts(size_t) override { return 1; }
+  void GradientPartDone(size_t, size_t) override {}
   const float* Fetch(const float* x, size_t) override { return x; }
   absl::Status End() override { return absl::OkStatus(); }
 

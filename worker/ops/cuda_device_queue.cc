@@ -195,6 +195,7 @@ void CudaDeviceQueue::Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) {
   Note(error, "sum over devices");
   if (error != cudaSuccess) return rank.Fail(error_);
   rank_ = &rank;
+  if (!sums_pause_) sums_pause_.emplace();
   error_.Update(rank.Reduce(sums, sums_.get()));
   error = events_.Record(sums_.get(), &sum);
   if (error == cudaSuccess) error = events_.Await(out_.get(), sum);
@@ -302,6 +303,7 @@ absl::Status CudaDeviceQueue::Finish() {
   }
   if (in_step_) CountStep();
   rank_ = nullptr;
+  sums_pause_.reset();
   events_.Reset();
   copies_.clear();
   SelectingQueue() = nullptr;

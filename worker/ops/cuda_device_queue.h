@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/deadline.h"
+#include "common/host_memory.h"
 #include "worker/ops/cuda_graphs.h"
 #include "worker/ops/cuda_streams.h"
 #include "worker/ops/device_queue.h"
@@ -131,6 +133,7 @@ class CudaDeviceQueue : public DeviceQueue {
   absl::Status error_;
   bool out_lags_ = true;        // whether ops were queued that out_ does not wait for
   DeviceRank* rank_ = nullptr;  // of the sums in progress
+  std::optional<HostMemoryPause> sums_pause_;     // while sums are in progress
   absl::flat_hash_map<void*, size_t> allocated_;  // device memory, in bytes
   // Times of steps. Marks are numbers of events; those of copies are beginnings and ends.
   int64_t steps_ = 0;

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <set>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/dynamic_library.h"
+#include "common/host_memory.h"
 #include "common/local_gpus.h"
 #include "common/log.h"
 #include "common/status.h"
@@ -83,6 +85,27 @@ void Enable(int device, int other) {
                << " go through the host: " << cudaGetErrorString(error);
 }
 
+// The GPU whose context page-locks memory. All GPUs copy such memory directly.
+std::atomic<int> page_locking_gpu = 0;
+
+void* AllocatePageLocked(size_t bytes) {
+  const KeepCurrentGpu keep;
+  void* memory = nullptr;
+  cudaError_t error = cudaSetDevice(page_locking_gpu.load());
+  if (error == cudaSuccess) error = cudaMallocHost(&memory, bytes);
+  if (error == cudaSuccess) return memory;
+  cudaGetLastError();
+  LOG_FIRST_N(WARNING, 1) << "copies to and from GPUs are slower, because " << bytes
+                          << " bytes of host memory cannot be page-locked: "
+                          << cudaGetErrorString(error);
+  return nullptr;
+}
+
+void FreePageLocked(void* memory) {
+  const KeepCurrentGpu keep;
+  if (cudaFreeHost(memory) != cudaSuccess) cudaGetLastError();
+}
+
 }  // namespace
 
 void EnablePeerAccess(int a, int b) {
@@ -149,6 +172,11 @@ KeepCurrentGpu::~KeepCurrentGpu() {
   if (kept_) Driver::Get().set_current(context_);
 }
 
+void PageLockHostMemory(Device gpu) {
+  page_locking_gpu.store(PhysicalGpu(gpu));
+  SetHostMemorySource({.allocate = AllocatePageLocked, .free = FreePageLocked});
+}
+
 absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenGpuQueue(Device device) {
   const GpusFound& found = Found();
   const int count = UsableGpuCount();
@@ -162,6 +190,7 @@ absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenGpuQueue(Device device) {
   }
   std::unique_ptr<CudaDeviceQueue> queue = MakeCudaQueue(device, PhysicalGpu(device));
   RETURN_IF_ERROR(queue->Open());
+  PageLockHostMemory(device);
   return queue;
 }
 

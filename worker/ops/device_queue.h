@@ -162,6 +162,10 @@ class KeepCurrentGpu {
   bool kept_ = false;
 };
 
+// Page-locks later HostVectors (common/host_memory.h) in the name of `gpu`. OpenGpuQueue does this
+// for its device; call it earlier, if the vectors that a step uses come before the queue.
+void PageLockHostMemory(Device gpu);
+
 // A queue on gpu:N. kUnimplemented: built without CUDA. kFailedPrecondition: no such GPU, or CUDA
 // cannot be used; says why. cuBLAS is loaded for the first product; Finish says if it cannot be.
 absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenGpuQueue(Device device);

@@ -15,6 +15,8 @@ int PhysicalGpu(Device gpu) { return gpu.index; }
 KeepCurrentGpu::KeepCurrentGpu() = default;
 KeepCurrentGpu::~KeepCurrentGpu() = default;
 
+void PageLockHostMemory(Device) {}
+
 absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenGpuQueue(Device device) {
   return absl::UnimplementedError(absl::StrCat(
       device.text(),

@@ -78,15 +78,23 @@ struct ScaleBody {
   }
 };
 
+// i: row x pack.
+template <int kFloats>
 struct AddToRowsBody {
   const float* row;
-  uint32_t width;
+  uint32_t packs;  // in each row
   bool relu;
   float* y;
   template <typename Index>
   CAIRN_ANYWHERE void operator()(Index i) const {
-    const float sum = y[i] + row[i % width];
-    y[i] = relu && sum < 0 ? 0 : sum;  // keeps NaN
+    using P = Pack<kFloats>;
+    const P added = reinterpret_cast<const P*>(row)[i % packs];
+    P sums = reinterpret_cast<P*>(y)[i];
+    for (int k = 0; k < kFloats; ++k) {
+      const float sum = sums.x[k] + added.x[k];
+      sums.x[k] = relu && sum < 0 ? 0 : sum;  // keeps NaN
+    }
+    reinterpret_cast<P*>(y)[i] = sums;
   }
 };
 
@@ -118,16 +126,30 @@ struct BiasBackwardBody {
   CAIRN_ANYWHERE void operator()(Index i) const {
     const uint32_t column = i % width;
     const uint32_t first = static_cast<uint32_t>(i / width) * kRowsPerSum;
+    const uint32_t last = rows - first < kRowsPerSum ? rows : first + kRowsPerSum;
     float total = 0;
-    for (uint32_t row = first; row < first + kRowsPerSum && row < rows; ++row) {
-      const uint64_t at = uint64_t{row} * width + column;
-      if (y != nullptr && y[at] <= 0) {
-        d_y[at] = 0;
-      } else {
-        total += d_y[at];
-      }
-    }
+    uint32_t row = first;
+    for (; last - row >= kAtOnce; row += kAtOnce) AddRows<kAtOnce>(row, column, &total);
+    for (; row < last; ++row) AddRows<1>(row, column, &total);
     AtomicAdd(d_b + column, total);
+  }
+
+ private:
+  static constexpr uint32_t kAtOnce = 8;  // rows whose loads do not wait for each other
+
+  template <uint32_t kRows>
+  CAIRN_ANYWHERE void AddRows(uint32_t row, uint32_t column, float* total) const {
+    const uint64_t first = uint64_t{row} * width + column;
+    float slopes[kRows], outputs[kRows];
+    for (uint32_t k = 0; k < kRows; ++k) {
+      const uint64_t at = first + uint64_t{k} * width;
+      slopes[k] = d_y[at];
+      outputs[k] = y == nullptr ? 1 : y[at];
+    }
+    for (uint32_t k = 0; k < kRows; ++k) {
+      if (outputs[k] <= 0) d_y[first + uint64_t{k} * width] = slopes[k] = 0;
+      *total += slopes[k];
+    }
   }
 };
 

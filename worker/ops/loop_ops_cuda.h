@@ -103,7 +103,11 @@ class LoopOps final : public Ops {
   }
 
   void AddToRows(const float* row, size_t rows, size_t width, bool relu, float* y) override {
-    Run(rows * width, kernels::AddToRowsBody{row, Extent(width), relu, y});
+    if (InPacks(width, row, width, y, width)) {
+      Run(rows * width / kPack, kernels::AddToRowsBody<kPack>{row, Extent(width / kPack), relu, y});
+    } else {
+      Run(rows * width, kernels::AddToRowsBody<1>{row, Extent(width), relu, y});
+    }
   }
 
   void SumRows(const float* x, size_t rows, size_t width, float* sum) override {

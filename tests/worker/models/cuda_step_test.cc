@@ -43,8 +43,8 @@ class Scene {
 
   absl::Status Train() { return model_->Train(batch_, &got_).status(); }
 
-  std::vector<std::vector<float>> Gradients() const {
-    std::vector<std::vector<float>> gradients;
+  std::vector<HostVector<float>> Gradients() const {
+    std::vector<HostVector<float>> gradients;
     for (const VariableUse& use : got_.uses) gradients.push_back(use.gradient);
     return gradients;
   }
@@ -52,8 +52,8 @@ class Scene {
   // Whether the last step's gradients are the CPU's.
   bool IsRight() const {
     for (size_t v = 0; v < want_.uses.size(); ++v) {
-      const std::vector<float>& got = got_.uses[v].gradient;
-      const std::vector<float>& want = want_.uses[v].gradient;
+      const HostVector<float>& got = got_.uses[v].gradient;
+      const HostVector<float>& want = want_.uses[v].gradient;
       const auto near = [](float a, float b) {
         return std::abs(a - b) <= 1e-4F * (1 + std::abs(b));
       };
@@ -103,7 +103,7 @@ TEST_P(CudaStep, RepeatsItsBitsWhereItIsDeterministic) {
   Scene scene(GetParam(), 300, Scene::Graphs::kNo, /*deterministic=*/true);
   ASSERT_OK(scene.Train());
   EXPECT_TRUE(scene.IsRight());
-  const std::vector<std::vector<float>> first = scene.Gradients();
+  const std::vector<HostVector<float>> first = scene.Gradients();
   for (int i = 0; i < 5; ++i) {
     ASSERT_OK(scene.Train());
     EXPECT_EQ(scene.Gradients(), first);
@@ -145,6 +145,73 @@ TEST_P(CudaStep, IsRightAsAGraphWhicheverCallFails) {
   }
 }
 
+// A step with large parts copies them directly. Whichever of its calls fails, the next one is
+// right.
+TEST(CudaStepLarge, IsRightAfterAStepInWhichAnyOneCallFailed) {
+  Scene scene(LargeModel(), 44);
+  ASSERT_OK(scene.Train());
+  ASSERT_TRUE(scene.IsRight());
+  const int64_t before = fake::Calls();
+  scene.SetValues(6);
+  ASSERT_OK(scene.Train());
+  ASSERT_TRUE(scene.IsRight());
+  const int64_t calls = fake::Calls() - before;
+  for (int64_t n = 1; n <= calls; n += 1 + calls / 8) {
+    SCOPED_TRACE(absl::StrCat("call ", n, " of ", calls));
+    fake::settings().fail_at = static_cast<int>(n);
+    EXPECT_FALSE(scene.Train().ok());
+    scene.SetValues(static_cast<uint32_t>(n));
+    ASSERT_OK(scene.Train());
+    ASSERT_TRUE(scene.IsRight());
+  }
+}
+
+// The first rows are computed while the others are copied.
+TEST(CudaStepLarge, TheFirstProductPrecedesTheCopyOfTheLastRows) {
+  ModelCase c{.name = "mlp", .config = SmallConfig("mlp"), .schema = {.dense_columns = 100}};
+  c.config.hidden = {4};
+  Scene scene(c, 22000);
+  ASSERT_OK(scene.Train());
+  EXPECT_TRUE(scene.IsRight());
+  fake::BeginTrace();
+  ASSERT_OK(scene.Train());
+  const std::vector<fake::TracedCall> calls = fake::EndTrace();
+  EXPECT_EQ(std::count_if(calls.begin(), calls.end(),
+                          [](const fake::TracedCall& call) {
+                            return call.name == "cudaMemcpyAsync" &&
+                                   call.size == 11000 * 100 * sizeof(float);
+                          }),
+            2);
+  // The compute stream waits for the second half after it has the first product.
+  const auto find = [&](auto from, const std::string& name) {
+    return std::find_if(from, calls.end(),
+                        [&name](const fake::TracedCall& call) { return call.name == name; });
+  };
+  const auto product = find(calls.begin(), "cublasGemmEx_64");
+  const auto wait = find(product, "cudaStreamWaitEvent");
+  EXPECT_LT(wait, find(product + 1, "cublasGemmEx_64"));
+}
+
+// Large vectors are page-locked themselves, so a step has no second copy of them in host memory.
+TEST(CudaStepLarge, StagesOnlySmallParts) {
+  const ModelCase c = LargeModel();
+  const std::unique_ptr<Model> model = Model::Create(c.config, {}, c.schema).value();
+  StepState state;
+  state.device = std::make_shared<StepDevice>(OpenGpuQueue(Gpu(0)).value());
+  const Batch batch = RandomBatch(c.schema, 44, model->outputs(), 3);
+  ASSERT_OK(model->Plan(batch, &state));
+  RandomValues(&state, 0.4F, 5);
+  size_t bytes = 0;
+  for (VariableUse& use : state.uses) {
+    use.gradient.resize(use.values.size());
+    bytes += use.values.size() * sizeof(float);
+  }
+  EXPECT_GT(bytes, size_t{2} << 20);
+  const size_t before = fake::HostBytes();
+  ASSERT_OK(model->Train(batch, &state));
+  EXPECT_LT(fake::HostBytes() - before, size_t{64} << 10);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, CudaStep, ::testing::ValuesIn(EveryModel()),
                          [](const auto& info) { return info.param.name; });
 
@@ -155,7 +222,7 @@ TEST(CudaStepControl, SumsInAnyOrderDiffer) {
   c.schema = {.dense_columns = 4, .key_columns = 3};
   Scene scene(c, 2000);
   ASSERT_OK(scene.Train());
-  const std::vector<std::vector<float>> first = scene.Gradients();
+  const std::vector<HostVector<float>> first = scene.Gradients();
   bool differs = false;
   for (int i = 0; i < 100 && !differs; ++i) {
     ASSERT_OK(scene.Train());

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/loop_queue.h"
@@ -20,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-void ExpectNear(const std::vector<float>& got, const std::vector<float>& want,
+void ExpectNear(absl::Span<const float> got, absl::Span<const float> want,
                 const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
   for (size_t i = 0; i < want.size(); ++i) {
@@ -40,7 +41,7 @@ void CheckModel(const ModelCase& c, const std::shared_ptr<StepDevice>& device) {
     const Batch batch = RandomBatch(c.schema, rows, (*model)->outputs(), ++seed);
     for (StepState* state : {&got, &want}) {
       ASSERT_OK((*model)->Plan(batch, state));
-      RandomValues(state, 0.4f, seed);
+      RandomValues(state, c.stddev, seed);
     }
     const absl::StatusOr<double> got_loss = (*model)->Train(batch, &got);
     const absl::StatusOr<double> want_loss = (*model)->Train(batch, &want);
@@ -65,10 +66,14 @@ TEST_P(DeviceStep, EqualsTheCpuWithTheKernelsAsLoops) {
 
 INSTANTIATE_TEST_SUITE_P(Models, DeviceStep, ::testing::ValuesIn(EveryModel()),
                          [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Large, DeviceStep, ::testing::Values(LargeModel()),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(DeviceStepOnGpu, EqualsTheCpu) {
   if (UsableGpuCount() == 0) GTEST_SKIP() << OpenGpuQueue(Gpu(0)).status().message();
-  for (const ModelCase& c : EveryModel()) {
+  std::vector<ModelCase> cases = EveryModel();
+  cases.push_back(LargeModel());
+  for (const ModelCase& c : cases) {
     SCOPED_TRACE(c.name);
     absl::StatusOr<std::unique_ptr<DeviceQueue>> queue = OpenGpuQueue(Gpu(0));
     ASSERT_OK(queue);

@@ -15,6 +15,7 @@ struct ModelCase {
   std::string name;
   ModelConfig config;
   Schema schema;
+  float stddev = 0.4f;  // of the values
 };
 
 inline ModelConfig SmallConfig(const std::string& type) {
@@ -32,6 +33,14 @@ inline ModelConfig With(ModelConfig config, const std::string& loss, int64_t cla
   config.loss = loss;
   config.classes = classes;
   return config;
+}
+
+// An mlp with so many weights that a device copies them, their gradients and, from 41 rows on, the
+// input directly from and to page-locked vectors.
+inline ModelCase LargeModel() {
+  ModelConfig config = With(SmallConfig("mlp"), "sigmoid_cross_entropy");
+  config.hidden = {1312, 20};
+  return {"mlp_large", config, {.dense_columns = 400}, 0.05f};
 }
 
 inline std::vector<ModelCase> EveryModel() {

@@ -32,7 +32,7 @@ class Slopes {
   // The first element whose gradient is not its slope, or "". Samples wide variables.
   std::string Disagreement() {
     for (size_t v = 0; v < gradients_.size(); ++v) {
-      std::vector<float>& values = state_.uses[v].values;
+      HostVector<float>& values = state_.uses[v].values;
       const size_t stride = std::max<size_t>(1, values.size() / 400);
       bool moved = false;
       for (size_t i = 0; i < values.size(); i += stride) {
@@ -63,7 +63,7 @@ class Slopes {
   const Model& model_;
   const Batch& batch_;
   StepState state_;
-  std::vector<std::vector<float>> gradients_;
+  std::vector<HostVector<float>> gradients_;
 };
 
 class Gradient : public ::testing::TestWithParam<test::ModelCase> {};

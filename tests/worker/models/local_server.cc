@@ -43,7 +43,7 @@ void LocalServer::Pull(StepState* state) {
     Variable& variable = variables_[v];
     VariableUse& use = state->uses[v];
     if (use.part == Part::kWhole) {
-      use.values = variable.dense.value;
+      use.values.assign(variable.dense.value.begin(), variable.dense.value.end());
       continue;
     }
     float* to = use.values.data();

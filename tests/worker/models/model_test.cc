@@ -168,7 +168,7 @@ TEST(Model, AnMlpSeesSparseAndDenseRowsAlike) {
       batch.row_offsets.push_back(static_cast<int64_t>(batch.columns.size()));
     }
     StepState a, b;
-    std::vector<float> dense_rows;
+    HostVector<float> dense_rows;
     dense_rows.swap(batch.dense);
     ASSERT_TRUE(sparse_model->Plan(batch, &a).ok());
     test::RandomValues(&a, 0.3f, 2);
@@ -196,7 +196,7 @@ TEST(Model, PredictGivesTheScoresThatTrainUses) {
   ASSERT_EQ(scores.size(), 12u);
   for (size_t r = 0; r < 4; ++r) {
     for (size_t c = 0; c < 3; ++c) {
-      const std::vector<float>& w = state.uses[0].values;
+      const HostVector<float>& w = state.uses[0].values;
       const float want =
           batch.dense[2 * r] * w[c] + batch.dense[2 * r + 1] * w[3 + c] + state.uses[1].values[c];
       EXPECT_NEAR(scores[3 * r + c], want, 1e-5);

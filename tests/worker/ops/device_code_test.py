@@ -25,7 +25,7 @@ SPILLS = {
     r"UpdateElementsBody.*Adadelta": 64,
 }
 # The bodies that move 16 bytes at a time: four floats or two doubles.
-PACKED = r"(GatherRowsBodyILi4E|GatherTablesBodyILi4E|CopyColumnsBodyILi4E|" \
+PACKED = r"(GatherRowsBodyILi4E|GatherTablesBodyILi4E|CopyColumnsBodyILi4E|AddToRowsBodyILi4E|" \
          r"Update(Elements|Rows)BodyI\w*Li4EfE|Update(Elements|Rows)BodyI\w*Li2EdE)"
 WIDE_LOAD = re.compile(r"\bld\.global(?:\.\w+)*\.v(?:4\.[fbu]32|2\.[fbu]64)\b")
 

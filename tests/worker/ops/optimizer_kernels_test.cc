@@ -28,12 +28,14 @@ using ::testing::HasSubstr;
 
 constexpr int kSteps = 4;
 
-// Equal bits if the CPU fuses multiply and add, as GPUs do; otherwise a few roundings apart.
+// Equal bits if the CPU fuses multiply and add, as GPUs do; otherwise some roundings apart. FTRL's
+// `linear` subtracts two powers, which a GPU rounds otherwise than the CPU: 56 roundings on an
+// H200.
 template <typename T>
 bool Near(T got, T want) {
   if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got);
   if (got == want) return true;  // also equal infinities
-  constexpr T kRoundings = 32 * std::numeric_limits<T>::epsilon();
+  constexpr T kRoundings = 128 * std::numeric_limits<T>::epsilon();
   return std::abs(got - want) <= kRoundings * (1 + std::abs(want));
 }
 

@@ -1,12 +1,14 @@
 // Workers whose devices are GPUs, simulated by loops on the CPU. Their float32 tensors are summed
 // between all GPUs if every worker can connect its own, otherwise between CPUs, or are refused if
 // NCCL was requested.
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,9 +35,12 @@ class SumsBetweenGpus : public ::testing::Test {
     // Except if all strategies' devices are loops in this run.
     if (ReplicaDevice(0).is_cpu()) loops_.emplace();
   }
-  // On GPUs, NCCL connects them.
+  // On GPUs, NCCL connects them; it cannot if logical GPUs share one.
   void SetUp() override {
-    if (OnGpus() && UsableGpuCount() < 4) GTEST_SKIP() << "needs four GPUs";
+    if (!OnGpus()) return;
+    std::set<int> gpus;
+    for (int i = 0; i < std::min(4, UsableGpuCount()); ++i) gpus.insert(PhysicalGpu(Gpu(i)));
+    if (gpus.size() < 4) GTEST_SKIP() << "needs four GPUs";
   }
   static bool OnGpus() {
     const char* const kind = std::getenv("CAIRN_TEST_DEVICES");

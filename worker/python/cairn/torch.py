@@ -9,7 +9,8 @@
         loss.backward()
         optimizer.step(position=str(batch.number))
 
-Modules compute on the CPU, or on the device of their keys. Rows go through this host's memory.
+Modules compute on the device of their keys, and parameters may be on any device. Rows, values and
+gradients go through this host's memory, which is page-locked for GPUs.
 Requires PyTorch 1.13 or newer. The package itself does not link PyTorch."""
 from __future__ import annotations
 
@@ -97,6 +98,9 @@ class _Table(torch.nn.Module):
         """Returns the keys to pull, and memory for their rows."""
         raise NotImplementedError
 
+    def _rows(self, count: int, keys: Any) -> Any:
+        return torch.empty(count, self.table.dim, pin_memory=keys.is_cuda)
+
     def _flat(self, keys: Any) -> Any:
         if keys.dtype.is_floating_point or keys.dtype.is_complex or keys.dtype == torch.bool:
             raise InvalidArgumentError(
@@ -115,7 +119,7 @@ class _Table(torch.nn.Module):
     def _differentiable(self, looked: _Looked, rows: Any) -> Any:
         if torch.is_grad_enabled() and len(looked.pulled) > 0:
             rows = _Pulled.apply(self._anchor, self, looked, rows)
-        return rows.to(looked.keys.device)
+        return rows.to(looked.keys.device, non_blocking=True)
 
     def _gradient(self, looked: _Looked, gradient: Any) -> Any:
         """Returns the gradient of the pulled rows, given that of the rows in the graph."""
@@ -166,7 +170,7 @@ class Embedding(_Table):
         if self.padding_idx is not None:
             kept = flat != self.padding_idx
             flat, kept = (flat, None) if bool(kept.all()) else (flat[kept], kept)
-        return _Looked(keys, flat, kept, torch.empty(len(flat), self.table.dim))
+        return _Looked(keys, flat, kept, self._rows(len(flat), keys))
 
     def _gradient(self, looked: _Looked, gradient: Any) -> Any:
         gradient = gradient.reshape(-1, self.table.dim)
@@ -210,11 +214,11 @@ class EmbeddingBag(_Table):
         inverse = inverse.reshape(keys.shape)
         kept = unique != self.padding_idx if self.padding_idx is not None else None
         if kept is None or bool(kept.all()):
-            return _Looked(keys, unique, inverse, torch.empty(len(unique), self.table.dim))
+            return _Looked(keys, unique, inverse, self._rows(len(unique), keys))
         # Padding has the last row, which is zero and stays here.
         places = torch.cumsum(kept, 0) - 1
         places[~kept] = kept.sum()
-        rows = torch.empty(len(unique), self.table.dim)
+        rows = self._rows(len(unique), keys)
         rows[-1] = 0
         return _Looked(keys, unique[kept], places[inverse], rows)
 
@@ -244,13 +248,48 @@ def _named(params: Any) -> List[Tuple[str, Any]]:
             for i, p in enumerate(params)]
 
 
+def _on_host(tensor: Any) -> bool:
+    return bool(tensor.device.type == "cpu")
+
+
+class _HostCopies:
+    """Memory of this host with the shapes of tensors on other devices, for their values or their
+    gradients. Tensors on the CPU need none."""
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        self._memory = [None if _on_host(t) else torch.empty(t.shape, pin_memory=t.is_cuda)
+                        for t in tensors]
+        self._gpus = {t.device for t in tensors if t.is_cuda}
+
+    def memory(self, number: int, tensor: Any) -> Any:
+        """Returns the memory of the number-th tensor: its own, if `tensor` is on the CPU."""
+        copy = self._memory[number]
+        return tensor if copy is None else copy
+
+    def load(self, number: int, tensor: Any) -> Any:
+        """Starts the copy of `tensor` to the host, and returns its memory there."""
+        copy = self._memory[number]
+        return tensor if copy is None else copy.copy_(tensor, non_blocking=True)
+
+    def store(self, number: int, tensor: Any) -> None:
+        """Starts the copy of the memory to `tensor`."""
+        copy = self._memory[number]
+        if copy is not None:
+            tensor.copy_(copy, non_blocking=True)
+
+    def wait(self) -> None:
+        """Waits for the copies."""
+        for gpu in self._gpus:
+            torch.cuda.synchronize(gpu)
+
+
 class ServerOptimizer:
     """Keeps dense parameters on the servers, whose optimizer updates them. `step` pushes the
     gradients and pulls the new values into the parameters.
 
     Args:
         params: a module (its parameters, and the tables in it), parameters, or named parameters:
-            float32 and on the CPU.
+            float32, on any device.
         client: the connection of a training worker. With consistency "async", a step is one push
             and pull; with "ssp" and "sync" it is Client.step, which waits for other workers.
         optimizer: the optimizer of every parameter.
@@ -270,10 +309,12 @@ class ServerOptimizer:
         for table in self._tables:
             table._deferred = True
         for label, parameter in _named(params):
-            if parameter.dtype != torch.float32 or parameter.device.type != "cpu":
+            if parameter.dtype != torch.float32:
                 raise InvalidArgumentError(
-                    f"parameter '{label}' is {parameter.dtype} on {parameter.device}; "
-                    "ServerOptimizer keeps float32 parameters of the CPU")
+                    f"parameter '{label}' is {parameter.dtype}; ServerOptimizer keeps float32 "
+                    "parameters")
+        self._values = _HostCopies(self._parameters)
+        self._gradients = _HostCopies(self._parameters)
         self._variables = [
             client.variable(f"{name}/{label}", tuple(p.shape), optimizer=optimizer)
             for label, p in _named(params)]
@@ -284,9 +325,15 @@ class ServerOptimizer:
             client.step([], pulls)
         elif pulls:
             client.pull(pulls)
+        self._store()
 
     def _pulls(self) -> List[Tuple[Any, ...]]:
-        return [(v, None, p.data) for v, p in zip(self._variables, self._parameters)]
+        return [(v, None, self._values.memory(i, p.data))
+                for i, (v, p) in enumerate(zip(self._variables, self._parameters))]
+
+    def _store(self) -> None:
+        for i, parameter in enumerate(self._parameters):
+            self._values.store(i, parameter.data)
 
     def _initialize(self, flag_name: str) -> None:
         flag = self._client.variable(flag_name, (), "int32")
@@ -294,7 +341,7 @@ class ServerOptimizer:
             return
         if self._client.worker in (None, 0):
             for variable, parameter in zip(self._variables, self._parameters):
-                variable.assign(parameter.data.contiguous())
+                variable.assign(parameter.data.cpu().contiguous())
             flag.assign(np.int32(1))
             return
         deadline = time.monotonic() + _READY_SECONDS
@@ -324,13 +371,17 @@ class ServerOptimizer:
             rows: the number of input rows behind the gradients. With consistency="sync" it is this
                 worker's weight in the mean."""
         pushes: List[Tuple[Any, ...]] = [
-            (v, p.grad) for v, p in zip(self._variables, self._parameters) if p.grad is not None]
+            (v, self._gradients.load(i, p.grad))
+            for i, (v, p) in enumerate(zip(self._variables, self._parameters))
+            if p.grad is not None]
+        self._gradients.wait()  # also for the values of the step before
         for table in self._tables:
             pushes.extend(table.take_gradients())
         if self._waits:
             self._client.step(pushes, self._pulls(), position=position, rows=rows)
         else:
             self._client.push_pull(pushes, self._pulls(), position)
+        self._store()
 
     def finish(self) -> None:
         """Announces that this worker takes no more steps, so that other workers do not wait for

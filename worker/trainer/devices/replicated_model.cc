@@ -24,9 +24,8 @@ size_t FirstOf(size_t part, size_t parts, size_t total) {
   return part * (total / parts) + std::min(part, total % parts);
 }
 
-template <typename T>
-void CopyRows(const std::vector<T>& from, size_t first, size_t last, size_t width,
-              std::vector<T>* to) {
+template <typename Vector>
+void CopyRows(const Vector& from, size_t first, size_t last, size_t width, Vector* to) {
   to->assign(from.begin() + static_cast<ptrdiff_t>(first * width),
              from.begin() + static_cast<ptrdiff_t>(last * width));
 }
@@ -281,7 +280,7 @@ class ReplicatedModel::StepOfReplicas {
     }
   }
 
-  void AddRows(size_t variable, const ReplicaShare& share, std::vector<float>* to) const {
+  void AddRows(size_t variable, const ReplicaShare& share, HostVector<float>* to) const {
     const VariableUse& own = share.state.uses[variable];
     const size_t width = WidthOf(model_.variables()[variable]);
     if (own.part == Part::kWhole) {
@@ -418,6 +417,7 @@ absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model>
     queue->SetDeterministic(arithmetic.deterministic);
     return queue;
   };
+  if (!devices[0].is_cpu()) PageLockHostMemory(devices[0]);
   if (ranks == nullptr) {
     ASSIGN_OR_RETURN(ranks, RanksFor(devices, cross_device_ops));
   }

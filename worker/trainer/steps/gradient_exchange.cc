@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kIdWords = sizeof(int64_t) / sizeof(float);
 
-void Scale(float factor, std::vector<float>* values) {
+void Scale(float factor, HostVector<float>* values) {
   for (float& value : *values) value *= factor;
 }
 
@@ -46,7 +46,7 @@ void GradientExchange::FindShared(const JointStep& step) {
 void GradientExchange::MakeWhole(size_t variable, VariableUse* use) const {
   if (use->part == Part::kWhole) return;
   const size_t width = WidthOf(variable);
-  std::vector<float> whole(static_cast<size_t>(RowCount(variables_[variable].shape)) * width);
+  HostVector<float> whole(static_cast<size_t>(RowCount(variables_[variable].shape)) * width);
   const float* from = use->gradient.data();
   for (const int64_t id : use->ids) {
     std::copy_n(from, width, whole.data() + static_cast<size_t>(id) * width);
@@ -107,7 +107,7 @@ void GradientExchange::PackRows(const StepState& state) {
     to += ids.size() * kIdWords;
   }
   for (size_t v = 0; v < variables_.size(); ++v) {
-    const std::vector<float>& rows = state.uses[v].gradient;
+    const HostVector<float>& rows = state.uses[v].gradient;
     if (shared_[v] == Shared::kRows) to = std::copy(rows.begin(), rows.end(), to);
   }
 }

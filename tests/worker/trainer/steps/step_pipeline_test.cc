@@ -125,7 +125,7 @@ class FewRows : public Model {
 };
 
 struct Seen {
-  std::vector<std::vector<float>> values;  // by step
+  std::vector<HostVector<float>> values;  // by step
   int64_t bytes_pulled = 0;
 };
 
