@@ -254,8 +254,8 @@ int cairn_scan_free(cairn_scan* scan);
  * name. cairn-worker and cairnctl can read the checkpoint too. Takes at most 10 minutes.
  *
  * With consistency sync, worker 0 makes checkpoints, between two of its steps: no step can close
- * meanwhile. CAIRN_ABORTED: servers closed different steps (use `cairnctl checkpoint` beside a
- * running job). */
+ * meanwhile. Parts during which a step closed are made again. CAIRN_ABORTED: steps closed during
+ * each of several attempts. */
 int cairn_checkpoint(cairn_client* client, const char* directory, int64_t step, int64_t keep,
                      char** folder);
 /* Replaces the job's state by the checkpoint in `folder`. The client must not be a training worker.

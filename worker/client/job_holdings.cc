@@ -100,6 +100,7 @@ absl::StatusOr<JobHoldings> CombineHoldings(const std::string& job,
     holding.server = server.server;
     holding.name = server.name;
     holding.timeline = server.described->timeline;
+    holding.closed_step = server.described->state.closed_step;
     for (const wire::VariableInfo& info : server.described->variables) {
       absl::StatusOr<VariableSpec> spec = FromWire(info.spec, server.server, most_servers);
       if (!spec.ok()) {

@@ -28,6 +28,7 @@ struct ServerHolding {
   int32_t server = 0;
   std::string name;
   int64_t timeline = 0;                // DescribeReply.timeline
+  int64_t closed_step = 0;             // of a synchronous job: ServerState.closed_step
   std::vector<std::string> variables;  // names, sorted
 };
 

@@ -273,8 +273,9 @@ class PsClient {
 
   // Every server writes its part of the job to `directory`/`name`/ps-<index>, an absolute path on
   // its own host, while pushes continue. `name` identifies one checkpoint: a repeated call returns
-  // the existing parts. Returns one part for each server, by index. kResourceExhausted: a disk is
-  // full.
+  // the existing parts. Returns one part for each server, by index. All parts of a synchronous job
+  // have the same steps: parts during which a step closed are made again. kAborted: steps closed
+  // during each of several attempts. kResourceExhausted: a disk is full.
   virtual absl::StatusOr<std::vector<ServerCheckpoint>> Checkpoint(absl::string_view directory,
                                                                    absl::string_view name,
                                                                    Deadline deadline) = 0;

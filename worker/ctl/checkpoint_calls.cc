@@ -1,5 +1,4 @@
 // create and restore: checkpoints that the servers write and read.
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <random>
@@ -29,9 +28,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A synchronous job may close a step during an attempt, which then fails.
-constexpr int kTries = 5;
-
 absl::StatusOr<std::unique_ptr<PsClient>> Connect(const Target& target) {
   ClientOptions options{.job = target.job, .task = "cairnctl", .servers = target.members.addresses};
   options.ps_wait = target.timeout;
@@ -47,32 +43,6 @@ std::string NewName(const std::string& job) {
                          static_cast<uint32_t>(random()));
 }
 
-// The number of steps that every server has closed; 0 if the job is not synchronous. kAborted: the
-// servers differ.
-absl::StatusOr<int64_t> ClosedStep(const Target& target) {
-  const std::vector<ServerView> servers = AskServers(target);
-  RETURN_IF_ERROR(AnyMissing(servers));
-  const int64_t closed = servers.front().described.state.closed_step;
-  for (const ServerView& server : servers) {
-    if (server.described.state.closed_step != closed) return absl::AbortedError("a step closes");
-  }
-  return closed;
-}
-
-// kAborted if a step was closed while the parts were made. A part may then hold some stripes from
-// before the step and some from after it, and a restored job would apply the step twice to the
-// latter.
-absl::Status CheckNoStepClosed(const Target& target, int64_t before,
-                               const std::vector<ServerCheckpoint>& parts) {
-  ASSIGN_OR_RETURN(const int64_t after, ClosedStep(target));
-  bool same = before == after;
-  for (const ServerCheckpoint& part : parts) {
-    const CheckpointWorker* const steps = FindWorker(part, kStepWorker);
-    same = same && (steps == nullptr ? 0 : steps->sequence) == before;
-  }
-  return same ? absl::OkStatus() : absl::AbortedError("a step was closed");
-}
-
 // The step after which the first worker would resume; 0: it has taken no step.
 int64_t StepOf(const std::vector<ServerCheckpoint>& parts) {
   std::vector<ResumeAnswer> answers;
@@ -86,27 +56,17 @@ int64_t StepOf(const std::vector<ServerCheckpoint>& parts) {
   return position.ok() ? position->total_steps : 0;
 }
 
-absl::StatusOr<std::vector<ServerCheckpoint>> MakeParts(PsClient& client, const Target& target,
+// Makes the parts; deletes them after an error.
+absl::StatusOr<std::vector<ServerCheckpoint>> MakeParts(PsClient& client,
                                                         const std::string& directory,
                                                         const std::string& name,
                                                         Deadline deadline) {
-  ASSIGN_OR_RETURN(const int64_t closed, ClosedStep(target));
-  ASSIGN_OR_RETURN(std::vector<ServerCheckpoint> parts,
-                   client.Checkpoint(directory, name, deadline));
-  RETURN_IF_ERROR(CheckNoStepClosed(target, closed, parts));
-  return parts;
-}
-
-// Makes the parts once; deletes them if the attempt fails. kAborted: the caller retries.
-absl::StatusOr<std::vector<ServerCheckpoint>> Attempt(PsClient& client, const Target& target,
-                                                      const std::string& directory,
-                                                      const std::string& name, Deadline deadline) {
   const std::string folder = absl::StrCat(directory, "/", name);
   std::error_code error;
   fs::create_directory(folder, error);
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("making ", folder));
   absl::StatusOr<std::vector<ServerCheckpoint>> parts =
-      MakeParts(client, target, directory, name, deadline);
+      client.Checkpoint(directory, name, deadline);
   if (parts.ok()) return parts;
   if (!client.DropCheckpoint(directory, name, deadline).ok()) {
     return Annotate(parts.status(), absl::StrCat("delete ", folder, ", which is useless"));
@@ -119,19 +79,8 @@ absl::StatusOr<CheckpointManifest> Create(PsClient& client, const Target& target
                                           const std::string& directory) {
   const Deadline deadline = Deadline::In(Checkpointer::kTimeout);
   const absl::Duration begin = MonotonicNow();
-  CheckpointManifest manifest{.job = target.job, .number = 1};
-  absl::StatusOr<std::vector<ServerCheckpoint>> parts = absl::AbortedError("not tried");
-  for (int i = 0; i < kTries && absl::IsAborted(parts.status()); ++i) {
-    manifest.name = NewName(target.job);
-    parts = Attempt(client, target, directory, manifest.name, deadline);
-  }
-  if (absl::IsAborted(parts.status())) {
-    return absl::AbortedError(absl::StrCat(
-        "job ", target.job, " is synchronous and closed steps meanwhile, each of ", kTries,
-        " times: its first worker makes checkpoints between two steps (checkpoint.every_steps)"));
-  }
-  RETURN_IF_ERROR(parts.status());
-  manifest.servers = *std::move(parts);
+  CheckpointManifest manifest{.job = target.job, .name = NewName(target.job), .number = 1};
+  ASSIGN_OR_RETURN(manifest.servers, MakeParts(client, directory, manifest.name, deadline));
   manifest.step = StepOf(manifest.servers);
   manifest.timeline = TimelineOf(manifest.servers);
   manifest.made = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());

@@ -109,7 +109,13 @@ absl::StatusOr<std::vector<Value>> GpuAllReduce::Reduce(ReduceOp op,
   const absl::Cleanup give_back = [this] { ranks_->Return(); };
   ASSIGN_OR_RETURN(const absl::Span<const std::unique_ptr<DeviceRank>> ranks, ranks_->Get());
   // Allocates before anything is queued, because an allocation may wait for sums.
-  ASSIGN_OR_RETURN(std::vector<Pack> packs, MakePacks(locals));
+  absl::StatusOr<std::vector<Pack>> made = MakePacks(locals);
+  if (!made.ok()) {
+    // The other workers wait for this one's ranks. This process's own ranks stay usable.
+    if (ranks_->peers().workers != nullptr) ranks.front()->Fail(made.status());
+    return made.status();
+  }
+  std::vector<Pack> packs = *std::move(made);
   std::vector<absl::Status> statuses(devices_.size());
   const auto run = [&](size_t device) {
     statuses[device] = RunDevice(device, op, locals, absl::MakeSpan(packs), *ranks[device]);

@@ -200,6 +200,18 @@ absl::StatusOr<Value::Sequence> EachOf(const Value& value, size_t count) {
   return each;
 }
 
+// Whether a call with these arguments sums gradients of all workers. Decided before the arguments
+// are checked, so that other workers, which may have passed the check, decide the same.
+bool SumsOverWorkers(bool in_replicas, absl::Span<const Value> merged) {
+  const Value& skip = merged[2];
+  if (!skip.is_distributed() && skip.integer() != 0) return false;
+  if (in_replicas) return true;
+  const absl::Span<const Value> gradients = merged[1].items();
+  return std::any_of(gradients.begin(), gradients.end(), [](const Value& gradient) {
+    return gradient.kind() == Value::Kind::kPerReplica;
+  });
+}
+
 // Makes the reduction fail on the other workers too: this worker cannot take part, and they must
 // not wait for it.
 void FailReduction(Strategy& strategy) {
@@ -317,7 +329,7 @@ absl::Status VariableOptimizer::ApplyMerged(Strategy& strategy, bool in_replicas
   Sums sums;
   const absl::Status collected = Collect(strategy, in_replicas, merged, &sums);
   if (!collected.ok()) {
-    if (in_replicas || !sums.locals.empty()) FailReduction(strategy);
+    if (SumsOverWorkers(in_replicas, merged)) FailReduction(strategy);
     return collected;
   }
   if (!sums.locals.empty()) {

@@ -213,6 +213,42 @@ TEST(MultiWorkerMirrored, AGradientThatOneWorkerCannotSumFailsOnAll) {
   });
 }
 
+// The first gradient is refused, before any other is found to need a sum.
+TEST(MultiWorkerMirrored, AGradientRefusedInCrossReplicaContextFailsOnAllAndTheNextUpdateWorks) {
+  Workers(2, 2, absl::Seconds(5)).Each([](MultiWorkerMirroredStrategy& strategy) {
+    const VariablePtr w =
+        VariableOf(strategy, Tensor::Zeros(DType::kFloat32, {2}), VariableAggregation::kNone);
+    const auto optimizer = VariableOptimizer::Create({.type = "sgd"}).value();
+    ASSERT_OK(optimizer->Build({{w}}));
+    const auto apply = [&](const Value& of_each) {
+      return optimizer->ApplyGradients({{Value::PerReplica({of_each, of_each}), w}});
+    };
+    EXPECT_THAT(apply(strategy.worker_index() == 0 ? Floats({1}) : Floats({1, 2})),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(strategy.worker_index() == 0 ? "found float32 [1]" : "")));
+    EXPECT_OK(apply(Floats({1, 2})));
+    EXPECT_EQ(optimizer->iterations().value(), 1);
+  });
+}
+
+// Without aggregation no worker waits for another.
+TEST(MultiWorkerMirrored, AGradientRefusedWithoutAggregationFailsOnItsWorkerOnly) {
+  Workers(2, 2, absl::Seconds(5)).Each([](MultiWorkerMirroredStrategy& strategy) {
+    const VariablePtr w =
+        VariableOf(strategy, Tensor::Zeros(DType::kFloat32, {2}), VariableAggregation::kNone);
+    const auto optimizer = VariableOptimizer::Create({.type = "sgd"}).value();
+    ASSERT_OK(optimizer->Build({{w}}));
+    const auto apply = [&](const Value& gradient, bool skip_aggregation) {
+      return OnReplicas(strategy, [&] {
+        return optimizer->ApplyGradients({{gradient, w}}, {.skip_aggregation = skip_aggregation});
+      });
+    };
+    const bool fails = strategy.worker_index() == 0;
+    EXPECT_EQ(apply(fails ? Floats({1}) : Floats({1, 2}), true).ok(), !fails);
+    EXPECT_OK(apply(Floats({1, 2}), false));
+  });
+}
+
 // Tensors of several types and sizes, a number, slices, nothing: each result equals that of a
 // separate reduction, with packs of any size.
 TEST(MultiWorkerMirrored, ListsReducedInPacksEqualSeparateReductions) {

@@ -158,6 +158,29 @@ TEST_F(SumsBetweenGpus, AWorkerThatFailsMidwayDoesNotLeaveTheOthersWaiting) {
   });
 }
 
+// The worker fails before its ranks' first call.
+TEST_F(SumsBetweenGpus, AWorkerWithoutMemoryForTheSumsDoesNotLeaveTheOthersWaiting) {
+  if (!loops_.has_value()) GTEST_SKIP() << "limits the allocations of its own loops";
+  LoopQueue* queue = nullptr;  // of Gpu(2)
+  DeviceTensors::Reset([&queue](Device device) {
+    auto made = std::make_unique<LoopQueue>();
+    if (device == Gpu(2)) queue = made.get();
+    return absl::StatusOr<std::unique_ptr<DeviceQueue>>(std::move(made));
+  });
+  OnWorkers(CommunicationImplementation::kAuto, [&queue](Made made) {
+    ASSERT_OK(made);
+    std::vector<Value::Sequence> locals(1);
+    for (const Device device : (*made)->worker_devices()) {
+      locals[0].emplace_back(FullTensor(DType::kFloat32, {100}, 1, device).value());
+    }
+    const bool fails = (*made)->worker_index() == 1;
+    if (fails) queue->LimitAllocations(0);
+    EXPECT_THAT((*made)->ReduceAll(ReduceOp::kSum, locals, {}),
+                StatusIs(fails ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kAborted,
+                         HasSubstr(fails ? "" : "another rank: ")));
+  });
+}
+
 TEST_F(SumsBetweenGpus, GoBetweenCpusIfOneWorkerCannotConnect) {
   joined_[1] = absl::InternalError("no such link");
   OnWorkers(CommunicationImplementation::kAuto, [](Made made) {

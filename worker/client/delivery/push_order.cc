@@ -11,8 +11,20 @@
 #include "worker/client/delivery/retained_call.h"
 
 namespace cairn {
+namespace {
+
+// Only a new start, which asks every server, can find out which servers have the push.
+absl::Status OutcomeUnknown(int64_t sequence, absl::string_view cause) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "push: it is unknown which servers have push ", sequence,
+      ", so no push can follow it; restart this task: it resumes exactly. Cause: ", cause));
+}
+
+}  // namespace
+
 void PushOrder::Reset(int64_t sequence, std::string position) {
   next_ = sequence + 1;
+  unsettled_ = false;
   settled_.store(sequence);
   position_ = std::move(position);
   broken_ = absl::OkStatus();
@@ -46,6 +58,9 @@ void PushOrder::Release() {
 
 absl::Status PushOrder::Number(absl::Span<Exchange* const> exchanges,
                                const absl::string_view* position) {
+  if (broken_.ok() && unsettled_) {
+    broken_ = OutcomeUnknown(next_, "an exception ended its delivery");
+  }
   if (!broken_.ok()) return broken_;
   if (position == nullptr) {
     numbered_position_ = position_;
@@ -79,6 +94,7 @@ absl::Status PushOrder::NumberAgain(absl::Span<Exchange* const> exchanges) {
     if (last_part < next_) sequence.after = last_part;
     sequence.position = encoded_;
   }
+  unsettled_ = true;
   return absl::OkStatus();
 }
 
@@ -93,7 +109,10 @@ void PushOrder::Settle(absl::Span<Exchange* const> exchanges, const absl::Status
     sent = sent || exchange->sent;
     unknown = unknown || !exchange->done || exchange->outcome.progress != Progress::kAnswered;
   }
-  if (!sent) return;  // no server has seen the number: the next push reuses it
+  if (!sent) {  // no server has seen the number: the next push reuses it
+    unsettled_ = false;
+    return;
+  }
   if (ReasonOf(status) == wire::ErrorReason::FENCED) {
     // Servers that the newer start has not said hello to would still accept pushes, under the newer
     // start's numbers.
@@ -101,12 +120,7 @@ void PushOrder::Settle(absl::Span<Exchange* const> exchanges, const absl::Status
     return;
   }
   if (unknown) {
-    // Only a new start, which asks every server, can find out which servers have the push.
-    broken_ = absl::FailedPreconditionError(
-        absl::StrCat("push: it is unknown which servers have push ", next_,
-                     ", so no push can follow it; "
-                     "restart this task: it resumes exactly. Cause: ",
-                     status.message()));
+    broken_ = OutcomeUnknown(next_, status.message());
     return;
   }
   // The number is void on servers that refused their part, as on servers without one.
@@ -114,6 +128,7 @@ void PushOrder::Settle(absl::Span<Exchange* const> exchanges, const absl::Status
   for (size_t s = 0; s < sessions_.size(); ++s) sessions_[s].NoPart(next_);
   position_.swap(numbered_position_);
   ++next_;
+  unsettled_ = false;
 }
 
 }  // namespace cairn

@@ -35,8 +35,8 @@ class PushOrder {
   // No server gets a further part of numbers up to this one. Updated before the sessions are.
   int64_t settled() const { return settled_.load(); }
 
-  // Waits until no other push is being delivered. Pair with Release. kDeadlineExceeded: names what
-  // the other push waits for.
+  // Waits until no other push is being delivered. Pair with Release, also after an exception.
+  // kDeadlineExceeded: names what the other push waits for.
   absl::Status Acquire(Deadline deadline);
   void Release();
   // Sets what the push that holds the order waits for; Acquire reports it. A literal.
@@ -44,8 +44,8 @@ class PushOrder {
 
   // Gives the updates in `exchanges` the next number.
   //   position  the user's; nullptr: that of the push before (an assign has none)
-  // kFailedPrecondition: an earlier push's outcome is unknown, or it was fenced. kInvalidArgument:
-  // the position is too long.
+  // kFailedPrecondition: an earlier push's outcome is unknown (an exception kept it from Settle),
+  // or it was fenced. kInvalidArgument: the position is too long.
   absl::Status Number(absl::Span<Exchange* const> exchanges, const absl::string_view* position);
   // Numbers all of `exchanges` again with the same number, after a server without a part has got
   // one. Errors as Number.
@@ -65,6 +65,7 @@ class PushOrder {
   absl::Time waits_since_ ABSL_GUARDED_BY(mutex_);
 
   int64_t next_ = 1;
+  bool unsettled_ = false;  // next_ was given to calls, and Settle has not ended them
   std::atomic<int64_t> settled_{0};
   std::string position_;            // the user's, of the last push
   std::string numbered_position_;   // that of the push under way

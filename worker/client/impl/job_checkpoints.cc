@@ -154,16 +154,42 @@ bool Whole(const std::vector<ServerCheckpoint>& parts) {
   return true;
 }
 
+// kAborted unless every server has closed `step` as its last step; 0: the job is not synchronous.
+absl::Status CheckClosed(int64_t step, const JobHoldings& holdings) {
+  for (const ServerHolding& server : holdings.servers) {
+    if (server.closed_step == step) continue;
+    return absl::AbortedError(absl::StrCat(
+        "the job closed steps meanwhile (", server.name, " has closed step ", server.closed_step,
+        ", and the expected step is ", step,
+        "): its first worker makes checkpoints between two steps (checkpoint.every_steps)"));
+  }
+  return absl::OkStatus();
+}
+
+// kAborted if a part's record of closed steps is not `step`.
+absl::Status CheckClosed(int64_t step, const std::vector<ServerCheckpoint>& parts) {
+  JobHoldings recorded;
+  for (const ServerCheckpoint& part : parts) {
+    const CheckpointWorker* const steps = FindWorker(part, kStepWorker);
+    recorded.servers.push_back({.name = absl::StrCat("the part of ps:", part.server),
+                                .closed_step = steps == nullptr ? 0 : steps->sequence});
+  }
+  return CheckClosed(step, recorded);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<ServerCheckpoint>> JobCheckpoints::Checkpoint(
     absl::string_view directory, absl::string_view name, Deadline deadline) {
-  constexpr int kMostTries = 3;
+  constexpr int kMostTries = 5;
+  Backoff backoff(deps_.identity.ps_wait, deadline);
   for (int tries = 1;; ++tries) {
     absl::StatusOr<std::vector<ServerCheckpoint>> parts = TryCheckpoint(directory, name, deadline);
-    if (ReasonOf(parts.status()) != wire::ErrorReason::MOVED || tries == kMostTries) return parts;
-    RETURN_IF_ERROR(deps_.membership.Refresh(deadline));
+    const bool moved = ReasonOf(parts.status()) == wire::ErrorReason::MOVED;
+    if ((!moved && !absl::IsAborted(parts.status())) || tries == kMostTries) return parts;
+    if (moved) RETURN_IF_ERROR(deps_.membership.Refresh(deadline));
     RETURN_IF_ERROR(DropCheckpoint(directory, name, deadline));
+    if (!backoff.Pause()) return parts;
   }
 }
 
@@ -173,6 +199,8 @@ absl::StatusOr<std::vector<ServerCheckpoint>> JobCheckpoints::TryCheckpoint(
   const std::vector<int32_t> servers = deps_.sessions.Live();
   ASSIGN_OR_RETURN(const JobHoldings holdings, deps_.calls.Describe(servers, deadline));
   RETURN_IF_ERROR(CheckAgreement(holdings));
+  const int64_t closed_step = holdings.servers.front().closed_step;
+  RETURN_IF_ERROR(CheckClosed(closed_step, holdings));
   std::vector<wire::CheckpointReply> replies(deps_.sessions.size());
   RETURN_IF_ERROR(deps_.calls.All(
       servers, "checkpoint", deadline.Remaining(), deadline,
@@ -199,7 +227,18 @@ absl::StatusOr<std::vector<ServerCheckpoint>> JobCheckpoints::TryCheckpoint(
                                             "servers while it was written: make it again")),
         wire::ErrorReason::MOVED);
   }
+  RETURN_IF_ERROR(CheckNoStepClosed(closed_step, parts, deadline));
   return parts;
+}
+
+// The servers copy rows after the record of closed steps. If a step closed meanwhile, a restored
+// job would apply it twice to rows that were copied after it.
+absl::Status JobCheckpoints::CheckNoStepClosed(int64_t before,
+                                               const std::vector<ServerCheckpoint>& parts,
+                                               Deadline deadline) {
+  RETURN_IF_ERROR(CheckClosed(before, parts));
+  ASSIGN_OR_RETURN(const JobHoldings after, deps_.calls.Describe(deps_.sessions.Live(), deadline));
+  return CheckClosed(before, after);
 }
 
 absl::StatusOr<ServerCheckpoint> JobCheckpoints::PartOfDeparted(int32_t server, Deadline deadline) {

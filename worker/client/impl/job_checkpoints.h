@@ -37,10 +37,14 @@ class JobCheckpoints {
 
  private:
   // Makes one attempt. Reason MOVED: rows moved between servers during the attempt, so that the
-  // checkpoint may lack rows; the caller deletes it and retries.
+  // checkpoint may lack rows. kAborted: a synchronous job closed a step meanwhile. The caller
+  // deletes the checkpoint and retries.
   absl::StatusOr<std::vector<ServerCheckpoint>> TryCheckpoint(absl::string_view directory,
                                                               absl::string_view name,
                                                               Deadline deadline);
+  // kAborted: the servers or their parts have closed other steps than `before`.
+  absl::Status CheckNoStepClosed(int64_t before, const std::vector<ServerCheckpoint>& parts,
+                                 Deadline deadline);
   // The part of a server that has left the cluster: no files, only the workers' last sequences.
   absl::StatusOr<ServerCheckpoint> PartOfDeparted(int32_t server, Deadline deadline);
   // Drops the job from the servers on which a failed restore has created it. `restored`: by server.

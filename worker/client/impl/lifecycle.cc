@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/types/span.h"
 #include "common/crash_point.h"
 #include "common/status.h"
@@ -91,7 +92,14 @@ absl::Status Lifecycle::Leave(Deadline deadline) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(deps_.gate.Check("leave", deadline));
+  RETURN_IF_ERROR(LeaveServers(deadline));
+  deps_.heartbeats.Stop();
+  return absl::OkStatus();
+}
+
+absl::Status Lifecycle::LeaveServers(Deadline deadline) {
   RETURN_IF_ERROR(deps_.order.Acquire(deadline));  // after a push that is being delivered
+  const absl::Cleanup release = [this] { deps_.order.Release(); };
   deps_.retention_gate.Stop();  // a flush after `leave` would look like a worker that came back
   CAIRN_CRASH_POINT("worker: before it leaves");
   absl::Status status = deps_.calls.ForEach(deps_.sessions.Live(), [&](int32_t server) {
@@ -106,14 +114,13 @@ absl::Status Lifecycle::Leave(Deadline deadline) {
     return absl::OkStatus();
   });
   if (status.ok()) deps_.gate.Close();
-  deps_.order.Release();
-  if (status.ok()) deps_.heartbeats.Stop();
   return status;
 }
 
 absl::Status Lifecycle::DropJob(Deadline deadline) {
   RETURN_IF_ERROR(deps_.gate.Check("drop_job", deadline));
   RETURN_IF_ERROR(deps_.order.Acquire(deadline));
+  const absl::Cleanup release = [this] { deps_.order.Release(); };
   absl::Status status;
   {
     // A heartbeat between drop_job and hello would come from an unknown worker.
@@ -134,7 +141,6 @@ absl::Status Lifecycle::DropJob(Deadline deadline) {
     }
   }
   if (status.ok()) deps_.catalog.Clear();
-  deps_.order.Release();
   return status;
 }
 

@@ -52,6 +52,8 @@ class Lifecycle {
   // that leaves meanwhile: its entry in `replies` (by server) then holds the last sequence that it
   // had of this worker.
   absl::Status CheckHoldings(Deadline deadline, std::vector<wire::HelloReply>& replies);
+  // Leaves every server and closes the gate.
+  absl::Status LeaveServers(Deadline deadline);
   // Resumes at the point that follows from the replies.
   void Resume(std::vector<wire::HelloReply>& replies);
 

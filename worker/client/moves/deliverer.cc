@@ -4,6 +4,7 @@
 #include <deque>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "common/crash_point.h"
 #include "common/status.h"
 #include "thrift/errors.h"
@@ -43,19 +44,24 @@ absl::Status Deliverer::Pull(DataPlan& plan, size_t wave, Deadline deadline, boo
 
 absl::Status Deliverer::DeliverNumbered(DataPlan& plan, const absl::string_view* position,
                                         Deadline deadline, bool* moved) {
-  RETURN_IF_ERROR(deps_.order.Acquire(deadline));
-  absl::Status status = deps_.retention_gate.WaitForCapacity(plan.Wave(0), deadline);
-  CAIRN_CRASH_POINT("worker: before a push is numbered");
-  if (status.ok()) status = deps_.order.Number(plan.Wave(0), position);
-  if (status.ok()) {
-    const bool known = !deps_.identity.synchronous() && deps_.order.next() <= known_through_;
-    status = known ? SendKnown(plan, deadline, moved)
-                   : SendParts(plan, plan.Wave(0), /*numbered=*/true, deadline, moved);
-    deps_.order.Settle(plan.Wave(0), status);
-    CAIRN_CRASH_POINT("worker: a push is acknowledged by all");
-  }
-  deps_.order.Release();
+  const absl::Status status = DeliverInOrder(plan, position, deadline, moved);
   deps_.retention_gate.RequestSnapshots();
+  return status;
+}
+
+absl::Status Deliverer::DeliverInOrder(DataPlan& plan, const absl::string_view* position,
+                                       Deadline deadline, bool* moved) {
+  RETURN_IF_ERROR(deps_.order.Acquire(deadline));
+  const absl::Cleanup release = [this] { deps_.order.Release(); };
+  RETURN_IF_ERROR(deps_.retention_gate.WaitForCapacity(plan.Wave(0), deadline));
+  CAIRN_CRASH_POINT("worker: before a push is numbered");
+  RETURN_IF_ERROR(deps_.order.Number(plan.Wave(0), position));
+  const bool known = !deps_.identity.synchronous() && deps_.order.next() <= known_through_;
+  const absl::Status status =
+      known ? SendKnown(plan, deadline, moved)
+            : SendParts(plan, plan.Wave(0), /*numbered=*/true, deadline, moved);
+  deps_.order.Settle(plan.Wave(0), status);
+  CAIRN_CRASH_POINT("worker: a push is acknowledged by all");
   return status;
 }
 

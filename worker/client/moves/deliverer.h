@@ -55,6 +55,8 @@ class Deliverer {
   // worker can mistake an incomplete sequence for a complete one.
   absl::Status DeliverNumbered(DataPlan& plan, const absl::string_view* position, Deadline deadline,
                                bool* moved);
+  absl::Status DeliverInOrder(DataPlan& plan, const absl::string_view* position, Deadline deadline,
+                              bool* moved);
   // Sends updates of a client that has no worker number. Retries only the calls that may be
   // repeated.
   absl::Status DeliverUnnumbered(DataPlan& plan, bool updates, Deadline deadline, bool* moved);

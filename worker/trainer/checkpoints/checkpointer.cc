@@ -20,21 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// kAborted if a step was closed on some servers only. After a restore such a step would be applied
-// a second time on the servers that already have it. Servers of asynchronous jobs close none.
-absl::Status CheckSameSteps(const std::vector<ServerCheckpoint>& servers) {
-  std::vector<int64_t> closed;
-  for (const ServerCheckpoint& server : servers) {
-    const CheckpointWorker* const steps = FindWorker(server, kStepWorker);
-    closed.push_back(steps == nullptr ? 0 : steps->sequence);
-  }
-  const auto [lowest, highest] = std::minmax_element(closed.begin(), closed.end());
-  if (*lowest == *highest) return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat(
-      "the servers closed steps meanwhile (ps:", lowest - closed.begin(), " has ", *lowest, ", ps:",
-      highest - closed.begin(), " ", *highest, "): the others continued without this worker"));
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Checkpointer>> Checkpointer::Create(const JobConfig& job,
@@ -110,7 +95,6 @@ absl::Status Checkpointer::Write(const CheckpointManifest& wanted, Deadline dead
   // than the run before it.
   if (!before.finished.empty()) manifest.number = before.finished.back().number + 1;
   ASSIGN_OR_RETURN(manifest.servers, client_.Checkpoint(directory_, manifest.name, deadline));
-  RETURN_IF_ERROR(CheckSameSteps(manifest.servers));
   manifest.timeline = TimelineOf(manifest.servers);
   manifest.made = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
   manifest.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);

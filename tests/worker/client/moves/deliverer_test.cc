@@ -20,18 +20,24 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
 constexpr int32_t kServers = 3;
+
+// Not a std::exception: links turn those into errors. Stands for a std::bad_alloc of the client.
+struct Thrown {};
 
 class Recorder : public wire::ParameterServerNull {
  public:
   Recorder(int32_t server, std::vector<std::string>* calls) : server_(server), calls_(*calls) {}
   void push(wire::PushReply& reply, const wire::PushRequest& request) override {
+    if (throws_) throw Thrown{};
     reply.items.resize(request.items.size());
     calls_.push_back(absl::StrCat("ps:", server_, request.late ? " late" : ""));
   }
   void step(wire::StepReply& reply, const wire::StepRequest& request) override {
+    if (throws_) throw Thrown{};
     reply.push.items.resize(request.push.items.size());
     calls_.push_back(absl::StrCat("ps:", server_, " waits"));
   }
@@ -42,9 +48,12 @@ class Recorder : public wire::ParameterServerNull {
     members.members.emplace_back().index = kServers;
   }
 
+  void Throw(bool throws) { throws_ = throws; }
+
  private:
   const int32_t server_;
   std::vector<std::string>& calls_;
+  bool throws_ = false;
 };
 
 class DelivererTest : public ::testing::Test {
@@ -85,6 +94,7 @@ class DelivererTest : public ::testing::Test {
   absl::Status reached_;  // of servers that join
   MapFollower& maps() { return maps_; }
   const ClientGate& gate() const { return gate_; }
+  Recorder& service(int32_t server) { return *services_[server]; }
 
  private:
   std::vector<std::unique_ptr<ServerSession>> MakeSessions() {
@@ -168,6 +178,20 @@ TEST_F(DelivererTest, WhoIsAskedForAPushGetsItWithTheOthersThatLackIt) {
   ASSERT_OK(Push(&moved));
   ASSERT_EQ(calls_.size(), 3u);
   EXPECT_EQ(calls_[0], "ps:0");
+}
+
+// The servers before the one that threw have the push, so its number must not be given to another.
+TEST_F(DelivererTest, APushDuringWhichSomethingThrowsIsFollowedByNoOther) {
+  Begin({4, 4, 4}, {.sequence = 4, .last_part = {4, 4, 4}});
+  bool moved = false;
+  ASSERT_OK(Push(&moved));
+  service(1).Throw(true);
+  EXPECT_THROW(Push(&moved).IgnoreError(), Thrown);
+  service(1).Throw(false);
+  calls_.clear();
+  EXPECT_THAT(Push(&moved), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                     HasSubstr("unknown which servers have push 6")));
+  EXPECT_THAT(calls_, IsEmpty());
 }
 
 // The address of a server in a map belongs to another server. Each time it is asked, the former

@@ -2,6 +2,10 @@
 // are errors, not memory faults.
 #include "worker/client/plan/data_plan.h"
 
+#include <algorithm>
+#include <limits>
+#include <new>
+
 #include "common/status.h"
 #include "tests/worker/client/fleet.h"
 
@@ -11,6 +15,31 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+TEST(ScratchArray, GrowsAndNeverShrinks) {
+  ScratchArray<int64_t> array;
+  EXPECT_EQ(array.bytes(), 0u);
+  int64_t* const ten = array.Get(10);
+  std::fill_n(ten, 10, 1);
+  EXPECT_EQ(array.bytes(), 10 * sizeof(int64_t));
+  EXPECT_EQ(array.Get(3), ten);
+  EXPECT_EQ(array.Get(0), ten);
+  EXPECT_EQ(array.Get(10), ten);
+  EXPECT_EQ(array.bytes(), 10 * sizeof(int64_t));
+  std::fill_n(array.Get(1000), 1000, 2);  // a sanitizer sees a block that is too small
+  EXPECT_EQ(array.bytes(), 1000 * sizeof(int64_t));
+}
+
+TEST(ScratchArray, KeepsItsMemoryWhereMoreIsRefused) {
+  ScratchArray<int64_t> array;
+  int64_t* const ten = array.Get(10);
+  const volatile size_t too_many = std::numeric_limits<size_t>::max() / 2;
+  EXPECT_THROW(array.Get(too_many), std::bad_alloc);
+  EXPECT_EQ(array.bytes(), 10 * sizeof(int64_t));
+  EXPECT_EQ(array.Get(10), ten);
+  std::fill_n(array.Get(100), 100, 3);
+  EXPECT_EQ(array.bytes(), 100 * sizeof(int64_t));
+}
 
 class DataPlanTest : public ::testing::Test {
  protected:
