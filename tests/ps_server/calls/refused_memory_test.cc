@@ -10,11 +10,16 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/log.h"
 #include "gmock/gmock.h"
+#include "ps_server/base/bad_alloc.h"
 #include "ps_server/base/exclusive_slot.h"
+#include "ps_server/calls/service.h"
+#include "ps_server/core/server_core.h"
 #include "ps_server/jobs/cohort.h"
 #include "ps_server/jobs/session.h"
 #include "ps_server/persistence/variable_load.h"
@@ -32,10 +37,12 @@ std::atomic<bool> refuse_maps{false};
 // For this thread: how many allocations succeed before one fails; negative: all succeed.
 thread_local int64_t allocations_left = -1;
 thread_local int64_t refused = 0;
+// After the first refusal, this thread's allocations fail until this is false again.
+thread_local bool refuse_rest = false;
 
 void* Allocate(size_t bytes) {
   if (allocations_left == 0) {
-    allocations_left = -1;
+    if (!refuse_rest) allocations_left = -1;
     ++refused;
     throw std::bad_alloc();
   }
@@ -74,10 +81,87 @@ void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 namespace cairn {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Lt;
+using ::testing::SizeIs;
 
 constexpr size_t kNumberBytes = 4 * sizeof(float);
+
+// While one exists, this thread gets no memory.
+class NoMemory {
+ public:
+  NoMemory() {
+    refuse_rest = true;
+    allocations_left = 0;
+  }
+  ~NoMemory() {
+    refuse_rest = false;
+    allocations_left = -1;
+  }
+};
+
+// First in this file: the first call in a process is no exception.
+TEST(RefusedMemory, TheErrorOfARefusalNeedsNoMemory) {
+  absl::Status status;
+  {
+    const NoMemory none;
+    status = CatchBadAlloc([] { return absl::InternalError(std::string(100, 'x')); });
+  }
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, ""));
+  allocations_left = 0;
+  status = CatchBadAlloc([] { return absl::InternalError(std::string(100, 'x')); });
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, "the machine has no memory left"));
+}
+
+TEST(RefusedMemory, AMessageThatFindsNoMemoryIsLost) {
+  std::vector<std::string> messages;
+  SetLogSink([&](const LogEntry& entry) { messages.emplace_back(entry.message); });
+  const std::string text(1000, 'x');
+  for (int64_t allocation = 0; allocation < 20; ++allocation) {
+    allocations_left = allocation;
+    LOG(ERROR) << text;
+    allocations_left = -1;
+  }
+  SetLogSink(nullptr);
+  EXPECT_THAT(messages, AllOf(Contains(text), SizeIs(Lt(20))));
+}
+
+// What the snapshot took from its queues is not on disk, so no later one may be published.
+TEST(RefusedMemory, ASnapshotWithoutMemoryIsTheLastOneEvenIfItsErrorGetsNone) {
+  const TempDir folder;
+  EngineOptions options;
+  options.directory = folder.Join("store");
+  auto opened = StripeStore::Open({.directory = options.directory});
+  ASSERT_OK(opened);
+  auto store = std::make_unique<WatchedStore>(*std::move(opened));
+  WatchedStore& watched = *store;
+  ServerCore core(options, std::move(store));
+  Service service(core);
+  TestClient client(service, 0);
+  ASSERT_OK(client.Hello());
+  ASSERT_OK(client.Create({DenseSpec("w", {2}, WireOptimizer("sgd", 1))}));
+  ASSERT_OK(client.Push("w", {1, 2}));
+  std::optional<NoMemory> none;
+  watched.before_write = [&]() -> absl::Status {
+    none.emplace();
+    throw std::bad_alloc();
+  };
+  absl::Status failed;
+  try {
+    failed = core.flusher.Flush(Flusher::Reach::kSynced);
+  } catch (const std::bad_alloc&) {
+  }
+  none.reset();
+  watched.before_write = nullptr;
+  EXPECT_THAT(failed, StatusIs(absl::StatusCode::kResourceExhausted,
+                               HasSubstr("the machine has no memory left; pushes are rejected")));
+  EXPECT_EQ(ReasonOf(failed), wire::ErrorReason::STOPPING);
+  EXPECT_EQ(core.flusher.Flush(Flusher::Reach::kSynced), failed);
+}
 
 // Rows inserted before and after a refusal all exist, each in its own memory.
 TEST(RefusedMemory, ATableGrowsAfterARefusedChunk) {
