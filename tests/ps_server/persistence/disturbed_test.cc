@@ -28,6 +28,7 @@ namespace {
 using absl::StatusCode;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
 constexpr absl::Duration kTimeout = absl::Seconds(60);
@@ -184,6 +185,46 @@ TEST_F(DisturbedTest, AScanFailsIfADeletionCouldNotBeWritten) {
               StatusIs(StatusCode::kUnavailable, HasSubstr("Input/output error")));
   std::vector<int64_t> keys;
   EXPECT_THAT(Scan(&keys), StatusIs(StatusCode::kUnavailable, HasSubstr("could not write")));
+}
+
+// A later start of the server, and a new job of the same name, would take it for a decision of
+// theirs.
+TEST_F(DisturbedTest, ADecisionIsNotStoredAfterItsJobWasDropped) {
+  TestClient tool(*service_, -1);
+  wire::HelloRequest hello;
+  hello.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
+  hello.job = "job";
+  hello.worker = 0;
+  wire::Consistency sync;
+  sync.mode = wire::ConsistencyMode::SYNC;
+  hello.__set_consistency(sync);
+  hello.expected_workers = 1;
+  wire::HelloReply joined;
+  ASSERT_OK(CallStatus([&] { service_->hello(joined, hello); }));
+  ASSERT_OK(tool.Create({DenseSpec("w", {1}, WireOptimizer("sgd", 1))}));
+  absl::Notification dropped;
+  std::thread drops;
+  store_->before_decision = [&] {
+    drops = std::thread([&] {
+      wire::ServerState state;
+      EXPECT_OK(CallStatus([&] { service_->drop_job(state, tool.caller()); }));
+      dropped.Notify();
+    });
+    // The drop waits for the decision; without that wait it ends first.
+    dropped.WaitForNotificationWithTimeout(absl::Milliseconds(300));
+    return absl::OkStatus();
+  };
+  wire::PullRequest begin;
+  begin.caller.job = "job";
+  begin.caller.worker = 0;
+  begin.caller.incarnation = joined.incarnation;
+  begin.step = 2;
+  begin.wait_seconds = 60;
+  wire::PullReply reply;
+  CallStatus([&] { service_->pull(reply, begin); }).IgnoreError();
+  ASSERT_TRUE(drops.joinable());
+  drops.join();
+  EXPECT_THAT(*store_->Decisions(), IsEmpty());
 }
 
 // A caller of `why` must not wait for the disk as well.
