@@ -227,6 +227,34 @@ TEST_F(DisturbedTest, ADecisionIsNotStoredAfterItsJobWasDropped) {
   EXPECT_THAT(*store_->Decisions(), IsEmpty());
 }
 
+class NothingDurableTest : public DisturbedTest {
+ protected:
+  NothingDurableTest() { options_.durability = Durability::kOff; }
+};
+
+// The hello had found the job and waited for an update of the worker.
+TEST_F(NothingDurableTest, AHelloStoresNothingOfADroppedJob) {
+  TestClient before = Joined(0);
+  const std::shared_ptr<Session> session = core_->registry.Find("job")->FindSession(0);
+  absl::Status joined;
+  std::thread joins;
+  {
+    const absl::MutexLock update(&session->order());
+    joins = std::thread([&] { joined = TestClient(*service_, 0).Hello().status(); });
+    const auto waits = [&] {
+      std::map<std::string, int64_t> counts;
+      core_->waits.Count(counts);
+      return counts.contains("order");
+    };
+    const Deadline deadline = Deadline::In(kTimeout);
+    while (!waits() && !deadline.Expired()) std::this_thread::yield();
+    EXPECT_OK(core_->catalog.Drop("job"));
+  }
+  joins.join();
+  EXPECT_THAT(joined, StatusIs(StatusCode::kAborted, HasSubstr("was dropped meanwhile")));
+  EXPECT_THAT(*store_->Workers(), IsEmpty());
+}
+
 // A caller of `why` must not wait for the disk as well.
 TEST_F(DisturbedTest, WhyNamesWaitingWorkersWhileADecisionIsWritten) {
   TestClient tool(*service_, -1);
