@@ -22,6 +22,7 @@
 #include "ps_server/core/server_core.h"
 #include "ps_server/jobs/cohort.h"
 #include "ps_server/jobs/session.h"
+#include "ps_server/monitor/peers.h"
 #include "ps_server/persistence/variable_load.h"
 #include "ps_server/rows/chunk_pool.h"
 #include "ps_server/rows/row_table.h"
@@ -39,8 +40,15 @@ thread_local int64_t allocations_left = -1;
 thread_local int64_t refused = 0;
 // After the first refusal, this thread's allocations fail until this is false again.
 thread_local bool refuse_rest = false;
+// Allocations of exactly this size fail in every thread; 0: none does.
+std::atomic<size_t> refused_size{0};
+std::atomic<int64_t> refused_of_size{0};
 
 void* Allocate(size_t bytes) {
+  if (bytes != 0 && bytes == refused_size.load(std::memory_order_relaxed)) {
+    ++refused_of_size;
+    throw std::bad_alloc();
+  }
   if (allocations_left == 0) {
     if (!refuse_rest) allocations_left = -1;
     ++refused;
@@ -114,7 +122,8 @@ TEST(RefusedMemory, TheErrorOfARefusalNeedsNoMemory) {
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, ""));
   allocations_left = 0;
   status = CatchBadAlloc([] { return absl::InternalError(std::string(100, 'x')); });
-  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, "the machine has no memory left"));
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kResourceExhausted, "the machine has no memory left"));
 }
 
 TEST(RefusedMemory, AMessageThatFindsNoMemoryIsLost) {
@@ -412,6 +421,28 @@ TEST_F(RefusedPushTest, APushIsAppliedOnceWhicheverAllocationIsRefused) {
       EXPECT_EQ(info.shards[0].version, 10) << info.spec.name;
     }
   }
+}
+
+// The thread that asks the other servers for the status page has no caller that could catch it.
+TEST(RefusedPeers, TheStatusPageSurvivesARefusal) {
+  Peers peers({.servers = {"127.0.0.1:1", "127.0.0.1:1"}, .self = 0});
+  const std::string job(777, 'j');
+  peers.Get(job);
+  refused_size.store(job.size() + 1);
+  const Deadline deadline = Deadline::In(absl::Seconds(30));
+  while (refused_of_size.load() < 1 && !deadline.Expired()) {
+    absl::SleepFor(absl::Milliseconds(10));
+    peers.Get(job);
+  }
+  refused_size.store(0);
+  EXPECT_GE(refused_of_size.load(), 1);
+  std::shared_ptr<const std::vector<PeerAnswer>> answers;
+  do {
+    absl::SleepFor(absl::Milliseconds(10));
+    answers = peers.Get(job);
+  } while (answers == nullptr && !deadline.Expired());
+  ASSERT_NE(answers, nullptr);
+  EXPECT_THAT(*answers, SizeIs(1));
 }
 
 TEST(RefusedLoad, AnyThreadThatGetsNoMemoryEndsTheLoadWithAnError) {
