@@ -176,6 +176,30 @@ TEST_F(DisturbedTest, AScanSeesEveryRowOnceEvenIfRowsAreEvictedMeanwhile) {
   EXPECT_THAT(keys, ElementsAre(1, 2, 3, 4));
 }
 
+// No row was deleted yet, so memory and disk are the same.
+TEST_F(DisturbedTest, ALookForOldRowsThatRunsOutOfMemoryIsMadeAgain) {
+  TestClient client = Joined(0);
+  ASSERT_NO_FATAL_FAILURE(FillTable(client, 10));
+  ASSERT_NO_FATAL_FAILURE(EvictAll());
+  store_->before_scan = [] { throw std::bad_alloc(); };
+  EXPECT_EQ(core_->row_expirer.RunOnce().code(), StatusCode::kResourceExhausted);
+  store_->before_scan = nullptr;
+  EXPECT_OK(client.PushKeys("t", {10}, {-1}));
+  ASSERT_OK(core_->row_expirer.RunOnce());
+  EXPECT_EQ(Rows(), 4);
+}
+
+TEST_F(DisturbedTest, ADeletionThatRunsOutOfMemoryEndsOnlyPushes) {
+  TestClient client = Joined(0);
+  ASSERT_NO_FATAL_FAILURE(FillTable(client, 10));
+  ASSERT_OK(core_->flusher.Flush(Flusher::Reach::kSynced));
+  store_->before_write = []() -> absl::Status { throw std::bad_alloc(); };
+  EXPECT_THAT(core_->row_expirer.RunOnce(),
+              StatusIs(StatusCode::kResourceExhausted, HasSubstr("pushes are rejected")));
+  store_->before_write = nullptr;
+  EXPECT_EQ(ReasonOf(client.PushKeys("t", {10}, {-1}).status()), wire::ErrorReason::STOPPING);
+}
+
 TEST_F(DisturbedTest, AScanFailsIfADeletionCouldNotBeWritten) {
   TestClient client = Joined(0);
   ASSERT_NO_FATAL_FAILURE(FillTable(client, 10));
