@@ -12,6 +12,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/log.h"
@@ -20,6 +21,7 @@
 #include "ps_server/base/exclusive_slot.h"
 #include "ps_server/calls/service.h"
 #include "ps_server/core/server_core.h"
+#include "ps_server/engine/server_load.h"
 #include "ps_server/jobs/cohort.h"
 #include "ps_server/jobs/session.h"
 #include "ps_server/monitor/peers.h"
@@ -90,6 +92,7 @@ namespace cairn {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
@@ -421,6 +424,141 @@ TEST_F(RefusedPushTest, APushIsAppliedOnceWhicheverAllocationIsRefused) {
       EXPECT_EQ(info.shards[0].version, 10) << info.spec.name;
     }
   }
+}
+
+// Two servers, between which a table of one bucket moves back and forth.
+class RefusedCommitTest : public ::testing::Test {
+ protected:
+  static constexpr char kTable[] = "a_table_whose_name_needs_memory";
+
+  struct Server {
+    std::unique_ptr<ServerCore> core;
+    std::unique_ptr<Service> service;
+  };
+
+  void SetUp() override {
+    Open(0);
+    Open(1);
+    wire::VariableSpec spec = TableSpec(kTable, 1, WireOptimizer("sgd", 1));
+    spec.initializer.type = "zeros";
+    spec.bucket_ps = {0};
+    for (int32_t s : {0, 1}) ASSERT_OK(Tool(s).Create({spec}));
+    ASSERT_OK(Tool(0).PushKeys(kTable, {5}, {-1}));
+  }
+  // Starts the server, or restarts it as after a crash.
+  void Open(int32_t s) {
+    servers_[s].service.reset();
+    servers_[s].core.reset();
+    EngineOptions options;
+    options.directory = folder_.Join(s == 0 ? "ps0" : "ps1");
+    options.server_index = s;
+    options.server_count = 2;
+    auto opened = StripeStore::Open({.directory = options.directory, .server_index = s});
+    ASSERT_OK(opened);
+    auto store = std::make_unique<WatchedStore>(*std::move(opened));
+    // RocksDB does not survive a refusal.
+    store->before_map = [] { kept_ = std::exchange(allocations_left, -1); };
+    store->after_map = [] { allocations_left = kept_; };
+    servers_[s].core = std::make_unique<ServerCore>(options, std::move(store));
+    ServerCore& core = *servers_[s].core;
+    ASSERT_OK(LoadServer(core.catalog, core.moves, core.budget).status());
+    servers_[s].service = std::make_unique<Service>(core);
+  }
+  TestClient Tool(int32_t s) { return TestClient(*servers_[s].service, -1); }
+  absl::StatusOr<wire::MoveReply> Step(int32_t s, wire::MoveAction::type action,
+                                       Payload data = {}) {
+    wire::MoveRequest request;
+    request.caller.job = "job";
+    request.action = action;
+    request.variable = kTable;
+    request.map_version = version_;
+    request.bucket_ps = {1 - source_};
+    request.source = source_;
+    request.target = 1 - source_;
+    request.data = std::move(data);
+    wire::MoveReply reply;
+    RETURN_IF_ERROR(CallStatus([&] { servers_[s].service->move(reply, request); }));
+    return reply;
+  }
+  absl::Status UntilReady() {
+    const int32_t target = 1 - source_;
+    RETURN_IF_ERROR(Step(target, wire::MoveAction::PREPARE).status());
+    RETURN_IF_ERROR(Step(source_, wire::MoveAction::PREPARE).status());
+    RETURN_IF_ERROR(Step(source_, wire::MoveAction::HOLD).status());
+    ASSIGN_OR_RETURN(wire::MoveReply read, Step(source_, wire::MoveAction::READ));
+    RETURN_IF_ERROR(Step(target, wire::MoveAction::WRITE, std::move(read.data)).status());
+    return Step(target, wire::MoveAction::READY).status();
+  }
+  // COMMIT while allocation `n` of the call is refused. False: it makes fewer allocations.
+  bool CommitRefused(int32_t s, int64_t n, absl::Status* status) {
+    const int64_t before = refused;
+    allocations_left = n;
+    try {
+      *status = Step(s, wire::MoveAction::COMMIT).status();
+    } catch (const std::bad_alloc&) {  // while the error was made
+      *status = absl::ResourceExhaustedError("");
+    }
+    allocations_left = -1;
+    return refused > before;
+  }
+  // COMMIT until it ends well, with allocation `n` of the first try refused. False: it makes fewer.
+  bool Commit(int32_t s, int64_t n) {
+    absl::Status status;
+    const bool any = CommitRefused(s, n, &status);
+    if (!status.ok()) {
+      EXPECT_TRUE(absl::IsResourceExhausted(status)) << "allocation " << n << ": " << status;
+      // By design: memory may be ahead of the disk.
+      if (!servers_[s].core->flusher.failure().ok()) Open(s);
+      status = Step(s, wire::MoveAction::COMMIT).status();
+    }
+    // The source was restarted and does not know the move, or its hold ended with the refused call.
+    if (absl::IsFailedPrecondition(status) && s == source_) {
+      EXPECT_THAT(std::string(status.message()), AnyOf(HasSubstr("no such move has ended here"),
+                                                       HasSubstr("updates are not held")));
+      EXPECT_OK(Step(s, wire::MoveAction::ABORT));
+      EXPECT_OK(Step(1 - s, wire::MoveAction::ABORT));
+      EXPECT_OK(UntilReady());
+      status = Step(s, wire::MoveAction::COMMIT).status();
+    }
+    EXPECT_OK(status) << "allocation " << n << " of ps:" << s;
+    return any;
+  }
+  // The value of the row on ps:`s`.
+  absl::StatusOr<float> Row(int32_t s) {
+    wire::PullRequest request;
+    request.caller.job = "job";
+    request.items.resize(1);
+    request.items[0].variable = kTable;
+    request.items[0].selection = wire::Selection::KEYS;
+    request.items[0].ids = PayloadOf(std::vector<int64_t>{5});
+    request.items[0].map_version = version_;
+    wire::PullReply reply;
+    RETURN_IF_ERROR(CallStatus([&] { servers_[s].service->pull(reply, request); }));
+    return Values<float>(reply.items[0].values)[0];
+  }
+
+  static inline int64_t kept_ = -1;
+  TempDir folder_;
+  Server servers_[2];
+  int32_t source_ = 0;
+  int64_t version_ = 2;
+};
+
+TEST_F(RefusedCommitTest, RowsAreOnOneServerWhicheverAllocationIsRefused) {
+  int64_t refusals = 0;
+  for (int64_t n = 0;; ++n) {
+    ASSERT_OK(UntilReady()) << n;
+    const bool at_source = Commit(source_, n);
+    const bool at_target = Commit(1 - source_, n);
+    EXPECT_EQ(*Row(1 - source_), 1);
+    EXPECT_FALSE(Row(source_).ok());
+    ASSERT_FALSE(HasFailure()) << n;
+    refusals += at_source + at_target;
+    if (!at_source && !at_target) break;
+    source_ = 1 - source_;
+    ++version_;
+  }
+  EXPECT_GT(refusals, 30);
 }
 
 // The thread that asks the other servers for the status page has no caller that could catch it.
