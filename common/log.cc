@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -83,6 +84,14 @@ LogLine::LogLine(const char* file, int line, LogLevel level)
 
 LogLine::~LogLine() {
   if (!IsOn(level_) || stream_.bad()) return;
+  try {
+    Deliver();
+  } catch (const std::bad_alloc&) {
+    // A message that finds no memory is lost; the program goes on.
+  }
+}
+
+void LogLine::Deliver() const {
   const std::string message = stream_.str();
   if (target == Target::kGlog) {
     google::LogMessage(file_, line_, GlogSeverity(level_)).stream() << message;

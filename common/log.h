@@ -28,6 +28,8 @@ class LogLine {
   std::ostream& stream() { return stream_; }
 
  private:
+  void Deliver() const;
+
   const char* const file_;
   const int line_;
   const LogLevel level_;

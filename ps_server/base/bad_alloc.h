@@ -8,15 +8,19 @@
 
 namespace cairn {
 
-// Returns what `call` returns, or kResourceExhausted if it throws std::bad_alloc.
+constexpr char kNoMemoryText[] = "the machine has no memory left";
+
+// Returns what `call` returns, or kResourceExhausted if it throws std::bad_alloc. Throws nothing
+// itself: if there is no memory for the error's text either, the error has none.
 inline absl::Status CatchBadAlloc(absl::FunctionRef<absl::Status()> call) {
-  // Made before memory is refused; a copy allocates nothing.
-  static const absl::Status& refused =
-      *new absl::Status(absl::StatusCode::kResourceExhausted, "the machine has no memory left");
   try {
     return call();
   } catch (const std::bad_alloc&) {
-    return refused;
+  }
+  try {
+    return absl::ResourceExhaustedError(kNoMemoryText);
+  } catch (const std::bad_alloc&) {
+    return {absl::StatusCode::kResourceExhausted, ""};  // allocates nothing
   }
 }
 

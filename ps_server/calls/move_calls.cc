@@ -68,7 +68,7 @@ class Moving {
            (cohort.settings().mode == ConsistencyMode::kSync || !cohort.any_live());
   }
   // BUSY names a worker that has not resent yet what this server lost in a restart.
-  absl::Status CheckCaughtUp() const;
+  absl::Status CheckCaughtUp();
   // Stores the incarnations that fence workers, so that the fences survive a crash of this server.
   absl::Status KeepFences();
   absl::Status Ready();
@@ -234,9 +234,9 @@ absl::Status Moving::Fence(const std::vector<Watermark>& incarnations) {
                                                      catalog_.info().applied_is_durable()),
                            Quota::For::kCaller));
     }
-    if (session->incarnation() < at_source.sequence) {
-      session->Admit(at_source.sequence, session->origin());
-    }
+    // Updates of the fenced start have ended, or they run later and are rejected.
+    const TracedLock order = admission_.LockOrder(*session, "an earlier call of the worker");
+    session->Fence(at_source.sequence);
     if (session->durable_incarnation() < session->incarnation()) {
       RETURN_IF_ERROR(admission_.StoreIncarnation(*session));
     }
@@ -330,18 +330,20 @@ absl::StatusOr<bool> Moving::Drained(Move& move, absl::Duration until) {
 // the rows' new server could apply a later push first, and take the resent ones for repeats. A
 // worker that is away might still return with such pushes: it is fenced, so that it computes them
 // again.
-absl::Status Moving::CheckCaughtUp() const {
+absl::Status Moving::CheckCaughtUp() {
   for (const auto& session : admitted_.job->sessions()) {
     if (session->caught_up()) continue;
-    if (!session->left()) {
-      return BusyError(absl::StrCat("worker ", session->worker(), " of job ", request_.caller.job,
-                                    " (", session->origin(),
-                                    ") has not resent the updates that this server lost in a "
-                                    "restart: the move waits until it has, or its lease ends"),
-                       kCaughtUpRetry);
+    if (session->left()) {
+      const TracedLock order = admission_.LockOrder(*session, "an earlier call of the worker");
+      // It may have returned meanwhile.
+      if (session->left()) session->Fence(session->incarnation() + 1);
     }
-    session->Admit(session->incarnation() + 1, session->origin());
-    session->SetLeft(true);
+    if (session->caught_up()) continue;
+    return BusyError(absl::StrCat("worker ", session->worker(), " of job ", request_.caller.job,
+                                  " (", session->origin(),
+                                  ") has not resent the updates that this server lost in a "
+                                  "restart: the move waits until it has, or its lease ends"),
+                     kCaughtUpRetry);
   }
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -456,7 +457,7 @@ class Restoring {
     RETURN_IF_ERROR(rows_.flusher.failure());
     RETURN_IF_ERROR(CheckAbsent());
     // No snapshot may run meanwhile: it could still write the workers' earlier records.
-    return rows_.flusher.Exclusively([&]() -> absl::Status {
+    return rows_.flusher.Exclusively([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::Status {
       std::vector<WorkerRecord> workers = Workers();
       AddSteps(workers);
       AddTimeline(workers);
@@ -479,13 +480,18 @@ class Restoring {
       Registry::Jobs::node_type node = Registry::NodeOf(job);
       const absl::Status why = absl::FailedPreconditionError(absl::StrCat(
           "job ", request_.caller.job, " was restored meanwhile: start this task again"));
+      // The new job replaces the job that had only sessions.
+      const std::shared_ptr<Job> before = catalog_.registry().Find(request_.caller.job);
+      std::optional<absl::MutexLock> deciding;
+      if (before != nullptr) deciding.emplace(&before->steps().deciding());
       if (const absl::Status put = catalog_.store().PutJob(variables, shards, workers); !put.ok()) {
         return rows_.flusher.Refuse(put);
       }
       CAIRN_CRASH_POINT("restore: job written");
-      // The new job replaces the job that had only sessions.
-      const std::shared_ptr<Job> before = catalog_.registry().Put(std::move(node));
-      if (before != nullptr) before->EndWaits(why);
+      if (before != nullptr) before->steps().EndDecisions();
+      if (const std::shared_ptr<Job> replaced = catalog_.registry().Put(std::move(node))) {
+        replaced->EndWaits(why);
+      }
       return absl::OkStatus();
     });
   }

@@ -120,7 +120,7 @@ absl::Status Service::Refusal() const {
 
 void Service::CancelLongCalls() {
   checkpoints_.CancelReads();
-  for (const auto& job : core_.registry.jobs()) job->EndWaits(Refusal());
+  core_.registry.EndWaits(Refusal());
 }
 
 void Service::Shut() {

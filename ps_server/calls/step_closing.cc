@@ -57,6 +57,10 @@ SyncSteps::Missing WhyMissing(const Job& job, bool any_rows, const NamedContribu
 
 // Stores a decision as durably as the server promises, before any worker learns of it.
 absl::Status StepCloser::Store(const JobSteps& steps, const DecisionRecord& decision) {
+  if (steps.ended()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", steps.job(), " was dropped or restored meanwhile: start this task again"));
+  }
   if (options_.durability == Durability::kOff) return absl::OkStatus();
   const WaitBoard::Waiting waiting(&order_.waits, "epoch",
                                    absl::StrCat("the decision of step ", decision.step,
@@ -86,6 +90,8 @@ absl::Status StepCloser::Decide(JobSteps& steps, int64_t below) {
 absl::Status StepCloser::ForgetDecisions(JobSteps& steps, int64_t all_durable_step) {
   const std::optional<int64_t> up_to = steps.Forget(all_durable_step);
   if (!up_to) return absl::OkStatus();
+  const absl::MutexLock deciding(&steps.deciding());
+  if (steps.ended()) return absl::OkStatus();  // a new job of this name may have such decisions
   const absl::Status dropped = store_.DropDecisions(steps.job(), *up_to);
   return dropped.ok() ? dropped : rows_.flusher.Refuse(dropped);
 }

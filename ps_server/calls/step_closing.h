@@ -2,6 +2,7 @@
 // waiting for both. ps_server/SYNC.md has the protocol; JobSteps decides which step closes.
 #pragma once
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -43,7 +44,9 @@ class StepCloser {
                                      OrderedCall& call);
 
  private:
-  absl::Status Store(const JobSteps& steps, const DecisionRecord& decision);
+  // The caller holds steps.deciding(). kFailedPrecondition: the job was dropped meanwhile.
+  absl::Status Store(const JobSteps& steps, const DecisionRecord& decision)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(steps.deciding());
   absl::Status Decide(JobSteps& steps, int64_t below);
   absl::Status ForgetDecisions(JobSteps& steps, int64_t all_durable_step);
   void ReportLost(const Job& job, const SyncSteps::Closing& closing);

@@ -128,9 +128,10 @@ absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRe
   if (hello.consistency) {
     RETURN_IF_ERROR(job->cohort().Agree(*hello.consistency, request.worker));
   }
-  // Also if an earlier hello was admitted, but the incarnation could not be stored.
-  const bool is_new =
-      incarnation > session->incarnation() || session->durable_incarnation() < incarnation;
+  // Also if an earlier hello was admitted, but the incarnation could not be stored; or if a move of
+  // rows has raised the incarnation before this start could say hello.
+  const bool is_new = incarnation > session->incarnation() || session->awaits_hello() ||
+                      session->durable_incarnation() < incarnation;
   std::shared_ptr<Session> steps;
   if (hello.consistency && hello.consistency->mode == ConsistencyMode::kSync) {
     steps = job->steps().Begin(request.begins_after_step);

@@ -4,8 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "common/timeline.h"
 #include "ps_server/jobs/order_rules.h"
 #include "thrift/errors.h"
+#include "thrift/limits.h"
 
 namespace cairn {
 namespace {
@@ -58,6 +60,17 @@ void Admission::AwaitUpdates(const Job& job) {
   }
 }
 
+// Whether `session` still belongs to a job: the job may have been dropped meanwhile.
+bool Admission::IsCurrent(const Session& session) const {
+  const std::shared_ptr<Job> job = registry_.Find(session.job());
+  if (job == nullptr) return false;
+  switch (session.worker()) {
+    case kStepWorker: return job->steps().session().get() == &session;
+    case kTimelineWorker: return job->timeline_record().get() == &session;
+    default: return job->FindSession(session.worker()).get() == &session;
+  }
+}
+
 absl::Status Admission::StoreIncarnation(Session& session) {
   // Moving rows may raise the incarnation once more meanwhile.
   const int64_t incarnation = session.incarnation();
@@ -65,6 +78,7 @@ absl::Status Admission::StoreIncarnation(Session& session) {
   if (info_.applied_is_durable()) {
     // Only the incarnation is stored: the stripes on disk are older than the applied updates.
     RETURN_IF_ERROR(flusher.Exclusively([&] {
+      if (!IsCurrent(session)) return absl::OkStatus();
       const WorkerRecord record = session.NoteIncarnation();
       absl::Status written = store_.WriteEpoch({}, {record});
       if (written.ok()) written = store_.Sync();

@@ -42,6 +42,8 @@ class Admission {
   void FillState(Job* job, const Session* session, wire::ServerState& state) const;
 
  private:
+  bool IsCurrent(const Session& session) const;
+
   const ServerInfo& info_;
   const Registry& registry_;
   const Members& members_;

@@ -1,6 +1,7 @@
 #include "ps_server/core/job_catalog.h"
 
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -40,13 +41,18 @@ absl::Status JobCatalog::Add(Job& job, const std::shared_ptr<Variable>& variable
 }
 
 absl::Status JobCatalog::Drop(const std::string& name) {
-  const std::shared_ptr<Job> job = registry_.Find(name);
-  const auto drop = [&] {
+  std::shared_ptr<Job> job;
+  const auto drop = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    job = registry_.Find(name);
+    // Otherwise a decision could be stored after the job's others have been deleted.
+    std::optional<absl::MutexLock> deciding;
+    if (job != nullptr) deciding.emplace(&job->steps().deciding());
     CAIRN_CRASH_POINT("drop: begun");
     if (const absl::Status dropped = store_.DropJob(name); !dropped.ok()) {
       return flusher_.Refuse(dropped);
     }
     CAIRN_CRASH_POINT("drop: gone on disk");
+    if (job != nullptr) job->steps().EndDecisions();
     registry_.Erase(name);
     moves_.EraseJob(name);
     return absl::OkStatus();

@@ -80,8 +80,8 @@ class JobSteps {
   // As SyncSteps::Add.
   SyncSteps::Added Add(PendingContribution contribution, bool replaces);
 
-  // Held from the making of a decision until the decision is stored and learned, and by everything
-  // that may change what a decision names.
+  // Held from the making of a decision until the decision is stored and learned, by everything that
+  // may change what a decision names, and while the job's records are deleted from the disk.
   absl::Mutex& deciding() ABSL_LOCK_RETURNED(deciding_) { return deciding_; }
   // On the coordinator: the decision for the open step, if the step is below `below` and can be
   // decided. `quorum`: of the cohort, read before deciding() was locked.
@@ -89,6 +89,9 @@ class JobSteps {
                                              int64_t below) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(deciding_);
   void Learn(DecisionRecord decision) ABSL_EXCLUSIVE_LOCKS_REQUIRED(deciding_);
+  // The job's records are gone from the disk: no decision may be stored or deleted any more.
+  void EndDecisions() ABSL_EXCLUSIVE_LOCKS_REQUIRED(deciding_) { ended_ = true; }
+  bool ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(deciding_) { return ended_; }
   // Forgets the decisions that no worker needs any more. `all_durable_step`: durable on all
   // servers. Returns the last step whose decision should be deleted from the disk now; nullopt:
   // none.
@@ -153,6 +156,7 @@ class JobSteps {
 
   // Locked before mutex_. mutex_ itself is never held over a write to the disk.
   mutable absl::Mutex deciding_ ABSL_ACQUIRED_BEFORE(mutex_);
+  bool ended_ ABSL_GUARDED_BY(deciding_) = false;
   mutable absl::Mutex mutex_;
   SyncSteps steps_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<Session> session_ ABSL_GUARDED_BY(mutex_);

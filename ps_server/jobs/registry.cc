@@ -156,7 +156,16 @@ absl::StatusOr<std::shared_ptr<Job>> Registry::FindOrMake(absl::string_view name
   if (std::shared_ptr<Job> job = Find(name); job != nullptr) return job;
   ASSIGN_OR_RETURN(std::shared_ptr<Job> made, Make(name, whom));
   absl::MutexLock lock(&mutex_);
+  if (!waits_ended_.ok()) made->EndWaits(waits_ended_);
   return jobs_.try_emplace(made->name(), std::move(made)).first->second;
+}
+
+void Registry::EndWaits(const absl::Status& why) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (waits_ended_.ok()) waits_ended_ = why;
+  }
+  for (const std::shared_ptr<Job>& job : jobs()) job->EndWaits(why);
 }
 
 absl::StatusOr<std::shared_ptr<Job>> Registry::Make(absl::string_view name, Quota::For whom) {
@@ -172,6 +181,7 @@ Registry::Jobs::node_type Registry::NodeOf(std::shared_ptr<Job> job) {
 
 std::shared_ptr<Job> Registry::Put(Jobs::node_type node) {
   absl::MutexLock lock(&mutex_);
+  if (!waits_ended_.ok()) node.mapped()->EndWaits(waits_ended_);
   auto put = jobs_.insert(std::move(node));
   if (put.inserted) return nullptr;
   return std::exchange(put.position->second, std::move(put.node.mapped()));

@@ -119,6 +119,8 @@ class Registry {
   std::shared_ptr<Job> Put(Jobs::node_type node);
   // Ordered by name.
   std::vector<std::shared_ptr<Job>> jobs() const;
+  // Ends every wait for other workers (Job::EndWaits) of all jobs, also of those made later.
+  void EndWaits(const absl::Status& why);
   // Requests that hold the job continue with it; Find no longer returns it.
   void Erase(absl::string_view name);
 
@@ -135,6 +137,7 @@ class Registry {
   Quota worker_quota_;
   mutable absl::Mutex mutex_;
   Jobs jobs_;
+  absl::Status waits_ended_;  // not OK: the argument of EndWaits
 };
 
 }  // namespace cairn

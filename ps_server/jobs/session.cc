@@ -45,22 +45,39 @@ int64_t Session::durable_incarnation() const {
   return durable_.incarnation;
 }
 
-void Session::Admit(int64_t incarnation, absl::string_view origin, int64_t start) {
-  absl::MutexLock lock(&mutex_);
+void Session::RaiseLocked(int64_t incarnation) {
+  if (incarnation <= incarnation_) return;
   // No start follows up the sequences that the previous start left waiting, and sequences without a
   // part here may have one when they are computed again.
-  if (incarnation > incarnation_) {
-    waiting_.clear();
-    through_ = 0;
-    NoteCaughtUp();  // the new start computes again what is missing
-    counts_on_specs_.store(false, std::memory_order_relaxed);
-    vitals_ = {};
-    vitals_at_ = -absl::InfiniteDuration();
-  }
-  incarnation_ = std::max(incarnation_, incarnation);
+  waiting_.clear();
+  through_ = 0;
+  NoteCaughtUp();  // the new start computes again what is missing
+  counts_on_specs_.store(false, std::memory_order_relaxed);
+  vitals_ = {};
+  vitals_at_ = -absl::InfiniteDuration();
+  incarnation_ = incarnation;
+}
+
+void Session::Admit(int64_t incarnation, absl::string_view origin, int64_t start) {
+  absl::MutexLock lock(&mutex_);
+  RaiseLocked(incarnation);
+  awaits_hello_ = false;
   origin_ = std::string(origin);
   start_ = start;
   left_ = false;
+}
+
+void Session::Fence(int64_t incarnation) {
+  absl::MutexLock lock(&mutex_);
+  if (incarnation <= incarnation_) return;
+  RaiseLocked(incarnation);
+  awaits_hello_ = true;
+  start_ = 0;
+}
+
+bool Session::awaits_hello() const {
+  absl::MutexLock lock(&mutex_);
+  return awaits_hello_;
 }
 
 int64_t Session::start() const {

@@ -42,6 +42,11 @@ class Session {
   // Sets the incarnation, which never decreases. `origin` is for messages. `start`:
   // HelloRequest.start.
   void Admit(int64_t incarnation, absl::string_view origin, int64_t start = 0);
+  // Raises the incarnation to at least this one without a hello: earlier starts of the worker are
+  // fenced, and the next hello is the first one of its start here. Order held.
+  void Fence(int64_t incarnation);
+  // Whether Fence has raised the incarnation since the last Admit.
+  bool awaits_hello() const;
   std::string origin() const;
   // The start of the worker that has the incarnation; 0: unknown.
   int64_t start() const;
@@ -114,6 +119,7 @@ class Session {
   void Published(const WorkerRecord& record);
 
  private:
+  void RaiseLocked(int64_t incarnation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RenewLocked(absl::Duration lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const std::string job_;
   const int32_t worker_;
@@ -122,6 +128,7 @@ class Session {
 
   mutable absl::Mutex mutex_;  // guards the members below
   int64_t incarnation_ = 0;
+  bool awaits_hello_ = false;
   std::string origin_;
   int64_t start_ = 0;
   int64_t applied_ = 0;   // the last sequence with a part here, or void

@@ -133,29 +133,36 @@ std::vector<PeerAnswer> Peers::AskAll(const std::string& job) {
   return answers;
 }
 
+void Peers::AskAboutJobs() {
+  std::vector<std::string> jobs;
+  {
+    const absl::MutexLock lock(&mutex_);
+    if (!stopped_) jobs = WatchedJobs();
+  }
+  for (const std::string& job : jobs) {
+    auto answers = std::make_shared<const std::vector<PeerAnswer>>(AskAll(job));
+    const absl::MutexLock lock(&mutex_);
+    const auto found = watched_.find(job);
+    if (found != watched_.end()) found->second.answers = std::move(answers);
+  }
+}
+
 void Peers::Run() {
   for (;;) {
-    std::vector<std::string> jobs;
-    {
-      const absl::MutexLock lock(&mutex_);
-      if (stopped_) return;
-      jobs = WatchedJobs();
-      if (jobs.empty()) {
-        for (const auto& peer : peers_) peer->Disconnect();
-        changed_.WaitUntil(&mutex_, Deadline::In(absl::Minutes(1)));
-        continue;
-      }
-    }
     const absl::Duration begin = MonotonicNow();
-    for (const std::string& job : jobs) {
-      auto answers = std::make_shared<const std::vector<PeerAnswer>>(AskAll(job));
-      const absl::MutexLock lock(&mutex_);
-      const auto found = watched_.find(job);
-      if (found != watched_.end()) found->second.answers = std::move(answers);
-    }
+    // Without memory the answers stay as they are until the next time.
+    CatchBadAlloc([&] {
+      AskAboutJobs();
+      return absl::OkStatus();
+    }).IgnoreError();
     const absl::MutexLock lock(&mutex_);
-    const absl::Duration rest = kInterval - (MonotonicNow() - begin);
-    if (!stopped_ && rest > absl::ZeroDuration()) changed_.WaitUntil(&mutex_, Deadline::In(rest));
+    if (stopped_) return;
+    absl::Duration pause = kInterval - (MonotonicNow() - begin);
+    if (watched_.empty()) {
+      for (const auto& peer : peers_) peer->Disconnect();
+      pause = absl::Minutes(1);
+    }
+    if (pause > absl::ZeroDuration()) changed_.WaitUntil(&mutex_, Deadline::In(pause));
   }
 }
 

@@ -60,6 +60,8 @@ class Peers {
   };
 
   void Run();
+  // Asks about every watched job once.
+  void AskAboutJobs();
   std::vector<std::string> WatchedJobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<PeerAnswer> AskAll(const std::string& job);
 

@@ -15,11 +15,11 @@ Move::~Move() = default;
 
 std::shared_ptr<Move> Moves::Find(absl::string_view job, absl::string_view variable) const {
   absl::MutexLock lock(&mutex_);
-  const auto found = moves_.find(KeyOf(job, variable));
+  const auto found = moves_.find(KeyView(job, variable));
   return found == moves_.end() ? nullptr : found->second;
 }
 
-int64_t Moves::StartOf(const Key& key, int64_t version) const {
+int64_t Moves::StartOf(const KeyView& key, int64_t version) const {
   const auto claim = claims_.find(key);
   return claim == claims_.end() || claim->second.version != version ? 0 : claim->second.start;
 }
@@ -36,7 +36,7 @@ bool Moves::Claim(absl::string_view job, absl::string_view variable, int64_t ver
 bool Moves::HasClaim(absl::string_view job, absl::string_view variable, int64_t version,
                      int64_t start) const {
   absl::MutexLock lock(&mutex_);
-  return start == StartOf(KeyOf(job, variable), version);
+  return start == StartOf(KeyView(job, variable), version);
 }
 
 bool Moves::Put(absl::string_view job, absl::string_view variable, std::shared_ptr<Move> move) {
@@ -71,7 +71,8 @@ bool Moves::arrivals_closed() const {
 
 void Moves::Erase(absl::string_view job, absl::string_view variable) {
   absl::MutexLock lock(&mutex_);
-  moves_.erase(KeyOf(job, variable));
+  const auto found = moves_.find(KeyView(job, variable));
+  if (found != moves_.end()) moves_.erase(found);
 }
 
 void Moves::EraseJob(absl::string_view job) {

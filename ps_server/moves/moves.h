@@ -62,11 +62,19 @@ class Moves {
   bool CloseArrivals(std::string* job, std::string* variable);
   void OpenArrivals();
   bool arrivals_closed() const;
+  // Does not throw.
   void Erase(absl::string_view job, absl::string_view variable);
   void EraseJob(absl::string_view job);
 
  private:
+  // Job and variable. Lookups and Erase compare views and allocate nothing: a step that has changed
+  // the disk must not fail in memory.
   using Key = std::pair<std::string, std::string>;
+  using KeyView = std::pair<absl::string_view, absl::string_view>;
+  struct KeyLess {
+    using is_transparent = void;
+    bool operator()(const KeyView& a, const KeyView& b) const { return a < b; }
+  };
   struct Claimed {
     int64_t version = 0;
     int64_t start = 0;
@@ -75,12 +83,12 @@ class Moves {
     return {std::string(job), std::string(variable)};
   }
 
-  int64_t StartOf(const Key& key, int64_t version) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  int64_t StartOf(const KeyView& key, int64_t version) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   WaitBoard& waits_;
   mutable absl::Mutex mutex_;
-  std::map<Key, std::shared_ptr<Move>> moves_ ABSL_GUARDED_BY(mutex_);
-  std::map<Key, Claimed> claims_ ABSL_GUARDED_BY(mutex_);
+  std::map<Key, std::shared_ptr<Move>, KeyLess> moves_ ABSL_GUARDED_BY(mutex_);
+  std::map<Key, Claimed, KeyLess> claims_ ABSL_GUARDED_BY(mutex_);
   bool arrivals_closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -97,11 +97,16 @@ void Evictor::Loop() {
     bool freed = false;
     // Unwritten rows must not be dropped, and a failing disk is not tried again.
     if (flusher_.failure().ok()) {
-      const absl::Status round = CatchBadAlloc([&]() -> absl::Status {
-        ASSIGN_OR_RETURN(freed, Round(*goal));
+      absl::StatusOr<bool> round = false;
+      const absl::Status caught = CatchBadAlloc([&] {
+        round = Round(*goal);
         return absl::OkStatus();
       });
-      if (!round.ok()) flusher_.Refuse(round).IgnoreError();  // logged and stored
+      if (!round.ok()) flusher_.Refuse(round.status()).IgnoreError();  // logged and stored
+      freed = round.value_or(false);
+      if (!caught.ok()) {
+        LOG_EVERY_T(WARNING, 10) << "no row was evicted: " << caught.message();
+      }
     }
     budget_.EndRound(freed);
   }
@@ -219,12 +224,17 @@ absl::StatusOr<int64_t> Evictor::Visit(Variable& variable, EmbeddingStripe& stri
   }
   RETURN_IF_ERROR(Prepare());
   const int64_t wanted = (budget_.used_bytes() - goal_bytes) / charge + 1;
-  ASSIGN_OR_RETURN(const uint32_t evicted,
-                   EvictRows(store_, stripe, EmbeddingStripe::Leave::kUntouched,
-                             static_cast<uint32_t>(std::clamp(wanted, kMinRows, kMaxRows))));
+  uint32_t evicted = 0;
+  // An error, also for lack of memory: what was drained may be missing on the disk.
+  RETURN_IF_ERROR(CatchBadAlloc([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(evicted,
+                     EvictRows(store_, stripe, EmbeddingStripe::Leave::kUntouched,
+                               static_cast<uint32_t>(std::clamp(wanted, kMinRows, kMaxRows))));
+    return absl::OkStatus();
+  }));
   table.CountRows(-int64_t{evicted}, evicted);
-  table.counts().Add("evicted", evicted);
   variable.GiveBack(evicted * charge);
+  table.counts().Add("evicted", evicted);
   return evicted * charge;
 }
 

@@ -23,6 +23,16 @@ constexpr absl::Duration kBehindPause = absl::Milliseconds(5);
 // Pause after each slice that is copied under a stripe's lock, for a fraction of a millisecond.
 constexpr absl::Duration kFlushSlicePause = absl::Microseconds(100);
 
+absl::Status FailureOf(const absl::Status& status, const EngineOptions& options) {
+  return WithReason(
+      absl::Status(status.code(),
+                   absl::StrCat("ps:", options.server_index, " cannot write to ", options.directory,
+                                ": ", status.message(),
+                                "; pushes are rejected from now on, pulls continue: free space or "
+                                "repair the disk, then restart this server")),
+      wire::ErrorReason::STOPPING);
+}
+
 }  // namespace
 
 Flusher::Flusher(StripeStore& store, Registry& registry, const EngineOptions& options,
@@ -31,6 +41,7 @@ Flusher::Flusher(StripeStore& store, Registry& registry, const EngineOptions& op
       registry_(registry),
       options_(options),
       board_(board),
+      no_memory_failure_(FailureOf(absl::ResourceExhaustedError(kNoMemoryText), options)),
       next_epoch_(MonotonicNow() + options.snapshot_interval) {}
 
 void Flusher::Start() { thread_ = std::thread(&Flusher::Loop, this); }
@@ -173,13 +184,11 @@ absl::Status Flusher::Refuse(const absl::Status& status) {
 
 void Flusher::Fail(const absl::Status& status) {
   if (!failure_.ok()) return;
-  failure_ = WithReason(
-      absl::Status(status.code(),
-                   absl::StrCat("ps:", options_.server_index, " cannot write to ",
-                                options_.directory, ": ", status.message(),
-                                "; pushes are rejected from now on, pulls continue: free space or "
-                                "repair the disk, then restart this server")),
-      wire::ErrorReason::STOPPING);
+  failure_ = no_memory_failure_;  // stays if there is no memory for the text of `status`
+  CatchBadAlloc([&] {
+    failure_ = FailureOf(status, options_);
+    return absl::OkStatus();
+  }).IgnoreError();
   LOG(ERROR) << failure_.message();
 }
 

@@ -129,6 +129,7 @@ class Flusher {
   Registry& registry_;
   const EngineOptions options_;
   WaitBoard* const board_;
+  const absl::Status no_memory_failure_;  // made while there is memory
 
   mutable absl::Mutex mutex_;  // guards the members below
   MonotonicCondVar changed_;

@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/log.h"
 #include "common/scoped_unlock.h"
 #include "common/status.h"
 #include "ps_server/base/bad_alloc.h"
@@ -114,11 +115,21 @@ class Deletion {
   }
 
  private:
+  // An error, also for lack of memory: what was drained or deleted may be missing on the disk.
   absl::StatusOr<int64_t> Delete(absl::Span<const int64_t> keys, uint32_t up_to) {
+    EmbeddingStripe::Deleted deleted;
+    RETURN_IF_ERROR(CatchBadAlloc([&] { return TryDelete(keys, up_to, deleted); }));
+    HostedTable& table = *variable_.table();
+    table.CountRows(-deleted.in_memory, -deleted.cold);
+    variable_.GiveBack(deleted.in_memory * table.layout().row_charge());
+    return deleted.in_memory + deleted.cold;
+  }
+
+  absl::Status TryDelete(absl::Span<const int64_t> keys, uint32_t up_to,
+                         EmbeddingStripe::Deleted& deleted) {
     const std::unique_ptr<StripeBatch> batch = store_.NewBatch(stripe_.id());
     InSlices(stripe_, *batch, kExpireSlicePause,
              [&] { return stripe_.DrainAhead(*batch, kSliceBytes); });
-    EmbeddingStripe::Deleted deleted;
     {
       absl::MutexLock lock(&stripe_.mutex());
       for (const int64_t key : keys) stripe_.Delete(*batch, key, up_to, deleted);
@@ -131,10 +142,7 @@ class Deletion {
       absl::MutexLock lock(&stripe_.mutex());
       stripe_.EndDeletion();
     }
-    HostedTable& table = *variable_.table();
-    table.CountRows(-deleted.in_memory, -deleted.cold);
-    variable_.GiveBack(deleted.in_memory * table.layout().row_charge());
-    return deleted.in_memory + deleted.cold;
+    return absl::OkStatus();
   }
 
   StripeStore& store_;
@@ -172,7 +180,12 @@ void RowExpirer::Loop() {
     while (!stopping_ && !next.Expired()) stop_.WaitUntil(&mutex_, next);
     if (stopping_) return;
     const ScopedUnlock unlock(&mutex_);
-    RunOnce().IgnoreError();  // logged and stored
+    const absl::Status status = RunOnce();
+    // Other errors are logged and stored where they arise.
+    if (!status.ok() && flusher_.failure().ok()) {
+      LOG(WARNING) << "ps:" << options_.server_index
+                   << " will look for rows to delete again later: " << status.message();
+    }
   }
 }
 
@@ -207,13 +220,15 @@ absl::Status RowExpirer::RunOnce() {
       EmbeddingStripe* const stripe = variable->table()->stripe(bucket);
       if (stripe == nullptr) continue;
       RETURN_IF_ERROR(flusher_.failure());
+      absl::Status visited;
       // Holding the evictor also prevents stripes from moving to another server.
-      const absl::Status status = CatchBadAlloc([&] {
-        return evictor_.Exclusively([&]() -> absl::Status {
+      RETURN_IF_ERROR(CatchBadAlloc([&] {
+        visited = evictor_.Exclusively([&]() -> absl::Status {
           return IsCurrent(*variable) ? Visit(*variable, *stripe) : absl::OkStatus();
         });
-      });
-      if (!status.ok()) return flusher_.Refuse(status);
+        return absl::OkStatus();
+      }));
+      if (!visited.ok()) return flusher_.Refuse(visited);
     }
   }
   return absl::OkStatus();

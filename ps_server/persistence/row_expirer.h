@@ -38,7 +38,8 @@ class RowExpirer {
   // Checks every table once per options.row_rules_interval.
   void Start();
   void Stop();
-  // Checks every table once. Errors as in Flusher::Refuse.
+  // Checks every table once. Errors as in Flusher::Refuse. Also kResourceExhausted without a
+  // failure: there is no memory to look for rows; a later call tries again.
   absl::Status RunOnce();
 
  private:

@@ -61,6 +61,12 @@ MUTANTS = {
         "  what_ = std::string(what);  // may throw, so it comes before the lock is taken\n"
         "  taken_ = true;\n",
         "  taken_ = true;\n  what_ = std::string(what);\n", "--failing_allocations"),
+    "decided_of_an_unknown_job": (
+        "ps_server/calls/move_calls.cc",
+        '    if (admitted_.job == nullptr) return absl::NotFoundError("this server has no such job");\n',
+        ""),
+    "decisions_of_an_unknown_job": (
+        "ps_server/calls/push.cc", "may_close && admitted.job != nullptr", "may_close"),
     "worker_without_a_place": (
         "ps_server/jobs/cohort.cc",
         "  ++places_[static_cast<size_t>(state)][step];\n"

@@ -32,6 +32,12 @@ Outcome Player::Send(const char* method, Reply& reply, const Request& request,
   return around_ == nullptr ? once() : around_(method, once);
 }
 
+template <typename Reply, typename Request>
+Outcome Player::SendStrange(const char*, Reply& reply, const Request& request,
+                            void (Service::*call)(Reply&, const Request&)) {
+  return target_.Call([&](Service& service) { (service.*call)(reply, request); });
+}
+
 // A finding ends the enclosing function.
 #define FUZZ_RETURN_IF(finding) \
   if (Finding found_ = (finding); found_) return found_

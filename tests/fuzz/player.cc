@@ -109,7 +109,7 @@ Finding Player::Begin(Choices& choices) {
     consistency_.sync_mean = choices.OneIn(4) ? wire::SyncMean::CONTRIBUTORS : wire::SyncMean::ROWS;
   }
   weights_.assign(kOps, 0);
-  const std::vector<uint32_t> usual = {30, 18, 12, 8, 6, 4, 6, 4, 2, 2, 1, 1, 3, 1, 1, 1};
+  const std::vector<uint32_t> usual = {30, 18, 12, 8, 6, 4, 6, 4, 2, 2, 1, 1, 3, 1, 1, 1, 2};
   std::copy(usual.begin(), usual.end(), weights_.begin());
   // Omits some kinds of calls, so that the remaining ones interact more often.
   for (size_t op = kAssign; op < usual.size(); ++op) {
@@ -159,6 +159,7 @@ Finding Player::Run(Op op, Choices& choices) {
     case kRules: return Rules(choices);
     case kTools: return Tools(choices);
     case kMoves: return Moves(choices);
+    case kStrangers: return Strangers(choices);
     case kRestart: return Restart(/*crash=*/false);
     case kCrash: return Restart(/*crash=*/true);
     case kCheckpoint: return Checkpoint(choices);

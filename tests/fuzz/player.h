@@ -60,6 +60,7 @@ class Player {
     kTools,
     kLeave,
     kMoves,
+    kStrangers,
     kRestart,
     kCrash,
     kCheckpoint,
@@ -147,6 +148,17 @@ class Player {
   Finding Checkpoint(Choices& choices);
   Finding RestoreFrom(const wire::CheckpointReply& written);
 
+  // player_strangers.cc
+  // Calls about unknown or dropped jobs, and by unknown workers of this one.
+  Finding Strangers(Choices& choices);
+  wire::Caller AnyStranger(Choices& choices, const std::string& job);
+  Outcome StrangeUpdate(Choices& choices, const wire::Caller& caller);
+  Outcome StrangeCall(Choices& choices, const std::string& job);
+  // Sends once: the calls are not repeatable, because each try may change what the next one finds.
+  template <typename Reply, typename Request>
+  Outcome SendStrange(const char* method, Reply& reply, const Request& request,
+                      void (Service::*call)(Reply&, const Request&));
+
   // player_updates.cc
   std::string PickVariable(Choices& choices);
   wire::PushItem AnyPushItem(Choices& choices);
@@ -206,6 +218,7 @@ class Player {
   std::map<int32_t, Contribution> pending_;
   int64_t open_step_ = 1;
   int moves_ = 0;
+  bool contributed_ = false;  // a stranger has a contribution that may wait for its step
 };
 
 // As one line, for people.

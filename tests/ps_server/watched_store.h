@@ -27,6 +27,8 @@ class WatchedStore final : public StripeStore {
   // the write. May be null.
   std::function<void()> before_scan;
   std::function<absl::Status()> before_write, before_decision;
+  // Called before and after a map is written; may be null.
+  std::function<void()> before_map, after_map;
 
   int64_t boot_count() const override { return store_->boot_count(); }
   absl::Status PutVariable(const VariableRecord& record) override {
@@ -42,7 +44,10 @@ class WatchedStore final : public StripeStore {
   }
   absl::Status PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
                       absl::Span<const StripeId> removed) override {
-    return store_->PutMap(record, shards, removed);
+    if (before_map != nullptr) before_map();
+    const absl::Status status = store_->PutMap(record, shards, removed);
+    if (after_map != nullptr) after_map();
+    return status;
   }
   absl::Status DropLeftovers(uint32_t first, uint32_t end) override {
     return store_->DropLeftovers(first, end);

@@ -205,7 +205,9 @@ struct LeftOut {
   int32_t replicas_to_aggregate = -1;  // for sync; -1: async
   const char* faults = nullptr;        // faults while rows move; nullptr: no moves
   bool members = false;                // servers join and leave, too; uses ssp instead of async
-  uint64_t first_seed = 1;             // above 1 where few seeds detect the mutation
+  // Seeds to try. Where one seed in 40 detects the mutation, another order of the calls of a server
+  // leads to other seeds, and 400 miss it with a probability of 1 in 20,000.
+  uint64_t seeds = faults == nullptr ? 40 : 150;
 };
 
 class FindsThat : public ::testing::TestWithParam<LeftOut> {};
@@ -213,7 +215,7 @@ class FindsThat : public ::testing::TestWithParam<LeftOut> {};
 // A run that leaves out a rule is detected within a few seeds, and the message has the command line
 // that reproduces it.
 TEST_P(FindsThat, ARuleIsLeftOut) {
-  const auto& [mutation, what, aggregate, faults, members, first_seed] = GetParam();
+  const auto& [mutation, what, aggregate, faults, members, seeds] = GetParam();
   Options options = aggregate >= 0 ? Sync(aggregate) : members ? Ssp(0) : Many();
   if (members) {
     options = WhileServersComeAndGo(options, faults);
@@ -221,13 +223,11 @@ TEST_P(FindsThat, ARuleIsLeftOut) {
     options = WhileRowsMove(options, faults);
   }
   options.mutation = mutation;
-  const uint64_t kSeeds = faults == nullptr ? 40 : 150;
   Result result;
-  for (options.seed = first_seed; options.seed <= kSeeds && result.violation.empty();
-       ++options.seed) {
+  for (options.seed = 1; options.seed <= seeds && result.violation.empty(); ++options.seed) {
     result = Simulate(options);
   }
-  ASSERT_THAT(result.violation, Not(IsEmpty())) << "not found with " << kSeeds << " seeds";
+  ASSERT_THAT(result.violation, Not(IsEmpty())) << "not found with " << seeds << " seeds";
   EXPECT_THAT(result.violation, HasSubstr(what));
   std::printf("%s: seed %d: %s\n", MutationName(mutation), static_cast<int>(options.seed) - 1,
               result.violation.c_str());
@@ -251,7 +251,7 @@ INSTANTIATE_TEST_SUITE_P(
         LeftOut{Mutation::kMarksNotExact, "lost", -1, "many"},
         LeftOut{Mutation::kNoNumbers, "doubled", -1, "starts"},
         LeftOut{Mutation::kLateLast, "lost", -1, "many"},
-        LeftOut{Mutation::kHadItLast, "lost", -1, "starts", false, 100},
+        LeftOut{Mutation::kHadItLast, "lost", -1, "starts", false, 400},
         LeftOut{Mutation::kHoldsAtOnce, "lost", -1, "many"},
         LeftOut{Mutation::kNoClaims, "", -1, "many"},
         LeftOut{Mutation::kRaisesStep, "staleness", -1, "many", true},

@@ -263,6 +263,17 @@ TEST_F(ConsistencyTest, CancellingLongCallsEndsAWaitAtOnce) {
   EXPECT_EQ(ReasonOf(status), wire::ErrorReason::STOPPING);
 }
 
+// The listener still serves calls for a moment after it has cancelled the long ones.
+TEST_F(ConsistencyTest, AJobMadeAfterTheWaitsWereEndedWaitsForNobody) {
+  wire::ServerState state;
+  ASSERT_OK(CallStatus([&] { engine().service().drop_job(state, Client().caller()); }));
+  engine().CancelLongCalls();
+  TestClient fast = JoinedWith(0, Ssp(0)), slow = JoinedWith(1, Ssp(0));
+  const absl::Duration begin = MonotonicNow();
+  EXPECT_EQ(ReasonOf(Begin(fast, 1, 40)), wire::ErrorReason::STOPPING);
+  EXPECT_LT(MonotonicNow() - begin, absl::Seconds(30));
+}
+
 TEST_F(ConsistencyTest, DroppingTheJobEndsItsWaits) {
   TestClient fast = JoinedWith(0, Ssp(0)), slow = JoinedWith(1, Ssp(0));
   absl::Status status;

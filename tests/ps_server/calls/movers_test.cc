@@ -1,5 +1,10 @@
 // The steps of a mover after another mover has begun, or after the mover has died.
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "common/deadline.h"
 #include "gmock/gmock.h"
@@ -203,6 +208,93 @@ TEST_F(MoversTest, AStepThatStalledDoesNotWriteAnOldMapOverANewerOne) {
   EXPECT_TRUE(absl::IsFailedPrecondition(stalled)) << stalled;
   ASSERT_NO_FATAL_FAILURE(Crash(1));
   EXPECT_EQ(described().variables[0].spec.map_version, 2);
+}
+
+// The update began before the worker's next start said hello to the source.
+TEST_F(MoversTest, AFenceWaitsForTheUpdateOfTheStartThatItFences) {
+  EngineOptions patient;
+  patient.memory_wait = absl::Seconds(60);
+  servers_[1].engine.reset();
+  servers_[1].Open(1, kServers, patient);
+  ASSERT_NO_FATAL_FAILURE(Greet(1));
+  wire::VariableSpec other = Table();
+  other.name = "other";
+  other.bucket_ps = {1};
+  ASSERT_OK(TestClient(Service(1), -1).Create({other}));
+  TestClient before(Service(1), 0);
+  ASSERT_OK(before.Hello(incarnation_));
+  ASSERT_OK(TestClient(Service(0), 0).Hello());
+  ASSERT_OK(Begin(0, 1, 2));
+  ASSERT_OK(At(0, wire::MoveAction::HOLD, 0, 1, 2));
+  ASSERT_OK(Copy(0, 1, 2));
+  const auto described = *TestClient(Service(1), -1).Describe();
+  const int64_t room = described.memory_budget_bytes - described.memory_used_bytes;
+  ASSERT_OK(servers_[1].engine->AcquireMessage(room));
+  std::vector<int64_t> keys(5000);
+  std::iota(keys.begin(), keys.end(), 0);
+  std::thread pushes(
+      [&] { EXPECT_OK(before.PushKeys("other", keys, std::vector<float>(keys.size(), 1))); });
+  std::atomic<bool> ready = false;
+  const auto waits_for = [&](const std::string& what) {
+    wire::WhyReply why;
+    wire::Caller caller;
+    caller.job = "job";
+    Service(1).why(why, caller);
+    return std::any_of(why.waiting.begin(), why.waiting.end(),
+                       [&](const auto& call) { return call.waits_for == what; });
+  };
+  const Deadline deadline = Deadline::In(absl::Seconds(20));
+  while (!waits_for("memory") && !deadline.Expired()) std::this_thread::yield();
+  std::thread fences([&] {
+    EXPECT_OK(At(1, wire::MoveAction::READY, 0, 1, 2));
+    ready = true;
+  });
+  while (!ready && !waits_for("order") && !deadline.Expired()) std::this_thread::yield();
+  EXPECT_FALSE(ready);
+  EXPECT_TRUE(waits_for("order"));
+  servers_[1].engine->ReleaseMessage(room);
+  pushes.join();
+  fences.join();
+  EXPECT_EQ(ReasonOf(before.PushKeys("other", {1}, {1}).status()), wire::ErrorReason::FENCED);
+}
+
+// Otherwise the step that the fenced start announced would count for the new start, which is behind
+// it, and others would run ahead of the bound.
+TEST_F(MoversTest, AfterAFenceTheHelloOfTheNewStartIsItsFirst) {
+  const auto hello = [this](int32_t worker, int64_t incarnation, int64_t step) {
+    wire::HelloRequest request;
+    request.protocol_version = 1;
+    request.job = "job";
+    request.task_type = "worker";
+    request.origin = "test/1";
+    request.worker = worker;
+    request.incarnation = incarnation;
+    request.step = step;
+    request.consistency.mode = wire::ConsistencyMode::SSP;
+    request.__isset.consistency = true;
+    wire::HelloReply reply;
+    EXPECT_OK(CallStatus([&] { Service(1).hello(reply, request); }));
+    return reply.step;
+  };
+  EXPECT_EQ(hello(1, 1, 3), 3);
+  EXPECT_EQ(hello(0, incarnation_, 9), 9);
+  ASSERT_OK(TestClient(Service(0), 0).Hello());
+  ASSERT_OK(UntilReady(0, 1, 2));
+  EXPECT_EQ(hello(0, incarnation_ + 1, 4), 4);
+}
+
+// Else a restart of this server would wait for the worker until its lease ends.
+TEST_F(MoversTest, AWorkerThatHasLeftIsStillAwayAfterAFence) {
+  wire::Caller caller;
+  caller.job = "job";
+  caller.worker = 0;
+  caller.incarnation = incarnation_;
+  wire::ServerState state;
+  ASSERT_OK(CallStatus([&] { Service(1).leave(state, caller); }));
+  ASSERT_OK(TestClient(Service(0), 0).Hello());
+  ASSERT_OK(UntilReady(0, 1, 2));
+  CrashUnseen(1);
+  EXPECT_EQ(servers_[1].engine->live_workers(), 0);
 }
 
 }  // namespace

@@ -10,13 +10,21 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "common/log.h"
 #include "gmock/gmock.h"
+#include "ps_server/base/bad_alloc.h"
 #include "ps_server/base/exclusive_slot.h"
+#include "ps_server/calls/service.h"
+#include "ps_server/core/server_core.h"
+#include "ps_server/engine/server_load.h"
 #include "ps_server/jobs/cohort.h"
 #include "ps_server/jobs/session.h"
+#include "ps_server/monitor/peers.h"
 #include "ps_server/persistence/variable_load.h"
 #include "ps_server/rows/chunk_pool.h"
 #include "ps_server/rows/row_table.h"
@@ -32,10 +40,19 @@ std::atomic<bool> refuse_maps{false};
 // For this thread: how many allocations succeed before one fails; negative: all succeed.
 thread_local int64_t allocations_left = -1;
 thread_local int64_t refused = 0;
+// After the first refusal, this thread's allocations fail until this is false again.
+thread_local bool refuse_rest = false;
+// Allocations of exactly this size fail in every thread; 0: none does.
+std::atomic<size_t> refused_size{0};
+std::atomic<int64_t> refused_of_size{0};
 
 void* Allocate(size_t bytes) {
+  if (bytes != 0 && bytes == refused_size.load(std::memory_order_relaxed)) {
+    ++refused_of_size;
+    throw std::bad_alloc();
+  }
   if (allocations_left == 0) {
-    allocations_left = -1;
+    if (!refuse_rest) allocations_left = -1;
     ++refused;
     throw std::bad_alloc();
   }
@@ -74,10 +91,89 @@ void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 namespace cairn {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Lt;
+using ::testing::SizeIs;
 
 constexpr size_t kNumberBytes = 4 * sizeof(float);
+
+// While one exists, this thread gets no memory.
+class NoMemory {
+ public:
+  NoMemory() {
+    refuse_rest = true;
+    allocations_left = 0;
+  }
+  ~NoMemory() {
+    refuse_rest = false;
+    allocations_left = -1;
+  }
+};
+
+// First in this file: the first call in a process is no exception.
+TEST(RefusedMemory, TheErrorOfARefusalNeedsNoMemory) {
+  absl::Status status;
+  {
+    const NoMemory none;
+    status = CatchBadAlloc([] { return absl::InternalError(std::string(100, 'x')); });
+  }
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, ""));
+  allocations_left = 0;
+  status = CatchBadAlloc([] { return absl::InternalError(std::string(100, 'x')); });
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kResourceExhausted, "the machine has no memory left"));
+}
+
+TEST(RefusedMemory, AMessageThatFindsNoMemoryIsLost) {
+  std::vector<std::string> messages;
+  SetLogSink([&](const LogEntry& entry) { messages.emplace_back(entry.message); });
+  const std::string text(1000, 'x');
+  for (int64_t allocation = 0; allocation < 20; ++allocation) {
+    allocations_left = allocation;
+    LOG(ERROR) << text;
+    allocations_left = -1;
+  }
+  SetLogSink(nullptr);
+  EXPECT_THAT(messages, AllOf(Contains(text), SizeIs(Lt(20))));
+}
+
+// What the snapshot took from its queues is not on disk, so no later one may be published.
+TEST(RefusedMemory, ASnapshotWithoutMemoryIsTheLastOneEvenIfItsErrorGetsNone) {
+  const TempDir folder;
+  EngineOptions options;
+  options.directory = folder.Join("store");
+  auto opened = StripeStore::Open({.directory = options.directory});
+  ASSERT_OK(opened);
+  auto store = std::make_unique<WatchedStore>(*std::move(opened));
+  WatchedStore& watched = *store;
+  ServerCore core(options, std::move(store));
+  Service service(core);
+  TestClient client(service, 0);
+  ASSERT_OK(client.Hello());
+  ASSERT_OK(client.Create({DenseSpec("w", {2}, WireOptimizer("sgd", 1))}));
+  ASSERT_OK(client.Push("w", {1, 2}));
+  std::optional<NoMemory> none;
+  watched.before_write = [&]() -> absl::Status {
+    none.emplace();
+    throw std::bad_alloc();
+  };
+  absl::Status failed;
+  try {
+    failed = core.flusher.Flush(Flusher::Reach::kSynced);
+  } catch (const std::bad_alloc&) {
+  }
+  none.reset();
+  watched.before_write = nullptr;
+  EXPECT_THAT(failed, StatusIs(absl::StatusCode::kResourceExhausted,
+                               HasSubstr("the machine has no memory left; pushes are rejected")));
+  EXPECT_EQ(ReasonOf(failed), wire::ErrorReason::STOPPING);
+  EXPECT_EQ(core.flusher.Flush(Flusher::Reach::kSynced), failed);
+}
 
 // Rows inserted before and after a refusal all exist, each in its own memory.
 TEST(RefusedMemory, ATableGrowsAfterARefusedChunk) {
@@ -328,6 +424,163 @@ TEST_F(RefusedPushTest, APushIsAppliedOnceWhicheverAllocationIsRefused) {
       EXPECT_EQ(info.shards[0].version, 10) << info.spec.name;
     }
   }
+}
+
+// Two servers, between which a table of one bucket moves back and forth.
+class RefusedCommitTest : public ::testing::Test {
+ protected:
+  static constexpr char kTable[] = "a_table_whose_name_needs_memory";
+
+  struct Server {
+    std::unique_ptr<ServerCore> core;
+    std::unique_ptr<Service> service;
+  };
+
+  void SetUp() override {
+    Open(0);
+    Open(1);
+    wire::VariableSpec spec = TableSpec(kTable, 1, WireOptimizer("sgd", 1));
+    spec.initializer.type = "zeros";
+    spec.bucket_ps = {0};
+    for (int32_t s : {0, 1}) ASSERT_OK(Tool(s).Create({spec}));
+    ASSERT_OK(Tool(0).PushKeys(kTable, {5}, {-1}));
+  }
+  // Starts the server, or restarts it as after a crash.
+  void Open(int32_t s) {
+    servers_[s].service.reset();
+    servers_[s].core.reset();
+    EngineOptions options;
+    options.directory = folder_.Join(s == 0 ? "ps0" : "ps1");
+    options.server_index = s;
+    options.server_count = 2;
+    auto opened = StripeStore::Open({.directory = options.directory, .server_index = s});
+    ASSERT_OK(opened);
+    auto store = std::make_unique<WatchedStore>(*std::move(opened));
+    // RocksDB does not survive a refusal.
+    store->before_map = [] { kept_ = std::exchange(allocations_left, -1); };
+    store->after_map = [] { allocations_left = kept_; };
+    servers_[s].core = std::make_unique<ServerCore>(options, std::move(store));
+    ServerCore& core = *servers_[s].core;
+    ASSERT_OK(LoadServer(core.catalog, core.moves, core.budget).status());
+    servers_[s].service = std::make_unique<Service>(core);
+  }
+  TestClient Tool(int32_t s) { return TestClient(*servers_[s].service, -1); }
+  absl::StatusOr<wire::MoveReply> Step(int32_t s, wire::MoveAction::type action,
+                                       Payload data = {}) {
+    wire::MoveRequest request;
+    request.caller.job = "job";
+    request.action = action;
+    request.variable = kTable;
+    request.map_version = version_;
+    request.bucket_ps = {1 - source_};
+    request.source = source_;
+    request.target = 1 - source_;
+    request.data = std::move(data);
+    wire::MoveReply reply;
+    RETURN_IF_ERROR(CallStatus([&] { servers_[s].service->move(reply, request); }));
+    return reply;
+  }
+  absl::Status UntilReady() {
+    const int32_t target = 1 - source_;
+    RETURN_IF_ERROR(Step(target, wire::MoveAction::PREPARE).status());
+    RETURN_IF_ERROR(Step(source_, wire::MoveAction::PREPARE).status());
+    RETURN_IF_ERROR(Step(source_, wire::MoveAction::HOLD).status());
+    ASSIGN_OR_RETURN(wire::MoveReply read, Step(source_, wire::MoveAction::READ));
+    RETURN_IF_ERROR(Step(target, wire::MoveAction::WRITE, std::move(read.data)).status());
+    return Step(target, wire::MoveAction::READY).status();
+  }
+  // COMMIT while allocation `n` of the call is refused. False: it makes fewer allocations.
+  bool CommitRefused(int32_t s, int64_t n, absl::Status* status) {
+    const int64_t before = refused;
+    allocations_left = n;
+    try {
+      *status = Step(s, wire::MoveAction::COMMIT).status();
+    } catch (const std::bad_alloc&) {  // while the error was made
+      *status = absl::ResourceExhaustedError("");
+    }
+    allocations_left = -1;
+    return refused > before;
+  }
+  // COMMIT until it ends well, with allocation `n` of the first try refused. False: it makes fewer.
+  bool Commit(int32_t s, int64_t n) {
+    absl::Status status;
+    const bool any = CommitRefused(s, n, &status);
+    if (!status.ok()) {
+      EXPECT_TRUE(absl::IsResourceExhausted(status)) << "allocation " << n << ": " << status;
+      // By design: memory may be ahead of the disk.
+      if (!servers_[s].core->flusher.failure().ok()) Open(s);
+      status = Step(s, wire::MoveAction::COMMIT).status();
+    }
+    // The source was restarted and does not know the move, or its hold ended with the refused call.
+    if (absl::IsFailedPrecondition(status) && s == source_) {
+      EXPECT_THAT(std::string(status.message()), AnyOf(HasSubstr("no such move has ended here"),
+                                                       HasSubstr("updates are not held")));
+      EXPECT_OK(Step(s, wire::MoveAction::ABORT));
+      EXPECT_OK(Step(1 - s, wire::MoveAction::ABORT));
+      EXPECT_OK(UntilReady());
+      status = Step(s, wire::MoveAction::COMMIT).status();
+    }
+    EXPECT_OK(status) << "allocation " << n << " of ps:" << s;
+    return any;
+  }
+  // The value of the row on ps:`s`.
+  absl::StatusOr<float> Row(int32_t s) {
+    wire::PullRequest request;
+    request.caller.job = "job";
+    request.items.resize(1);
+    request.items[0].variable = kTable;
+    request.items[0].selection = wire::Selection::KEYS;
+    request.items[0].ids = PayloadOf(std::vector<int64_t>{5});
+    request.items[0].map_version = version_;
+    wire::PullReply reply;
+    RETURN_IF_ERROR(CallStatus([&] { servers_[s].service->pull(reply, request); }));
+    return Values<float>(reply.items[0].values)[0];
+  }
+
+  static inline int64_t kept_ = -1;
+  TempDir folder_;
+  Server servers_[2];
+  int32_t source_ = 0;
+  int64_t version_ = 2;
+};
+
+TEST_F(RefusedCommitTest, RowsAreOnOneServerWhicheverAllocationIsRefused) {
+  int64_t refusals = 0;
+  for (int64_t n = 0;; ++n) {
+    ASSERT_OK(UntilReady()) << n;
+    const bool at_source = Commit(source_, n);
+    const bool at_target = Commit(1 - source_, n);
+    EXPECT_EQ(*Row(1 - source_), 1);
+    EXPECT_FALSE(Row(source_).ok());
+    ASSERT_FALSE(HasFailure()) << n;
+    refusals += at_source + at_target;
+    if (!at_source && !at_target) break;
+    source_ = 1 - source_;
+    ++version_;
+  }
+  EXPECT_GT(refusals, 30);
+}
+
+// The thread that asks the other servers for the status page has no caller that could catch it.
+TEST(RefusedPeers, TheStatusPageSurvivesARefusal) {
+  Peers peers({.servers = {"127.0.0.1:1", "127.0.0.1:1"}, .self = 0});
+  const std::string job(777, 'j');
+  peers.Get(job);
+  refused_size.store(job.size() + 1);
+  const Deadline deadline = Deadline::In(absl::Seconds(30));
+  while (refused_of_size.load() < 1 && !deadline.Expired()) {
+    absl::SleepFor(absl::Milliseconds(10));
+    peers.Get(job);
+  }
+  refused_size.store(0);
+  EXPECT_GE(refused_of_size.load(), 1);
+  std::shared_ptr<const std::vector<PeerAnswer>> answers;
+  do {
+    absl::SleepFor(absl::Milliseconds(10));
+    answers = peers.Get(job);
+  } while (answers == nullptr && !deadline.Expired());
+  ASSERT_NE(answers, nullptr);
+  EXPECT_THAT(*answers, SizeIs(1));
 }
 
 TEST(RefusedLoad, AnyThreadThatGetsNoMemoryEndsTheLoadWithAnError) {

@@ -28,6 +28,7 @@ namespace {
 using absl::StatusCode;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
 constexpr absl::Duration kTimeout = absl::Seconds(60);
@@ -175,6 +176,30 @@ TEST_F(DisturbedTest, AScanSeesEveryRowOnceEvenIfRowsAreEvictedMeanwhile) {
   EXPECT_THAT(keys, ElementsAre(1, 2, 3, 4));
 }
 
+// No row was deleted yet, so memory and disk are the same.
+TEST_F(DisturbedTest, ALookForOldRowsThatRunsOutOfMemoryIsMadeAgain) {
+  TestClient client = Joined(0);
+  ASSERT_NO_FATAL_FAILURE(FillTable(client, 10));
+  ASSERT_NO_FATAL_FAILURE(EvictAll());
+  store_->before_scan = [] { throw std::bad_alloc(); };
+  EXPECT_EQ(core_->row_expirer.RunOnce().code(), StatusCode::kResourceExhausted);
+  store_->before_scan = nullptr;
+  EXPECT_OK(client.PushKeys("t", {10}, {-1}));
+  ASSERT_OK(core_->row_expirer.RunOnce());
+  EXPECT_EQ(Rows(), 4);
+}
+
+TEST_F(DisturbedTest, ADeletionThatRunsOutOfMemoryEndsOnlyPushes) {
+  TestClient client = Joined(0);
+  ASSERT_NO_FATAL_FAILURE(FillTable(client, 10));
+  ASSERT_OK(core_->flusher.Flush(Flusher::Reach::kSynced));
+  store_->before_write = []() -> absl::Status { throw std::bad_alloc(); };
+  EXPECT_THAT(core_->row_expirer.RunOnce(),
+              StatusIs(StatusCode::kResourceExhausted, HasSubstr("pushes are rejected")));
+  store_->before_write = nullptr;
+  EXPECT_EQ(ReasonOf(client.PushKeys("t", {10}, {-1}).status()), wire::ErrorReason::STOPPING);
+}
+
 TEST_F(DisturbedTest, AScanFailsIfADeletionCouldNotBeWritten) {
   TestClient client = Joined(0);
   ASSERT_NO_FATAL_FAILURE(FillTable(client, 10));
@@ -184,6 +209,74 @@ TEST_F(DisturbedTest, AScanFailsIfADeletionCouldNotBeWritten) {
               StatusIs(StatusCode::kUnavailable, HasSubstr("Input/output error")));
   std::vector<int64_t> keys;
   EXPECT_THAT(Scan(&keys), StatusIs(StatusCode::kUnavailable, HasSubstr("could not write")));
+}
+
+// A later start of the server, and a new job of the same name, would take it for a decision of
+// theirs.
+TEST_F(DisturbedTest, ADecisionIsNotStoredAfterItsJobWasDropped) {
+  TestClient tool(*service_, -1);
+  wire::HelloRequest hello;
+  hello.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
+  hello.job = "job";
+  hello.worker = 0;
+  wire::Consistency sync;
+  sync.mode = wire::ConsistencyMode::SYNC;
+  hello.__set_consistency(sync);
+  hello.expected_workers = 1;
+  wire::HelloReply joined;
+  ASSERT_OK(CallStatus([&] { service_->hello(joined, hello); }));
+  ASSERT_OK(tool.Create({DenseSpec("w", {1}, WireOptimizer("sgd", 1))}));
+  absl::Notification dropped;
+  std::thread drops;
+  store_->before_decision = [&] {
+    drops = std::thread([&] {
+      wire::ServerState state;
+      EXPECT_OK(CallStatus([&] { service_->drop_job(state, tool.caller()); }));
+      dropped.Notify();
+    });
+    // The drop waits for the decision; without that wait it ends first.
+    dropped.WaitForNotificationWithTimeout(absl::Milliseconds(300));
+    return absl::OkStatus();
+  };
+  wire::PullRequest begin;
+  begin.caller.job = "job";
+  begin.caller.worker = 0;
+  begin.caller.incarnation = joined.incarnation;
+  begin.step = 2;
+  begin.wait_seconds = 60;
+  wire::PullReply reply;
+  CallStatus([&] { service_->pull(reply, begin); }).IgnoreError();
+  ASSERT_TRUE(drops.joinable());
+  drops.join();
+  EXPECT_THAT(*store_->Decisions(), IsEmpty());
+}
+
+class NothingDurableTest : public DisturbedTest {
+ protected:
+  NothingDurableTest() { options_.durability = Durability::kOff; }
+};
+
+// The hello had found the job and waited for an update of the worker.
+TEST_F(NothingDurableTest, AHelloStoresNothingOfADroppedJob) {
+  TestClient before = Joined(0);
+  const std::shared_ptr<Session> session = core_->registry.Find("job")->FindSession(0);
+  absl::Status joined;
+  std::thread joins;
+  {
+    const absl::MutexLock update(&session->order());
+    joins = std::thread([&] { joined = TestClient(*service_, 0).Hello().status(); });
+    const auto waits = [&] {
+      std::map<std::string, int64_t> counts;
+      core_->waits.Count(counts);
+      return counts.contains("order");
+    };
+    const Deadline deadline = Deadline::In(kTimeout);
+    while (!waits() && !deadline.Expired()) std::this_thread::yield();
+    EXPECT_OK(core_->catalog.Drop("job"));
+  }
+  joins.join();
+  EXPECT_THAT(joined, StatusIs(StatusCode::kAborted, HasSubstr("was dropped meanwhile")));
+  EXPECT_THAT(*store_->Workers(), IsEmpty());
 }
 
 // A caller of `why` must not wait for the disk as well.
