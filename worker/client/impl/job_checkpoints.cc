@@ -155,26 +155,27 @@ bool Whole(const std::vector<ServerCheckpoint>& parts) {
 }
 
 // kAborted unless every server has closed `step` as its last step; 0: the job is not synchronous.
-absl::Status CheckClosed(int64_t step, const JobHoldings& holdings) {
+absl::Status CheckClosed(const std::string& job, int64_t step, const JobHoldings& holdings) {
   for (const ServerHolding& server : holdings.servers) {
     if (server.closed_step == step) continue;
     return absl::AbortedError(absl::StrCat(
-        "the job closed steps meanwhile (", server.name, " has closed step ", server.closed_step,
-        ", and the expected step is ", step,
+        "job ", job, " is synchronous and closed steps meanwhile (", server.name,
+        " has closed step ", server.closed_step, ", and the expected step is ", step,
         "): its first worker makes checkpoints between two steps (checkpoint.every_steps)"));
   }
   return absl::OkStatus();
 }
 
 // kAborted if a part's record of closed steps is not `step`.
-absl::Status CheckClosed(int64_t step, const std::vector<ServerCheckpoint>& parts) {
+absl::Status CheckClosed(const std::string& job, int64_t step,
+                         const std::vector<ServerCheckpoint>& parts) {
   JobHoldings recorded;
   for (const ServerCheckpoint& part : parts) {
     const CheckpointWorker* const steps = FindWorker(part, kStepWorker);
     recorded.servers.push_back({.name = absl::StrCat("the part of ps:", part.server),
                                 .closed_step = steps == nullptr ? 0 : steps->sequence});
   }
-  return CheckClosed(step, recorded);
+  return CheckClosed(job, step, recorded);
 }
 
 }  // namespace
@@ -200,7 +201,7 @@ absl::StatusOr<std::vector<ServerCheckpoint>> JobCheckpoints::TryCheckpoint(
   ASSIGN_OR_RETURN(const JobHoldings holdings, deps_.calls.Describe(servers, deadline));
   RETURN_IF_ERROR(CheckAgreement(holdings));
   const int64_t closed_step = holdings.servers.front().closed_step;
-  RETURN_IF_ERROR(CheckClosed(closed_step, holdings));
+  RETURN_IF_ERROR(CheckClosed(deps_.identity.job, closed_step, holdings));
   std::vector<wire::CheckpointReply> replies(deps_.sessions.size());
   RETURN_IF_ERROR(deps_.calls.All(
       servers, "checkpoint", deadline.Remaining(), deadline,
@@ -236,9 +237,9 @@ absl::StatusOr<std::vector<ServerCheckpoint>> JobCheckpoints::TryCheckpoint(
 absl::Status JobCheckpoints::CheckNoStepClosed(int64_t before,
                                                const std::vector<ServerCheckpoint>& parts,
                                                Deadline deadline) {
-  RETURN_IF_ERROR(CheckClosed(before, parts));
+  RETURN_IF_ERROR(CheckClosed(deps_.identity.job, before, parts));
   ASSIGN_OR_RETURN(const JobHoldings after, deps_.calls.Describe(deps_.sessions.Live(), deadline));
-  return CheckClosed(before, after);
+  return CheckClosed(deps_.identity.job, before, after);
 }
 
 absl::StatusOr<ServerCheckpoint> JobCheckpoints::PartOfDeparted(int32_t server, Deadline deadline) {
