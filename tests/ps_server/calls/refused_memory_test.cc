@@ -1,17 +1,12 @@
 // Allocations that the system refuses: whichever one it is, a table and its chunks stay valid, and
 // a push answered with RESOURCE_EXHAUSTED is applied once when it is sent again.
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -29,67 +24,22 @@
 #include "ps_server/rows/chunk_pool.h"
 #include "ps_server/rows/row_table.h"
 #include "ps_server/rows/waiting_keys.h"
+#include "tests/ps_server/refusing_memory.h"
 #include "tests/ps_server/server_fixture.h"
 #include "tests/ps_server/watched_store.h"
+#include "tests/support/addresses.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
 
-namespace {
-
-std::atomic<bool> refuse_maps{false};
-// For this thread: how many allocations succeed before one fails; negative: all succeed.
-thread_local int64_t allocations_left = -1;
-thread_local int64_t refused = 0;
-// After the first refusal, this thread's allocations fail until this is false again.
-thread_local bool refuse_rest = false;
-// Allocations of exactly this size fail in every thread; 0: none does.
-std::atomic<size_t> refused_size{0};
-std::atomic<int64_t> refused_of_size{0};
-
-void* Allocate(size_t bytes) {
-  if (bytes != 0 && bytes == refused_size.load(std::memory_order_relaxed)) {
-    ++refused_of_size;
-    throw std::bad_alloc();
-  }
-  if (allocations_left == 0) {
-    if (!refuse_rest) allocations_left = -1;
-    ++refused;
-    throw std::bad_alloc();
-  }
-  if (allocations_left > 0) --allocations_left;
-  void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-// Replaces the C library's, for calls from this program's own objects.
-extern "C" void* mmap(void* address, size_t bytes, int protection, int flags, int fd,
-                      off_t offset) noexcept {
-  if (refuse_maps.load()) {
-    errno = ENOMEM;
-    return MAP_FAILED;
-  }
-  return reinterpret_cast<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
-}
-
-void* operator new(size_t bytes) { return Allocate(bytes); }
-void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
-  try {
-    return Allocate(bytes);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-void* operator new[](size_t bytes) { return Allocate(bytes); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
-
 namespace cairn {
 namespace {
+
+using test::allocations_left;
+using test::NoMemory;
+using test::refuse_maps;
+using test::refused;
+using test::refused_of_size;
+using test::refused_size;
 
 using ::testing::AllOf;
 using ::testing::AnyOf;
@@ -101,19 +51,6 @@ using ::testing::Lt;
 using ::testing::SizeIs;
 
 constexpr size_t kNumberBytes = 4 * sizeof(float);
-
-// While one exists, this thread gets no memory.
-class NoMemory {
- public:
-  NoMemory() {
-    refuse_rest = true;
-    allocations_left = 0;
-  }
-  ~NoMemory() {
-    refuse_rest = false;
-    allocations_left = -1;
-  }
-};
 
 // First in this file: the first call in a process is no exception.
 TEST(RefusedMemory, TheErrorOfARefusalNeedsNoMemory) {
@@ -563,20 +500,20 @@ TEST_F(RefusedCommitTest, RowsAreOnOneServerWhicheverAllocationIsRefused) {
 
 // The thread that asks the other servers for the status page has no caller that could catch it.
 TEST(RefusedPeers, TheStatusPageSurvivesARefusal) {
-  Peers peers({.servers = {"127.0.0.1:1", "127.0.0.1:1"}, .self = 0});
+  Peers peers({.servers = {"", NobodysAddress()}, .self = 0});
   const std::string job(777, 'j');
   peers.Get(job);
   refused_size.store(job.size() + 1);
   const Deadline deadline = Deadline::In(absl::Seconds(30));
   while (refused_of_size.load() < 1 && !deadline.Expired()) {
-    absl::SleepFor(absl::Milliseconds(10));
+    std::this_thread::yield();
     peers.Get(job);
   }
   refused_size.store(0);
   EXPECT_GE(refused_of_size.load(), 1);
   std::shared_ptr<const std::vector<PeerAnswer>> answers;
   do {
-    absl::SleepFor(absl::Milliseconds(10));
+    std::this_thread::yield();
     answers = peers.Get(job);
   } while (answers == nullptr && !deadline.Expired());
   ASSERT_NE(answers, nullptr);

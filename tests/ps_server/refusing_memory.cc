@@ -1,0 +1,63 @@
+#include "tests/ps_server/refusing_memory.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <new>
+
+namespace cairn::test {
+
+std::atomic<bool> refuse_maps{false};
+thread_local int64_t allocations_left = -1;
+thread_local int64_t refused = 0;
+thread_local bool refuse_rest = false;
+std::atomic<size_t> refused_size{0};
+std::atomic<int64_t> refused_of_size{0};
+
+namespace {
+
+void* Allocate(size_t bytes) {
+  if (bytes != 0 && bytes == refused_size.load(std::memory_order_relaxed)) {
+    ++refused_of_size;
+    throw std::bad_alloc();
+  }
+  if (allocations_left == 0) {
+    if (!refuse_rest) allocations_left = -1;
+    ++refused;
+    throw std::bad_alloc();
+  }
+  if (allocations_left > 0) --allocations_left;
+  void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+}  // namespace cairn::test
+
+// Replaces the C library's, for calls from this program's own objects.
+extern "C" void* mmap(void* address, size_t bytes, int protection, int flags, int fd,
+                      off_t offset) noexcept {
+  if (cairn::test::refuse_maps.load()) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  return reinterpret_cast<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
+}
+
+void* operator new(size_t bytes) { return cairn::test::Allocate(bytes); }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  try {
+    return cairn::test::Allocate(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+void* operator new[](size_t bytes) { return cairn::test::Allocate(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }

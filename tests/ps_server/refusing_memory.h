@@ -1,0 +1,33 @@
+// Replaces operator new and mmap of the test program, so that a test can refuse memory.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace cairn::test {
+
+extern std::atomic<bool> refuse_maps;
+// For this thread: how many allocations succeed before one fails; negative: all succeed.
+extern thread_local int64_t allocations_left;
+extern thread_local int64_t refused;
+// After the first refusal, this thread's allocations fail until this is false again.
+extern thread_local bool refuse_rest;
+// Allocations of exactly this size fail in every thread; 0: none does.
+extern std::atomic<size_t> refused_size;
+extern std::atomic<int64_t> refused_of_size;
+
+// While one exists, this thread gets no memory.
+class NoMemory {
+ public:
+  NoMemory() {
+    refuse_rest = true;
+    allocations_left = 0;
+  }
+  ~NoMemory() {
+    refuse_rest = false;
+    allocations_left = -1;
+  }
+};
+
+}  // namespace cairn::test
