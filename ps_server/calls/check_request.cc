@@ -179,7 +179,11 @@ absl::Status CheckDecisions(const std::vector<wire::StepDecision>& decisions) {
   }
   int64_t contributions = 0, before = 0;
   for (const wire::StepDecision& decision : decisions) {
-    RETURN_IF_ERROR(CheckAtLeast("decisions.step", decision.step, before + 1));
+    RETURN_IF_ERROR(CheckAtLeast("decisions.step", decision.step, 1));
+    if (decision.step <= before) {
+      return absl::InvalidArgumentError(absl::StrCat("field decisions.step is ", decision.step,
+                                                     " after ", before, "; steps ascend"));
+    }
     before = decision.step;
     contributions += static_cast<int64_t>(decision.contributions.size());
     for (const wire::Contribution& named : decision.contributions) {

@@ -1,6 +1,7 @@
 // Requests beyond a limit, or with unusable fields, are rejected.
 #include "ps_server/calls/check_request.h"
 
+#include <limits>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -88,6 +89,13 @@ TEST(CheckRequest, ControlCharactersAreNamed) {
   EXPECT_OK(CheckRequest(checkpoint));
   refused(After(checkpoint, [](auto& r) { r.directory = std::string("/models\0x", 9); }),
           "field directory has the control character \\x00");
+  refused(After(ExamplePush(),
+                [](auto& r) {
+                  r.decisions.resize(2);
+                  r.decisions[0].step = std::numeric_limits<int64_t>::max();
+                  r.decisions[1].step = 5;
+                }),
+          "field decisions.step is 5 after 9223372036854775807; steps ascend");
   wire::RestoreRequest restore;
   restore.caller = ExampleCaller();
   restore.folders.resize(1);
