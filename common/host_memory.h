@@ -10,23 +10,23 @@
 
 namespace cairn {
 
-// Allocates and frees page-locked memory. allocate returns null if there is none to be had. Both
-// may take milliseconds.
+// Allocates and frees page-locked memory. `allocate` returns null if it cannot. Both may take
+// milliseconds.
 struct HostMemorySource {
   void* (*allocate)(size_t bytes) = nullptr;
   void (*free)(void* memory) = nullptr;
 };
 
-// Sets where later large HostVectors have their memory from. The first call counts; the source must
-// work until the process ends. Thread safety: any thread.
+// Sets the source of the memory of later large HostVectors. Only the first call has an effect. The
+// source must work until the process ends. Thread safety: any thread.
 void SetHostMemorySource(HostMemorySource source);
 
-// Whether `memory` is the begin of a HostVector that is page-locked. Thread safety: any thread.
+// Whether a page-locked HostVector begins at `memory`. Thread safety: any thread.
 bool IsPageLocked(const void* memory);
 
-// While one exists, no memory is page-locked: new HostVectors get memory that is free already, or
-// ordinary memory. Page locking takes locks of the device's runtime and may wait for all work of a
-// device, which may wait for calls of other threads that need those locks.
+// While one exists, new HostVectors get blocks that are page-locked already and free, or ordinary
+// memory. Page locking takes locks of the device's runtime and may wait for all work of a device;
+// that work may wait for calls of other threads, which need those locks.
 class HostMemoryPause {
  public:
   HostMemoryPause();

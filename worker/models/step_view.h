@@ -38,8 +38,8 @@ class StepView {
   // The dense columns like input().dense, for ops that begin before all rows are there: they may
   // read the rows that AwaitDense has returned.
   virtual const float* dense() = 0;
-  // Makes later ops wait for a group of rows that begins with row `first`, where the group before
-  // it ended (at first 0). Returns the number of the row after the group.
+  // Makes later ops wait for the next group of rows. `first` is the group's first row: 0, then what
+  // the call before returned. Returns the row after the group.
   virtual int64_t AwaitDense(int64_t first) = 0;
 
   int64_t rows() const { return batch_.rows; }

@@ -99,8 +99,8 @@ absl::StatusOr<std::unique_ptr<GpuRanks>> JoinWorkers(const WorkerGpus& gpus) {
       return std::make_unique<GpuRanks>(*std::move(joined), peers);
     }
   }
-  // A worker that ends breaks the group, also for workers that still wait for the count above. After
-  // this call every worker has it.
+  // A worker that ends breaks the group, also for workers that still wait for the count above.
+  // After this call every worker has it.
   const absl::Status counted = CountWorkers(required, peers).status();
   if (!required) RETURN_IF_ERROR(counted);
   if (!expected) return nullptr;
