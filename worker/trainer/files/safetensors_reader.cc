@@ -4,11 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/nearest.h"
 #include "common/printable_text.h"
@@ -18,6 +20,10 @@
 
 namespace cairn {
 namespace {
+
+// Of arrays that safetensors files have; the limits bound messages.
+constexpr size_t kMostTypeBytes = 16;
+constexpr size_t kMostDimensions = 64;
 
 // The non-negative integers of a JSON array; nullopt if `json` is anything else.
 std::optional<std::vector<int64_t>> Numbers(const nlohmann::json& json) {
@@ -43,7 +49,14 @@ std::string ReadEntry(const nlohmann::json& json, uint64_t data_bytes,
   array.type = json["dtype"].get<std::string>();
   const auto shape = Numbers(json["shape"]);
   const auto offsets = Numbers(json["data_offsets"]);
-  if (!shape.has_value() || !ElementCount(*shape).ok()) return "has an impossible shape";
+  if (array.type.size() > kMostTypeBytes ||
+      !std::all_of(array.type.begin(), array.type.end(),
+                   [](char c) { return absl::ascii_isalnum(c) || c == '_'; })) {
+    return "has an impossible dtype";
+  }
+  if (!shape.has_value() || shape->size() > kMostDimensions || !ElementCount(*shape).ok()) {
+    return "has an impossible shape";
+  }
   if (!offsets.has_value() || offsets->size() != 2) return "has no two data_offsets";
   array.shape = *shape;
   const auto begin = static_cast<uint64_t>((*offsets)[0]),
@@ -107,7 +120,7 @@ absl::Status SafetensorsReader::ReadHeader() {
     if (name == "__metadata__") continue;
     Array array;
     const std::string wrong = ReadEntry(entry, size - data_at, array);
-    if (!wrong.empty()) return Malformed(absl::StrCat("array '", name, "' ", wrong));
+    if (!wrong.empty()) return Malformed(absl::StrCat("array ", QuotedName(name), " ", wrong));
     array.begin += data_at;
     arrays_.emplace(name, std::move(array));
   }
@@ -121,14 +134,14 @@ absl::StatusOr<SafetensorsReader::Array> SafetensorsReader::Find(absl::string_vi
   if (found == arrays_.end()) {
     std::vector<absl::string_view> names;
     for (const auto& entry : arrays_) names.emplace_back(entry.first);
-    return absl::NotFoundError(absl::StrCat(path_, " has no array '", name, "' among its ",
-                                            names.size(), DidYouMean(name, names)));
+    return absl::NotFoundError(absl::StrCat(path_, " has no array ", QuotedName(name),
+                                            " among its ", names.size(), DidYouMean(name, names)));
   }
   const Array& array = found->second;
   if (array.type == SafetensorsName(dtype) && array.shape == shape) return array;
-  return absl::InvalidArgumentError(absl::StrCat(path_, ": array '", name, "' is ", array.type, " ",
-                                                 ShapeText(array.shape), ", asked for as ",
-                                                 SafetensorsName(dtype), " ", ShapeText(shape)));
+  return absl::InvalidArgumentError(absl::StrCat(
+      path_, ": array ", QuotedName(name), " is ", array.type, " ", ShapeText(array.shape),
+      ", asked for as ", SafetensorsName(dtype), " ", ShapeText(shape)));
 }
 
 absl::Status SafetensorsReader::Read(const Array& array, absl::Span<std::byte> out) const {

@@ -93,6 +93,19 @@ TEST_F(SafetensorsReaderTest, RefusesWhatIsNoSuchFile) {
   refused(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", "bytes 4 to 0 of 8");
   refused(R"({"x":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}})", "bytes 0 to 12 of 8");
   refused(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})", "F32 [1] takes 4");
+  refused(R"({"x":{"dtype":"F32\u001b","shape":[1],"data_offsets":[0,4]}})", "impossible dtype");
+  refused(absl::StrCat(R"({"x":{"dtype":"F)", std::string(20, '3'),
+                       R"(","shape":[1],"data_offsets":[0,4]}})"),
+          "impossible dtype");
+  std::string dimensions = "0";
+  for (int i = 0; i < 64; ++i) dimensions += ",0";
+  refused(
+      absl::StrCat(R"({"x":{"dtype":"F32","shape":[)", dimensions, R"(],"data_offsets":[0,0]}})"),
+      "impossible shape");
+  const absl::Status long_name =
+      OpenWith(absl::StrCat(R"({"x)", std::string(9000, '9'), R"(":1})"), 8);
+  EXPECT_THAT(long_name.message(), HasSubstr("array 'x9999"));
+  EXPECT_LT(long_name.message().size(), 1000u);
   EXPECT_OK(OpenWith(R"({"__metadata__":{"by":"x"},"x":{"dtype":"F32","shape":[2],)"
                      R"("data_offsets":[0,8]}})",
                      8));
