@@ -24,13 +24,20 @@ constexpr uint32_t BucketOfKey(int64_t key, uint32_t bucket_count) {
       (MixBits(static_cast<uint64_t>(key)) >> 48) * static_cast<uint64_t>(bucket_count) >> 16);
 }
 
+// The state of 64-bit FNV-1a after no bytes.
+inline constexpr uint64_t kFnvStart = 0xcbf29ce484222325ULL;
+
+// The state of FNV-1a after `bytes` that follow those of `state`.
+constexpr uint64_t FnvAfter(uint64_t state, absl::string_view bytes) {
+  for (const char c : bytes) {
+    state = (state ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  }
+  return state;
+}
+
 // 64-bit FNV-1a of the bytes, then mixed.
 constexpr uint64_t HashBytes(absl::string_view bytes) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : bytes) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  }
-  return MixBits(hash);
+  return MixBits(FnvAfter(kFnvStart, bytes));
 }
 
 }  // namespace cairn

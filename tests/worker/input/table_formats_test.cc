@@ -1,6 +1,8 @@
 // Criteo, csv and MovieLens rows arrive as written; malformed rows are refused with their position.
 #include <cmath>
+#include <cstdlib>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "common/hash.h"
@@ -41,6 +43,42 @@ TEST(Criteo, NumbersAreLoggedAndTokensHashedWithTheirColumn) {
   EXPECT_EQ(batch.keys[1], static_cast<int64_t>(HashBytes("C2:")));
   EXPECT_EQ(batch.keys[2], static_cast<int64_t>(HashBytes("C3:05db9164")));
   EXPECT_EQ(batch.keys[25], static_cast<int64_t>(HashBytes("C26:")));
+}
+
+TEST(Criteo, TokensOfAnyLengthAndNumbersOfAnySizeAreRead) {
+  TempDir folder;
+  const std::string path = folder.Join("day_0");
+  const std::vector<std::string> numbers = {"0",   "1",    "1023",   "1024", "1022.5",
+                                            "0.5", "1e9",  "-1e-30", "1e3",  "1e38",
+                                            "7",   "1025", "1e-30"};
+  const std::string bytes =
+      "\x80\xff\x08"
+      "7f80abcdefghijkl";
+  std::string text;
+  std::vector<std::vector<std::string>> rows;
+  for (size_t first = 0; first < 12; ++first) {
+    std::vector<std::string>& tokens = rows.emplace_back();
+    for (size_t k = 0; k < 26; ++k) {
+      tokens.push_back(bytes.substr(k % 5, (first + k) % 12));
+    }
+    text += CriteoLine('\t', numbers, tokens);
+  }
+  text.pop_back();  // the last line needs no newline
+  WriteFile(path, text);
+  const std::vector<Batch> batches = ReadAll(OptionsFor("criteo_tsv", {path}));
+  ASSERT_EQ(batches.size(), 1u);
+  ASSERT_EQ(batches[0].rows, static_cast<int64_t>(rows.size()));
+  for (size_t r = 0; r < rows.size(); ++r) {
+    for (size_t k = 0; k < 26; ++k) {
+      EXPECT_EQ(batches[0].keys[r * 26 + k],
+                static_cast<int64_t>(HashBytes(absl::StrCat("C", k + 1, ":", rows[r][k]))))
+          << r << " " << k;
+    }
+    for (size_t i = 0; i < 13; ++i) {
+      const float number = std::strtof(numbers[i].c_str(), nullptr);
+      EXPECT_EQ(batches[0].dense[r * 13 + i], number > 0 ? std::log1p(number) : 0.0f) << i;
+    }
+  }
 }
 
 TEST(Criteo, CsvWithAndWithoutNamesGivesTheSameRows) {
