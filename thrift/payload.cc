@@ -50,8 +50,10 @@ class BlockPool {
       }
     }
     const size_t mapped = RoundUp(bytes, kPageBytes);
-    return {Checked(::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                           0)),
+    // One call of the kernel instead of a page fault for each page, which is about to be written.
+    const int populate = mapped <= kPopulatedBytes ? MAP_POPULATE : 0;
+    return {Checked(::mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | populate, -1, 0)),
             mapped};
   }
 
@@ -68,6 +70,8 @@ class BlockPool {
 
  private:
   static constexpr size_t kPageBytes = 4096;
+  // Larger blocks may be filled over a long time, by a slow connection.
+  static constexpr size_t kPopulatedBytes = 4 << 20;
   std::mutex mutex_;
   std::vector<Block> blocks_;  // at most kPooledPayloadBytes / kMappedPayloadBytes = 256
   size_t bytes_ = 0;

@@ -18,7 +18,7 @@ struct DataCall;
 struct RetainedPart {
   int64_t sequence = 0;
   int64_t bytes = 0;               // memory taken
-  std::shared_ptr<DataCall> call;  // kPush or kAssign; owns its payloads
+  std::shared_ptr<DataCall> call;  // kPush or kAssign; keeps its payloads alive
   absl::Time since;                // when it was acknowledged
 };
 

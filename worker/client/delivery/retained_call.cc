@@ -1,5 +1,6 @@
 #include "worker/client/delivery/retained_call.h"
 
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -17,13 +18,36 @@ int64_t PayloadBytes(const std::vector<Item>& items) {
   return bytes;
 }
 
-// The items refer to the caller's memory; their copies own the payloads.
+// Payloads begin at multiples of a cache line, as those that own their memory.
+constexpr size_t kAlignment = 64;
+
+size_t AlignedSize(const Payload& payload) {
+  return (payload.size() + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// A call whose payloads view one block of memory: a push of many tables has many small payloads.
+struct OwningCall {
+  DataCall call;
+  Payload block;
+};
+
 template <typename Item>
-void CopyItems(const std::vector<Item>& items, std::vector<Item>* copies) {
+void CopyItems(const std::vector<Item>& items, std::vector<Item>* copies, Payload* block) {
+  size_t bytes = 0;
+  for (const Item& item : items) bytes += AlignedSize(item.ids) + AlignedSize(item.values);
+  *block = Payload::Uninitialized(bytes);
+  std::byte* next = block->mutable_data();
+  const auto copy = [&next](Payload* payload) {
+    if (payload->size() == 0) return;
+    std::memcpy(next, payload->data(), payload->size());
+    const size_t size = AlignedSize(*payload);
+    *payload = Payload::View(next, payload->size());
+    next += size;
+  };
   *copies = items;
   for (Item& item : *copies) {
-    item.ids = Payload::Copy(item.ids.data(), item.ids.size());
-    item.values = Payload::Copy(item.values.data(), item.values.size());
+    copy(&item.ids);
+    copy(&item.values);
   }
 }
 
@@ -44,28 +68,29 @@ int64_t UpdateBytes(const DataCall& call) {
 
 int64_t RetainedBytes(const DataCall& call) {
   // For small pushes the record is larger than the payload.
-  size_t bytes = sizeof(DataCall) + sizeof(RetainedPart) + SequenceOf(call).position.size();
+  size_t bytes = sizeof(OwningCall) + sizeof(RetainedPart) + SequenceOf(call).position.size();
   bytes += call.kind == CallKind::kAssign ? call.assign.items.size() * sizeof(wire::AssignItem)
                                           : call.request.push.items.size() * sizeof(wire::PushItem);
   return static_cast<int64_t>(bytes) + UpdateBytes(call);
 }
 
 RetainedPart RetainPart(const DataCall& call) {
-  auto copy = std::make_shared<DataCall>();
+  auto owner = std::make_shared<OwningCall>();
+  DataCall* const copy = &owner->call;
   if (call.kind == CallKind::kAssign) {
     copy->kind = CallKind::kAssign;
     copy->assign.sequence = call.assign.sequence;
-    CopyItems(call.assign.items, &copy->assign.items);
+    CopyItems(call.assign.items, &copy->assign.items, &owner->block);
   } else {
     copy->kind = CallKind::kPush;
     copy->request.push.sequence = call.request.push.sequence;
     copy->request.push.step = call.request.push.step;
     copy->request.push.rows = call.request.push.rows;
-    CopyItems(call.request.push.items, &copy->request.push.items);
+    CopyItems(call.request.push.items, &copy->request.push.items, &owner->block);
   }
   return {.sequence = SequenceOf(call).sequence,
           .bytes = RetainedBytes(call),
-          .call = std::move(copy),
+          .call = std::shared_ptr<DataCall>(std::move(owner), copy),
           .since = absl::Now()};
 }
 

@@ -11,6 +11,7 @@ namespace cairn::test {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 
 TEST(RetainPart, OwnsIdsAndValuesOfAStepsPush) {
   auto ids = std::make_unique<std::vector<int64_t>>(std::vector<int64_t>{7, 9});
@@ -39,6 +40,29 @@ TEST(RetainPart, OwnsIdsAndValuesOfAStepsPush) {
   EXPECT_EQ(push.items[0].variable, "v");
   EXPECT_THAT(push.items[0].ids.As<int64_t>(), ElementsAre(7, 9));
   EXPECT_THAT(push.items[0].values.As<float>(), ElementsAre(1, 2));
+}
+
+TEST(RetainPart, KeepsManyPayloadsApartAndAligned) {
+  std::vector<std::vector<int64_t>> ids;
+  std::vector<std::vector<float>> values;
+  DataCall call;
+  call.kind = CallKind::kPush;
+  for (size_t table = 0; table < 30; ++table) {
+    ids.emplace_back(table % 4, static_cast<int64_t>(table));
+    values.emplace_back(table % 4 * table, static_cast<float>(table) + 0.5f);
+    wire::PushItem& item = call.request.push.items.emplace_back();
+    item.ids = Payload::Copy(ids[table].data(), ids[table].size() * sizeof(int64_t));
+    item.values = Payload::Copy(values[table].data(), values[table].size() * sizeof(float));
+  }
+  const RetainedPart part = RetainPart(call);
+  call.request.push.items.clear();
+  const std::vector<wire::PushItem>& items = part.call->request.push.items;
+  ASSERT_EQ(items.size(), 30u);
+  for (size_t table = 0; table < 30; ++table) {
+    EXPECT_THAT(items[table].ids.As<int64_t>(), ElementsAreArray(ids[table]));
+    EXPECT_THAT(items[table].values.As<float>(), ElementsAreArray(values[table]));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(items[table].values.data()) % 64, 0u);
+  }
 }
 
 TEST(RetainPart, KeepsAnAssignAsOne) {
