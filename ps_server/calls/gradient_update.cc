@@ -50,6 +50,8 @@ void GradientUpdate::PrepareGradient(ItemScratch& scratch, PreparedItem& item) {
     item.gradient = item.rows.gradients = scratch.clipped.data();
     if (target.table != nullptr) {
       scratch.groups.Build(item.rows.ids, target.table->bucket_count());
+      item.target.groups = &scratch.groups;
+      item.target.likely_rows = nullptr;
     }
   }
 }
@@ -77,8 +79,8 @@ absl::Status GradientUpdate::Prepare(const VariableMap& variables, size_t i) {
   const ItemName name = NameOf(item);
   ItemScratch& scratch = scratch_.item(i);
   PreparedItem prepared{.pulled_version = item.pulled_version};
-  ASSIGN_OR_RETURN(prepared.target,
-                   ResolveItem(access_.server, variables, name, item.ids, scratch.groups));
+  ASSIGN_OR_RETURN(prepared.target, ResolveItem(access_.server, variables, name, item.ids,
+                                                scratch.groups, last_pull_));
   RETURN_IF_ERROR(CheckMovable(access_.server, name, *prepared.target.variable));
   if (const Variable& variable = *prepared.target.variable;
       !variable.TakesUpdates(item.map_version)) {
@@ -186,7 +188,7 @@ absl::Status GradientUpdate::ApplyItem(const PreparedItem& item, const Origin& o
       }
     };
     target.table->Push(step, origin, *target.groups, reinterpret_cast<const float*>(item.gradient),
-                       PulledRows::OfThread(), scratch_.table_, *item.cold, changed);
+                       target.likely_rows, scratch_.table_, *item.cold, changed);
     any |= changed.any;
     RETURN_IF_ERROR(item.cold->Failure());
   } else {
@@ -276,7 +278,7 @@ absl::Status GradientUpdate::Apply(const VariableMap& variables, const Origin& o
 absl::Status ApplyStepMean(const RowAccess& access, const VariableMap& variables,
                            const std::vector<wire::PushItem>& items, const Origin& origin) {
   auto scratch = std::make_unique<UpdateScratch>();
-  GradientUpdate update(access, items, origin.sequence, *scratch);
+  GradientUpdate update(access, items, origin.sequence, /*last_pull=*/nullptr, *scratch);
   wire::PushReply reply;
   return update.Apply(variables, origin, reply);
 }

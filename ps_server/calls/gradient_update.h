@@ -56,10 +56,10 @@ class UpdateScratch {
 class GradientUpdate {
  public:
   // The arguments outlive this object. `step`: the synchronous step that the items are the mean of
-  // or a contribution to; 0: none.
+  // or a contribution to; 0: none. `last_pull`: what the worker's last pull found; may be null.
   GradientUpdate(const RowAccess& access, const std::vector<wire::PushItem>& items, int64_t step,
-                 UpdateScratch& scratch)
-      : access_(access), items_(items), step_(step), scratch_(scratch) {}
+                 const PulledRows* last_pull, UpdateScratch& scratch)
+      : access_(access), items_(items), step_(step), last_pull_(last_pull), scratch_(scratch) {}
 
   // Checks all items, then applies all of them; applies nothing if one is rejected. Fills in the
   // reply. NOT_FINITE by the server's policy; otherwise errors as the IDL says.
@@ -100,6 +100,7 @@ class GradientUpdate {
   const RowAccess& access_;
   const std::vector<wire::PushItem>& items_;
   const int64_t step_;
+  const PulledRows* const last_pull_;
   UpdateScratch& scratch_;
   std::vector<DecodedValues> decoded_;
   bool finite_ = true;

@@ -12,6 +12,7 @@
 #include "ps_server/core/reply_holds.h"
 #include "ps_server/core/request_items.h"
 #include "ps_server/core/value_coding.h"
+#include "ps_server/rows/pulled_rows.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
@@ -36,18 +37,14 @@ struct PullTargetItem {
   int64_t mark = 0;  // of the copy in the reply; 0: the request names no copy
   bool only_changes = false;
   std::vector<RowRun> changes;
+  PulledRows::Keys* keys = nullptr;  // KEYS
 };
 
 struct PullScratch {
   std::vector<PullTargetItem> targets;
-  std::vector<std::unique_ptr<KeyGroups>> groups;
   RowScratch rows;
-  size_t runs = 0;  // of all targets
-
-  KeyGroups& group(size_t i) {
-    while (groups.size() <= i) groups.push_back(std::make_unique<KeyGroups>());
-    return *groups[i];
-  }
+  PulledRows unkept;  // of callers without a session, and of large requests
+  size_t runs = 0;    // of all targets
 };
 
 // Returns the memory of `values`, which has `size` bytes afterwards. Memory of that size is reused.
@@ -58,13 +55,14 @@ std::byte* Prepare(Payload& values, size_t size) {
   return values.mutable_data();
 }
 
-// `pulled` records where rows were found; may be null.
 absl::Status ReadRows(const RowAccess& rows, const PullTargetItem& pulls, PullScratch& scratch,
-                      PulledRows* pulled, std::byte* out) {
+                      std::byte* out) {
   const ItemTarget& target = pulls.target;
   if (target.table != nullptr) {
     float* const floats = reinterpret_cast<float*>(out);
-    return PullTable(rows, *target.variable, target.part, *target.groups, floats, pulled);
+    std::vector<uint32_t>& found = pulls.keys->rows;
+    found.resize(target.groups->key_count());
+    return PullTable(rows, *target.variable, target.part, *target.groups, floats, found.data());
   }
   if (pulls.only_changes) {
     target.dense->PullRuns(pulls.changes, out);
@@ -77,7 +75,7 @@ absl::Status ReadRows(const RowAccess& rows, const PullTargetItem& pulls, PullSc
 }
 
 absl::Status PullItem(const RowAccess& rows, const PullTargetItem& pulls, PullScratch& scratch,
-                      PulledRows* pulled, wire::PulledItem& item) {
+                      wire::PulledItem& item) {
   const ItemTarget& target = pulls.target;
   item.dtype = ToWire(target.part_dtype());
   item.format = pulls.format;
@@ -92,10 +90,10 @@ absl::Status PullItem(const RowAccess& rows, const PullTargetItem& pulls, PullSc
   }
   const size_t bytes = static_cast<size_t>(target.rows) * target.row_bytes();
   if (pulls.format == wire::ValueFormat::PLAIN) {
-    return ReadRows(rows, pulls, scratch, pulled, Prepare(item.values, bytes));
+    return ReadRows(rows, pulls, scratch, Prepare(item.values, bytes));
   }
   Payload plain = Payload::Uninitialized(bytes);
-  RETURN_IF_ERROR(ReadRows(rows, pulls, scratch, pulled, plain.mutable_data()));
+  RETURN_IF_ERROR(ReadRows(rows, pulls, scratch, plain.mutable_data()));
   Encode(target, pulls.format, plain, Prepare(item.values, EncodedBytesOf(target, pulls.format)));
   return absl::OkStatus();
 }
@@ -122,13 +120,12 @@ void FindChanges(int64_t boot_id, const wire::HeldCopy& held, PullScratch& scrat
 }
 
 absl::Status PullWith(const RowAccess& rows, int64_t boot_id, const Admitted& admitted,
-                      const wire::PullRequest& request, PullScratch& scratch, PulledRows* pulled,
+                      const wire::PullRequest& request, PullScratch& scratch, PulledRows& pulled,
                       wire::PullReply& reply) {
   scratch.targets.clear();
   scratch.runs = 0;
   int64_t bytes = 0;
-  for (size_t i = 0; i < request.items.size(); ++i) {
-    const wire::PullItem& item = request.items[i];
+  for (const wire::PullItem& item : request.items) {
     const ItemName name{.call = "pull",
                         .variable = item.variable,
                         .shard = item.shard,
@@ -137,9 +134,12 @@ absl::Status PullWith(const RowAccess& rows, int64_t boot_id, const Admitted& ad
                         .map_version = item.map_version};
     PullTargetItem& pulls = scratch.targets.emplace_back();
     pulls.format = item.format;
+    pulls.keys = item.selection == wire::Selection::KEYS ? &pulled.Add() : nullptr;
+    KeyGroups none;  // nothing is sorted without keys
     ASSIGN_OR_RETURN(pulls.target, ResolveItem(rows.server, *admitted.variables, name, item.ids,
-                                               scratch.group(i)));
+                                               pulls.keys == nullptr ? none : pulls.keys->groups));
     const ItemTarget& target = pulls.target;
+    if (pulls.keys != nullptr) pulls.keys->table = target.table;
     // Read before the rows are read: the lowest version that they may have.
     pulls.version = target.shard().version();
     if (item.__isset.held && target.whole && target.part == 0) {
@@ -168,7 +168,7 @@ absl::Status PullWith(const RowAccess& rows, int64_t boot_id, const Admitted& ad
   }
   reply.items.resize(scratch.targets.size());
   for (size_t i = 0; i < scratch.targets.size(); ++i) {
-    RETURN_IF_ERROR(PullItem(rows, scratch.targets[i], scratch, pulled, reply.items[i]));
+    RETURN_IF_ERROR(PullItem(rows, scratch.targets[i], scratch, reply.items[i]));
   }
   if (hold.bytes() > 0) ReplyHolds::HoldUntilSent(std::move(hold));
   return absl::OkStatus();
@@ -185,8 +185,10 @@ absl::Status Pull(const RowAccess& rows, int64_t boot_id, const Admitted& admitt
     hold = MemoryHold(rows.budget, ids * kPullScratchBytesPerId);
   }
   thread_local auto scratch = std::make_unique<PullScratch>();
-  PulledRows* const pulled = ids > kKeptPullIds ? nullptr : &PulledRows::OfThread();
-  PulledRows::OfThread().Clear();
+  const bool kept = admitted.session != nullptr && ids <= kKeptPullIds;
+  LastPullUse last(kept ? &admitted.session->last_pull() : nullptr);
+  if (!kept) scratch->unkept.BeginPull();
+  PulledRows& pulled = kept ? last.Begin() : scratch->unkept;
   const absl::Status status = PullWith(rows, boot_id, admitted, request, *scratch, pulled, reply);
   if (ids > kKeptPullIds) scratch = std::make_unique<PullScratch>();
   if (status.ok()) rows.counters.Add("pulls");

@@ -21,10 +21,10 @@ constexpr int64_t kPushScratchBytesPerId = 40;
 
 absl::Status ApplyNow(const RowAccess& rows, UpdateOrder& order, StepCloser& steps,
                       const Admitted& admitted, const wire::PushRequest& request,
-                      UpdateScratch& scratch, wire::PushReply& reply) {
+                      const PulledRows* last_pull, UpdateScratch& scratch, wire::PushReply& reply) {
   OrderedCall call(order, admitted, request.caller, request.sequence);
   ASSIGN_OR_RETURN(const Origin origin, steps.PlaceUpdate(admitted, request.caller, call));
-  GradientUpdate update(rows, request.items, /*step=*/0, scratch);
+  GradientUpdate update(rows, request.items, /*step=*/0, last_pull, scratch);
   const absl::Status status = update.Apply(*admitted.variables, origin, reply);
   call.Commit(status);
   return status;
@@ -39,13 +39,13 @@ absl::Status CheckSequenced(absl::string_view server, const Admitted& admitted,
 
 // Applies a part of a push whose rows have moved to this server since the push was sent.
 absl::Status ApplyLate(const RowAccess& rows, UpdateOrder& order, const Admitted& admitted,
-                       const wire::PushRequest& request, UpdateScratch& scratch,
-                       wire::PushReply& reply) {
+                       const wire::PushRequest& request, const PulledRows* last_pull,
+                       UpdateScratch& scratch, wire::PushReply& reply) {
   RETURN_IF_ERROR(CheckSequenced(rows.server, admitted, "a late part"));
   OrderedCall call(order, admitted, request.caller, request.sequence);
   RETURN_IF_ERROR(call.Lock());
   const Origin origin = call.PlaceLatePart();
-  GradientUpdate update(rows, request.items, /*step=*/0, scratch);
+  GradientUpdate update(rows, request.items, /*step=*/0, last_pull, scratch);
   TouchedParts touched;
   RETURN_IF_ERROR(update.Apply(*admitted.variables, origin, reply, &touched));
   // If the shard's update count is lost in a crash, the part in the worker's order raises the count
@@ -102,8 +102,8 @@ absl::Status AddContribution(const RowAccess& rows, const Admitted& admitted,
 
 // Keeps a contribution until its step closes.
 absl::Status KeepForStep(const RowAccess& rows, UpdateOrder& order, const Admitted& admitted,
-                         const wire::PushRequest& request, UpdateScratch& scratch,
-                         wire::PushReply& reply) {
+                         const wire::PushRequest& request, const PulledRows* last_pull,
+                         UpdateScratch& scratch, wire::PushReply& reply) {
   RETURN_IF_ERROR(rows.flusher.failure());
   RETURN_IF_ERROR(CheckSequenced(rows.server, admitted, "a push for a step"));
   if (!admitted.job->steps().active() ||
@@ -115,7 +115,7 @@ absl::Status KeepForStep(const RowAccess& rows, UpdateOrder& order, const Admitt
   OrderedCall call(order, admitted, request.caller, request.sequence);
   RETURN_IF_ERROR(call.Lock());
   ASSIGN_OR_RETURN(const bool applied, call.PlaceContribution());
-  GradientUpdate update(rows, request.items, request.step, scratch);
+  GradientUpdate update(rows, request.items, request.step, last_pull, scratch);
   if (!applied) return AddContribution(rows, admitted, request, update, reply);
   RETURN_IF_ERROR(update.Check(*admitted.variables, reply).status());
   rows.counters.Add("pushes_repeated");
@@ -138,10 +138,12 @@ absl::Status Push(const RowAccess& rows, UpdateOrder& order, StepCloser& steps,
   if (!request.decisions.empty() && admitted.job != nullptr) {
     RETURN_IF_ERROR(steps.LearnDecisions(*admitted.job, request.decisions));
   }
+  const LastPullUse pulled(admitted.session == nullptr ? nullptr : &admitted.session->last_pull());
   absl::Status status =
-      request.step > 0 ? KeepForStep(rows, order, admitted, request, *scratch, reply)
-      : request.late   ? ApplyLate(rows, order, admitted, request, *scratch, reply)
-                       : ApplyNow(rows, order, steps, admitted, request, *scratch, reply);
+      request.step > 0 ? KeepForStep(rows, order, admitted, request, pulled.get(), *scratch, reply)
+      : request.late
+          ? ApplyLate(rows, order, admitted, request, pulled.get(), *scratch, reply)
+          : ApplyNow(rows, order, steps, admitted, request, pulled.get(), *scratch, reply);
   if (ids > kKeptPushIds) scratch = std::make_unique<UpdateScratch>();
   rows.counters.Add(status.ok() ? Counter("pushes") : Counter("pushes_refused"));
   // The decisions or the push may have been the last that a step was missing.

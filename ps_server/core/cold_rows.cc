@@ -302,12 +302,12 @@ absl::Status TakeCold(const RowAccess& access, Variable& variable, size_t part,
 }  // namespace
 
 absl::Status PullTable(const RowAccess& access, Variable& variable, size_t part,
-                       const KeyGroups& groups, float* out, PulledRows* pulled) {
+                       const KeyGroups& groups, float* out, uint32_t* found) {
   thread_local auto reader = std::make_unique<ColdReader>();
   HostedTable& table = *variable.table();
   const absl::Cleanup end = [] { reader->Abandon(); };
   reader->Begin(access.store, table, groups);
-  table.Pull(part, groups, out, pulled,
+  table.Pull(part, groups, out, found,
              [&](absl::Span<const uint32_t> missing) { reader->Add(missing); });
   return reader->any() ? TakeCold(access, variable, part, groups, *reader, out) : absl::OkStatus();
 }

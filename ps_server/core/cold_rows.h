@@ -127,7 +127,7 @@ absl::Status FetchRows(const RowAccess& access, absl::Span<ColdFetch* const> fet
 // As HostedTable::Pull, also for cold rows, which are read while the others are copied. BUSY: cold
 // rows were handed over to another server meanwhile. Otherwise errors as StripeStore::ReadCold.
 absl::Status PullTable(const RowAccess& access, Variable& variable, size_t part,
-                       const KeyGroups& groups, float* out, PulledRows* pulled);
+                       const KeyGroups& groups, float* out, uint32_t* found);
 
 // BUSY: a retry learns which server has the rows.
 absl::Status HandedOverError(const Variable& variable);

@@ -139,8 +139,8 @@ absl::Status UnknownVariable(absl::string_view server, const VariableMap& variab
 }
 
 absl::StatusOr<ItemTarget> ResolveItem(absl::string_view server, const VariableMap& variables,
-                                       const ItemName& item, const Payload& ids,
-                                       KeyGroups& groups) {
+                                       const ItemName& item, const Payload& ids, KeyGroups& groups,
+                                       const PulledRows* last_pull) {
   const auto found = variables.find(item.variable);
   if (found == variables.end()) return UnknownVariable(server, variables, item);
   ItemTarget target{.variable = found->second.get()};
@@ -162,8 +162,15 @@ absl::StatusOr<ItemTarget> ResolveItem(absl::string_view server, const VariableM
     if (item.shard != 0)
       return Refuse(server, item, "shard is ", item.shard, "; embeddings have 0");
     RETURN_IF_ERROR(TakeIds(server, item, ids, target));
-    groups.Build(target.ids, target.table->bucket_count());
-    target.groups = &groups;
+    const PulledRows::Keys* const pulled =
+        last_pull == nullptr ? nullptr : last_pull->Find(*target.table, target.ids);
+    if (pulled != nullptr) {
+      target.groups = &pulled->groups;
+      target.likely_rows = pulled->rows.data();
+    } else {
+      groups.Build(target.ids, target.table->bucket_count());
+      target.groups = &groups;
+    }
     RETURN_IF_ERROR(CheckBuckets(server, item, target));
     return target;
   }

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "ps_server/rows/key_groups.h"
+#include "ps_server/rows/pulled_rows.h"
 #include "ps_server/rows/variable.h"
 #include "thrift/cairn_types.h"
 
@@ -36,7 +37,9 @@ struct ItemTarget {
   size_t part = 0;                    // 0: the value, s + 1: slot s
   absl::Span<const int64_t> ids;      // ROWS, KEYS
   const KeyGroups* groups = nullptr;  // KEYS: `ids` by bucket
-  int64_t rows = 0;                   // named by the item
+  // KEYS: where the last pull found the rows, in the order of `groups`; null: unknown.
+  const uint32_t* likely_rows = nullptr;
+  int64_t rows = 0;  // named by the item
   bool whole = false;
 
   HostedShard& shard() const {
@@ -59,9 +62,11 @@ absl::Status UnknownVariable(absl::string_view server, const VariableMap& variab
 // caller's own map, the shard or bucket is on another server; the variable has no such selection;
 // or ids are not int64 or out of range. MOVED: the rows have moved to another server by a newer map
 // than the caller's. BUSY: the caller's map is newer, and the rows have not arrived yet. `groups`
-// receives the ids of KEYS by bucket; it and `ids` must outlive the target.
+// receives the ids of KEYS by bucket, unless `last_pull` (may be null) has read just these keys.
+// All three and `ids` must outlive the target.
 absl::StatusOr<ItemTarget> ResolveItem(absl::string_view server, const VariableMap& variables,
-                                       const ItemName& item, const Payload& ids, KeyGroups& groups);
+                                       const ItemName& item, const Payload& ids, KeyGroups& groups,
+                                       const PulledRows* last_pull = nullptr);
 
 // For calls that depend on the whole map. MOVED or BUSY, as above, if the caller states a map
 // version that is not this server's.

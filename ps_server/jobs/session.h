@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "ps_server/rows/pulled_rows.h"
 #include "storage/stripe_store.h"
 #include "thrift/cairn_types.h"
 
@@ -95,6 +96,9 @@ class Session {
   bool counts_on_specs() const { return counts_on_specs_.load(std::memory_order_relaxed); }
   void NoteCountsOnSpecs() { counts_on_specs_.store(true, std::memory_order_relaxed); }
 
+  // What the worker's last pull found.
+  LastPull& last_pull() { return last_pull_; }
+
   // Time since the last Renew, or since construction.
   absl::Duration SinceSeen() const;
 
@@ -146,6 +150,7 @@ class Session {
   std::atomic<bool> stopped_{false};
   std::atomic<bool> caught_up_{true};
   std::atomic<bool> counts_on_specs_{false};
+  LastPull last_pull_;
 };
 
 }  // namespace cairn

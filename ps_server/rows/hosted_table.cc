@@ -30,30 +30,6 @@ void PrefetchStripe(const EmbeddingStripe& stripe) {
 
 }  // namespace
 
-PulledRows& PulledRows::OfThread() {
-  thread_local auto pulled = std::make_unique<PulledRows>();
-  return *pulled;
-}
-
-uint32_t* PulledRows::Begin(const HostedTable& table, const KeyGroups& groups) {
-  if (used_ == entries_.size()) entries_.emplace_back();
-  Entry& entry = entries_[used_++];
-  entry.table = &table;
-  entry.keys.assign(groups.keys().begin(), groups.keys().end());
-  entry.rows.resize(entry.keys.size());
-  return entry.rows.data();
-}
-
-const uint32_t* PulledRows::Of(const HostedTable& table, const KeyGroups& groups) const {
-  for (size_t i = 0; i < used_; ++i) {
-    const Entry& entry = entries_[i];
-    if (entry.table == &table && groups.keys() == absl::MakeConstSpan(entry.keys)) {
-      return entry.rows.data();
-    }
-  }
-  return nullptr;
-}
-
 HostedTable::HostedTable(uint32_t variable, TableLayout layout, absl::Span<const int32_t> bucket_ps,
                          int32_t server_index)
     : HostedShard(0),
@@ -360,9 +336,8 @@ void HostedTable::Admit(const Window& window, const KeyGroups& groups, TableScra
 }
 
 void HostedTable::Push(const UpdateStep& step, const Origin& origin, const KeyGroups& groups,
-                       const float* gradients, const PulledRows& pulled, TableScratch& scratch,
+                       const float* gradients, const uint32_t* likely, TableScratch& scratch,
                        RowResolver& resolver, Changed& changed) {
-  const uint32_t* const pulled_rows = pulled.Of(*this, groups);
   const absl::Cleanup counted = [&] {
     if (changed.made != 0) CountRows(changed.made, 0);
     if (changed.not_admitted != 0) {
@@ -372,7 +347,7 @@ void HostedTable::Push(const UpdateStep& step, const Origin& origin, const KeyGr
   };
   const auto push = [&](const Window& window) {
     if (!AllHere(groups, window, resolver)) return false;
-    const uint32_t* const likely = resolver.located() ? resolver.rows.data() : pulled_rows;
+    const uint32_t* const hints = resolver.located() ? resolver.rows.data() : likely;
     std::array<bool, kWindowStripes> wanted{};
     std::array<bool, kWindowStripes> repeats{};
     for (size_t g = 0; g < window.size(); ++g) {
@@ -383,7 +358,7 @@ void HostedTable::Push(const UpdateStep& step, const Origin& origin, const KeyGr
     }
     scratch.rows.resize(window.end() - window.begin());
     scratch.absent.clear();
-    window.ForEachKey(groups, likely, [&](size_t g, uint32_t at, uint32_t row) {
+    window.ForEachKey(groups, hints, [&](size_t g, uint32_t at, uint32_t row) {
       if (!wanted[g]) return;
       if (row == RowTable::kNone && some_wait()) {
         scratch.absent.push_back({.group = static_cast<uint32_t>(g), .at = at});
@@ -417,9 +392,8 @@ void HostedTable::Push(const UpdateStep& step, const Origin& origin, const KeyGr
   }
 }
 
-void HostedTable::Pull(size_t part, const KeyGroups& groups, float* out, PulledRows* pulled,
+void HostedTable::Pull(size_t part, const KeyGroups& groups, float* out, uint32_t* found,
                        Missing missing) const {
-  uint32_t* const found = pulled == nullptr ? nullptr : pulled->Begin(*this, groups);
   int64_t nowhere = 0;
   int64_t unknown = 0;  // counted later, when their rows have been found
   const auto copy = [&](const Window& window, std::vector<uint32_t>& missing_here) {

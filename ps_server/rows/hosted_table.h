@@ -18,34 +18,6 @@
 
 namespace cairn {
 
-class HostedTable;
-
-// Where a pull found the rows of its keys, table by table. Rows seldom move, and a worker soon
-// pushes the keys that it has pulled, so the push need not look them up again.
-// Thread safety: none.
-class PulledRows {
- public:
-  // The rows that this thread's last pull found, for a push of the same keys by this thread.
-  static PulledRows& OfThread();
-
-  // Begins a new pull: forgets the rows that the previous pull found.
-  void Clear() { used_ = 0; }
-  // Returns memory for one row number per key, which the caller fills in the order of KeyGroups;
-  // RowTable::kNone for keys without a row.
-  uint32_t* Begin(const HostedTable& table, const KeyGroups& groups);
-  // The filled-in rows; nullptr if the last pull did not read this table or had other keys.
-  const uint32_t* Of(const HostedTable& table, const KeyGroups& groups) const;
-
- private:
-  struct Entry {
-    const HostedTable* table = nullptr;  // not dereferenced: the table may no longer exist
-    std::vector<int64_t> keys;
-    std::vector<uint32_t> rows;
-  };
-  std::vector<Entry> entries_;
-  size_t used_ = 0;  // entries in use; the others keep their memory
-};
-
 // Locates the rows of a request's keys, and loads cold rows, before the request changes them: a key
 // without a row in memory may have one on disk. Thread safety: none.
 class RowResolver {
@@ -141,15 +113,17 @@ class HostedTable final : public HostedShard {
     int64_t waiting_bytes = 0;  // memory that keys without a row took
   };
   // Applies one update to each key's row; creates the row first if there is none and the table
-  // admits the key. `gradients`: [keys, dim]. If `resolver` fails or an allocation throws, the work
-  // done until then stays done and is counted in `changed`; each stripe is updated as a whole or
-  // not at all.
+  // admits the key. `gradients`: [keys, dim]. `likely`: where the keys' rows probably are, as input
+  // of RowTable::FindAgain in the order of KeyGroups; null: unknown. If `resolver` fails or an
+  // allocation throws, the work done until then stays done and is counted in `changed`; each stripe
+  // is updated as a whole or not at all.
   void Push(const UpdateStep& step, const Origin& origin, const KeyGroups& groups,
-            const float* gradients, const PulledRows& pulled, TableScratch& scratch,
+            const float* gradients, const uint32_t* likely, TableScratch& scratch,
             RowResolver& resolver, Changed& changed);
   // Writes part `part` of each key's row to out [keys, dim]; keys without a row have their initial
-  // value. Writes nothing for keys that are passed to `missing`. `pulled` may be null.
-  void Pull(size_t part, const KeyGroups& groups, float* out, PulledRows* pulled,
+  // value. Writes nothing for keys that are passed to `missing`. `found`, unless null, receives
+  // where the rows are, in the order of KeyGroups; RowTable::kNone: there is no row in memory.
+  void Pull(size_t part, const KeyGroups& groups, float* out, uint32_t* found,
             Missing missing) const;
   // As HostedDense::AssignRows. `made`: number of rows created. `resolver` as in Push.
   void Assign(size_t part, const Origin& origin, const KeyGroups& groups, const float* values,

@@ -7,6 +7,7 @@
 namespace cairn {
 
 void KeyGroups::Build(absl::Span<const int64_t> keys, uint32_t bucket_count) {
+  bucket_count_ = 0;  // in case an allocation throws
   groups_.clear();
   keys_.resize(keys.size());
   positions_.resize(keys.size());
@@ -16,6 +17,22 @@ void KeyGroups::Build(absl::Span<const int64_t> keys, uint32_t bucket_count) {
   } else {
     CountingSort(keys, bucket_count);
   }
+  bucket_count_ = bucket_count;
+}
+
+bool KeyGroups::AreOf(absl::Span<const int64_t> keys, uint32_t bucket_count) const {
+  if (bucket_count != bucket_count_ || keys.size() != keys_.size()) return false;
+  // The positions are a permutation, so every key is compared.
+  for (size_t at = 0; at < keys_.size(); ++at) {
+    if (keys_[at] != keys[positions_[at]]) return false;
+  }
+  return true;
+}
+
+size_t KeyGroups::memory_bytes() const {
+  return groups_.capacity() * sizeof(KeyGroup) + keys_.capacity() * sizeof(int64_t) +
+         (positions_.capacity() + next_.capacity()) * sizeof(uint32_t) +
+         buckets_.capacity() * sizeof(uint16_t) + tagged_.capacity() * sizeof(uint64_t);
 }
 
 void KeyGroups::CountingSort(absl::Span<const int64_t> keys, uint32_t bucket_count) {

@@ -25,6 +25,10 @@ class KeyGroups {
   // Fewer than 2^32 keys; `bucket_count` as in BucketOfKey. Keys of a group keep their order.
   void Build(absl::Span<const int64_t> keys, uint32_t bucket_count);
 
+  // Whether Build was called last with these arguments.
+  bool AreOf(absl::Span<const int64_t> keys, uint32_t bucket_count) const;
+  size_t memory_bytes() const;
+
   // The buckets that have keys, in increasing order.
   absl::Span<const KeyGroup> groups() const { return groups_; }
   // The keys of a group, and the position of each in the request.
@@ -44,6 +48,7 @@ class KeyGroups {
   void CountingSort(absl::Span<const int64_t> keys, uint32_t bucket_count);
   void ComparisonSort(absl::Span<const int64_t> keys, uint32_t bucket_count);
 
+  uint32_t bucket_count_ = 0;
   std::vector<KeyGroup> groups_;
   std::vector<int64_t> keys_;
   std::vector<uint32_t> positions_;

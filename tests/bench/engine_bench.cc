@@ -255,7 +255,7 @@ void BenchMemory() {
       groups.Build(keys, 64);
       HostedTable::Changed changed;
       table->Push((*optimizer)->Begin(0), Origin{.worker = 0, .sequence = done + 1}, groups,
-                  gradients.data(), PulledRows(), scratch, none, changed);
+                  gradients.data(), /*likely=*/nullptr, scratch, none, changed);
     }
     const double bytes = static_cast<double>(ResidentBytes() - before);
     const double beyond =

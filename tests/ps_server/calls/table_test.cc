@@ -97,10 +97,11 @@ TEST_F(TableTest, ManyKeysKeepTheirOwnRows) {
   }
 }
 
-// A push looks for its rows where this thread's last pull found them. By then these may be other
+// A push looks for its rows where the worker's last pull found them. By then these may be other
 // rows: created meanwhile, or of a deleted table.
 TEST_F(TableTest, PushOfPulledKeysMovesTheirRowsWhateverCameBetween) {
-  TestClient client = Client();
+  TestClient client = Joined(0);
+  TestClient other = Client();
   wire::VariableSpec spec = TableSpec("t", 1, WireOptimizer("sgd", 1));
   spec.initializer.type = "zeros";
   ASSERT_OK(client.Create({spec}));
@@ -112,20 +113,25 @@ TEST_F(TableTest, PushOfPulledKeysMovesTheirRowsWhateverCameBetween) {
   const std::vector<float> backwards_gradient(gradient.rbegin(), gradient.rend());
 
   EXPECT_THAT(*client.PullKeys("t", keys), Each(0.0f));
-  ASSERT_OK(client.PushKeys("t", {499, 3, 7}, {0, 0, 0}));  // rows that did not exist
+  ASSERT_OK(other.PushKeys("t", {499, 3, 7}, {0, 0, 0}));  // rows that did not exist
   ASSERT_OK(client.PushKeys("t", keys, gradient));
   ASSERT_OK(client.PullKeys("t", keys));
   ASSERT_OK(client.PushKeys("t", keys, gradient));
   std::vector<float> twice;
   for (const int64_t key : keys) twice.push_back(static_cast<float>(2 * key));
   EXPECT_EQ(*client.PullKeys("t", keys), twice);
+  ASSERT_OK(client.PushKeys("t", backwards, backwards_gradient));  // another order than pulled
+  ASSERT_OK(client.PullKeys("t", {1, 1, 2}));
+  ASSERT_OK(client.PushKeys("t", {1, 1, 2}, {1, 1, 1}));
+  EXPECT_THAT(*client.PullKeys("t", {1, 2, 3}), ElementsAre(1, 5, 9));
 
   wire::ServerState state;
   ASSERT_OK(CallStatus([&] { engine().service().drop_job(state, client.caller()); }));
-  ASSERT_OK(client.Create({spec}));
-  ASSERT_OK(client.PushKeys("t", backwards, backwards_gradient));  // rows in another order
-  ASSERT_OK(client.PushKeys("t", keys, gradient));
-  EXPECT_EQ(*client.PullKeys("t", keys), twice);
+  TestClient again = Joined(0);
+  ASSERT_OK(again.Create({spec}));
+  ASSERT_OK(again.PushKeys("t", backwards, backwards_gradient));  // rows in another order
+  ASSERT_OK(again.PushKeys("t", keys, gradient));
+  EXPECT_EQ(*again.PullKeys("t", keys), twice);
 }
 
 TEST_F(TableTest, RepeatedKeysAreSummedBeforeTheUpdateNewAndOldRowsAlike) {
