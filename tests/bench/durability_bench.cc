@@ -2,7 +2,7 @@
 // engine_bench does.
 //
 //   durability_bench [--directory D] [--megabytes N] [--seconds S] [--benches
-//   checkpoint,log,restart,snapshot]
+//   checkpoint,latency,log,restart,snapshot]
 //
 //    D: on the disk to be measured
 #include <sys/mman.h>
@@ -38,7 +38,7 @@
 ABSL_FLAG(std::string, directory, "/tmp", "where a folder for the measurement is made");
 ABSL_FLAG(int, megabytes, 256, "MiB of values and slots of the table");
 ABSL_FLAG(std::vector<std::string>, benches,
-          std::vector<std::string>({"checkpoint", "log", "restart", "snapshot"}),
+          std::vector<std::string>({"checkpoint", "latency", "log", "restart", "snapshot"}),
           "which of them to run");
 ABSL_FLAG(double, seconds, 30, "length of a run under push load");
 
@@ -129,7 +129,9 @@ wire::Caller BenchCaller() {
 // Pushes kPushKeys keys at a time, visiting every row of a table in a random order.
 class Load {
  public:
-  Load(Engine& engine, int64_t rows) : engine_(engine), keys_(static_cast<size_t>(rows)) {
+  // `filled`: every row exists afterwards.
+  Load(Engine& engine, int64_t rows, bool filled = true)
+      : engine_(engine), keys_(static_cast<size_t>(rows)) {
     for (size_t i = 0; i < keys_.size(); ++i) keys_[i] = static_cast<int64_t>(i);
     std::shuffle(keys_.begin(), keys_.end(), std::mt19937_64(7));
     wire::ServerState state;
@@ -139,8 +141,7 @@ class Load {
     request_.items.resize(1);
     request_.items[0].variable = "t";
     request_.items[0].selection = wire::Selection::KEYS;
-    request_.items[0].values = Payload::ViewOf(absl::MakeConstSpan(gradients_));
-    for (size_t i = 0; i < keys_.size(); i += kPushKeys) PushOnce();
+    for (size_t i = 0; filled && i < keys_.size(); i += kPushKeys) PushOnce();
   }
 
   struct Slowest {
@@ -150,21 +151,38 @@ class Load {
   };
   // Measures the small pushes made until `stop`.
   Slowest SlowestPush(const std::atomic<bool>& stop) {
-    constexpr size_t kFewKeys = 1024;
-    request_.items[0].values =
-        Payload::ViewOf(absl::MakeConstSpan(gradients_).first(kFewKeys * kDim));
     Slowest slowest;
     for (size_t at = 0; !stop; at = (at + kFewKeys) % keys_.size()) {
-      request_.items[0].ids = Payload::ViewOf(absl::MakeConstSpan(keys_).subspan(at, kFewKeys));
       const int64_t waits = WaitsOfThread();
-      const double ms = 1e3 * SecondsOf([&] { engine_.service().push(reply_, request_); });
+      const double ms = 1e3 * SecondsOfSmallPush(at);
       slowest.push_ms = std::max(slowest.push_ms, ms);
       if (WaitsOfThread() > waits) slowest.waiting_push_ms = std::max(slowest.waiting_push_ms, ms);
     }
     return slowest;
   }
 
+  // Times small pushes over all rows, once or, if `seconds` > 0, for so long.
+  std::vector<double> SecondsOfSmallPushes(double seconds) {
+    std::vector<double> times;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    do {
+      for (size_t at = 0; at < keys_.size(); at += kFewKeys) {
+        times.push_back(SecondsOfSmallPush(at));
+      }
+    } while (std::chrono::steady_clock::now() < end);
+    return times;
+  }
+
+  int64_t RowsThere() {
+    wire::DescribeRequest request;
+    request.caller = BenchCaller();
+    wire::DescribeReply reply;
+    engine_.service().describe(reply, request);
+    return reply.variables[0].shards[0].rows;
+  }
+
   void PushOnce() {
+    request_.items[0].values = Payload::ViewOf(absl::MakeConstSpan(gradients_));
     request_.items[0].ids = Payload::ViewOf(absl::MakeConstSpan(keys_).subspan(next_, kPushKeys));
     engine_.service().push(reply_, request_);
     next_ = (next_ + kPushKeys) % keys_.size();
@@ -205,6 +223,15 @@ class Load {
   }
 
  private:
+  static constexpr size_t kFewKeys = 1024;
+
+  double SecondsOfSmallPush(size_t at) {
+    request_.items[0].values =
+        Payload::ViewOf(absl::MakeConstSpan(gradients_).first(kFewKeys * kDim));
+    request_.items[0].ids = Payload::ViewOf(absl::MakeConstSpan(keys_).subspan(at, kFewKeys));
+    return SecondsOf([&] { engine_.service().push(reply_, request_); });
+  }
+
   Engine& engine_;
   std::vector<int64_t> keys_;
   const std::vector<float> gradients_ = std::vector<float>(kPushKeys * kDim, 0.5f);
@@ -268,6 +295,35 @@ void BenchCheckpoint(const Folder& folder) {
         slowest.waiting_push_ms < kBarMilliseconds ? "true" : "false");
     std::fflush(stdout);
   }
+}
+
+// The 99th percentile of the time of a push of 1,024 keys, compared with the median: while every
+// push creates rows, so that the table grows from nothing, and while a full table is pushed to and
+// written in snapshots.
+void BenchLatency(const Folder& folder) {
+  const int64_t rows = TableRows();
+  const auto report = [&](const char* name, std::vector<double> times, bool verified) {
+    std::sort(times.begin(), times.end());
+    const double median = times[times.size() / 2];
+    const double p99 = times[times.size() * 99 / 100];
+    std::printf(
+        "{\"bench\":\"push of 1,024 keys, %s\",\"rows\":%lld,\"median_us\":%.0f,\"p99_us\":%.0f,"
+        "\"slowest_us\":%.0f,\"ratio\":%.2f,\"bar\":3,\"met\":%s,\"verified\":%s}\n",
+        name, static_cast<long long>(rows), median * 1e6, p99 * 1e6, times.back() * 1e6,
+        p99 / median, p99 <= 3 * median ? "true" : "false", verified ? "true" : "false");
+    std::fflush(stdout);
+  };
+  {
+    const auto engine = OpenEngine(folder.Join("growth"), Durability::kOff);
+    Load load(*engine, rows, /*filled=*/false);
+    std::vector<double> times = load.SecondsOfSmallPushes(0);
+    report("all of new rows", std::move(times), load.RowsThere() == rows);
+  }
+  const auto engine = OpenEngine(folder.Join("snapshots"), Durability::kSnapshot);
+  Load load(*engine, rows);
+  std::vector<double> times = load.SecondsOfSmallPushes(absl::GetFlag(FLAGS_seconds));
+  report("while snapshots are written", std::move(times), load.RowsThere() == rows);
+  Check(engine->Close());
 }
 
 // 4 MiB dense pushes under `log`, compared with plain writes of as many bytes in as many batches.
@@ -387,6 +443,7 @@ void BenchRestart(const Folder& folder) {
 void Run() {
   using Bench = void (*)(const Folder&);
   const std::pair<const char*, Bench> benches[] = {{"checkpoint", BenchCheckpoint},
+                                                   {"latency", BenchLatency},
                                                    {"log", BenchLog},
                                                    {"restart", BenchRestart},
                                                    {"snapshot", BenchSnapshot}};

@@ -43,7 +43,7 @@ STAGES = [
     ("store reply", r"DataPlan::(StoreReply|PlaceRows)|ScatterRows\(std::byte"),
     ("plan", r"CallPlanner|DataPlan::|GatherRows\(std::byte|cairn::capi::"),
     ("snapshot", r"librocksdb|Flusher|StripeBatch|RocksStore|RowSegment|DrainAhead|DrainContent"),
-    ("group keys", r"KeyGroups"),
+    ("group keys", r"KeyGroups::(Build|CountingSort|ComparisonSort|AreOf)|PulledRows::Find"),
     ("create rows", r"FoundOrMade|InitializeNumbers|InitializeRow|FillFrom|FindOrInsert|AddMemory|"
                     r"NormalQuantile"),
     ("look up", r"RowTable::(Find|Prefetch)|CountAbsent|HostedTable::Locate"),

@@ -1,18 +1,25 @@
 #!/usr/bin/env python3
-"""Examples per second of whole training runs against TensorFlow and Vowpal Wabbit, in one run.
+"""Examples per second of whole training runs against TensorFlow, Paddle and Vowpal Wabbit, in one run.
 
-Cairn: the built cairn-ps and cairn-worker, two of each on loopback (TensorFlow's set-up), or one
-worker with an in-process server (Vowpal Wabbit's); the rate is the sum of the workers' reports,
-including reading and parsing. Peers: the scripts of peers/, each with the Python interpreter of a
-virtual environment outside this repository (pip install tensorflow-cpu tf-keras; pip install
-vowpalwabbit). Prints one JSON line for each row: the rates, their ratio, the bar, and whether Cairn's
-run was verified (every step's loss is finite, the last loss is below the first).
+Cairn: the built cairn-ps and cairn-worker, two of each on loopback (the set-up of TensorFlow and
+Paddle), or one worker with an in-process server (Vowpal Wabbit's). The rate includes reading and
+parsing: of the first --seconds, from empty tables, and beside it the rate of the second half of the
+run ("warm"). Peers: the scripts of peers/, each with the Python interpreter of a virtual environment
+outside this repository (pip install tensorflow-cpu tf-keras; pip install vowpalwabbit; pip install
+paddlepaddle==2.6.2). Prints one JSON line for each row: the rates, their ratios to the peers', the
+bars, and whether Cairn's run was verified (every step's loss is finite, the last loss is below the
+first). For the model wide the line also has the rate of bench/roofline, measured just before.
 
-usage: tests/bench/throughput.py [--build build] [--tensorflow PYTHON] [--vw PYTHON]
-                                 [--models lr,mlp,wide] [--seconds 8] [--repeats 1]
+usage: tests/bench/throughput.py [--build build] [--tensorflow PYTHON] [--paddle PYTHON] [--vw PYTHON]
+           [--models lr,mlp,wide,wide_deep,alone] [--batches 128,1024] [--seconds 8] [--repeats 1]
+           [--busy N]
+--busy runs N loops that use a core each, at normal priority, beside every run.
 """
 import argparse
+import bisect
+import contextlib
 import gzip
+import itertools
 import json
 import math
 import os
@@ -28,10 +35,13 @@ import processes  # noqa: E402
 
 TOP = processes.TOP
 PEERS = os.path.join(TOP, "tests", "bench", "peers")
-# (model, batch of each worker) -> minimum ratio to TensorFlow's rate.
-BARS = {("lr", 128): 10, ("lr", 1024): 5, ("mlp", 128): 2, ("wide", 128): 5, ("wide", 1024): 3}
+# (model, batch of each worker) -> minimum ratios to the rates of TensorFlow and Paddle. The peers of
+# wide_deep train its deep part alone.
+BARS = {("lr", 128): (10, None), ("lr", 1024): (5, None), ("mlp", 128): (2, None),
+        ("wide", 128): (10, 8), ("wide", 1024): (4, 4),
+        ("wide_deep", 128): (5, None), ("wide_deep", 1024): (3, None)}
 VW_BARS = {128: 1, 1024: 2}
-TENSORFLOW_NAMES = {"lr": "lr", "mlp": "mlp", "wide": "emb"}
+TENSORFLOW_NAMES = {"lr": "lr", "mlp": "mlp", "wide": "emb", "wide_deep": "emb"}
 WIDE_ROWS = 200_000
 
 
@@ -48,7 +58,8 @@ def job(model, batch, epochs, data):
                 f"data:\n  format: idx\n  train: [{{images: {data['images']}, "
                 f"labels: {data['labels']}}}]" + tail +
                 "optimizer: {type: sgd, learning_rate: 0.05}\n")
-    return ("name: wide\nmodel: {type: mlp, hidden: [64], loss: sigmoid_cross_entropy, "
+    kind = "mlp" if model == "wide" else "wide_deep"
+    return (f"name: {model}\nmodel: {{type: {kind}, hidden: [64], loss: sigmoid_cross_entropy, "
             "embedding: {dim: 16, hash_buckets: 1000000}}\n"
             f"data:\n  format: criteo_tsv\n  train: [{data['wide']}]" + tail +
             "optimizer: {type: adagrad, learning_rate: 0.05}\n")
@@ -121,10 +132,22 @@ def train(build, folder, job_path):
     return reports, ok
 
 
-def run_cluster(build, folder, job_path):
-    """As train, with the sum of the workers' rates."""
-    reports, ok = train(build, folder, job_path)
-    return sum(r["examples_per_second"] for r in reports), ok
+def rates(metrics, seconds):
+    """Examples per second of one worker in its first `seconds`, and in the second half of its run."""
+    with open(metrics, encoding="ascii") as f:
+        steps = [json.loads(line) for line in f]
+    ends = [0.0] + [step["seconds"] for step in steps]
+    done = [0] + list(itertools.accumulate(step["examples"] for step in steps))
+    first = bisect.bisect_right(ends, seconds) - 1
+    middle = bisect.bisect_right(ends, ends[-1] / 2) - 1
+    return done[first] / ends[first], (done[-1] - done[middle]) / (ends[-1] - ends[middle])
+
+
+def run_cluster(build, folder, job_path, seconds):
+    """As train, with the sums of the workers' rates: of the first `seconds`, and warm."""
+    _, ok = train(build, folder, job_path)
+    both = [rates(os.path.join(folder, f"metrics{i}.jsonl"), seconds) for i in range(2)]
+    return sum(first for first, _ in both), sum(warm for _, warm in both), ok
 
 
 def run_alone(build, folder, job_path):
@@ -147,34 +170,67 @@ def tensorflow_rate(python, model, batch, seconds):
     return float(match.group(1)) if match else None
 
 
+def paddle_rate(python, model, batch, seconds):
+    if not python or not model.startswith("wide"):
+        return None
+    out = subprocess.run([python, os.path.join(PEERS, "paddle_ps.py"), str(batch), str(seconds)],
+                         capture_output=True, text=True, timeout=600).stdout
+    workers = [float(rate) for rate in re.findall(r"(\d+) examples/s", out)]
+    return sum(workers) if len(workers) == 2 else None
+
+
+def roofline_rate(build, batch):
+    out = subprocess.run([os.path.join(build, "tests", "bench", "roofline"), f"--batch={batch}"],
+                         capture_output=True, text=True, timeout=600, check=True).stdout
+    return json.loads(out)["examples_per_second"]
+
+
+@contextlib.contextmanager
+def busy_loops(count):
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
 def vw_rate(python, data):
     out = subprocess.run([python, os.path.join(PEERS, "vw.py"), data],
                          capture_output=True, text=True, timeout=600).stdout
     return float(re.search(r"vw, 5 pass\(es\): (\d+)", out).group(1))
 
 
-def row(name, batch, ours, peer, bar, ok):
-    line = {"bench": name, "batch": batch, "examples_per_second": round(ours), "peer": peer,
-            "ratio": round(ours / peer, 2) if peer else None, "bar": bar, "verified": ok}
-    print(json.dumps(line), flush=True)
+def row(name, batch, ours, peers, ok, **more):
+    """`peers`: name -> (rate, bar), both None where unknown."""
+    line = {"bench": name, "batch": batch, "examples_per_second": round(ours), **more}
+    for peer, (rate, bar) in peers.items():
+        line[peer] = {"examples_per_second": rate, "ratio": round(ours / rate, 2) if rate else None,
+                      "bar": bar}
+    print(json.dumps({**line, "verified": ok}), flush=True)
 
 
 def epochs_for(model, batch):
     # Long enough for several seconds of training.
-    return {"lr": 60 if batch == 128 else 150, "mlp": 4, "wide": 4 if batch == 128 else 8}[model]
+    return {"lr": 60 if batch == 128 else 150, "mlp": 4, "wide": 8, "wide_deep": 8}[model]
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", default=os.path.join(TOP, "build"))
     parser.add_argument("--tensorflow", help="python with tensorflow-cpu and tf-keras")
+    parser.add_argument("--paddle", help="python with paddlepaddle 2.6.2")
     parser.add_argument("--vw", help="python with vowpalwabbit")
-    parser.add_argument("--models", default="lr,mlp,wide,alone")
+    parser.add_argument("--models", default="lr,mlp,wide,wide_deep,alone")
+    parser.add_argument("--batches", default="128,1024")
+    parser.add_argument("--busy", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--repeats", type=int, default=1)
     options = parser.parse_args()
     models = options.models.split(",")
-    with tempfile.TemporaryDirectory() as folder:
+    batches = [int(batch) for batch in options.batches.split(",")]
+    with busy_loops(options.busy), tempfile.TemporaryDirectory() as folder:
         data = {"a9a": os.path.join(folder, "a9a.libsvm"), "wide": os.path.join(folder, "wide.tsv")}
         # Uncompressed, since every peer can read that.
         with open(data["a9a"], "w", encoding="ascii") as target:
@@ -187,22 +243,27 @@ def main():
             data[part] = os.path.join(folder, part)
             with gzip.open(packed) as source, open(data[part], "wb") as target:
                 target.write(source.read())
-        if "wide" in models:
+        if "wide" in models or "wide_deep" in models:
             write_wide(data["wide"])
         for repeat in range(options.repeats):
-            for (model, batch), bar in BARS.items():
-                if model not in models:
+            for (model, batch), (tensorflow_bar, paddle_bar) in BARS.items():
+                if model not in models or batch not in batches:
                     continue
+                more = {}
+                if model == "wide":
+                    more["roofline"] = roofline_rate(options.build, batch)
                 with tempfile.TemporaryDirectory(dir=folder) as run:
                     path = os.path.join(run, "job.yaml")
                     with open(path, "w", encoding="ascii") as f:
                         f.write(job(model, batch, epochs_for(model, batch), data))
-                    ours, ok = run_cluster(options.build, run, path)
-                peer = tensorflow_rate(options.tensorflow, model, batch, options.seconds)
-                row(f"throughput {model}, 2 ps + 2 workers, vs TensorFlow", batch, ours, peer,
-                    bar, ok)
+                    ours, more["warm"], ok = run_cluster(options.build, run, path, options.seconds)
+                peers = {"tensorflow": (tensorflow_rate(options.tensorflow, model, batch,
+                                                        options.seconds), tensorflow_bar),
+                         "paddle": (paddle_rate(options.paddle, model, batch, options.seconds),
+                                    paddle_bar)}
+                row(f"throughput {model}, 2 ps + 2 workers", batch, ours, peers, ok, **more)
             for batch, bar in VW_BARS.items():
-                if "alone" not in models:
+                if "alone" not in models or batch not in batches:
                     continue
                 with tempfile.TemporaryDirectory(dir=folder) as run:
                     path = os.path.join(run, "job.yaml")
@@ -210,7 +271,7 @@ def main():
                         f.write(job("lr", batch, 5, data))
                     ours, ok = run_alone(options.build, run, path)
                 peer = vw_rate(options.vw, data["a9a"]) if options.vw else None
-                row("throughput lr, one process, vs Vowpal Wabbit", batch, ours, peer, bar, ok)
+                row("throughput lr, one process", batch, ours, {"vw": (peer, bar)}, ok)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,191 @@
+// The rate that this machine's arithmetic and memory allow for throughput.py's wide model: the
+// products of a step by OpenBLAS, and one read and one update of each distinct row that a batch
+// names, without parsing, messages, locks, durability or a second process. usage: roofline
+// [--batch=1024] [--threads=N] [--seconds=3]. Prints a JSON line.
+#include <cblas.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "common/hash.h"
+
+ABSL_FLAG(int, batch, 1024, "examples of a step");
+ABSL_FLAG(int, threads, 0, "threads; 0: one for each core");
+ABSL_FLAG(double, seconds, 3, "time to measure");
+
+extern "C" void openblas_set_num_threads(int threads);
+
+namespace cairn {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kTables = 26;
+constexpr int kDim = 16;
+constexpr int kDense = 13;
+constexpr int kInput = kDense + kTables * kDim;
+constexpr int kHidden = 64;
+constexpr size_t kRows = 1'000'000;  // of each table
+// Batches that a thread draws before it begins.
+constexpr size_t kBatches = 64;
+
+// A row as Adagrad needs it.
+struct Row {
+  float value[kDim];
+  float accumulator[kDim];
+};
+
+// About Zipf's law with exponent 1, as a continuous distribution; ranks are scattered over the
+// table.
+uint32_t DrawRow(uint64_t& state) {
+  state = MixBits(state + 1);
+  const double u = static_cast<double>(state >> 11) * 0x1p-53;
+  const auto rank = static_cast<uint64_t>(std::exp(u * std::log(static_cast<double>(kRows))));
+  return static_cast<uint32_t>(rank * 2654435761u % kRows);
+}
+
+// One thread's steps. Threads share the tables, and race for their numbers as an asynchronous
+// parameter server without locks would.
+class Stepper {
+ public:
+  Stepper(std::vector<std::vector<Row>>& tables, int batch, uint64_t seed)
+      : tables_(tables), batch_(batch) {
+    const auto rows = static_cast<size_t>(batch);
+    for (size_t b = 0; b < kBatches; ++b) {
+      std::vector<Table>& step = batches_.emplace_back(kTables);
+      for (Table& table : step) {
+        std::vector<uint32_t> drawn(rows);
+        for (uint32_t& row : drawn) row = DrawRow(seed);
+        table.distinct = drawn;
+        std::sort(table.distinct.begin(), table.distinct.end());
+        table.distinct.erase(std::unique(table.distinct.begin(), table.distinct.end()),
+                             table.distinct.end());
+        for (const uint32_t row : drawn) {
+          const auto at = std::lower_bound(table.distinct.begin(), table.distinct.end(), row);
+          table.index.push_back(static_cast<uint32_t>(at - table.distinct.begin()));
+        }
+      }
+    }
+    input_.assign(rows * kInput, 0.1f);
+    input_gradient_.assign(rows * kInput, 0);
+    hidden_.assign(rows * kHidden, 0);
+    weights_.assign(size_t{kInput} * kHidden, 0.01f);
+    weights_gradient_.assign(weights_.size(), 0);
+    pulled_.resize(rows * kDim);
+  }
+
+  void Step() {
+    const std::vector<Table>& step = batches_[next_++ % kBatches];
+    for (size_t t = 0; t < kTables; ++t) Gather(t, step[t]);
+    Product(CblasNoTrans, CblasNoTrans, batch_, kHidden, kInput, input_, weights_, hidden_);
+    for (float& x : hidden_) x = std::max(x, 0.0f) * 1e-3f;
+    Product(CblasTrans, CblasNoTrans, kInput, kHidden, batch_, input_, hidden_, weights_gradient_);
+    Product(CblasNoTrans, CblasTrans, batch_, kInput, kHidden, hidden_, weights_, input_gradient_);
+    for (size_t i = 0; i < weights_.size(); ++i) weights_[i] -= 1e-6f * weights_gradient_[i];
+    for (size_t t = 0; t < kTables; ++t) Update(t, step[t]);
+  }
+
+ private:
+  // A batch's keys of one table.
+  struct Table {
+    std::vector<uint32_t> distinct;
+    std::vector<uint32_t> index;  // of each example, in `distinct`
+  };
+
+  void Gather(size_t t, const Table& keys) {
+    const std::vector<Row>& rows = tables_[t];
+    for (size_t i = 0; i < keys.distinct.size(); ++i) {
+      std::memcpy(&pulled_[i * kDim], rows[keys.distinct[i]].value, sizeof(Row::value));
+    }
+    float* out = input_.data() + kDense + t * kDim;
+    for (const uint32_t at : keys.index) {
+      std::memcpy(out, &pulled_[at * kDim], sizeof(Row::value));
+      out += kInput;
+    }
+  }
+
+  void Update(size_t t, const Table& keys) {
+    std::fill_n(pulled_.begin(), keys.distinct.size() * kDim, 0.0f);
+    const float* gradient = input_gradient_.data() + kDense + t * kDim;
+    for (const uint32_t at : keys.index) {
+      for (int d = 0; d < kDim; ++d) pulled_[at * kDim + static_cast<size_t>(d)] += gradient[d];
+      gradient += kInput;
+    }
+    for (size_t i = 0; i < keys.distinct.size(); ++i) {
+      Row& row = tables_[t][keys.distinct[i]];
+      for (int d = 0; d < kDim; ++d) {
+        const float g = pulled_[i * kDim + static_cast<size_t>(d)];
+        row.accumulator[d] += g * g;
+        row.value[d] -= 0.05f * g / std::sqrt(row.accumulator[d]);
+      }
+    }
+  }
+
+  static void Product(CBLAS_TRANSPOSE a_transposed, CBLAS_TRANSPOSE b_transposed, int m, int n,
+                      int k, const std::vector<float>& a, const std::vector<float>& b,
+                      std::vector<float>& c) {
+    cblas_sgemm(CblasRowMajor, a_transposed, b_transposed, m, n, k, 1, a.data(),
+                a_transposed == CblasTrans ? m : k, b.data(), b_transposed == CblasTrans ? k : n, 0,
+                c.data(), n);
+  }
+
+  std::vector<std::vector<Row>>& tables_;
+  const int batch_;
+  std::vector<std::vector<Table>> batches_;
+  size_t next_ = 0;
+  std::vector<float> input_, input_gradient_;      // [batch, kInput]
+  std::vector<float> hidden_;                      // [batch, kHidden]
+  std::vector<float> weights_, weights_gradient_;  // [kInput, kHidden]
+  std::vector<float> pulled_;                      // [distinct rows, kDim]
+};
+
+int Main() {
+  openblas_set_num_threads(1);
+  const int batch = std::clamp(absl::GetFlag(FLAGS_batch), 1, 1 << 16);
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int threads = std::clamp(absl::GetFlag(FLAGS_threads), 0, 1024);
+  const auto seconds = std::chrono::duration<double>(absl::GetFlag(FLAGS_seconds));
+  std::vector<std::vector<Row>> tables(kTables, std::vector<Row>(kRows));
+  for (std::vector<Row>& table : tables) {
+    for (Row& row : table) std::fill_n(row.accumulator, kDim, 0.1f);
+  }
+  std::atomic<int64_t> examples{0};
+  std::atomic<int> ready{0};
+  std::vector<std::thread> all;
+  const int count = threads == 0 ? cores : threads;
+  std::atomic<double> measured{0};
+  for (int i = 0; i < count; ++i) {
+    all.emplace_back([&, i] {
+      Stepper stepper(tables, batch, static_cast<uint64_t>(i) << 32);
+      stepper.Step();
+      ++ready;
+      while (ready < count) std::this_thread::yield();
+      const Clock::time_point start = Clock::now();
+      int64_t steps = 0;
+      for (; Clock::now() - start < seconds; ++steps) stepper.Step();
+      examples += steps * batch;
+      measured = std::chrono::duration<double>(Clock::now() - start).count();
+    });
+  }
+  for (std::thread& thread : all) thread.join();
+  std::printf("{\"bench\":\"roofline\",\"batch\":%d,\"threads\":%d,\"examples_per_second\":%.0f}\n",
+              batch, count, static_cast<double>(examples.load()) / measured.load());
+  return 0;
+}
+
+}  // namespace
+}  // namespace cairn
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  return cairn::Main();
+}
