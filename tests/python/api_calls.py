@@ -215,6 +215,14 @@ CALLS = {
 }
 
 
+def shown(value):
+    """Returns the text of a value for a report."""
+    try:
+        return repr(value)[:200]
+    except Exception:
+        return f"a {type(value).__name__}"
+
+
 def _is_of_package(function):
     return (getattr(function, "__module__", None) or "").startswith("cairn")
 

@@ -50,6 +50,8 @@ def _check_client(client: Any) -> Client:
 def _check_tensor(value: Any, what: str, expected: str) -> Any:
     if not isinstance(value, torch.Tensor):
         raise _checks.mistyped(what, value, expected)
+    if value.layout != torch.strided:
+        raise InvalidArgumentError(f"{what} is sparse ({value.layout}); expected {expected}, dense")
     return value
 
 
