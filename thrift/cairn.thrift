@@ -513,7 +513,8 @@ struct HelloRequest {
   9: i32 expected_workers = 0
   /** With incarnation 0: a nonzero number, unique to this start of the worker. If ps:0 granted this
       start the worker's latest incarnation, it answers with the same one, so that a repeated hello
-      fences no start. 0: always grants a new incarnation. ps:0 keeps the number in memory only. */
+      fences no start; if one of the next eight starts has been granted an incarnation since, it
+      answers FENCED. 0: always grants a new incarnation. ps:0 keeps the numbers in memory only. */
   10: i64 start = 0
   /** Identifies the caller's host and network namespace; empty: not given. */
   11: string host_id
