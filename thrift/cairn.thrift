@@ -1003,7 +1003,8 @@ service ParameterServer {
   /** Lists the calls that wait on this server, for what and since when. Returns at once. */
   WhyReply why(1: Caller caller) throws (1: ServerError error)
 
-  /** Forgets the job: its variables, sequences and incarnations, in memory and on disk. */
+  /** Forgets the job: its variables, sequences and incarnations, in memory and on disk. FENCED: the
+      caller's worker has a newer incarnation. */
   ServerState drop_job(1: Caller caller) throws (1: ServerError error)
 
   /** Makes everything applied so far durable and copies it to a separate folder, by hard links

@@ -113,6 +113,20 @@ TEST_F(SessionTest, AHelloOfAReplacedStartIsFenced) {
   EXPECT_OK(latest.Push("w", {1, 1})) << "the latest start goes on";
 }
 
+TEST_F(SessionTest, AFencedWorkerCannotDropTheJob) {
+  TestClient old = Joined(0);
+  TestClient young = Joined(0);
+  ASSERT_OK(young.Push("w", {1, 1}));
+  wire::ServerState state;
+  const auto drop = [&](TestClient& client) {
+    return CallStatus([&] { engine().service().drop_job(state, client.caller()); });
+  };
+  EXPECT_EQ(ReasonOf(drop(old)), wire::ErrorReason::FENCED);
+  EXPECT_THAT(*young.Pull("w"), ElementsAre(-1, -1));
+  EXPECT_OK(drop(young));
+  EXPECT_OK(drop(young)) << "repeated: the job is gone";
+}
+
 TEST_F(SessionTest, AnOlderIncarnationIsFencedOnEveryCall) {
   TestClient old = Joined(0);
   ASSERT_OK(old.Push("w", {1, 1}));
