@@ -39,6 +39,7 @@ void HelperPool::Job::Finish() {
   absl::MutexLock lock(&side_.mutex_);
   Help();
   while (helpers_ > 0) side_.helped_.Wait(&side_.mutex_);
+  if (thrown_ != nullptr) std::rethrow_exception(std::exchange(thrown_, nullptr));
 }
 
 void HelperPool::Job::Help() {
@@ -90,7 +91,12 @@ void HelperPool::Main() {
     }
     --idle_;
     ++job->helpers_;
-    job->Help();
+    try {
+      job->Help();
+    } catch (...) {
+      job->thrown_ = std::current_exception();
+      job->next_ = job->pieces_;
+    }
     ++idle_;
     if (--job->helpers_ == 0) helped_.SignalAll();
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <list>
 #include <thread>
@@ -24,15 +25,15 @@ class HelperPool {
   HelperPool& operator=(const HelperPool&) = delete;
 
   // Calls work(0) … work(pieces - 1), each once, on this thread and on idle helpers. Returns when
-  // all calls have returned. Never waits for a helper to become free, and does not need one. `work`
-  // must not throw.
+  // all calls have returned. Never waits for a helper to become free, and does not need one. An
+  // exception of `work`, on whichever thread, drops the pieces that have not begun and is thrown.
   void Run(size_t pieces, absl::FunctionRef<void(size_t piece)> work);
 
   // Runs pieces that are added one after the other: helpers process them while the adding thread
   // does other work. Thread safety: none.
   class Job {
    public:
-    // `side` must outlive the job. `work` must neither throw nor use the job.
+    // `side` must outlive the job. `work` must not use the job.
     Job(HelperPool& side, std::function<void(size_t piece)> work);
     // Waits for the pieces that helpers have begun, and drops the others.
     ~Job();
@@ -42,6 +43,7 @@ class HelperPool {
     // Adds `pieces` pieces, numbered after the previous ones.
     void Add(size_t pieces) { Add(pieces, pieces); }
     // Processes the pieces that no helper has begun, and returns when all pieces have returned.
+    // Exceptions as in Run.
     void Finish();
 
    private:
@@ -55,8 +57,9 @@ class HelperPool {
     const std::function<void(size_t piece)> work_;
     size_t pieces_ ABSL_GUARDED_BY(side_.mutex_) = 0;
     size_t next_ ABSL_GUARDED_BY(side_.mutex_) = 0;
-    size_t helpers_ ABSL_GUARDED_BY(side_.mutex_) = 0;  // working on this job
-    const std::list<Job*>::iterator place_;             // last: makes the job visible to helpers
+    size_t helpers_ ABSL_GUARDED_BY(side_.mutex_) = 0;         // working on this job
+    std::exception_ptr thrown_ ABSL_GUARDED_BY(side_.mutex_);  // on a helper
+    const std::list<Job*>::iterator place_;  // last: makes the job visible to helpers
   };
 
  private:

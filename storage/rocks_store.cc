@@ -369,11 +369,16 @@ absl::Status RocksStore::WriteEpoch(absl::Span<const ShardRecord> shards,
   return failure_.Set(CheckInPlace(directory_, lock_.get()));
 }
 
-absl::Status RocksStore::PutJob(absl::Span<const VariableRecord> variables,
+absl::Status RocksStore::PutJob(absl::string_view job, absl::Span<const VariableRecord> variables,
                                 absl::Span<const ShardRecord> shards,
                                 absl::Span<const WorkerRecord> workers) {
   absl::ReaderMutexLock lock(&life_);
   rocksdb::WriteBatch batch;
+  if (job.size() <= kMaxJobBytes) {
+    for (const std::string& prefix : {WorkersPrefix(job), DecisionsPrefix(job)}) {
+      RETURN_IF_ERROR(FromRocks(batch.DeleteRange(prefix, PrefixEnd(prefix)), Context("old job")));
+    }
+  }
   RETURN_IF_ERROR(FillEpoch(shards, workers, batch));
   for (const VariableRecord& record : variables) {
     const std::string key = VariableKey(record.id);

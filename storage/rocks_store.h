@@ -53,7 +53,7 @@ class RocksStore : public StripeStore {
   absl::Status DropJob(absl::string_view job) override;
   absl::Status PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
                       absl::Span<const StripeId> removed) override;
-  absl::Status PutJob(absl::Span<const VariableRecord> variables,
+  absl::Status PutJob(absl::string_view job, absl::Span<const VariableRecord> variables,
                       absl::Span<const ShardRecord> shards,
                       absl::Span<const WorkerRecord> workers) override;
   absl::Status DropLeftovers(uint32_t first, uint32_t end) override;

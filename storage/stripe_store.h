@@ -180,9 +180,10 @@ class StripeStore {
   // Stores the record. It is synced when the call returns.
   virtual absl::Status PutVariable(const VariableRecord& record) = 0;
   virtual absl::StatusOr<std::vector<VariableRecord>> Variables() const = 0;
-  // Ends a restore: stores the records of variables whose stripes have been written, and those of
-  // the job's workers, in one batch, and syncs.
-  virtual absl::Status PutJob(absl::Span<const VariableRecord> variables,
+  // Ends a restore: stores the records of the job's variables, whose stripes have been written, and
+  // of its workers, and removes the workers and decisions of an earlier job of that name, in one
+  // batch, and syncs.
+  virtual absl::Status PutJob(absl::string_view job, absl::Span<const VariableRecord> variables,
                               absl::Span<const ShardRecord> shards,
                               absl::Span<const WorkerRecord> workers) = 0;
   // Replaces a variable's record and shards, and removes the stripes in `removed`, in one batch,

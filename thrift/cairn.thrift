@@ -8,6 +8,8 @@
  * - thrift/limits.h has the limits (message bytes, items per call, name lengths). A call that
  *   exceeds a limit is refused before memory is allocated, with an error that names the limit.
  * - Every failed call throws ServerError. Field ids are never reused.
+ * - Steps and sequences in requests are at most 2^62 (kMaxStep of thrift/number_limits.h), so that the
+ *   ones after them exist; a larger one is refused with INVALID_ARGUMENT.
  * - Keys of embedding tables are signed 64-bit integers. Key k is in hash bucket
  *   (mix(k) >> 48) * N >> 16 of the table's N (VariableSpec.bucket_ps), where, on unsigned 64-bit words,
  *     mix(x): x += 0x9e3779b97f4a7c15; x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -511,7 +513,8 @@ struct HelloRequest {
   9: i32 expected_workers = 0
   /** With incarnation 0: a nonzero number, unique to this start of the worker. If ps:0 granted this
       start the worker's latest incarnation, it answers with the same one, so that a repeated hello
-      fences no start. 0: always grants a new incarnation. ps:0 keeps the number in memory only. */
+      fences no start; if one of the next eight starts has been granted an incarnation since, it
+      answers FENCED. 0: always grants a new incarnation. ps:0 keeps the numbers in memory only. */
   10: i64 start = 0
   /** Identifies the caller's host and network namespace; empty: not given. */
   11: string host_id
@@ -1000,7 +1003,8 @@ service ParameterServer {
   /** Lists the calls that wait on this server, for what and since when. Returns at once. */
   WhyReply why(1: Caller caller) throws (1: ServerError error)
 
-  /** Forgets the job: its variables, sequences and incarnations, in memory and on disk. */
+  /** Forgets the job: its variables, sequences and incarnations, in memory and on disk. FENCED: the
+      caller's worker has a newer incarnation. */
   ServerState drop_job(1: Caller caller) throws (1: ServerError error)
 
   /** Makes everything applied so far durable and copies it to a separate folder, by hard links

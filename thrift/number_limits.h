@@ -9,6 +9,9 @@ namespace cairn {
 // Incarnations: ps:0 grants one above the last, and a restore begins at its timeline (seconds since
 // 2020) times 2^32. No timeline is higher than this limit, and granted incarnations never overflow.
 inline constexpr int64_t kMaxIncarnation = ((int64_t{1} << 31) - 1) << 32;
+// Steps of a job, and sequences of a worker: servers and clients compute the next ones of those
+// that a request names. No job reaches this limit: a million a second would take 146,000 years.
+inline constexpr int64_t kMaxStep = int64_t{1} << 62;
 // Rows of input that a contribution may claim. The sum over kMaxContributionsPerCall of them is
 // exact as a double.
 inline constexpr int64_t kMaxContributionRows = int64_t{1} << 39;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -98,17 +99,21 @@ class CivetwebServer final : public HttpServer {
 // civetweb checks whether it must stop at each new connection, otherwise every two seconds.
 void CivetwebServer::Stop() {
   StopFlag ended;
-  std::thread knocks([&] {
-    do {
-      char error[100];
-      mg_connection* const call =
-          mg_connect_client(host_.c_str(), port_, /*use_ssl=*/0, error, sizeof(error));
-      if (call != nullptr) mg_close_connection(call);
-    } while (!ended.WaitFor(absl::Milliseconds(20)));
-  });
+  std::thread knocks;
+  try {
+    knocks = std::thread([&] {
+      do {
+        char error[100];
+        mg_connection* const call =
+            mg_connect_client(host_.c_str(), port_, /*use_ssl=*/0, error, sizeof(error));
+        if (call != nullptr) mg_close_connection(call);
+      } while (!ended.WaitFor(absl::Milliseconds(20)));
+    });
+  } catch (const std::system_error&) {  // the system has no more threads: it takes the two seconds
+  }
   mg_stop(context_);
   ended.Stop();
-  knocks.join();
+  if (knocks.joinable()) knocks.join();
 }
 
 int CivetwebServer::OnLog(const mg_connection* connection, const char* text) {

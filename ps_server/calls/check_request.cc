@@ -66,6 +66,11 @@ absl::Status CheckRows(absl::string_view field, int64_t found, int64_t least) {
   return CheckRange(field, found, least, kMaxContributionRows, "kMaxContributionRows");
 }
 
+// Checks a step or a sequence.
+absl::Status CheckStep(absl::string_view field, int64_t found, int64_t least) {
+  return CheckRange(field, found, least, kMaxStep, "kMaxStep");
+}
+
 // Checks the name of a job or variable: letters, digits and the characters in `marks`.
 absl::Status CheckName(absl::string_view field, const std::string& name, int64_t limit,
                        absl::string_view limit_name, absl::string_view marks) {
@@ -166,8 +171,8 @@ absl::Status CheckItems(const std::vector<Item>& items) {
 }
 
 absl::Status CheckSequence(const wire::Sequence& sequence) {
-  RETURN_IF_ERROR(CheckAtLeast("sequence.sequence", sequence.sequence, 0));
-  RETURN_IF_ERROR(CheckAtLeast("sequence.after", sequence.after, 0));
+  RETURN_IF_ERROR(CheckStep("sequence.sequence", sequence.sequence, 0));
+  RETURN_IF_ERROR(CheckStep("sequence.after", sequence.after, 0));
   return CheckLength("sequence.position", sequence.position, kMaxPositionBytes,
                      "kMaxPositionBytes");
 }
@@ -179,7 +184,7 @@ absl::Status CheckDecisions(const std::vector<wire::StepDecision>& decisions) {
   }
   int64_t contributions = 0, before = 0;
   for (const wire::StepDecision& decision : decisions) {
-    RETURN_IF_ERROR(CheckAtLeast("decisions.step", decision.step, 1));
+    RETURN_IF_ERROR(CheckStep("decisions.step", decision.step, 1));
     if (decision.step <= before) {
       return absl::InvalidArgumentError(absl::StrCat("field decisions.step is ", decision.step,
                                                      " after ", before, "; steps ascend"));
@@ -189,7 +194,7 @@ absl::Status CheckDecisions(const std::vector<wire::StepDecision>& decisions) {
     for (const wire::Contribution& named : decision.contributions) {
       RETURN_IF_ERROR(CheckAtLeast("contributions.worker", named.worker, 0));
       RETURN_IF_ERROR(CheckIncarnation("contributions.incarnation", named.incarnation, 1));
-      RETURN_IF_ERROR(CheckAtLeast("contributions.sequence", named.sequence, 1));
+      RETURN_IF_ERROR(CheckStep("contributions.sequence", named.sequence, 1));
       RETURN_IF_ERROR(CheckRows("contributions.rows", named.rows, 1));
     }
   }
@@ -208,8 +213,8 @@ absl::Status CheckRequest(const wire::HelloRequest& request) {
   RETURN_IF_ERROR(CheckText("host_id", request.host_id, kMaxOriginBytes, "kMaxOriginBytes"));
   RETURN_IF_ERROR(CheckAtLeast("worker", request.worker, -1));
   RETURN_IF_ERROR(CheckIncarnation("incarnation", request.incarnation, 0));
-  RETURN_IF_ERROR(CheckAtLeast("step", request.step, -1));
-  RETURN_IF_ERROR(CheckAtLeast("begins_after_step", request.begins_after_step, 0));
+  RETURN_IF_ERROR(CheckStep("step", request.step, -1));
+  RETURN_IF_ERROR(CheckStep("begins_after_step", request.begins_after_step, 0));
   return CheckAtLeast("expected_workers", request.expected_workers, 0);
 }
 
@@ -218,7 +223,7 @@ absl::Status CheckRequest(const wire::Caller& caller) {
   RETURN_IF_ERROR(CheckAtLeast("caller.worker", caller.worker, -1));
   RETURN_IF_ERROR(CheckIncarnation("caller.incarnation", caller.incarnation, 0));
   RETURN_IF_ERROR(CheckAtLeast("caller.boot_id", caller.boot_id, 0));
-  RETURN_IF_ERROR(CheckAtLeast("caller.through", caller.through, 0));
+  RETURN_IF_ERROR(CheckStep("caller.through", caller.through, 0));
   if (!caller.__isset.vitals) return absl::OkStatus();
   RETURN_IF_ERROR(
       CheckText("vitals.task", caller.vitals.task, kMaxTaskTypeBytes, "kMaxTaskTypeBytes"));
@@ -238,7 +243,7 @@ absl::Status CheckRequest(const std::vector<wire::VariableSpec>& specs) {
 absl::Status CheckRequest(const wire::PushRequest& request) {
   RETURN_IF_ERROR(CheckRequest(request.caller));
   RETURN_IF_ERROR(CheckSequence(request.sequence));
-  RETURN_IF_ERROR(CheckAtLeast("step", request.step, 0));
+  RETURN_IF_ERROR(CheckStep("step", request.step, 0));
   RETURN_IF_ERROR(CheckRows("rows", request.rows, request.step > 0 ? 1 : 0));
   RETURN_IF_ERROR(CheckDecisions(request.decisions));
   return CheckItems(request.items);
@@ -252,14 +257,14 @@ absl::Status CheckRequest(const wire::AssignRequest& request) {
 
 absl::Status CheckRequest(const wire::PullRequest& request) {
   RETURN_IF_ERROR(CheckRequest(request.caller));
-  RETURN_IF_ERROR(CheckAtLeast("step", request.step, -1));
+  RETURN_IF_ERROR(CheckStep("step", request.step, -1));
   if (!(request.wait_seconds > 0 && request.wait_seconds <= kMaxWaitSeconds)) {
     return absl::InvalidArgumentError(absl::StrCat("field wait_seconds is ", request.wait_seconds,
                                                    "; it is above 0 and at most ", kMaxWaitSeconds,
                                                    " (kMaxWaitSeconds)"));
   }
-  RETURN_IF_ERROR(CheckAtLeast("decisions_after", request.decisions_after, -1));
-  RETURN_IF_ERROR(CheckAtLeast("all_durable_step", request.all_durable_step, 0));
+  RETURN_IF_ERROR(CheckStep("decisions_after", request.decisions_after, -1));
+  RETURN_IF_ERROR(CheckStep("all_durable_step", request.all_durable_step, 0));
   RETURN_IF_ERROR(CheckDecisions(request.decisions));
   return CheckItems(request.items);
 }
@@ -308,7 +313,7 @@ absl::Status CheckRequest(const wire::RestoreRequest& request) {
         CheckLength("position", worker.position, kMaxPositionBytes, "kMaxPositionBytes"));
     RETURN_IF_ERROR(CheckAtLeast("worker", worker.worker, 0));
     RETURN_IF_ERROR(CheckIncarnation("workers.incarnation", worker.incarnation, 0));
-    RETURN_IF_ERROR(CheckAtLeast("workers.sequence", worker.sequence, 0));
+    RETURN_IF_ERROR(CheckStep("workers.sequence", worker.sequence, 0));
   }
   if (!request.from_job.empty()) return CheckJob("from_job", request.from_job);
   return absl::OkStatus();
@@ -326,7 +331,7 @@ absl::Status CheckRequest(const wire::MoveRequest& request) {
   RETURN_IF_ERROR(CheckAtLeast("source", request.source, 0));
   RETURN_IF_ERROR(CheckAtLeast("target", request.target, 0));
   RETURN_IF_ERROR(CheckItemCount("shards", request.shards.size()));
-  RETURN_IF_ERROR(CheckAtLeast("step", request.step, 0));
+  RETURN_IF_ERROR(CheckStep("step", request.step, 0));
   RETURN_IF_ERROR(CheckAtLeast("max_bytes", request.max_bytes, 1));  // PeerService requires more
   if (request.max_bytes > kMaxMoveBytes) {
     return Beyond("max_bytes", request.max_bytes, "bytes", kMaxMoveBytes, "kMaxMoveBytes");
@@ -347,6 +352,10 @@ absl::Status CheckRequest(const wire::ChangeMembersRequest& request) {
   RETURN_IF_ERROR(CheckAtLeast("index", request.index, 0));
   if (request.index >= kMaxServers) {
     return Beyond("index", request.index, "servers", kMaxServers - 1, "kMaxServers - 1");
+  }
+  for (const wire::LastWord& word : request.last_words) {
+    RETURN_IF_ERROR(CheckIncarnation("last_words.incarnation", word.incarnation, 0));
+    RETURN_IF_ERROR(CheckStep("last_words.applied", word.applied, 0));
   }
   return CheckText("address", request.address, kMaxAddressBytes, "kMaxAddressBytes");
 }

@@ -484,9 +484,9 @@ class Restoring {
       const std::shared_ptr<Job> before = catalog_.registry().Find(request_.caller.job);
       std::optional<absl::MutexLock> deciding;
       if (before != nullptr) deciding.emplace(&before->steps().deciding());
-      if (const absl::Status put = catalog_.store().PutJob(variables, shards, workers); !put.ok()) {
-        return rows_.flusher.Refuse(put);
-      }
+      const absl::Status put =
+          catalog_.store().PutJob(request_.caller.job, variables, shards, workers);
+      if (!put.ok()) return rows_.flusher.Refuse(put);
       CAIRN_CRASH_POINT("restore: job written");
       if (before != nullptr) before->steps().EndDecisions();
       if (const std::shared_ptr<Job> replaced = catalog_.registry().Put(std::move(node))) {

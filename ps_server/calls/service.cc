@@ -249,7 +249,7 @@ void Service::why(wire::WhyReply& reply, const wire::Caller& caller) {
 
 void Service::drop_job(wire::ServerState& state, const wire::Caller& caller) {
   Run("drop_job", caller, nullptr, [&](const Admitted&) {
-    RETURN_IF_ERROR(DropJob(core_.catalog, caller));
+    RETURN_IF_ERROR(DropJob(core_.catalog, core_.admission, caller));
     core_.admission.FillState(nullptr, nullptr, state);
     return absl::OkStatus();
   });

@@ -194,10 +194,17 @@ absl::Status CreateVariables(JobCatalog& catalog, const Moves& moves, const RowA
   return absl::OkStatus();
 }
 
-absl::Status DropJob(JobCatalog& catalog, const wire::Caller& caller) {
+absl::Status DropJob(JobCatalog& catalog, Admission& admission, const wire::Caller& caller) {
   const std::string& server = catalog.info().name;
   ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot,
                    catalog.TakeSlot(absl::StrCat("drop_job of job ", caller.job)));
+  // A caller that this server does not know may drop the job: a repeated call finds no job.
+  const std::shared_ptr<Job> job = catalog.registry().Find(caller.job);
+  const std::shared_ptr<Session> session =
+      job == nullptr || caller.worker < 0 ? nullptr : job->FindSession(caller.worker);
+  if (session != nullptr && caller.incarnation < session->incarnation()) {
+    RETURN_IF_ERROR(admission.CheckIncarnation(*session, caller.incarnation));
+  }
   const absl::Status status = catalog.Drop(caller.job);
   if (!status.ok()) return Annotate(status, absl::StrCat("drop_job on ", server));
   LOG(INFO) << server << " dropped job " << caller.job;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "ps_server/core/admission.h"
 #include "ps_server/core/job_catalog.h"
 #include "ps_server/core/row_access.h"
 #include "ps_server/moves/moves.h"
@@ -17,7 +18,8 @@ absl::Status CreateVariables(JobCatalog& catalog, const Moves& moves, const RowA
                              const wire::Caller& caller,
                              const std::vector<wire::VariableSpec>& specs);
 
-// Deletes the variables and the state of the job here.
-absl::Status DropJob(JobCatalog& catalog, const wire::Caller& caller);
+// Deletes the variables and the state of the job here. FENCED: the caller's worker has a newer
+// incarnation.
+absl::Status DropJob(JobCatalog& catalog, Admission& admission, const wire::Caller& caller);
 
 }  // namespace cairn

@@ -67,6 +67,8 @@ absl::StatusOr<int64_t> Incarnation(const ServerInfo& info, Admission& admission
     const bool is_again = request.start != 0 && request.start == session.start();
     if (info.index() == 0) {
       if (is_again) return known;
+      // Its reply was lost, or it arrives late: a new incarnation would fence the later start.
+      if (session.WasReplaced(request.start)) return admission.CheckIncarnation(session, 0);
       if (known < kMaxIncarnation) return known + 1;
       return absl::ResourceExhaustedError(absl::StrCat(
           info.name, ": worker ", request.worker, " of job ", request.job, " has incarnation ",
@@ -128,8 +130,8 @@ absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRe
   if (hello.consistency) {
     RETURN_IF_ERROR(job->cohort().Agree(*hello.consistency, request.worker));
   }
-  // Also if an earlier hello was admitted, but the incarnation could not be stored; or if a move of
-  // rows has raised the incarnation before this start could say hello.
+  // Also if an earlier hello was admitted and then failed, or if a move of rows has raised the
+  // incarnation before this start could say hello.
   const bool is_new = incarnation > session->incarnation() || session->awaits_hello() ||
                       session->durable_incarnation() < incarnation;
   std::shared_ptr<Session> steps;
@@ -158,6 +160,7 @@ absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRe
   // Not before Join: the step that its earlier start announced would let a step be decided without
   // it.
   if (is_new) job->steps().Restart(request.worker);
+  session->NoteJoined();
   // Also if this start was granted its incarnation before, and the reply was lost.
   const bool begins = is_new || request.incarnation == 0;
   const int64_t named = begins ? job->steps().LastNamed(request.worker) : 0;

@@ -47,6 +47,7 @@ int64_t Session::durable_incarnation() const {
 
 void Session::RaiseLocked(int64_t incarnation) {
   if (incarnation <= incarnation_) return;
+  awaits_hello_ = true;
   // No start follows up the sequences that the previous start left waiting, and sequences without a
   // part here may have one when they are computed again.
   waiting_.clear();
@@ -60,18 +61,31 @@ void Session::RaiseLocked(int64_t incarnation) {
 
 void Session::Admit(int64_t incarnation, absl::string_view origin, int64_t start) {
   absl::MutexLock lock(&mutex_);
+  if (incarnation > incarnation_ && start_ != 0) {
+    std::copy_backward(replaced_starts_.begin(), replaced_starts_.end() - 1,
+                       replaced_starts_.end());
+    replaced_starts_[0] = start_;
+  }
   RaiseLocked(incarnation);
-  awaits_hello_ = false;
   origin_ = std::string(origin);
   start_ = start;
   left_ = false;
+}
+
+void Session::NoteJoined() {
+  absl::MutexLock lock(&mutex_);
+  awaits_hello_ = false;
+}
+
+bool Session::WasReplaced(int64_t start) const {
+  absl::MutexLock lock(&mutex_);
+  return start != 0 && std::count(replaced_starts_.begin(), replaced_starts_.end(), start) > 0;
 }
 
 void Session::Fence(int64_t incarnation) {
   absl::MutexLock lock(&mutex_);
   if (incarnation <= incarnation_) return;
   RaiseLocked(incarnation);
-  awaits_hello_ = true;
   start_ = 0;
 }
 

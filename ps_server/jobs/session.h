@@ -1,6 +1,7 @@
 // One server's state of one worker of one job.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -43,14 +44,19 @@ class Session {
   // Sets the incarnation, which never decreases. `origin` is for messages. `start`:
   // HelloRequest.start.
   void Admit(int64_t incarnation, absl::string_view origin, int64_t start = 0);
+  // The hello of the admitted start has succeeded.
+  void NoteJoined();
   // Raises the incarnation to at least this one without a hello: earlier starts of the worker are
   // fenced, and the next hello is the first one of its start here. Order held.
   void Fence(int64_t incarnation);
-  // Whether Fence has raised the incarnation since the last Admit.
+  // Whether no hello with the incarnation has succeeded since Fence or Admit raised it.
   bool awaits_hello() const;
   std::string origin() const;
   // The start of the worker that has the incarnation; 0: unknown.
   int64_t start() const;
+  // Whether a later start has taken the place of `start`. Knows the last kKnownStarts starts.
+  bool WasReplaced(int64_t start) const;
+  static constexpr size_t kKnownStarts = 8;
 
   // Every part of `sequence` is in its stripes, or the sequence is void. Order held.
   void Applied(int64_t sequence, absl::string_view position);
@@ -135,6 +141,7 @@ class Session {
   bool awaits_hello_ = false;
   std::string origin_;
   int64_t start_ = 0;
+  std::array<int64_t, kKnownStarts> replaced_starts_{};  // the latest first; 0: none
   int64_t applied_ = 0;   // the last sequence with a part here, or void
   std::string position_;  // position of applied_; after Closed, possibly of an earlier sequence
   std::deque<int64_t> waiting_;  // sequences above applied_ that wait for their step, ascending

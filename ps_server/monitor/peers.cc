@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -99,7 +100,12 @@ std::shared_ptr<const std::vector<PeerAnswer>> Peers::Get(const std::string& job
   Watched& watched = watched_[job];
   watched.last = now;
   if (idle) changed_.SignalAll();
-  if (!thread_.joinable() && !stopped_) thread_ = std::thread([this] { Run(); });
+  if (!thread_.joinable() && !stopped_) {
+    try {
+      thread_ = std::thread([this] { Run(); });
+    } catch (const std::system_error&) {  // the next call tries again
+    }
+  }
   return watched.answers;
 }
 

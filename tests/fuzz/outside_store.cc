@@ -87,11 +87,11 @@ class OutsideStore final : public StripeStore {
     const OutsideCairn outside;
     return store_->Variables();
   }
-  absl::Status PutJob(absl::Span<const VariableRecord> variables,
+  absl::Status PutJob(absl::string_view job, absl::Span<const VariableRecord> variables,
                       absl::Span<const ShardRecord> shards,
                       absl::Span<const WorkerRecord> workers) override {
     const OutsideCairn outside;
-    return store_->PutJob(variables, shards, workers);
+    return store_->PutJob(job, variables, shards, workers);
   }
   absl::Status PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
                       absl::Span<const StripeId> removed) override {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/fuzz/player-inl.h"
 #include "tests/fuzz/values.h"
+#include "thrift/number_limits.h"
 
 namespace cairn::fuzz {
 namespace {
@@ -119,7 +120,7 @@ Finding Player::BeginStep(Choices& choices) {
   request.wait_seconds = 1e-9;
   request.step = contributed || choices.OneIn(10) ? open_step_ + 1 : open_step_;
   request.step = std::max(request.step, clocks_[at->first]);
-  if (choices.OneIn(4)) request.decisions_after = choices.Of<int64_t>({0, 1, kMost64});
+  if (choices.OneIn(4)) request.decisions_after = choices.Of<int64_t>({0, 1, kMaxStep});
   Trace("pull", request);
   wire::PullReply reply;
   const Outcome outcome = Send("pull", reply, request, &Service::pull);

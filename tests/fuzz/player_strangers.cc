@@ -9,6 +9,7 @@
 #include "tests/fuzz/player-inl.h"
 #include "tests/fuzz/values.h"
 #include "thrift/limits.h"
+#include "thrift/number_limits.h"
 
 namespace cairn::fuzz {
 namespace {
@@ -24,7 +25,7 @@ std::vector<wire::StepDecision> AnyDecisions(Choices& choices) {
       wire::Contribution& named = decision.contributions.emplace_back();
       named.worker = choices.Of({0, 1, 2, kMost32});
       named.incarnation = choices.Of<int64_t>({1, 2, kMost64});
-      named.sequence = choices.Of<int64_t>({1, 2, kMost64});
+      named.sequence = choices.Of<int64_t>({1, 2, kMaxStep, kMost64});
       named.rows = choices.Of<int64_t>({1, 0, kMost64});
     }
   }
@@ -42,9 +43,9 @@ wire::HelloRequest AnyHello(Choices& choices, const wire::Caller& caller) {
   consistency.mode = choices.Of(
       {wire::ConsistencyMode::SYNC, wire::ConsistencyMode::SSP, wire::ConsistencyMode::ASYNC});
   if (!choices.OneIn(6)) request.__set_consistency(consistency);
-  request.step = choices.Of<int64_t>({0, 1, -1, kMost64});
+  request.step = choices.Of<int64_t>({0, 1, -1, kMaxStep, kMost64});
   request.incarnation = choices.OneIn(4) ? AnyInt64(choices) : 0;
-  request.begins_after_step = choices.Of<int64_t>({0, 1, kMost64});
+  request.begins_after_step = choices.Of<int64_t>({0, 1, kMaxStep, kMost64});
   request.timeline = choices.Of<int64_t>({0, 1, kMost64});
   request.keeps_step = choices.OneIn(4);
   return request;
@@ -81,9 +82,9 @@ wire::Caller Player::AnyStranger(Choices& choices, const std::string& job) {
 Outcome Player::StrangeUpdate(Choices& choices, const wire::Caller& caller) {
   wire::PushRequest push;
   push.caller = caller;
-  push.sequence.sequence = choices.Of<int64_t>({1, 2, 3, kMost64});
+  push.sequence.sequence = choices.Of<int64_t>({1, 2, 3, kMaxStep, kMost64});
   push.sequence.after = choices.Of<int64_t>({0, 1});
-  push.step = choices.Of<int64_t>({1, 0, 2, kMost64});
+  push.step = choices.Of<int64_t>({1, 0, 2, kMaxStep, kMost64});
   push.rows = choices.Of<int64_t>({1, 0, kMost64});
   push.decisions = AnyDecisions(choices);
   push.late = choices.OneIn(8);
@@ -93,10 +94,10 @@ Outcome Player::StrangeUpdate(Choices& choices, const wire::Caller& caller) {
   wire::PullRequest pull;
   pull.caller = AnyStranger(choices, choices.OneIn(4) ? job_ : caller.job);
   pull.wait_seconds = kNoWait;
-  pull.step = choices.Of<int64_t>({0, 1, 2, -1, kMost64});
+  pull.step = choices.Of<int64_t>({0, 1, 2, -1, kMaxStep, kMost64});
   pull.decisions = AnyDecisions(choices);
-  pull.decisions_after = choices.Of<int64_t>({-1, 0, kMost64});
-  pull.all_durable_step = choices.Of<int64_t>({0, 1, kMost64});
+  pull.decisions_after = choices.Of<int64_t>({-1, 0, kMaxStep, kMost64});
+  pull.all_durable_step = choices.Of<int64_t>({0, 1, kMaxStep, kMost64});
   if (choices.OneIn(2)) pull.items.push_back(AnyPullItem(choices, /*may_be_odd=*/true));
   wire::PushReply pushed;
   wire::PullReply pulled;

@@ -37,10 +37,10 @@ class WatchedStore final : public StripeStore {
   absl::StatusOr<std::vector<VariableRecord>> Variables() const override {
     return store_->Variables();
   }
-  absl::Status PutJob(absl::Span<const VariableRecord> variables,
+  absl::Status PutJob(absl::string_view job, absl::Span<const VariableRecord> variables,
                       absl::Span<const ShardRecord> shards,
                       absl::Span<const WorkerRecord> workers) override {
-    return store_->PutJob(variables, shards, workers);
+    return store_->PutJob(job, variables, shards, workers);
   }
   absl::Status PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
                       absl::Span<const StripeId> removed) override {

@@ -66,7 +66,7 @@ class Data(unittest.TestCase):
                 list(cairn.data.read(path, "libsvm", features=3))
             for arguments, text in (({"features": 3, "worker": 2}, "worker below workers"),
                                     ({}, "data.features"),
-                                    ({"features": 3, "position": "x"}, "that of a batch"),
+                                    ({"features": 3, "position": "x"}, "position of a batch"),
                                     ({"features": 3, "epocs": 3}, "did you mean 'epochs'")):
                 with self.assertRaisesRegex(cairn.InvalidArgumentError, text):
                     cairn.data.read(path, "libsvm", **arguments)

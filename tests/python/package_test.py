@@ -50,6 +50,26 @@ class Data(OnServers):
         scalar.push(np.float32(1.0))
         self.assertAlmostEqual(float(scalar[...]), -0.01, places=6)
 
+    def test_indexes_and_numpy(self):
+        client = self.connect()
+        w = client.variable("w", (4, 2), optimizer="sgd")
+        w.assign(np.arange(8, dtype=np.float32).reshape(4, 2))
+        np.testing.assert_array_equal(np.asarray(w), w[...])
+        self.assertEqual(np.asarray(w, np.float64).dtype, np.float64)
+        np.testing.assert_array_equal(w[1:3], [[2, 3], [4, 5]])
+        np.testing.assert_array_equal(w[::-2], [[6, 7], [2, 3]])
+        np.testing.assert_array_equal(w[3], [6, 7])
+        for index in ((1, 1), None, slice("a")):
+            with self.assertRaisesRegex(TypeError, "rows is"):
+                w[index]
+        t = client.embedding("t", 2, optimizer="sgd")
+        np.testing.assert_array_equal(np.asarray(t[[5]]), [[0, 0]])
+        with self.assertRaisesRegex(TypeError, r"table\.scan"):
+            np.asarray(t)
+        for index in (..., slice(3)):
+            with self.assertRaisesRegex(TypeError, r"table\.scan"):
+                t[index]
+
     def test_every_dtype(self):
         client = self.connect()
         for name in ("float32", "float64", "float16", "int32", "int64"):
@@ -338,12 +358,12 @@ class Errors(OnServers):
                      optimizer={"type": "adam", "beta_3": 1})
         self.refused(cairn.InvalidArgumentError, "expected a cluster file", cairn.connect)
         self.refused(cairn.NotFoundError, "absent.yaml", cairn.connect, "/absent.yaml")
-        self.refused(cairn.InvalidArgumentError, "unknown key 'typo'", cairn.connect,
+        self.refused(TypeError, "unexpected keyword argument 'typo'", cairn.connect,
                      self.cluster.addresses, typo=1)
         self.refused(cairn.InvalidArgumentError, "must be finite", self.w.push,
                      np.full((2, 2), np.nan, np.float32))
         self.refused(cairn.InvalidArgumentError, "needs keys", self.client.pull, [self.t])
-        self.refused(cairn.InvalidArgumentError, "pushes: found", self.client.push, [self.t])
+        self.refused(cairn.InvalidArgumentError, "pushes[0] is", self.client.push, [self.t])
         self.refused(cairn.InvalidArgumentError, "timeout is -1", self.client.flush, timeout=-1)
 
 

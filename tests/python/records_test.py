@@ -136,8 +136,8 @@ class Records(Folder):
         with self.assertRaisesRegex(cairn.NotFoundError, "absent"):
             cairn.data.read_records(self.path("absent*"))
         for arguments, text in (({"worker": 2}, "worker below workers"),
-                                ({"position": "1"}, "that of a batch"),
-                                ({"batch_size": 0}, "most is 0")):
+                                ({"position": "1"}, "position of a batch"),
+                                ({"batch_size": 0}, "batch_size is 0")):
             with self.assertRaisesRegex(cairn.InvalidArgumentError, text):
                 next(cairn.data.read_records(self.path("bad.tfrecord"), **arguments))
         reader = cairn.data.read_records(self.path("bad.tfrecord"))

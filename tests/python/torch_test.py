@@ -2,6 +2,7 @@
 parameters that train, prefetch, and every step once when workers and servers are killed."""
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -84,7 +85,7 @@ class Torch(unittest.TestCase):
         self.client = self.connect()
         square = torch.tensor([[1, 3, 3], [7, 0, 1]])
         flat, offsets = torch.tensor([1, 3, 3, 0, 7]), torch.tensor([0, 2, 2])
-        for mode in ("sum", "mean"):
+        for mode in ("sum", "mean", "max"):
             for padding in (None, 3):
                 self.check_bag(mode, padding, square)
                 self.check_bag(mode, padding, flat, offsets)
@@ -119,6 +120,78 @@ class Torch(unittest.TestCase):
             self.assertFalse(module(torch.tensor([4])).requires_grad)
         with self.assertRaisesRegex(cairn.InvalidArgumentError, "expected integers"):
             module(torch.tensor([-1.5]))
+
+    def test_server_optimizer_is_an_optimizer_of_torch(self):
+        client, model = self.connect(), torch.nn.Linear(2, 1)
+        optimizer = cairn.torch.ServerOptimizer(model.parameters(), client,
+                                                optimizer=cairn.optim.SGD(0.5))
+        self.assertIsInstance(optimizer, torch.optim.Optimizer)
+        (group,) = optimizer.param_groups
+        self.assertEqual(group["lr"], 0.5)
+        self.assertEqual([id(p) for p in group["params"]], [id(p) for p in model.parameters()])
+        before, x = model.weight.detach().clone(), torch.ones(1, 2)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = model(x).sum()
+            loss.backward()
+            return loss
+
+        loss = optimizer.step(closure)
+        self.assertAlmostEqual(float(loss), float(before.sum() + model.bias + 0.5), places=5)
+        torch.testing.assert_close(model.weight.detach(), before - 0.5)
+        optimizer.zero_grad(set_to_none=False)
+        self.assertEqual(float(model.weight.grad.abs().sum()), 0)
+
+    def test_state_of_a_server_optimizer_is_on_the_servers(self):
+        client, model = self.connect(), torch.nn.Linear(2, 1)
+        optimizer = cairn.torch.ServerOptimizer(model, client, optimizer=cairn.optim.Adam(0.1))
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        state, weight = optimizer.state_dict(), model.weight.detach().clone()
+        self.assertEqual(state["state"], {})
+        self.assertEqual(state["param_groups"][0]["lr"], 0.1)
+        optimizer.load_state_dict(state)
+        torch.testing.assert_close(model.weight.detach(), weight)
+        local = torch.optim.Adam(model.parameters())
+        local.step()
+        with self.assertRaisesRegex(cairn.InvalidArgumentError, "Client.restore"):
+            optimizer.load_state_dict(local.state_dict())
+        with self.assertRaisesRegex(NotImplementedError, "another name"):
+            optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(1))]})
+        with self.assertRaisesRegex(TypeError, "cannot be pickled"):
+            pickle.dumps(optimizer)
+
+    def test_schedulers_of_torch_are_refused(self):
+        client, model = self.connect(), torch.nn.Linear(2, 1)
+        schedule = cairn.optim.CosineDecay(0.1, 100)
+        for i, rate in enumerate((0.5, schedule)):
+            optimizer = cairn.torch.ServerOptimizer(model, client, name=f"n{i}",
+                                                    optimizer=cairn.optim.SGD(rate))
+            for scheduler in (torch.optim.lr_scheduler.StepLR, torch.optim.lr_scheduler.LambdaLR):
+                with self.assertRaisesRegex(NotImplementedError, "cairn.optim.CosineDecay"):
+                    scheduler(optimizer, 3 if scheduler.__name__ == "StepLR" else lambda _: 0.5)
+            with self.assertRaisesRegex(NotImplementedError, "the servers apply the learning rate"):
+                optimizer.param_groups[0]["lr"] = 0.25
+            self.assertEqual(optimizer.param_groups[0].get("lr"), 0.5 if i == 0 else None)
+
+    def test_wrong_arguments(self):
+        client = self.connect()
+        for params in (torch.ones(2), [{"params": []}], [1.0], 3):
+            with self.assertRaisesRegex(TypeError, "params"):
+                cairn.torch.ServerOptimizer(params, client, optimizer="sgd")
+        with self.assertRaisesRegex(TypeError, r"tables\[0\]"):
+            cairn.torch.ServerOptimizer([], client, optimizer="sgd", tables=[torch.nn.Linear(1, 1)])
+        bag = cairn.torch.EmbeddingBag(client, "t", 2, optimizer="sgd")
+        keys = torch.tensor([1, 2])
+        for arguments, text in (((keys,), "keys has shape"), ((keys, [0]), "offsets is"),
+                                ((keys, torch.tensor([0.0])), "offsets is"),
+                                ((keys, torch.tensor([0]), torch.ones(2)), "mode 'mean'"),
+                                (([1, 2],), "keys is")):
+            with self.assertRaisesRegex(cairn.InvalidArgumentError, text):
+                bag(*arguments)
+        with self.assertRaisesRegex(cairn.InvalidArgumentError, "keys_of is"):
+            cairn.torch.prefetch([], {"t": len})
 
     def check_server_optimizer(self, device="cpu"):
         client = self.connect()

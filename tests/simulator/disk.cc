@@ -116,8 +116,8 @@ class Store : public StripeStore {
     disk_.Put(std::move(write));
     return Sync();
   }
-  absl::Status PutJob(absl::Span<const VariableRecord>, absl::Span<const ShardRecord>,
-                      absl::Span<const WorkerRecord>) override {
+  absl::Status PutJob(absl::string_view, absl::Span<const VariableRecord>,
+                      absl::Span<const ShardRecord>, absl::Span<const WorkerRecord>) override {
     return NotHere();
   }
   absl::Status DropLeftovers(uint32_t, uint32_t) override { return absl::OkStatus(); }

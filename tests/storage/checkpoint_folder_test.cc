@@ -236,7 +236,7 @@ TEST_F(CheckpointFolderTest, StripesAreLeftoversUntilTheirJobIsPut) {
   ASSERT_OK(store_->LoadStripes(2, recorder));
   EXPECT_TRUE(recorder.stripes.empty());
   ASSERT_OK(WriteImage(*store_, {3, 0, 0}, 1, "taken over"));
-  ASSERT_OK(store_->PutJob({{{3, "new", "w", "spec"}}}, {{{3, 0, 5, {}}}},
+  ASSERT_OK(store_->PutJob("new", {{{3, "new", "w", "spec"}}}, {{{3, 0, 5, {}}}},
                            {{{"new", 4, 9, 8, "there"}}}));
   store_ = nullptr;
   auto again = OpenStore(temp_.Join("data"), 2);

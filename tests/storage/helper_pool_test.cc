@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <new>
 #include <set>
 #include <thread>
 #include <vector>
@@ -87,6 +88,25 @@ TEST(HelperPool, AHelperTakesAPieceWhileTheOwnerDoesOtherWork) {
   job.Add(1);
   EXPECT_TRUE(taken.WaitFor(absl::Seconds(60)));
   job.Finish();
+}
+
+// The caller can handle that there is no memory; a helper would end the process.
+TEST(HelperPool, AnExceptionOnAHelperIsThrownToTheOwner) {
+  HelperPool side(1);
+  StopFlag taken;
+  {
+    HelperPool::Job job(side, [&](size_t) {
+      taken.Stop();
+      throw std::bad_alloc();
+    });
+    job.Add(1);
+    EXPECT_TRUE(taken.WaitFor(absl::Seconds(60)));
+    EXPECT_THROW(job.Finish(), std::bad_alloc);
+    job.Finish();  // nothing is left
+  }
+  std::vector<int> done(2);
+  side.Run(2, [&](size_t piece) { ++done[piece]; });
+  EXPECT_THAT(done, Each(1));
 }
 
 TEST(HelperPool, AJobThatEndsEarlyWaitsForBegunPiecesAndDropsTheRest) {

@@ -415,6 +415,22 @@ TEST_F(StripeStoreTest, DecisionsStayUntilTheyOrTheirJobAreDropped) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("step 0")));
 }
 
+// The restored job would otherwise continue after the steps and sequences of the earlier one at the
+// next start of the server.
+TEST_F(StripeStoreTest, PutJobRemovesTheWorkersAndDecisionsOfAnEarlierJobOfThatName) {
+  const DecisionRecord others{"ab", 1, {{0, 1, 1, 1, ""}}};
+  ASSERT_OK(store_->PutDecision({"a", 7, {{0, 2, 7, 100, "at"}}}, /*sync=*/false));
+  ASSERT_OK(store_->PutDecision(others, /*sync=*/false));
+  const WorkerRecord earlier[] = {{"a", 0, 2, 7, "at"}, {"a", 3, 1, 9, ""}, {"ab", 3, 1, 9, ""}};
+  ASSERT_OK(store_->WriteEpoch({}, earlier));
+  const WorkerRecord restored{"a", 0, 3, 4, "there"};
+  ASSERT_OK(store_->PutJob("a", {}, {}, {&restored, 1}));
+  for (int i = 0; i < 2; ++i, Reopen()) {
+    EXPECT_THAT(*store_->Decisions(), ElementsAre(others));
+    EXPECT_THAT(*store_->Workers(), ElementsAre(restored, earlier[2]));
+  }
+}
+
 TEST_F(StripeStoreTest, DroppingAnUnknownJobChangesNothing) {
   ASSERT_OK(store_->PutVariable({1, "a", "w", ""}));
   EXPECT_OK(store_->DropJob("b"));

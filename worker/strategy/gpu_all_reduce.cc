@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/catch_exceptions.h"
 #include "common/status.h"
 #include "worker/collective/packing.h"
 #include "worker/ops/device_tensors.h"
@@ -122,7 +124,14 @@ absl::StatusOr<std::vector<Value>> GpuAllReduce::Reduce(ReduceOp op,
   };
   // Each device has a thread, because NCCL's calls wait for the other ranks' calls.
   std::vector<std::thread> threads;
-  for (size_t d = 1; d < devices_.size(); ++d) threads.emplace_back(run, d);
+  for (size_t d = 1; d < devices_.size(); ++d) {
+    const absl::Status started =
+        CallCatching(absl::StrCat("starting the thread of ", devices_[d].text()),
+                     [&] { threads.emplace_back(run, d); });
+    if (started.ok()) continue;
+    statuses[d] = absl::ResourceExhaustedError(started.message());
+    ranks[d]->Fail(statuses[d]);  // the other ranks would wait for it
+  }
   run(0);
   for (std::thread& thread : threads) thread.join();
   absl::Status failure;

@@ -18,6 +18,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/addresses.h"
+#include "tests/support/refusing_threads.h"
 #include "tests/support/status_matchers.h"
 
 namespace cairn {
@@ -207,6 +208,13 @@ TEST_F(HttpServerTest, TheDestructorWaitsForRunningPages) {
   go.Notify();
   ends.join();
   caller.join();
+}
+
+// A process at its limit of threads can still end in order.
+TEST_F(HttpServerTest, EndsWithoutAFurtherThread) {
+  Start({{"/a", Hello}});
+  const test::NoThreads no_threads;
+  server_.reset();
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // Requests beyond a limit, or with unusable fields, are rejected.
 #include "ps_server/calls/check_request.h"
 
-#include <limits>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -92,10 +91,10 @@ TEST(CheckRequest, ControlCharactersAreNamed) {
   refused(After(ExamplePush(),
                 [](auto& r) {
                   r.decisions.resize(2);
-                  r.decisions[0].step = std::numeric_limits<int64_t>::max();
+                  r.decisions[0].step = kMaxStep;
                   r.decisions[1].step = 5;
                 }),
-          "field decisions.step is 5 after 9223372036854775807; steps ascend");
+          "field decisions.step is 5 after 4611686018427387904; steps ascend");
   wire::RestoreRequest restore;
   restore.caller = ExampleCaller();
   restore.folders.resize(1);
@@ -204,6 +203,54 @@ TEST(CheckRequest, NumbersThatCouldOverflowAreRefused) {
   restore.workers.resize(1);
   restore.workers[0].incarnation = kMaxIncarnation + 1;
   refused(CheckRequest(restore), "field workers.incarnation is");
+}
+
+// Servers and clients compute the step or the sequence after the named one.
+TEST(CheckRequest, StepsAndSequencesHaveALimit) {
+  // `field_of` returns the address of the field in a request.
+  const auto limited = [](const auto& request, const std::string& field, auto field_of) {
+    EXPECT_OK(After(request, [&](auto& r) { *field_of(r) = kMaxStep; })) << field;
+    EXPECT_THAT(After(request, [&](auto& r) { *field_of(r) = kMaxStep + 1; }),
+                StatusIs(kInvalid, HasSubstr("field " + field + " is 4611686018427387905; ")));
+    EXPECT_THAT(After(request, [&](auto& r) { *field_of(r) = kMaxStep + 1; }),
+                StatusIs(kInvalid, HasSubstr(" to 4611686018427387904 (kMaxStep) are allowed")));
+  };
+  limited(ExampleCaller(), "caller.through", [](auto& r) { return &r.through; });
+  limited(ExampleHello(), "step", [](auto& r) { return &r.step; });
+  limited(ExampleHello(), "begins_after_step", [](auto& r) { return &r.begins_after_step; });
+  wire::PushRequest push = ExamplePush();
+  push.rows = 1;
+  push.decisions.resize(1);
+  push.decisions[0].step = 1;
+  push.decisions[0].contributions.resize(1);
+  wire::Contribution& named = push.decisions[0].contributions[0];
+  named.worker = 0;
+  named.incarnation = named.sequence = named.rows = 1;
+  limited(push, "sequence.sequence", [](auto& r) { return &r.sequence.sequence; });
+  limited(push, "sequence.after", [](auto& r) { return &r.sequence.after; });
+  limited(push, "step", [](auto& r) { return &r.step; });
+  limited(push, "decisions.step", [](auto& r) { return &r.decisions[0].step; });
+  limited(push, "contributions.sequence",
+          [](auto& r) { return &r.decisions[0].contributions[0].sequence; });
+  limited(ExampleAssign(), "sequence.sequence", [](auto& r) { return &r.sequence.sequence; });
+  limited(ExamplePull(), "step", [](auto& r) { return &r.step; });
+  limited(ExamplePull(), "decisions_after", [](auto& r) { return &r.decisions_after; });
+  limited(ExamplePull(), "all_durable_step", [](auto& r) { return &r.all_durable_step; });
+  wire::RestoreRequest restore;
+  restore.caller = ExampleCaller();
+  restore.workers.resize(1);
+  limited(restore, "workers.sequence", [](auto& r) { return &r.workers[0].sequence; });
+  wire::MoveRequest move;
+  move.caller = ExampleCaller();
+  move.action = wire::MoveAction::HOLD;
+  move.variable = "w";
+  move.map_version = 2;
+  limited(move, "step", [](auto& r) { return &r.step; });
+  wire::ChangeMembersRequest members;
+  members.caller = ExampleCaller();
+  members.action = wire::MembersAction::REMOVE;
+  members.last_words.resize(1);
+  limited(members, "last_words.applied", [](auto& r) { return &r.last_words[0].applied; });
 }
 
 }  // namespace

@@ -205,6 +205,39 @@ TEST_F(ConsistencyTest, ARestartedServerWaitsForWorkersItKnewButNotForThoseThatL
   EXPECT_OK(Begin(a, 9));
 }
 
+// The disk stalls while the hello of the next start waits for its incarnation to be stored. When it
+// says hello again, the incarnation is stored, but the steps of the earlier start are not its own.
+TEST(Hello, AfterOneThatFailedIsStillTheFirstOfItsStart) {
+  const TempDir folder;
+  EngineOptions options;
+  options.directory = folder.Join("store");
+  options.disk_wait = absl::Milliseconds(30);
+  auto store = StripeStore::Open({.directory = options.directory});
+  ASSERT_OK(store);
+  ServerCore core(options, *std::move(store));
+  Service service(core);
+  wire::HelloReply reply;
+  const auto hello = [&](int64_t start, int64_t step) {
+    wire::HelloRequest request;
+    request.protocol_version = 1;
+    request.job = "job";
+    request.worker = 0;
+    request.start = start;
+    request.step = step;
+    request.__set_consistency(Ssp(0));
+    return CallStatus([&] { service.hello(reply, request); });
+  };
+  ASSERT_OK(hello(7, 9));
+  ASSERT_OK(core.flusher.Exclusively([&] {
+    EXPECT_THAT(hello(8, 4), StatusIs(StatusCode::kDeadlineExceeded, HasSubstr("check the disk")));
+    return absl::OkStatus();
+  }));
+  ASSERT_OK(core.flusher.Flush(Flusher::Reach::kSynced));
+  ASSERT_OK(hello(8, 4));
+  EXPECT_EQ(reply.incarnation, 2);
+  EXPECT_EQ(reply.step, 4);
+}
+
 TEST(Leave, OfAnEarlierStartDoesNotEndTheLeaseOfTheNext) {
   const TempDir folder;
   EngineOptions options;

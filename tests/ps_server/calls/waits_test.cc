@@ -78,7 +78,7 @@ TEST_F(WaitsTest, AnEpochThatTheDiskDoesNotTakeNamesTheDirectory) {
 
 TEST_F(WaitsTest, ADropOfAJobThatWaitsForTheDiskNamesTheDirectory) {
   Stall();
-  EXPECT_THAT(DropJob(core_->catalog, caller_),
+  EXPECT_THAT(DropJob(core_->catalog, core_->admission, caller_),
               StatusIs(StatusCode::kDeadlineExceeded,
                        AllOf(HasSubstr("drop_job on ps:0"), HasSubstr(options_.directory),
                              HasSubstr("check the disk"))));
@@ -110,7 +110,7 @@ TEST_F(WaitsTest, ACreateBehindARestoreNamesIt) {
               StatusIs(StatusCode::kUnavailable,
                        AllOf(HasSubstr("ps:0: create_variables of job j waits for"),
                              HasSubstr("restore of job other, which has run for"))));
-  EXPECT_THAT(DropJob(core_->catalog, caller_),
+  EXPECT_THAT(DropJob(core_->catalog, core_->admission, caller_),
               StatusIs(StatusCode::kUnavailable, HasSubstr("drop_job of job j waits for")));
 }
 

@@ -92,6 +92,41 @@ TEST_F(SessionTest, ARepeatedHelloFencesNoWorker) {
   EXPECT_EQ(granted(), 4);
 }
 
+// The hello of an earlier start is sent again because its reply was lost, or it arrives late: a new
+// incarnation would fence the start that took its place.
+TEST_F(SessionTest, AHelloOfAReplacedStartIsFenced) {
+  const auto hello = [&](int64_t start) {
+    wire::HelloRequest request;
+    request.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
+    request.job = "job";
+    request.worker = 3;
+    request.start = start;
+    wire::HelloReply reply;
+    return CallStatus([&] { engine().service().hello(reply, request); });
+  };
+  for (int64_t start = 70; start < 75; ++start) ASSERT_OK(hello(start));
+  for (int64_t start = 70; start < 74; ++start) {
+    EXPECT_EQ(ReasonOf(hello(start)), wire::ErrorReason::FENCED) << start;
+  }
+  TestClient latest = Client(3);
+  ASSERT_OK(latest.Hello(5));
+  EXPECT_OK(latest.Push("w", {1, 1})) << "the latest start goes on";
+}
+
+TEST_F(SessionTest, AFencedWorkerCannotDropTheJob) {
+  TestClient old = Joined(0);
+  TestClient young = Joined(0);
+  ASSERT_OK(young.Push("w", {1, 1}));
+  wire::ServerState state;
+  const auto drop = [&](TestClient& client) {
+    return CallStatus([&] { engine().service().drop_job(state, client.caller()); });
+  };
+  EXPECT_EQ(ReasonOf(drop(old)), wire::ErrorReason::FENCED);
+  EXPECT_THAT(*young.Pull("w"), ElementsAre(-1, -1));
+  EXPECT_OK(drop(young));
+  EXPECT_OK(drop(young)) << "repeated: the job is gone";
+}
+
 TEST_F(SessionTest, AnOlderIncarnationIsFencedOnEveryCall) {
   TestClient old = Joined(0);
   ASSERT_OK(old.Push("w", {1, 1}));

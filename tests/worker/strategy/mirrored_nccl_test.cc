@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/support/fake_cuda/fake_gpus.h"
+#include "tests/support/refusing_threads.h"
 #include "tests/worker/strategy/case_support.h"
 #include "worker/strategy/variable_optimizer.h"
 
@@ -152,6 +153,24 @@ TEST(MirroredNccl, AnyFailedCallIsTheStepsErrorAndTheNextStepIsRight) {
     AllReduceThree(*strategy, ReduceOp::kSum, 3, 30, 300);
   }
   EXPECT_GT(failures, 5);
+}
+
+// The other GPUs would wait for the one that has no thread.
+TEST(MirroredNccl, AThreadThatTheSystemRefusesIsTheStepsErrorAndTheNextStepIsRight) {
+  const auto strategy = MirroredStrategy::Create(Gpus(3)).value();
+  AllReduceThree(*strategy, ReduceOp::kSum, 6, 60, 600);
+  absl::Status refused;
+  {
+    const NoThreads no_threads;  // the threads of replicas run already
+    refused = strategy
+                  ->Run([](absl::Span<const Value>) {
+                    return GetReplicaContext()->AllReduce(ReduceOp::kSum, OnOwnGpu(100, 1));
+                  })
+                  .status();
+  }
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted,
+                                HasSubstr("starting the thread of gpu:1")));
+  AllReduceThree(*strategy, ReduceOp::kSum, 6, 60, 600);
 }
 
 }  // namespace

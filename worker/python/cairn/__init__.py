@@ -12,6 +12,7 @@ from cairn.cluster import Cluster, launch, program
 from cairn.errors import (
     AbortedError,
     AlreadyExistsError,
+    ArgumentTypeError,
     CancelledError,
     ClosedError,
     DataLossError,
@@ -37,10 +38,11 @@ from cairn.variables import Embedding, Variable
 __version__: str = _lib.cairn_version().decode()
 
 __all__ = [
-    "AbortedError", "AlreadyExistsError", "CancelledError", "Client", "ClosedError", "Cluster",
-    "Counters", "DTypeError", "DataLossError", "DeadlineExceededError", "Embedding", "Error",
-    "FailedPreconditionError", "InternalError", "InvalidArgumentError", "NotFoundError",
-    "OutOfRangeError", "PermissionDeniedError", "Report", "ResourceExhaustedError", "Staleness",
-    "UnauthenticatedError", "UnavailableError", "UnimplementedError", "UnknownError", "Variable",
-    "connect", "data", "errors", "init", "launch", "load", "optim", "program", "train",
+    "AbortedError", "AlreadyExistsError", "ArgumentTypeError", "CancelledError", "Client",
+    "ClosedError", "Cluster", "Counters", "DTypeError", "DataLossError", "DeadlineExceededError",
+    "Embedding", "Error", "FailedPreconditionError", "InternalError", "InvalidArgumentError",
+    "NotFoundError", "OutOfRangeError", "PermissionDeniedError", "Report",
+    "ResourceExhaustedError", "Staleness", "UnauthenticatedError", "UnavailableError",
+    "UnimplementedError", "UnknownError", "Variable", "connect", "data", "errors", "init",
+    "launch", "load", "optim", "program", "train",
 ]

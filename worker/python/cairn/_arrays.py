@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import ctypes
+import warnings
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 import numpy as np
 
+from cairn import _checks
 from cairn.errors import DTypeError, InvalidArgumentError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -26,15 +28,16 @@ _DLPACK_CPU = (1, 3)  # kDLCPU, kDLCUDAHost
 
 def dtype_name(dtype: Any) -> str:
     """Returns "float32" for np.float32, torch.float32 or "float32"."""
-    name = str(dtype)
+    name = dtype
     if not isinstance(dtype, str):
         try:
-            name = np.dtype(dtype).name
-        except TypeError:
-            name = name.rsplit(".", 1)[-1]
+            # numpy takes None for float64.
+            name = "None" if dtype is None else np.dtype(dtype).name
+        except (TypeError, ValueError):
+            name = _checks.shown(dtype).rsplit(".", 1)[-1]
     if name not in DTYPES:
-        raise DTypeError(f"dtype is {name}; expected one of {', '.join(DTYPES)}")
-    return name
+        raise DTypeError(f"dtype is {str(name)[:60]}; expected one of {', '.join(DTYPES)}")
+    return str(name)
 
 
 def view(value: Any, what: str) -> Tuple[Optional[Array], bool]:
@@ -44,6 +47,8 @@ def view(value: Any, what: str) -> Tuple[Optional[Array], bool]:
     if isinstance(value, np.ndarray):
         return value, value.flags.writeable
     if hasattr(value, "__dlpack__"):
+        if isinstance(value, type):
+            raise _checks.mistyped(what, value, "an array")
         device = int(value.__dlpack_device__()[0])
         if device not in _DLPACK_CPU:
             raise DTypeError(f"{what} is in the memory of another device (DLPack type {device}); "
@@ -52,7 +57,7 @@ def view(value: Any, what: str) -> Tuple[Optional[Array], bool]:
             value = value.detach()
         try:
             return np.from_dlpack(value), True
-        except (BufferError, RuntimeError, TypeError) as error:
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
             raise DTypeError(f"{what} cannot be viewed through DLPack: {error}") from error
     return None, False
 
@@ -71,10 +76,12 @@ def as_keys(keys: Any, what: str = "keys") -> Array:
     """Returns contiguous int64 keys in the shape of `keys`. Copies only integers of other types."""
     array, _ = view(keys, what)
     if array is None:
-        array = np.asarray(keys)
+        array = _converted(keys, what, "integers")
         if array.size == 0:
             array = array.astype(np.int64)
     if array.dtype is not _INT64 and array.dtype != _INT64:
+        if array.dtype.kind == "O":
+            raise _checks.mistyped(what, keys, "integers of at most 64 bits")
         if array.dtype.kind not in "iu":
             raise DTypeError(f"{what} are {array.dtype}; expected integers of at most 64 bits, "
                              "as in keys.astype(numpy.int64)")
@@ -85,16 +92,39 @@ def as_keys(keys: Any, what: str = "keys") -> Array:
     return array
 
 
+def _converted(value: Any, what: str, expected: str) -> Array:
+    """Returns an array of numbers and lists, in the dtype that numpy chooses."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # older numpy: lists of different lengths
+            return np.asarray(value)
+    except (TypeError, ValueError, OverflowError, RecursionError, Warning) as error:
+        raise DTypeError(
+            f"{what} is {_checks.shown(value)}: {error}; expected {expected}") from None
+
+
+def _exactly(value: Any, wanted: np.dtype[Any], dtype: str, what: str) -> Array:
+    """Converts numbers and lists. Refuses values that the dtype cannot hold; rounds real numbers to
+    the precision of a floating-point dtype."""
+    array = _converted(value, what, f"values of {dtype}")
+    is_float = wanted.kind == "f"
+    if array.size and array.dtype.kind not in ("iuf" if is_float else "iu"):
+        raise _checks.mistyped(what, value, f"values of {dtype}")
+    with np.errstate(all="ignore"):
+        found = array.astype(wanted)
+        is_changed = (np.isfinite(found) != np.isfinite(array)) if is_float else found != array
+    if np.any(is_changed):
+        raise _checks.unfit(what, value, f"values that {dtype} can hold")
+    return found
+
+
 def as_values(values: Any, dtype: str, shape: Sequence[int], what: str) -> Array:
     """Returns contiguous values to read, of exactly this dtype and shape. Converts numbers and
     lists; refuses arrays of another dtype instead of rounding them."""
     wanted = DTYPES[dtype][1]
     array, _ = view(values, what)
     if array is None:
-        try:
-            array = np.asarray(values, dtype=wanted)
-        except (TypeError, ValueError) as error:
-            raise DTypeError(f"{what} cannot be converted to {dtype}: {error}") from error
+        array = _exactly(values, wanted, dtype, what)
     if array.dtype != wanted:
         raise DTypeError(f"{what}: dtype is {array.dtype}; the variable has {dtype}, "
                          f"as in {what}.astype(numpy.{wanted.name})")

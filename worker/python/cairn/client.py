@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from cairn import _arrays, init, optim
+from cairn import _arrays, _checks, init, optim
 from cairn._arrays import Array
 from cairn._library import RawCounters, RawStaleness, check, deliver_signals, lib, take_text
 from cairn.errors import ClosedError, InvalidArgumentError
@@ -53,6 +53,21 @@ class Staleness(NamedTuple):
     max: int
 
 
+# Limits of the servers (common/config/variable_config.cc).
+_MOST_SHARDS = 65536
+_LARGEST_DIM = 1 << 20
+_LARGEST_EXTENT = 1 << 40
+_LONGEST_LIFE = 100 * 366 * 86400  # seconds
+_EXPECTED_CLUSTER = ('a cluster file, the text of a TF_CONFIG, a list of "host:port", or a '
+                     "dictionary")
+
+
+def _shape(shape: Any) -> List[int]:
+    extents = _checks.items(shape, "shape", "a list of integers, as in (1000, 16)")
+    return [_checks.integer(extent, f"shape[{i}]", 0, _LARGEST_EXTENT)
+            for i, extent in enumerate(extents)]
+
+
 class Client:
     """A connection to the parameter servers, made by `cairn.connect` or
     `cairn.launch(...).connect`.
@@ -62,8 +77,8 @@ class Client:
     Thread safety: every method may be called from several threads at once, except that only one
     thread at a time may call `step`, `end_step` and `end_steps`.
 
-    Every `timeout` is in seconds; None means the client's own timeout: ps_wait_seconds and two
-    attempts of a call, by default 120 s in all."""
+    Every `timeout` is in seconds above 0; None means the client's own timeout: ps_wait_seconds and
+    two attempts of a call, by default 120 s in all."""
 
     def __init__(self, description: Mapping[str, Any], timeout: Optional[float] = None) -> None:
         deliver_signals()
@@ -72,7 +87,7 @@ class Client:
         self._job = str(description["job"])
         self._consistency: str = description.get("strategy", {}).get("consistency", "async")
         self._pid = os.getpid()
-        check(lib.cairn_connect(json.dumps(description).encode(), timeout or 0.0,
+        check(lib.cairn_connect(json.dumps(description).encode(), _checks.seconds(timeout),
                                 ctypes.byref(handle)))
         self._handle = handle.value
         worker = ctypes.c_int32()
@@ -135,16 +150,16 @@ class Client:
 
     def leave(self, timeout: Optional[float] = None) -> None:
         """Waits until everything pushed is durable, gives up this worker's lease, and closes."""
-        check(lib.cairn_leave(self.handle, timeout or 0.0))
+        check(lib.cairn_leave(self.handle, _checks.seconds(timeout)))
         self.close()
 
     def flush(self, timeout: Optional[float] = None) -> None:
         """Waits until everything pushed so far is durable."""
-        check(lib.cairn_flush(self.handle, timeout or 0.0))
+        check(lib.cairn_flush(self.handle, _checks.seconds(timeout)))
 
     def drop_job(self, timeout: Optional[float] = None) -> None:
         """Deletes the job on every server. No other call of the client may run at the same time."""
-        check(lib.cairn_drop_job(self.handle, timeout or 0.0))
+        check(lib.cairn_drop_job(self.handle, _checks.seconds(timeout)))
 
     def __enter__(self) -> Client:
         return self
@@ -196,14 +211,16 @@ class Client:
         Raises:
             AlreadyExistsError: the variable exists with another description."""
         description: Dict[str, Any] = {
-            "name": name, "shape": [int(extent) for extent in shape],
+            "name": _checks.text(name, "name"), "shape": _shape(shape),
             "dtype": _arrays.dtype_name(dtype), "optimizer": optim.describe(optimizer),
             "initializer": init.describe(initializer)}
         if touched_rows is not None:
-            description["touched_rows"] = touched_rows
+            description["touched_rows"] = _checks.choice(touched_rows, "touched_rows",
+                                                         ("all", "pushed"))
         if shards is not None:
-            description["shards"] = shards
-        check(lib.cairn_create(self.handle, json.dumps(description).encode(), timeout or 0.0))
+            description["shards"] = _checks.integer(shards, "shards", 1, _MOST_SHARDS)
+        check(lib.cairn_create(self.handle, json.dumps(description).encode(),
+                               _checks.seconds(timeout)))
         return Variable(self, description)
 
     def embedding(self, name: str, dim: int, *, optimizer: optim.OptimizerLike,
@@ -230,18 +247,21 @@ class Client:
         Raises:
             AlreadyExistsError: the table exists with another description."""
         description: Dict[str, Any] = {
-            "name": name, "dim": dim, "optimizer": optim.describe(optimizer),
-            "initializer": init.describe(initializer), "admit_after_pushes": admit_after,
-            "expire_after_seconds": expire_after, "max_rows": max_rows}
+            "name": _checks.text(name, "name"), "dim": _checks.integer(dim, "dim", 1, _LARGEST_DIM),
+            "optimizer": optim.describe(optimizer), "initializer": init.describe(initializer),
+            "admit_after_pushes": _checks.integer(admit_after, "admit_after", 1, 255),
+            "expire_after_seconds": _checks.integer(expire_after, "expire_after", 0, _LONGEST_LIFE),
+            "max_rows": _checks.integer(max_rows, "max_rows", 0)}
         if storage is not None:
-            description["row_storage"] = dict(storage)
-        check(lib.cairn_create(self.handle, json.dumps(description).encode(), timeout or 0.0))
+            description["row_storage"] = _checks.mapping(storage, "storage")
+        check(lib.cairn_create(self.handle, json.dumps(description).encode(),
+                               _checks.seconds(timeout)))
         return Embedding(self, description)
 
     def variables(self, timeout: Optional[float] = None) -> Dict[str, Union[Variable, Embedding]]:
         """Returns every variable and table of the job by name, including those of other clients."""
         text = ctypes.c_void_p()
-        check(lib.cairn_describe(self.handle, timeout or 0.0, ctypes.byref(text)))
+        check(lib.cairn_describe(self.handle, _checks.seconds(timeout), ctypes.byref(text)))
         return {d["name"]: Embedding(self, d) if d["kind"] == "embedding" else Variable(self, d)
                 for d in json.loads(take_text(text.value))}
 
@@ -258,8 +278,8 @@ class Client:
 
         Returns:
             One array for each part, in order."""
-        items, kept, results = prepare_pulls(pulls)
-        check(lib.cairn_pull(self.handle, items, len(kept), timeout or 0.0))
+        items, kept, results = prepare_pulls(self, pulls)
+        check(lib.cairn_pull(self.handle, items, len(kept), _checks.seconds(timeout)))
         return results
 
     def push(self, pushes: Sequence[Push], position: Union[bytes, str] = b"",
@@ -276,10 +296,10 @@ class Client:
         After UnavailableError, DeadlineExceededError or an interruption, a worker cannot know
         which servers have the push: close the client, connect again, and resume at
         `Client.position`."""
-        items, kept = prepare_pushes(pushes)
-        stored = _encode(position)
+        items, kept = prepare_pushes(self, pushes)
+        stored = _checks.position(position)
         check(lib.cairn_push(self.handle, items, len(kept), stored,
-                             len(stored), timeout or 0.0))
+                             len(stored), _checks.seconds(timeout)))
 
     def push_pull(self, pushes: Sequence[Push], pulls: Sequence[Pull],
                   position: Union[bytes, str] = b"",
@@ -287,12 +307,12 @@ class Client:
         """Pushes and then pulls, in one round trip to each server. The pull sees the push.
 
         Arguments as for `push` and `pull`."""
-        sources, kept = prepare_pushes(pushes)
-        targets, held, results = prepare_pulls(pulls)
-        stored = _encode(position)
+        sources, kept = prepare_pushes(self, pushes)
+        targets, held, results = prepare_pulls(self, pulls)
+        stored = _checks.position(position)
         check(lib.cairn_push_pull(self.handle, sources, len(kept), stored,
                                   len(stored), targets, len(held),
-                                  timeout or 0.0))
+                                  _checks.seconds(timeout)))
         return results
 
     def assign(self, pushes: Sequence[Push], timeout: Optional[float] = None) -> None:
@@ -302,8 +322,8 @@ class Client:
             pushes: parts as for `push`, with values in place of gradients, and without repeated
                 rows or keys.
             timeout: seconds; None: the client's own."""
-        items, kept = prepare_pushes(pushes)
-        check(lib.cairn_assign(self.handle, items, len(kept), timeout or 0.0))
+        items, kept = prepare_pushes(self, pushes)
+        check(lib.cairn_assign(self.handle, items, len(kept), _checks.seconds(timeout)))
 
     def step(self, pushes: Sequence[Push], pulls: Sequence[Pull], *,
              position: Union[bytes, str] = b"", rows: int = 1,
@@ -321,33 +341,35 @@ class Client:
 
         Returns:
             One array for each part of `pulls`, in order."""
-        sources, kept = prepare_pushes(pushes)
-        targets, held, results = prepare_pulls(pulls)
-        stored = _encode(position)
+        sources, kept = prepare_pushes(self, pushes)
+        targets, held, results = prepare_pulls(self, pulls)
+        stored = _checks.position(position)
         check(lib.cairn_step(self.handle, sources, len(kept), stored,
-                             len(stored), targets, len(held), rows,
-                             timeout or 0.0))
+                             len(stored), targets, len(held), _checks.integer(rows, "rows", 1),
+                             _checks.seconds(timeout)))
         return results
 
     def end_step(self, pushes: Sequence[Push], *, position: Union[bytes, str] = b"",
                  rows: int = 1, timeout: Optional[float] = None) -> None:
         """Pushes the gradients of the last step, after which no `step` follows. Arguments as
         `step`."""
-        items, kept = prepare_pushes(pushes)
-        stored = _encode(position)
+        items, kept = prepare_pushes(self, pushes)
+        stored = _checks.position(position)
         check(lib.cairn_end_step(self.handle, items, len(kept), stored,
-                                 len(stored), rows, timeout or 0.0))
+                                 len(stored), _checks.integer(rows, "rows", 1),
+                                 _checks.seconds(timeout)))
 
     def end_steps(self, timeout: Optional[float] = None) -> None:
         """Announces that this worker takes no more steps, so that other workers do not wait for
         it."""
-        check(lib.cairn_end_steps(self.handle, timeout or 0.0))
+        check(lib.cairn_end_steps(self.handle, _checks.seconds(timeout)))
 
     def largest_step_gap(self, timeout: Optional[float] = None) -> int:
         """Returns the largest number of steps by which this worker was ahead of the slowest
         other worker."""
         steps = ctypes.c_int64()
-        check(lib.cairn_largest_step_gap(self.handle, timeout or 0.0, ctypes.byref(steps)))
+        check(lib.cairn_largest_step_gap(self.handle, _checks.seconds(timeout),
+                                         ctypes.byref(steps)))
         return steps.value
 
     # -- checkpoints and statistics --
@@ -366,13 +388,15 @@ class Client:
         Returns:
             The checkpoint's folder. `cairn.load`, `cairnctl` and `cairn-worker` can read it."""
         folder = ctypes.c_void_p()
-        path = os.path.abspath(os.fspath(directory))
-        check(lib.cairn_checkpoint(self.handle, path.encode(), step, keep, ctypes.byref(folder)))
+        path = os.path.abspath(_checks.path(directory, "directory"))
+        check(lib.cairn_checkpoint(self.handle, os.fsencode(path), _checks.integer(step, "step", 0),
+                                   _checks.integer(keep, "keep", 0), ctypes.byref(folder)))
         return take_text(folder.value)
 
     def restore(self, folder: Union[str, os.PathLike[str]]) -> None:
         """Replaces the job's state by a checkpoint. The client must not be a training worker."""
-        check(lib.cairn_restore(self.handle, os.path.abspath(os.fspath(folder)).encode()))
+        path = os.path.abspath(_checks.path(folder, "folder"))
+        check(lib.cairn_restore(self.handle, os.fsencode(path)))
 
     def counters(self) -> Counters:
         """Returns what the client has sent and received since it connected."""
@@ -387,41 +411,63 @@ class Client:
         return Staleness(raw.mean, raw.p99, raw.max)
 
 
-def _encode(position: Union[bytes, str]) -> bytes:
-    return position.encode() if isinstance(position, str) else position
-
-
 ClusterLike = Union[str, "os.PathLike[str]", Sequence[str], Mapping[str, Any], None]
 
 
 def _servers(cluster: ClusterLike) -> Dict[str, Any]:
     if cluster is None:
         if not os.environ.get("TF_CONFIG"):
-            raise InvalidArgumentError('connect: no cluster given and TF_CONFIG is not set; '
-                                       'expected a cluster file, a list of "host:port", or a '
-                                       'dictionary')
+            raise InvalidArgumentError("cluster is None and the environment variable TF_CONFIG is "
+                                       f"not set; expected {_EXPECTED_CLUSTER}")
         return {}
     if isinstance(cluster, Mapping):
-        if "cluster" in cluster or "task" in cluster:
-            return {k: cluster[k] for k in ("cluster", "task") if k in cluster}
-        return {"cluster": dict(cluster)}
+        found = _checks.mapping(cluster, "cluster")
+        if "cluster" in found or "task" in found:
+            return {k: found[k] for k in ("cluster", "task") if k in found}
+        return {"cluster": found}
     if isinstance(cluster, (str, os.PathLike)):
-        text = os.fspath(cluster)
+        text = _checks.path(cluster, "cluster", _EXPECTED_CLUSTER)
         if text.lstrip().startswith("{"):
-            return _servers(json.loads(text))
+            try:
+                return _servers(json.loads(text))
+            except (ValueError, RecursionError) as error:
+                raise InvalidArgumentError(f"cluster is {_checks.shown(text)}, which is no JSON: "
+                                           f"{error}; expected {_EXPECTED_CLUSTER}") from None
         return {"cluster_file": os.path.abspath(text)}
-    return {"servers": list(cluster)}
+    servers = _checks.items(cluster, "cluster", _EXPECTED_CLUSTER)
+    if not servers:
+        raise _checks.unfit("cluster", cluster, 'at least one "host:port"')
+    return {"servers": [_checks.text(server, f"cluster[{i}]", 'a text "host:port"')
+                        for i, server in enumerate(servers)]}
 
 
-def connect(cluster: ClusterLike = None, *, job: str = "default", worker: Any = None,
-            workers: Optional[int] = None, consistency: str = "async",
-            staleness_bound_steps: Optional[int] = None,
+def _security(tls: Any, token_file: Any, allow_plaintext: Any) -> Dict[str, Any]:
+    security: Dict[str, Any] = {}
+    if tls is not None:
+        names = ("tls_certificate", "tls_key", "tls_ca")
+        expected = "three paths: the certificate, its private key and the CA"
+        files = _checks.items(tls, "tls", expected)
+        if len(files) != len(names):
+            raise _checks.unfit("tls", tls, expected)
+        security = {name: _checks.path(file, f"tls[{i}]")
+                    for i, (name, file) in enumerate(zip(names, files))}
+    if token_file is not None:
+        security["token_file"] = _checks.path(token_file, "token_file")
+    if _checks.flag(allow_plaintext, "allow_plaintext"):
+        security["allow_plaintext"] = True
+    return security
+
+
+def connect(cluster: ClusterLike = None, *, job: str = "default",
+            worker: Union[int, str, None] = None, workers: Optional[int] = None,
+            consistency: str = "async", staleness_bound_steps: Optional[int] = None,
             replicas_to_aggregate: Optional[int] = None, sync_mean: Optional[str] = None,
             on_worker_loss: Optional[str] = None, ps_wait_seconds: Optional[float] = None,
             partitioner: Union[str, Mapping[str, Any], None] = None, not_finite: str = "reject",
             tls: Optional[Tuple[str, str, str]] = None, token_file: Optional[str] = None,
-            allow_plaintext: bool = False, timeout: Optional[float] = None,
-            **other: Any) -> Client:
+            allow_plaintext: bool = False, rpc_timeout_seconds: Optional[float] = None,
+            retained_bytes: Optional[int] = None, local_transport: Optional[str] = None,
+            timeout: Optional[float] = None) -> Client:
     """Connects to the parameter servers of a cluster.
 
     Args:
@@ -444,33 +490,53 @@ def connect(cluster: ClusterLike = None, *, job: str = "default", worker: Any = 
         tls: the files of the certificate, its private key and the CA.
         token_file: the file of the token.
         allow_plaintext: send the token to other hosts without TLS.
+        rpc_timeout_seconds: how long one attempt of a call may take; None: 30.
+        retained_bytes: how many bytes of pushes a worker keeps until they are durable; pushes wait
+            beyond that. None: 1 GiB.
+        local_transport: "auto": shared memory with servers on this host that run as the same user;
+            "any_user": also as other users; "off": TCP. None: "auto".
         timeout: seconds for this call.
-        other: further keys of cairn_connect (cairn/c.h): rpc_timeout_seconds, retained_bytes,
-            local_transport.
 
     Raises:
         InvalidArgumentError: an argument is wrong, or no cluster is given.
         UnavailableError: a server cannot be reached."""
-    strategy = {
-        "consistency": consistency, "staleness_bound_steps": staleness_bound_steps,
-        "replicas_to_aggregate": replicas_to_aggregate, "sync_mean": sync_mean,
-        "on_worker_loss": on_worker_loss, "ps_wait_seconds": ps_wait_seconds,
-        "partitioner": partitioner}
-    security: Dict[str, Any] = {}
-    if tls is not None:
-        security = dict(zip(("tls_certificate", "tls_key", "tls_ca"), tls))
-    if token_file is not None:
-        security["token_file"] = token_file
-    if allow_plaintext:
-        security["allow_plaintext"] = True
+    strategy: Dict[str, Any] = {
+        "consistency": _checks.choice(consistency, "consistency", ("async", "ssp", "sync"))}
     description: Dict[str, Any] = {
-        **_servers(cluster), "job": job,
-        "strategy": {k: v for k, v in strategy.items() if v is not None},
-        "not_finite": not_finite, **other}
+        **_servers(cluster), "job": _checks.text(job, "job"), "strategy": strategy,
+        "not_finite": _checks.choice(not_finite, "not_finite", ("reject", "skip"))}
     if worker is not None:
-        description["worker"] = worker
+        description["worker"] = worker if isinstance(worker, str) and worker == "auto" else (
+            _checks.integer(worker, "worker", 0, _checks.MOST_WORKERS,
+                            'the index of a worker, "auto", or None'))
     if workers is not None:
-        description["workers"] = workers
+        description["workers"] = _checks.integer(workers, "workers", 1, _checks.MOST_WORKERS)
+    if staleness_bound_steps is not None:
+        strategy["staleness_bound_steps"] = _checks.integer(staleness_bound_steps,
+                                                            "staleness_bound_steps", 0)
+    if replicas_to_aggregate is not None:
+        strategy["replicas_to_aggregate"] = _checks.integer(
+            replicas_to_aggregate, "replicas_to_aggregate", 0, _checks.MOST_WORKERS)
+    if sync_mean is not None:
+        strategy["sync_mean"] = _checks.choice(sync_mean, "sync_mean", ("rows", "contributors"))
+    if on_worker_loss is not None:
+        strategy["on_worker_loss"] = _checks.choice(on_worker_loss, "on_worker_loss",
+                                                    ("continue", "fail"))
+    if ps_wait_seconds is not None:
+        strategy["ps_wait_seconds"] = _checks.number(
+            ps_wait_seconds, "ps_wait_seconds", high=_checks.LONGEST_SECONDS, above=0)
+    if partitioner is not None:
+        strategy["partitioner"] = (_checks.text(partitioner, "partitioner") if isinstance(
+            partitioner, str) else _checks.mapping(partitioner, "partitioner"))
+    if rpc_timeout_seconds is not None:
+        description["rpc_timeout_seconds"] = _checks.number(
+            rpc_timeout_seconds, "rpc_timeout_seconds", high=_checks.LONGEST_SECONDS, above=0)
+    if retained_bytes is not None:
+        description["retained_bytes"] = _checks.integer(retained_bytes, "retained_bytes", 0)
+    if local_transport is not None:
+        description["local_transport"] = _checks.choice(local_transport, "local_transport",
+                                                        ("auto", "any_user", "off"))
+    security = _security(tls, token_file, allow_plaintext)
     if security:
         description["security"] = security
     return Client(description, timeout)

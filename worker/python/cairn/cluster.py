@@ -12,12 +12,15 @@ import tempfile
 import time
 from typing import Any, List, Optional, Union
 
+from cairn import _checks
 from cairn._library import check, deliver_signals, lib, take_text
 from cairn.client import Client, connect
 from cairn.errors import InternalError, NotFoundError, UnavailableError
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
+_MOST_SERVERS = 1024
+_FLAGS = 'a list of texts, as in ["--memory_budget_bytes=1000000000"]'
 
 
 def program(name: str) -> str:
@@ -28,6 +31,7 @@ def program(name: str) -> str:
 
     Raises:
         NotFoundError: the program is in none of these places."""
+    _checks.choice(name, "name", ("cairn-ps", "cairn-worker", "cairnctl"))
     named = os.environ.get("CAIRN_BIN")
     places = named.split(os.pathsep) if named else [
         sysconfig.get_path("scripts"), os.path.join(sysconfig.get_config_var("userbase") or "",
@@ -133,6 +137,7 @@ class Cluster:
 
     def log(self, index: int) -> str:
         """Returns what server `index` has logged. Empty if the servers run in this process."""
+        _checks.integer(index, "index", 0, self._count - 1)
         path = os.path.join(self._directory, f"ps-{index}.log")
         if not os.path.exists(path):
             return ""
@@ -203,9 +208,14 @@ def launch(servers: int = 1, *, directory: Union[str, os.PathLike[str], None] = 
     Raises:
         NotFoundError: cairn-ps is not installed.
         InternalError: a server ended while it started; the text has its log.
-        UnavailableError: a server does not listen after 60 s."""
-    folder = None if directory is None else os.fspath(directory)
-    return Cluster(servers, folder, durability, in_process, list(flags or []))
+        UnavailableError: a server does not listen after 60 s.
+        OSError: the folder cannot be made."""
+    folder = None if directory is None else _checks.path(directory, "directory")
+    more = [] if flags is None else _checks.items(flags, "flags", _FLAGS)
+    return Cluster(_checks.integer(servers, "servers", 1, _MOST_SERVERS), folder,
+                   _checks.choice(durability, "durability", ("off", "snapshot", "log", "log_sync")),
+                   _checks.flag(in_process, "in_process"),
+                   [_checks.text(f, f"flags[{i}]", _FLAGS) for i, f in enumerate(more)])
 
 
 __all__ = ["Cluster", "launch", "program"]

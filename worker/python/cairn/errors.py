@@ -4,11 +4,11 @@ from __future__ import annotations
 from typing import Dict, Type
 
 __all__ = [
-    "AbortedError", "AlreadyExistsError", "CancelledError", "ClosedError", "DataLossError",
-    "DeadlineExceededError", "DTypeError", "Error", "FailedPreconditionError", "InternalError",
-    "InvalidArgumentError", "NotFoundError", "OutOfRangeError", "PermissionDeniedError",
-    "ResourceExhaustedError", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
-    "UnknownError",
+    "AbortedError", "AlreadyExistsError", "ArgumentTypeError", "CancelledError", "ClosedError",
+    "DataLossError", "DeadlineExceededError", "DTypeError", "Error", "FailedPreconditionError",
+    "InternalError", "InvalidArgumentError", "NotFoundError", "OutOfRangeError",
+    "PermissionDeniedError", "ResourceExhaustedError", "UnauthenticatedError", "UnavailableError",
+    "UnimplementedError", "UnknownError",
 ]
 
 
@@ -39,7 +39,11 @@ class InvalidArgumentError(Error, ValueError):
     code = 3
 
 
-class DTypeError(InvalidArgumentError, TypeError):
+class ArgumentTypeError(InvalidArgumentError, TypeError):
+    """An argument has the wrong type."""
+
+
+class DTypeError(ArgumentTypeError):
     """An array has the wrong element type, or is not in this host's memory."""
 
 

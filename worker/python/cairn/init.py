@@ -3,6 +3,9 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Union
 
+from cairn import _checks
+from cairn.errors import InvalidArgumentError
+
 Description = Dict[str, Any]
 
 
@@ -10,7 +13,14 @@ class Initializer:
     """Describes the initial values of a variable."""
 
     def __init__(self, type_name: str, **arguments: float) -> None:
-        self._description: Description = {"type": type_name, **arguments}
+        self._description: Description = {"type": type_name}
+        for name, value in arguments.items():
+            if name == "seed":
+                self._description[name] = _checks.integer(value, name, 0)
+            else:
+                low = 0 if name == "stddev" else -_checks.LARGEST_FLOAT32
+                self._description[name] = _checks.number(value, name, low,
+                                                         _checks.LARGEST_FLOAT32)
 
     def describe(self) -> Description:
         """Returns the description, with the keys of a job file's model.init."""
@@ -47,6 +57,9 @@ class Uniform(Initializer):
 
     def __init__(self, minval: float = -0.05, maxval: float = 0.05, seed: int = 0) -> None:
         super().__init__("uniform", minval=minval, maxval=maxval, seed=seed)
+        if minval > maxval:
+            raise InvalidArgumentError(f"minval is {minval} and maxval {maxval}; expected minval "
+                                       "of at most maxval")
 
 
 class Normal(Initializer):
@@ -71,7 +84,10 @@ def describe(initializer: InitializerLike) -> Union[str, Description]:
     """Returns an initializer in the form that descriptions of variables take."""
     if isinstance(initializer, Initializer):
         return initializer.describe()
-    return initializer if isinstance(initializer, str) else dict(initializer)
+    expected = 'an initializer, as in cairn.init.Normal(stddev=0.1), or its type, as in "zeros"'
+    if isinstance(initializer, str):
+        return _checks.text(initializer, "initializer", expected)
+    return _checks.mapping(initializer, "initializer", expected)
 
 
 __all__: List[str] = ["Constant", "GlorotUniform", "Initializer", "Normal", "Ones", "Uniform",

@@ -7,6 +7,7 @@ from typing import Any, Dict, Mapping, Tuple, Union
 
 import numpy as np
 
+from cairn import _checks
 from cairn.cluster import launch
 from cairn.errors import DataLossError, InvalidArgumentError, NotFoundError
 from cairn.variables import Variable
@@ -73,7 +74,7 @@ def load(path: Union[str, os.PathLike[str]]) -> Loaded:
         NotFoundError: `path` does not exist, or is a folder without a checkpoint.
         InvalidArgumentError: a file of another type.
         DataLossError: the file is corrupt."""
-    text = os.path.abspath(os.fspath(path))
+    text = os.path.abspath(_checks.path(path, "path"))
     if not os.path.exists(text):
         raise NotFoundError(f"{text}: does not exist")
     if os.path.isdir(text):

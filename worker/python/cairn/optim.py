@@ -6,9 +6,44 @@ Each class describes an optimizer, for example `cairn.optim.Adam(1e-3, beta_2=0.
 job file's `optimizer` section is accepted too."""
 from __future__ import annotations
 
+import math
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
+from cairn import _checks
+from cairn.errors import InvalidArgumentError
+
 Description = Dict[str, Any]
+# What the arguments of optimizers and schedules may be, besides numbers of at least 0. The servers
+# check the narrower ranges of single optimizers.
+_FLAGS = ("nesterov", "centered", "amsgrad", "staircase", "cycle")
+_LISTS = ("boundaries", "values")
+_STEPS = ("decay_steps", "first_decay_steps", "warmup_steps")
+_UP_TO_ONE = ("momentum", "rho", "beta_1", "beta_2")
+_POSITIVE = ("decay_steps", "first_decay_steps", "clipvalue", "clipnorm")
+_OPTIONAL = ("weight_decay", "clipvalue", "clipnorm", "amsgrad", "warmup_target")
+
+
+def _numbers(values: Any, what: str) -> List[float]:
+    return [_checks.number(value, f"{what}[{i}]", 0, _checks.LARGEST_FLOAT32)
+            for i, value in enumerate(_checks.items(values, what, "a list of numbers"))]
+
+
+def _argument(name: str, value: Any) -> Any:
+    if name in _FLAGS:
+        return _checks.flag(value, name)
+    if name in _LISTS:
+        return _numbers(value, name)
+    if name == "learning_rate_power":
+        return _checks.number(value, name, -_checks.LARGEST_FLOAT32, 0)
+    high = (1 if name in _UP_TO_ONE else math.inf if name in _STEPS else _checks.LARGEST_FLOAT32)
+    if name in _POSITIVE:
+        return _checks.number(value, name, high=high, above=0)
+    return _checks.number(value, name, 1 if name == "t_mul" else 0, high)
+
+
+def _given(arguments: Mapping[str, Any]) -> Description:
+    return {name: _argument(name, value) for name, value in arguments.items()
+            if value is not None or name not in _OPTIONAL}
 
 
 class Schedule:
@@ -16,7 +51,7 @@ class Schedule:
 
     def __init__(self, type_name: str, **arguments: Any) -> None:
         self._description: Description = {"type": type_name}
-        self._description.update((k, v) for k, v in arguments.items() if v is not None)
+        self._description.update(_given(arguments))
 
     def describe(self) -> Description:
         """Returns the description, with the keys of a job file's learning_rate."""
@@ -61,8 +96,14 @@ class PiecewiseConstantDecay(Schedule):
     """values[i] up to and including update boundaries[i]; the last value after all boundaries."""
 
     def __init__(self, boundaries: Sequence[float], values: Sequence[float]) -> None:
-        super().__init__("piecewise_constant_decay", boundaries=list(boundaries),
-                         values=list(values))
+        super().__init__("piecewise_constant_decay", boundaries=boundaries, values=values)
+        limits, rates = self._description["boundaries"], self._description["values"]
+        if len(rates) != len(limits) + 1:
+            raise InvalidArgumentError(
+                f"values has {len(rates)} numbers and boundaries {len(limits)}; expected one more "
+                "value than boundaries")
+        if limits != sorted(set(limits)):
+            raise _checks.unfit("boundaries", boundaries, "numbers in ascending order")
 
 
 class CosineDecay(Schedule):
@@ -95,10 +136,16 @@ class Optimizer:
 
     def __init__(self, type_name: str, learning_rate: Rate, clipvalue: Optional[float] = None,
                  clipnorm: Optional[float] = None, **arguments: Any) -> None:
-        rate = learning_rate.describe() if isinstance(learning_rate, Schedule) else learning_rate
+        rate: Any = (learning_rate.describe() if isinstance(learning_rate, Schedule) else
+                     _checks.number(learning_rate, "learning_rate", 0, _checks.LARGEST_FLOAT32,
+                                    expected="a float32 of at least 0, or a schedule, as in "
+                                    "cairn.optim.CosineDecay(0.01, 10000)"))
         self._description: Description = {"type": type_name, "learning_rate": rate}
         arguments.update(clipvalue=clipvalue, clipnorm=clipnorm)
-        self._description.update((k, v) for k, v in arguments.items() if v is not None)
+        self._description.update(_given(arguments))
+        if clipvalue is not None and clipnorm is not None:
+            raise InvalidArgumentError(f"clipvalue is {clipvalue} and clipnorm {clipnorm}; "
+                                       "expected at most one of them")
 
     def describe(self) -> Description:
         """Returns the description, with the keys of a job file's `optimizer` section."""
@@ -113,9 +160,10 @@ class SGD(Optimizer):
     """Gradient descent, optionally with momentum."""
 
     def __init__(self, learning_rate: Rate = 0.01, momentum: float = 0.0, nesterov: bool = False,
-                 weight_decay: Optional[float] = None, **clip: float) -> None:
+                 weight_decay: Optional[float] = None,
+                 clipvalue: Optional[float] = None, clipnorm: Optional[float] = None) -> None:
         super().__init__("sgd", learning_rate, momentum=momentum, nesterov=nesterov,
-                         weight_decay=weight_decay, **clip)
+                         weight_decay=weight_decay, clipvalue=clipvalue, clipnorm=clipnorm)
 
 
 class Adagrad(Optimizer):
@@ -123,18 +171,20 @@ class Adagrad(Optimizer):
 
     def __init__(self, learning_rate: Rate = 0.001, initial_accumulator_value: float = 0.1,
                  epsilon: float = 1e-7, weight_decay: Optional[float] = None,
-                 **clip: float) -> None:
+                 clipvalue: Optional[float] = None, clipnorm: Optional[float] = None) -> None:
         super().__init__("adagrad", learning_rate, epsilon=epsilon, weight_decay=weight_decay,
-                         initial_accumulator_value=initial_accumulator_value, **clip)
+                         initial_accumulator_value=initial_accumulator_value,
+                         clipvalue=clipvalue, clipnorm=clipnorm)
 
 
 class Adadelta(Optimizer):
     """Scales updates by moving averages of squared gradients and squared updates."""
 
     def __init__(self, learning_rate: Rate = 0.001, rho: float = 0.95, epsilon: float = 1e-7,
-                 weight_decay: Optional[float] = None, **clip: float) -> None:
+                 weight_decay: Optional[float] = None,
+                 clipvalue: Optional[float] = None, clipnorm: Optional[float] = None) -> None:
         super().__init__("adadelta", learning_rate, rho=rho, epsilon=epsilon,
-                         weight_decay=weight_decay, **clip)
+                         weight_decay=weight_decay, clipvalue=clipvalue, clipnorm=clipnorm)
 
 
 class RMSprop(Optimizer):
@@ -142,9 +192,11 @@ class RMSprop(Optimizer):
 
     def __init__(self, learning_rate: Rate = 0.001, rho: float = 0.9, momentum: float = 0.0,
                  epsilon: float = 1e-7, centered: bool = False,
-                 weight_decay: Optional[float] = None, **clip: float) -> None:
+                 weight_decay: Optional[float] = None,
+                 clipvalue: Optional[float] = None, clipnorm: Optional[float] = None) -> None:
         super().__init__("rmsprop", learning_rate, rho=rho, momentum=momentum, epsilon=epsilon,
-                         centered=centered, weight_decay=weight_decay, **clip)
+                         centered=centered, weight_decay=weight_decay,
+                         clipvalue=clipvalue, clipnorm=clipnorm)
 
 
 class Adam(Optimizer):
@@ -155,9 +207,11 @@ class Adam(Optimizer):
 
     def __init__(self, learning_rate: Rate = 0.001, beta_1: float = 0.9, beta_2: float = 0.999,
                  epsilon: float = 1e-7, amsgrad: Optional[bool] = None,
-                 weight_decay: Optional[float] = None, **clip: float) -> None:
+                 weight_decay: Optional[float] = None,
+                 clipvalue: Optional[float] = None, clipnorm: Optional[float] = None) -> None:
         super().__init__(self._type, learning_rate, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon,
-                         amsgrad=amsgrad, weight_decay=weight_decay, **clip)
+                         amsgrad=amsgrad, weight_decay=weight_decay,
+                         clipvalue=clipvalue, clipnorm=clipnorm)
 
 
 class AdamW(Adam):
@@ -195,23 +249,25 @@ class Ftrl(Optimizer):
                  initial_accumulator_value: float = 0.1, l1_regularization_strength: float = 0.0,
                  l2_regularization_strength: float = 0.0,
                  l2_shrinkage_regularization_strength: float = 0.0, beta: float = 0.0,
-                 weight_decay: Optional[float] = None, **clip: float) -> None:
+                 weight_decay: Optional[float] = None,
+                 clipvalue: Optional[float] = None, clipnorm: Optional[float] = None) -> None:
         super().__init__(
             "ftrl", learning_rate, learning_rate_power=learning_rate_power, beta=beta,
             initial_accumulator_value=initial_accumulator_value,
             l1_regularization_strength=l1_regularization_strength,
             l2_regularization_strength=l2_regularization_strength,
             l2_shrinkage_regularization_strength=l2_shrinkage_regularization_strength,
-            weight_decay=weight_decay, **clip)
+            weight_decay=weight_decay, clipvalue=clipvalue, clipnorm=clipnorm)
 
 
 class Lion(Optimizer):
     """Moves each value by the sign of an interpolated momentum."""
 
     def __init__(self, learning_rate: Rate = 0.001, beta_1: float = 0.9, beta_2: float = 0.99,
-                 weight_decay: Optional[float] = None, **clip: float) -> None:
+                 weight_decay: Optional[float] = None,
+                 clipvalue: Optional[float] = None, clipnorm: Optional[float] = None) -> None:
         super().__init__("lion", learning_rate, beta_1=beta_1, beta_2=beta_2,
-                         weight_decay=weight_decay, **clip)
+                         weight_decay=weight_decay, clipvalue=clipvalue, clipnorm=clipnorm)
 
 
 OptimizerLike = Union[Optimizer, Mapping[str, Any], str]
@@ -221,7 +277,10 @@ def describe(optimizer: OptimizerLike) -> Union[str, Description]:
     """Returns an optimizer in the form that descriptions of variables take."""
     if isinstance(optimizer, Optimizer):
         return optimizer.describe()
-    return optimizer if isinstance(optimizer, str) else dict(optimizer)
+    expected = 'an optimizer, as in cairn.optim.Adam(1e-3), or its type, as in "adam"'
+    if isinstance(optimizer, str):
+        return _checks.text(optimizer, "optimizer", expected)
+    return _checks.mapping(optimizer, "optimizer", expected)
 
 
 __all__: List[str] = [

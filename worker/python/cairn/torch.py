@@ -34,11 +34,25 @@ from typing import (
 import numpy as np
 import torch
 
-from cairn import init, optim, variables
+from cairn import _checks, init, optim, variables
 from cairn.client import Client
-from cairn.errors import DeadlineExceededError, InvalidArgumentError
+from cairn.errors import DeadlineExceededError, InvalidArgumentError, UnimplementedError
 
 _READY_SECONDS = 120.0
+
+
+def _check_client(client: Any) -> Client:
+    if not isinstance(client, Client):
+        raise _checks.mistyped("client", client, "the result of cairn.connect")
+    return client
+
+
+def _check_tensor(value: Any, what: str, expected: str) -> Any:
+    if not isinstance(value, torch.Tensor):
+        raise _checks.mistyped(what, value, expected)
+    if value.layout != torch.strided:
+        raise InvalidArgumentError(f"{what} is sparse ({value.layout}); expected {expected}, dense")
+    return value
 
 
 class _Looked(NamedTuple):
@@ -75,7 +89,9 @@ class _Table(torch.nn.Module):
                  initializer: init.InitializerLike = "glorot_uniform",
                  padding_idx: Optional[int] = None, **rules: Any) -> None:
         super().__init__()
-        self.table: variables.Embedding = client.embedding(
+        if padding_idx is not None:
+            padding_idx = _checks.integer(padding_idx, "padding_idx", -_checks.MOST_INT64 - 1)
+        self.table: variables.Embedding = _check_client(client).embedding(
             name, dim, optimizer=optimizer, initializer=initializer, **rules)
         self.table.combines_repeats = self._combines_repeats
         self.padding_idx = padding_idx
@@ -102,6 +118,7 @@ class _Table(torch.nn.Module):
         return torch.empty(count, self.table.dim, pin_memory=keys.is_cuda)
 
     def _flat(self, keys: Any) -> Any:
+        _check_tensor(keys, "keys", "a tensor of integers")
         if keys.dtype.is_floating_point or keys.dtype.is_complex or keys.dtype == torch.bool:
             raise InvalidArgumentError(
                 f"keys of '{self.table.name}' are {keys.dtype}; expected integers")
@@ -109,6 +126,7 @@ class _Table(torch.nn.Module):
 
     def _look_up(self, keys: Any) -> _Looked:
         ahead, self._ahead = self._ahead, None
+        _check_tensor(keys, "keys", "a tensor of integers")
         if ahead is not None and (ahead.keys is keys or (
                 ahead.keys.shape == keys.shape and torch.equal(ahead.keys, keys))):
             return ahead
@@ -193,18 +211,18 @@ class Embedding(_Table):
 
 
 class EmbeddingBag(_Table):
-    """torch.nn.EmbeddingBag with rows on the servers: sums or means of bags of rows.
+    """torch.nn.EmbeddingBag with rows on the servers: sums, means or maxima of bags of rows.
 
     Args:
-        mode: "sum" or "mean".
+        mode: "sum", "mean" or "max".
         include_last_offset: whether `offsets` ends with the number of keys, as in PyTorch.
 
     The other arguments are those of `Embedding`."""
 
     def __init__(self, client: Client, name: str, dim: int, *, optimizer: optim.OptimizerLike,
                  mode: str = "mean", include_last_offset: bool = False, **arguments: Any) -> None:
-        if mode not in ("sum", "mean"):
-            raise InvalidArgumentError(f"mode is {mode!r}; expected sum or mean")
+        _checks.choice(mode, "mode", ("sum", "mean", "max"))
+        _checks.flag(include_last_offset, "include_last_offset")
         super().__init__(client, name, dim, optimizer=optimizer, **arguments)
         self.mode = mode
         self.include_last_offset = include_last_offset
@@ -222,6 +240,28 @@ class EmbeddingBag(_Table):
         rows[-1] = 0
         return _Looked(keys, unique[kept], places[inverse], rows)
 
+    def _check_bags(self, keys: Any, offsets: Any, weights: Any) -> None:
+        """Raises InvalidArgumentError unless the arguments of `forward` fit each other."""
+        _check_tensor(keys, "keys", "a tensor of integers")
+        if keys.dim() != (2 if offsets is None else 1):
+            raise InvalidArgumentError(
+                f"keys has shape {list(keys.shape)} and offsets is "
+                f"{'None' if offsets is None else 'given'}; expected keys [bags, size] alone, or "
+                "keys [n] with offsets")
+        if offsets is not None:
+            _check_tensor(offsets, "offsets", "a tensor of integers")
+            if offsets.dtype not in (torch.int64, torch.int32) or offsets.dim() != 1:
+                raise InvalidArgumentError(
+                    f"offsets is {offsets.dtype} of shape {list(offsets.shape)}; expected int64 of "
+                    "shape [bags]")
+        if weights is None:
+            return
+        _check_tensor(weights, "per_sample_weights", "a tensor of the shape of keys")
+        if self.mode != "sum" or weights.shape != keys.shape or weights.dtype != torch.float32:
+            raise InvalidArgumentError(
+                f"per_sample_weights is {weights.dtype} of shape {list(weights.shape)} with mode "
+                f"'{self.mode}'; expected float32 of shape {list(keys.shape)} with mode 'sum'")
+
     def forward(self, keys: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
         """Looks up rows and reduces each bag.
 
@@ -232,6 +272,7 @@ class EmbeddingBag(_Table):
 
         Returns:
             A float32 tensor of shape [bags, dim], on the device of `keys`."""
+        self._check_bags(keys, offsets, per_sample_weights)
         looked = self._look_up(keys)
         rows = self._differentiable(looked, looked.rows)
         padding = len(looked.pulled) if len(rows) > len(looked.pulled) else None
@@ -241,11 +282,47 @@ class EmbeddingBag(_Table):
             padding_idx=padding)
 
 
+_PARAMS = "a module, or a list of parameters or of (name, parameter)"
+
+
 def _named(params: Any) -> List[Tuple[str, Any]]:
     if isinstance(params, torch.nn.Module):
         return list(params.named_parameters())
-    return [(str(p[0]), p[1]) if isinstance(p, tuple) else (str(i), p)
-            for i, p in enumerate(params)]
+    if isinstance(params, torch.Tensor):
+        raise _checks.mistyped("params", params, _PARAMS)
+    named = []
+    for i, given in enumerate(_checks.items(params, "params", _PARAMS)):
+        if isinstance(given, dict):
+            raise _checks.mistyped(f"params[{i}]", given, _PARAMS + "; for groups with different "
+                                   "optimizers make a ServerOptimizer each, with different names")
+        is_pair = isinstance(given, tuple) and len(given) == 2
+        label, parameter = given if is_pair else (str(i), given)
+        named.append((_checks.text(label, f"params[{i}][0]"),
+                      _check_tensor(parameter, f"params[{i}]", "a parameter")))
+    return named
+
+
+_RATE = ("the servers apply the learning rate, so torch.optim.lr_scheduler has no effect on it: "
+         "give ServerOptimizer a schedule, as in optimizer=cairn.optim.Adam("
+         "cairn.optim.CosineDecay(1e-3, 10000))")
+
+
+class _Group(Dict[str, Any]):
+    """A parameter group whose learning rate cannot be changed."""
+
+    def __missing__(self, key: str) -> Any:
+        raise UnimplementedError(_RATE) if key == "lr" else KeyError(key)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key == "initial_lr" or (key == "lr" and value != self.get(key)):
+            raise UnimplementedError(_RATE)
+        super().__setitem__(key, value)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """As for a dictionary."""
+        if key not in self:
+            self[key] = default
+        return self[key]
 
 
 def _on_host(tensor: Any) -> bool:
@@ -283,16 +360,23 @@ class _HostCopies:
             torch.cuda.synchronize(gpu)
 
 
-class ServerOptimizer:
+_TABLES = "a list of cairn.torch.Embedding and EmbeddingBag"
+
+
+class ServerOptimizer(torch.optim.Optimizer):
     """Keeps dense parameters on the servers, whose optimizer updates them. `step` pushes the
     gradients and pulls the new values into the parameters.
+
+    A torch.optim.Optimizer with one parameter group. Its "lr" is the constant learning rate, and
+    missing with a schedule; it cannot be changed, and a torch.optim.lr_scheduler is refused. The
+    state is on the servers: `state_dict` has none, and Client.checkpoint saves it.
 
     Args:
         params: a module (its parameters, and the tables in it), parameters, or named parameters:
             float32, on any device.
         client: the connection of a training worker. With consistency "async", a step is one push
             and pull; with "ssp" and "sync" it is Client.step, which waits for other workers.
-        optimizer: the optimizer of every parameter.
+        optimizer: the optimizer of every parameter, which runs on the servers.
         name: the prefix of the parameters' names on the servers.
         tables: further Embedding and EmbeddingBag modules whose gradients `step` pushes.
 
@@ -300,24 +384,38 @@ class ServerOptimizer:
     wait for that. A restarted job continues from the servers' values, and Client.position says
     after which step."""
 
+    _is_made = False
+
     def __init__(self, params: Any, client: Client, *, optimizer: optim.OptimizerLike,
                  name: str = "dense", tables: Sequence[_Table] = ()) -> None:
-        self._client = client
-        self._parameters = [p for _, p in _named(params)]
+        self._client = _check_client(client)
+        named = _named(params)
+        self._parameters = [parameter for _, parameter in named]
         modules = list(params.modules()) if isinstance(params, torch.nn.Module) else []
-        self._tables = [m for m in [*modules, *tables] if isinstance(m, _Table)]
-        for table in self._tables:
-            table._deferred = True
-        for label, parameter in _named(params):
+        for i, table in enumerate(_checks.items(tables, "tables", _TABLES)):
+            if not isinstance(table, _Table):
+                raise _checks.mistyped(f"tables[{i}]", table, _TABLES)
+            modules.append(table)
+        self._tables = list(dict.fromkeys(m for m in modules if isinstance(m, _Table)))
+        for label, parameter in named:
             if parameter.dtype != torch.float32:
                 raise InvalidArgumentError(
                     f"parameter '{label}' is {parameter.dtype}; ServerOptimizer keeps float32 "
                     "parameters")
+        _checks.text(name, "name")
+        described = optim.describe(optimizer)
+        rate = described.get("learning_rate") if isinstance(described, dict) else None
+        super().__init__([{"params": self._parameters}],
+                         {"lr": rate} if isinstance(rate, float) else {})
+        self.param_groups[:] = map(_Group, self.param_groups)
+        self._is_made = True
+        for table in self._tables:
+            table._deferred = True
         self._values = _HostCopies(self._parameters)
         self._gradients = _HostCopies(self._parameters)
         self._variables = [
             client.variable(f"{name}/{label}", tuple(p.shape), optimizer=optimizer)
-            for label, p in _named(params)]
+            for label, p in named]
         self._initialize(f"{name}/ready")
         self._waits = client.consistency != "async"
         pulls = self._pulls()
@@ -353,8 +451,33 @@ class ServerOptimizer:
                     f"{_READY_SECONDS:.0f} s for worker 0 to assign initial values")
             pause.wait(0.02)
 
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        """Fails: parameters are named when the optimizer is made."""
+        if self._is_made:
+            raise UnimplementedError("add_param_group: a ServerOptimizer keeps the parameters that "
+                                     "it was made with; make another one, with another name")
+        super().add_param_group(param_group)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Checks that `state_dict` is of such an optimizer, and loads nothing: values and state
+        come from the servers, and Client.restore brings back a checkpoint."""
+        if not isinstance(state_dict, Mapping):
+            raise _checks.mistyped("state_dict", state_dict, "the result of state_dict()")
+        groups = state_dict.get("param_groups")
+        own = self.state_dict()["param_groups"]
+        if state_dict.get("state") or groups is None or (
+                [len(g["params"]) for g in groups] != [len(g["params"]) for g in own]):
+            raise InvalidArgumentError(
+                f"state_dict is not of a ServerOptimizer of {len(self._parameters)} parameters, "
+                "whose state is on the servers: Client.restore brings back a checkpoint")
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a ServerOptimizer belongs to a connection and cannot be pickled: make it "
+                        "again in each process")
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clears the gradients of parameters and tables."""
+        _checks.flag(set_to_none, "set_to_none")
         for parameter in self._parameters:
             if set_to_none:
                 parameter.grad = None
@@ -363,13 +486,26 @@ class ServerOptimizer:
         for table in self._tables:
             table.take_gradients()
 
-    def step(self, *, position: Union[bytes, str] = b"", rows: int = 1) -> None:
+    def step(self, closure: Optional[Callable[[], Any]] = None, *,
+             position: Union[bytes, str] = b"", rows: int = 1) -> Any:
         """Pushes all gradients as one update, and pulls the new values of the parameters.
 
         Args:
+            closure: computes the loss and its gradients before the step, as in PyTorch.
             position: at most 512 bytes, stored with the update (Client.position).
             rows: the number of input rows behind the gradients. With consistency="sync" it is this
-                worker's weight in the mean."""
+                worker's weight in the mean.
+
+        Returns:
+            The result of `closure`, or None."""
+        if closure is not None and not callable(closure):
+            raise _checks.mistyped("closure", closure, "a function without arguments, or None")
+        _checks.position(position)
+        _checks.integer(rows, "rows", 1)
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         pushes: List[Tuple[Any, ...]] = [
             (v, self._gradients.load(i, p.grad))
             for i, (v, p) in enumerate(zip(self._variables, self._parameters))
@@ -382,6 +518,7 @@ class ServerOptimizer:
         else:
             self._client.push_pull(pushes, self._pulls(), position)
         self._store()
+        return loss
 
     def finish(self) -> None:
         """Announces that this worker takes no more steps, so that other workers do not wait for
@@ -438,6 +575,9 @@ class _Ahead(threading.Thread):
                 module._ahead = None
 
 
+_KEYS_OF = "a dictionary {module: function that returns the keys of a batch}"
+
+
 def prefetch(batches: Iterable[Any], keys_of: Mapping[_Table, KeysOf]) -> Iterator[Any]:
     """Yields `batches`. While the program computes one batch, a thread pulls the rows of the next
     one, for all tables in one call.
@@ -450,6 +590,19 @@ def prefetch(batches: Iterable[Any], keys_of: Mapping[_Table, KeysOf]) -> Iterat
     The prefetched rows lack the updates of the step during which they were pulled, as with
     pull_ahead_steps: 1 in a job file. Rows that no forward pass has used when the next batch is
     asked for, or when the loop ends, are dropped."""
+    if not isinstance(keys_of, Mapping):
+        raise _checks.mistyped("keys_of", keys_of, _KEYS_OF)
+    for module, function in keys_of.items():
+        if not isinstance(module, _Table) or not callable(function):
+            raise _checks.mistyped("keys_of", {module: function}, _KEYS_OF)
+    try:
+        iterator = iter(batches)
+    except TypeError:
+        raise _checks.mistyped("batches", batches, "an iterable, as a DataLoader") from None
+    return _prefetch(iterator, keys_of)
+
+
+def _prefetch(batches: Iterator[Any], keys_of: Mapping[_Table, KeysOf]) -> Iterator[Any]:
     ahead: Optional[_Ahead] = None  # pulls the rows of the next batch
     lent: Optional[_Ahead] = None  # its rows are the modules' for the current batch
     try:

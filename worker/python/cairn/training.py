@@ -8,12 +8,14 @@ import subprocess
 import tempfile
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Union
 
+from cairn import _checks
 from cairn._progress import ProgressBar
 from cairn.cluster import program
 from cairn.errors import BY_CODE, InternalError, InvalidArgumentError
 
 _logger = logging.getLogger("cairn")
 _BAR_SECONDS = 1.0
+_MOST_SERVERS = 1024
 _BAD_INPUT_STATUS = 2  # of the programs: flags, job files, data
 
 
@@ -79,23 +81,32 @@ def train(job: Union[str, os.PathLike[str], Mapping[str, Any]], *, servers: int 
     Raises:
         InvalidArgumentError: the job, its data or a path is wrong.
         InternalError: the run failed for another reason."""
-    sets = dict(overrides or {})
-    label = name or str(job.get("name", "job") if isinstance(job, Mapping) else
-                        os.path.splitext(os.path.basename(os.fspath(job)))[0])
+    sets = {} if overrides is None else _checks.mapping(overrides, "overrides")
+    _checks.integer(servers, "servers", 0, _MOST_SERVERS)
+    _checks.integer(workers, "workers", 1, _checks.MOST_WORKERS)
+    if progress is not None:
+        _checks.flag(progress, "progress")
+    described = _checks.mapping(job, "job") if isinstance(job, Mapping) else None
+    file_name = "" if described is not None else os.path.basename(_checks.path(
+        job, "job", "a job file or a dictionary with its keys"))
+    label = (_checks.text(name, "name") if name is not None else
+             os.path.splitext(file_name)[0] if described is None else
+             _checks.text(described.get("name", "job"), 'job["name"]'))
     with tempfile.TemporaryDirectory(prefix="cairn-job-") as scratch, ProgressBar(
             progress, label, workers) as bar:
-        if isinstance(job, Mapping):
-            path = os.path.join(scratch, f"{label}.yaml")
+        if described is not None:
+            path = os.path.join(scratch, "job.yaml")
+            described.setdefault("name", label)
             with open(path, "w", encoding="utf-8") as file:
-                json.dump(dict(job), file)
+                json.dump(described, file)
             data_root = os.getcwd() if data_root is None else data_root
         else:
-            path = os.path.abspath(os.fspath(job))
+            path = os.path.abspath(os.fspath(job))  # type: ignore[arg-type]
         if bar.shown:
             sets.setdefault("output.progress_seconds", _BAR_SECONDS)
         command = _program(path, servers, workers)
         if data_root is not None:
-            command += ["--data_root", os.path.abspath(os.fspath(data_root))]
+            command += ["--data_root", os.path.abspath(_checks.path(data_root, "data_root"))]
         for key, value in sets.items():
             command += ["--set", f"{key}={json.dumps(value)}"]
         report = _run(command, bar)

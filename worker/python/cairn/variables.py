@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, Un
 
 import numpy as np
 
-from cairn import _arrays
+from cairn import _arrays, _checks
 from cairn._arrays import Array
 from cairn._library import ITEM_MEMORY, check, fail, lib, pack_item, pack_memory
 from cairn.errors import InvalidArgumentError
@@ -26,10 +26,8 @@ _cairn_pull = lib.cairn_pull
 _empty, _FLOAT32, _INT64 = np.empty, np.dtype(np.float32), np.dtype(np.int64)
 
 
-def _format(name: str) -> int:
-    if name not in FORMATS:
-        raise InvalidArgumentError(f"format is {name!r}; expected one of {', '.join(FORMATS)}")
-    return FORMATS[name]
+def _format(name: Any) -> int:
+    return FORMATS[_checks.choice(name, "format", list(FORMATS))]
 
 
 class Stored:
@@ -77,40 +75,44 @@ class Stored:
                 self._shapes = {}
             shape = (ctypes.c_int64 * data.ndim)(*data.shape)
             self._shapes[data.shape] = shape
-        slot_buffer = None if slot is None else ctypes.create_string_buffer(slot.encode())
+        slot_buffer = (None if slot is None else
+                       ctypes.create_string_buffer(_checks.text(slot, "slot").encode()))
         item = pack_item(
             self._name_address, 0 if slot_buffer is None else ctypes.addressof(slot_buffer),
             0 if ids is None else _arrays.address(ids), 0 if ids is None else ids.size,
             _arrays.address(data), ctypes.addressof(shape), data.ndim, self._code, part,
-            0 if wire == "plain" else _format(wire), 0.0, 0, 0, 0, 0)
+            _format(wire), 0.0, 0, 0, 0, 0)
         return item, (ids, data, shape, slot_buffer)
 
     def _prepare_pull(self, ids: Any, out: Any, slot: Optional[str],
                       wire: str) -> Tuple[Prepared, Array]:
         raise NotImplementedError
 
-    def _prepare_push(self, ids: Any, values: Any, slot: Optional[str], wire: str) -> Prepared:
+    def _prepare_push(self, ids: Any, values: Any, slot: Optional[str], wire: str,
+                      what: str) -> Prepared:
         raise NotImplementedError
 
     def _pull(self, ids: Any, out: Any, slot: Optional[str], wire: str,
               timeout: Optional[float]) -> Array:
         prepared, result = self._prepare_pull(ids, out, slot, wire)
-        check(lib.cairn_pull(self._client.handle, prepared[0], 1,
-                             timeout or 0.0))
+        check(lib.cairn_pull(self._client.handle, prepared[0], 1, _checks.seconds(timeout)))
         return result
 
     def _push(self, ids: Any, gradients: Any, position: Union[bytes, str], wire: str,
               timeout: Optional[float]) -> None:
-        prepared = self._prepare_push(ids, gradients, None, wire)
-        stored = position.encode() if isinstance(position, str) else position
-        check(lib.cairn_push(self._client.handle, prepared[0], 1, stored,
-                             len(stored), timeout or 0.0))
+        prepared = self._prepare_push(ids, gradients, None, wire, "gradients")
+        stored = _checks.position(position)
+        check(lib.cairn_push(self._client.handle, prepared[0], 1, stored, len(stored),
+                             _checks.seconds(timeout)))
 
     def _assign(self, ids: Any, values: Any, slot: Optional[str],
                 timeout: Optional[float]) -> None:
-        prepared = self._prepare_push(ids, values, slot, "plain")
-        check(lib.cairn_assign(self._client.handle, prepared[0], 1,
-                               timeout or 0.0))
+        prepared = self._prepare_push(ids, values, slot, "plain", "values")
+        check(lib.cairn_assign(self._client.handle, prepared[0], 1, _checks.seconds(timeout)))
+
+    # Without these, Python would iterate by __getitem__, over keys without end.
+    __iter__ = None
+    __contains__ = None
 
     def __reduce__(self) -> Any:
         raise TypeError(f"{type(self).__name__} '{self._name}' belongs to a connection and cannot "
@@ -142,12 +144,13 @@ class Variable(Stored):
         flat = data.reshape((rows.size, *self._shape[1:]))
         return self._item(_ROWS, rows, flat, slot, wire), data
 
-    def _prepare_push(self, ids: Any, values: Any, slot: Optional[str], wire: str) -> Prepared:
+    def _prepare_push(self, ids: Any, values: Any, slot: Optional[str], wire: str,
+                      what: str) -> Prepared:
         if ids is None:
-            data = _arrays.as_values(values, self._dtype, self._shape, "values")
+            data = _arrays.as_values(values, self._dtype, self._shape, what)
             return self._item(_WHOLE, None, data, slot, wire)
         rows = _arrays.as_keys(ids, "rows")
-        data = _arrays.as_values(values, self._dtype, rows.shape + self._shape[1:], "values")
+        data = _arrays.as_values(values, self._dtype, rows.shape + self._shape[1:], what)
         return self._item(_ROWS, rows, data.reshape((rows.size, *self._shape[1:])), slot, wire)
 
     def pull(self, out: Any = None, *, rows: Any = None, slot: Optional[str] = None,
@@ -187,8 +190,22 @@ class Variable(Stored):
         self._assign(rows, values, slot, timeout)
 
     def __getitem__(self, rows: Any) -> Array:
-        """variable[...] pulls every row, variable[rows] the given rows."""
+        """variable[...] pulls every row, variable[rows] the given rows; rows may be a slice."""
+        if rows is None or isinstance(rows, tuple):
+            raise _checks.mistyped("rows", rows, "row numbers in a list or an array, as in "
+                                   "variable[[1, 2]], or one slice; index the result for more")
+        if isinstance(rows, slice) and self._shape:
+            try:
+                rows = np.arange(*rows.indices(self._shape[0]))
+            except (TypeError, ValueError) as error:
+                raise _checks.mistyped("rows", rows, f"a slice of integers: {error}") from None
         return self.pull(rows=None if rows is Ellipsis else rows)
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Array:
+        """numpy.asarray(variable) pulls every row."""
+        if copy is False:
+            raise InvalidArgumentError("copy is False; expected None or True: a pull makes a copy")
+        return self.pull().astype(self._numpy if dtype is None else dtype, copy=False)
 
     def __repr__(self) -> str:
         return f"<cairn.Variable '{self._name}' {list(self._shape)} {self._dtype}>"
@@ -220,7 +237,7 @@ class Embedding(Stored):
     @combines_repeats.setter
     def combines_repeats(self, combines: bool) -> None:
         """Sets it for later calls."""
-        self._part = _REPEATED_KEYS if combines else _KEYS
+        self._part = _REPEATED_KEYS if _checks.flag(combines, "combines_repeats") else _KEYS
         self._usual = {}
 
     def _prepare_pull(self, ids: Any, out: Any, slot: Optional[str],
@@ -232,9 +249,10 @@ class Embedding(Stored):
         flat = data if data.ndim == 2 else data.reshape(keys.size, self._dim)
         return self._item(self._part, keys, flat, slot, wire), data
 
-    def _prepare_push(self, ids: Any, values: Any, slot: Optional[str], wire: str) -> Prepared:
+    def _prepare_push(self, ids: Any, values: Any, slot: Optional[str], wire: str,
+                      what: str) -> Prepared:
         keys = _arrays.as_keys(ids)
-        data = _arrays.as_values(values, self._dtype, (*keys.shape, self._dim), "values")
+        data = _arrays.as_values(values, self._dtype, (*keys.shape, self._dim), what)
         flat = data if data.ndim == 2 else data.reshape(keys.size, self._dim)
         return self._item(self._part, keys, flat, slot, wire)
 
@@ -252,7 +270,8 @@ class Embedding(Stored):
 
         Returns:
             An array of shape keys.shape + (dim,), float32."""
-        is_usual = out is None and slot is None and format == "plain" and type(keys) is np.ndarray
+        is_usual = (out is None and slot is None and format.__class__ is str and
+                    format == "plain" and type(keys) is np.ndarray)
         if not is_usual or keys.ndim != 1:
             return self._pull(keys, out, slot, format, timeout)
         # The usual call takes the items of an earlier one: half of the work.
@@ -262,14 +281,15 @@ class Embedding(Stored):
         data: Array = _empty(usual[0], _FLOAT32)
         memory = pack_memory(_addressof(_bytes_of(keys)), usual[0][0], _addressof(_bytes_of(data)))
         code = _cairn_pull(self._client._handle or self._client.handle,
-                           usual[1] + memory + usual[2], 1, timeout or 0.0)
+                           usual[1] + memory + usual[2], 1,
+                           0.0 if timeout is None else _checks.seconds(timeout))
         if code:
             fail(code)
         return data
 
     def _pull_unusual(self, keys: Array, timeout: Optional[float]) -> Array:
         (item, kept), data = self._prepare_pull(keys, None, None, "plain")
-        check(lib.cairn_pull(self._client.handle, item, 1, timeout or 0.0))
+        check(lib.cairn_pull(self._client.handle, item, 1, _checks.seconds(timeout)))
         if data.size:
             if len(self._usual) >= _MOST_SHAPES:
                 self._usual = {}
@@ -304,7 +324,7 @@ class Embedding(Stored):
         Raises:
             AbortedError: rows moved between servers meanwhile; call it again."""
         scan = ctypes.c_void_p()
-        check(lib.cairn_scan_table(self._client.handle, self._encoded, timeout or 0.0,
+        check(lib.cairn_scan_table(self._client.handle, self._encoded, _checks.seconds(timeout),
                                    ctypes.byref(scan)))
         try:
             rows, dim = ctypes.c_uint64(), ctypes.c_int64()
@@ -323,7 +343,15 @@ class Embedding(Stored):
 
     def __getitem__(self, keys: Any) -> Array:
         """Pulls the rows of `keys`."""
+        if isinstance(keys, slice) or keys is Ellipsis:
+            raise _checks.mistyped("keys", keys, "integers in a list or an array, as in "
+                                   "table[[3, 5]]; table.scan() reads every stored row")
         return self.pull(keys)
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Array:
+        """Fails: a table has rows by key, and no order."""
+        raise _checks.mistyped("table", self, "an array: read table[keys], or the keys and values "
+                               "of table.scan()")
 
     def __repr__(self) -> str:
         return f"<cairn.Embedding '{self._name}' dim {self._dim}>"
@@ -335,19 +363,30 @@ Pull = Union[Stored, Tuple[Any, ...]]
 Push = Tuple[Any, ...]
 
 
-def prepare_pulls(pulls: Sequence[Pull]) -> Tuple[bytes, List[Prepared], List[Array]]:
+_PULL = ("a variable, (variable, rows), (table, keys), or either with memory for the result as a "
+         "third element")
+_PUSH = "(variable, gradient), (variable, rows, gradients) or (table, keys, gradients)"
+
+
+def _check_client(client: Client, stored: Stored, what: str) -> None:
+    if stored.client is not client:
+        raise InvalidArgumentError(f"{what}: {stored!r} belongs to another client, "
+                                   f"{stored.client!r}; expected one of {client!r}")
+
+
+def prepare_pulls(client: Client, pulls: Sequence[Pull]) -> Tuple[bytes, List[Prepared],
+                                                                  List[Array]]:
     """Returns the array of items, the objects that it points to, and the results."""
     prepared: List[Prepared] = []
     results: List[Array] = []
-    for pull in pulls:
+    for i, pull in enumerate(_checks.items(pulls, "pulls", "a list of " + _PULL)):
         parts = pull if isinstance(pull, tuple) else (pull,)
         if not 1 <= len(parts) <= 3 or not isinstance(parts[0], Stored):
-            raise InvalidArgumentError(
-                f"pulls: found {pull!r}; expected a variable, (variable, rows), (table, keys), or "
-                "either with memory for the result as a third part")
+            raise _checks.mistyped(f"pulls[{i}]", pull, _PULL)
+        _check_client(client, parts[0], f"pulls[{i}]")
         ids = parts[1] if len(parts) > 1 else None
         if ids is None and isinstance(parts[0], Embedding):
-            raise InvalidArgumentError(f"pulls: {parts[0]!r} needs keys: (table, keys)")
+            raise InvalidArgumentError(f"pulls[{i}]: {parts[0]!r} needs keys: (table, keys)")
         out = parts[2] if len(parts) > 2 else None
 
         item, result = parts[0]._prepare_pull(ids, out, None, "plain")
@@ -356,19 +395,19 @@ def prepare_pulls(pulls: Sequence[Pull]) -> Tuple[bytes, List[Prepared], List[Ar
     return b"".join([p[0] for p in prepared]), prepared, results
 
 
-def prepare_pushes(pushes: Sequence[Push]) -> Tuple[bytes, List[Prepared]]:
+def prepare_pushes(client: Client, pushes: Sequence[Push]) -> Tuple[bytes, List[Prepared]]:
     """Returns the array of items, and the objects that it points to."""
     prepared: List[Prepared] = []
-    for push in pushes:
+    for i, push in enumerate(_checks.items(pushes, "pushes", "a list of " + _PUSH)):
         valid = (isinstance(push, tuple) and len(push) in (2, 3) and isinstance(push[0], Stored) and
                  (len(push) == 3 or isinstance(push[0], Variable)))
         if not valid:
-            raise InvalidArgumentError(
-                f"pushes: found {push!r}; expected (variable, gradient), (variable, rows, "
-                "gradients) or (table, keys, gradients)")
+            raise _checks.mistyped(f"pushes[{i}]", push, _PUSH)
+        _check_client(client, push[0], f"pushes[{i}]")
         ids = push[1] if len(push) == 3 else None
 
-        prepared.append(push[0]._prepare_push(ids, push[-1], None, "plain"))
+        prepared.append(push[0]._prepare_push(ids, push[-1], None, "plain",
+                                               f"pushes[{i}]"))
     return b"".join([p[0] for p in prepared]), prepared
 
 

@@ -19,19 +19,26 @@ class StepService : public FakeService {
     reply.state.closed_step = closed_;
   }
   void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest&) override {
-    reply.workers.emplace_back();
-    reply.workers.back().worker = kStepWorker;
-    reply.workers.back().sequence = closed_;
+    // Without files it would be the part of a server that has left.
+    reply.files.emplace_back().name = "CURRENT";
+    const int64_t recorded = closed_ - lacking_;
+    if (recorded > 0) {
+      reply.workers.emplace_back();
+      reply.workers.back().worker = kStepWorker;
+      reply.workers.back().sequence = recorded;
+    }
     if (made_++ < closing_) ++closed_;
   }
   void drop_checkpoint(wire::ServerState&, const wire::CheckpointRequest&) override { ++dropped_; }
 
+  // Parts lack the last `steps` steps; the record of closed steps, if they lack all.
+  void set_lacking(int64_t steps) { lacking_ = steps; }
   int made() const { return made_; }
   int dropped() const { return dropped_; }
 
  private:
   const int closing_;
-  std::atomic<int64_t> closed_ = 7;
+  std::atomic<int64_t> closed_ = 7, lacking_ = 0;
   std::atomic<int> made_ = 0, dropped_ = 0;
 };
 
@@ -59,6 +66,22 @@ TEST(JobCheckpoints, SoAreThoseOfServersThatCloseAStepOneAfterTheOther) {
   EXPECT_THAT(Make(first, second), StatusIs(absl::StatusCode::kAborted, HasSubstr("closed steps")));
   second.checkpoint(earlier, {});
   EXPECT_OK(Make(first, second));
+}
+
+// The servers describe the same step before and after, but one part was copied before the step
+// closed there, or has no record of steps.
+TEST(JobCheckpoints, APartThatLacksTheLastStepIsRefused) {
+  for (const int64_t lacking : {1, 7}) {
+    StepService first(0, 0), second(1, 0);
+    second.set_lacking(lacking);
+    EXPECT_THAT(Make(first, second),
+                StatusIs(absl::StatusCode::kAborted,
+                         HasSubstr(absl::StrCat("the part of ps:1 has closed step ", 7 - lacking,
+                                                ", and the expected step is 7"))));
+    EXPECT_EQ(second.made(), 5);
+    second.set_lacking(0);
+    EXPECT_OK(Make(first, second));
+  }
 }
 
 TEST(JobCheckpoints, AJobThatKeepsClosingStepsHasNone) {

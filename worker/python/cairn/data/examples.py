@@ -11,12 +11,14 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tu
 
 import numpy as np
 
+from cairn import _checks
 from cairn._arrays import Array
 from cairn.errors import DataLossError, InvalidArgumentError
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
 _LONGEST_VARINT_BITS = 70
+_EXPECTED_RECORDS = "a list of bytes, one serialized tf.train.Example each"
 _Field = Tuple[int, int, Union[int, bytes]]  # number, wire type, value
 
 
@@ -145,7 +147,9 @@ def parse_examples(records: Sequence[bytes]) -> Dict[str, Ragged]:
         DataLossError: a record is not an Example.
         InvalidArgumentError: a feature has different types in different examples."""
     parsed: List[Dict[str, Tuple[int, List[Any]]]] = []
-    for index, record in enumerate(records):
+    for index, record in enumerate(_checks.items(records, "records", _EXPECTED_RECORDS)):
+        if not isinstance(record, bytes):
+            raise _checks.mistyped(f"records[{index}]", record, _EXPECTED_RECORDS)
         try:
             parsed.append(_features(record))
         except (DataLossError, IndexError, struct.error) as error:

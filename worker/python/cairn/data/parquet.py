@@ -3,8 +3,17 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
+from cairn import _checks
 from cairn._arrays import Array
-from cairn.data.positions import Path, check_share, list_files, read_position, write_position
+from cairn.data.positions import (
+    Path,
+    check_amounts,
+    check_files,
+    check_share,
+    list_files,
+    read_position,
+    write_position,
+)
 from cairn.errors import DataLossError, InvalidArgumentError, NotFoundError, UnimplementedError
 
 
@@ -144,13 +153,14 @@ def read_parquet(files: Union[Path, Sequence[Path]], *, columns: Optional[Sequen
         UnimplementedError: pyarrow is not installed.
         NotFoundError: a file or a column does not exist.
         DataLossError: a file is not a Parquet file."""
+    share = check_share(worker, workers)
+    names = None if columns is None else [
+        _checks.text(name, f"columns[{i}]") for i, name in enumerate(
+            _checks.items(columns, "columns", "a list of names"))]
+    amounts, start = check_amounts(batch_size, epochs), read_position(position)
+    paths = check_files(files)
     _pyarrow()
-    check_share(worker, workers)
-    if batch_size < 1 or epochs < 0:
-        raise InvalidArgumentError(f"batch_size is {batch_size}, epochs {epochs}; expected "
-                                   "batch_size 1 or more, and no negative epochs")
-    return ParquetReader(list_files(files), columns, batch_size, epochs, (worker, workers),
-                         read_position(position))
+    return ParquetReader(list_files(paths), names, *amounts, share, start)
 
 
 __all__ = ["Columns", "ParquetReader", "read_parquet"]

@@ -3,22 +3,28 @@ from __future__ import annotations
 
 import glob
 import os
-from typing import List, Sequence, Tuple, Union
+from typing import Any, List, Sequence, Tuple, Union
 
+from cairn import _checks
 from cairn.errors import InvalidArgumentError, NotFoundError
 
-Path = Union[str, "os.PathLike[str]"]
+Path = _checks.PathLike
+_MOST_BATCH_ROWS = 1 << 31
+_EXPECTED_FILES = "a path or a list of paths"
 
 
 def read_position(position: Union[bytes, str]) -> Tuple[int, int]:
     """Returns the epoch, and the row or record in it, of a position; zeros if it is empty."""
-    text = position.decode(errors="replace") if isinstance(position, bytes) else position
+    text = _checks.position(position).decode(errors="replace")
     if not text:
         return 0, 0
     parts = text.split()
-    if len(parts) != 2 or not all(part.isdigit() for part in parts):
-        raise InvalidArgumentError(f"position is {text!r}; expected that of a batch")
-    return int(parts[0]), int(parts[1])
+    if len(parts) != 2 or not all(part.isdecimal() and part.isascii() for part in parts):
+        raise _checks.unfit("position", position, "the position of a batch, as in b'0 4096'")
+    epoch, place = int(parts[0]), int(parts[1])
+    if max(epoch, place) > _checks.MOST_INT64:
+        raise _checks.unfit("position", position, "numbers of at most 64 bits")
+    return epoch, place
 
 
 def write_position(epoch: int, place: int) -> bytes:
@@ -26,11 +32,21 @@ def write_position(epoch: int, place: int) -> bytes:
     return f"{epoch} {place}".encode()
 
 
+def check_files(files: Union[Path, Sequence[Path]]) -> List[str]:
+    """Returns one path, or the paths of a list that is not empty, as texts."""
+    if isinstance(files, (str, os.PathLike)):
+        return [_checks.path(files, "files", _EXPECTED_FILES)]
+    paths = [_checks.path(file, f"files[{i}]", _EXPECTED_FILES)
+             for i, file in enumerate(_checks.items(files, "files", _EXPECTED_FILES))]
+    if not paths:
+        raise _checks.unfit("files", files, "at least one path")
+    return paths
+
+
 def list_files(files: Union[Path, Sequence[Path]]) -> List[str]:
     """Returns the files that paths and globs name; those of a glob are sorted by name."""
     found: List[str] = []
-    for path in [files] if isinstance(files, (str, os.PathLike)) else files:
-        text = os.fspath(path)
+    for text in check_files(files):
         matches = [text] if os.path.exists(text) else sorted(glob.glob(text))
         if not matches:
             raise NotFoundError(f"{text}: names no file")
@@ -38,11 +54,20 @@ def list_files(files: Union[Path, Sequence[Path]]) -> List[str]:
     return found
 
 
-def check_share(worker: int, workers: int) -> None:
-    """Raises InvalidArgumentError if `worker` is outside [0, workers)."""
-    if not 0 <= worker < workers:
-        raise InvalidArgumentError(
-            f"worker is {worker} of {workers}; expected worker below workers, and none below 0")
+def check_share(worker: Any, workers: Any) -> Tuple[int, int]:
+    """Returns `worker` and `workers`: integers, of which `worker` is below `workers`."""
+    count = _checks.integer(workers, "workers", 1, _checks.MOST_WORKERS)
+    index = _checks.integer(worker, "worker", 0, _checks.MOST_WORKERS)
+    if index >= count:
+        raise InvalidArgumentError(f"worker is {index} of {count}; expected worker below workers")
+    return index, count
 
 
-__all__ = ["Path", "check_share", "list_files", "read_position", "write_position"]
+def check_amounts(batch_size: Any, epochs: Any) -> Tuple[int, int]:
+    """Returns the rows of a batch and the number of epochs."""
+    return (_checks.integer(batch_size, "batch_size", 1, _MOST_BATCH_ROWS),
+            _checks.integer(epochs, "epochs", 0))
+
+
+__all__ = ["Path", "check_amounts", "check_files", "check_share", "list_files", "read_position",
+           "write_position"]

@@ -8,10 +8,17 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
+from cairn import _checks
 from cairn._arrays import Array
 from cairn._library import RawBatch, check, lib
-from cairn.data.positions import read_position, write_position
-from cairn.errors import ClosedError, InvalidArgumentError
+from cairn.data.positions import (
+    check_amounts,
+    check_files,
+    check_share,
+    read_position,
+    write_position,
+)
+from cairn.errors import ClosedError
 
 # The model that a format is for, where none is given: it says how labels and keys read.
 _MODELS: Dict[str, Dict[str, Any]] = {
@@ -133,17 +140,18 @@ def read(files: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str
 
     Raises:
         InvalidArgumentError: a row is malformed; the text names file, line and column."""
-    paths: List[Any] = [files] if isinstance(files, (str, os.PathLike)) else list(files)
-    if file_format not in _MODELS and model is None:
-        raise InvalidArgumentError(f"format is {file_format!r}; expected one of "
-                                   f"{', '.join(_MODELS)}")
-    listed = [path if isinstance(path, dict) else os.fspath(path) for path in paths]
-    section: Dict[str, Any] = {"format": file_format, "batch_size": batch_size, **data}
-    section["eval" if evaluate else "train"] = listed
-    if not evaluate:
-        section["epochs"] = epochs
-    job = {"model": model or _MODELS[file_format], "data": section}
-    return Reader(job, evaluate, worker, workers, read_position(position))
+    if model is None:
+        _checks.choice(file_format, "file_format", list(_MODELS))
+    size, passes = check_amounts(batch_size, epochs)
+    section: Dict[str, Any] = {"format": _checks.text(file_format, "file_format"),
+                               "batch_size": size, **_checks.mapping(data, "data")}
+    in_order = _checks.flag(evaluate, "evaluate")
+    section["eval" if in_order else "train"] = check_files(files)
+    if not in_order:
+        section["epochs"] = passes
+    job = {"model": _MODELS[file_format] if model is None else _checks.mapping(model, "model"),
+           "data": section}
+    return Reader(job, in_order, *check_share(worker, workers), read_position(position))
 
 
 __all__ = ["Batch", "Reader", "Sparse", "read"]

@@ -6,7 +6,14 @@ import os
 from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from cairn._library import RawRecords, check, lib
-from cairn.data.positions import Path, list_files, read_position, write_position
+from cairn.data.positions import (
+    Path,
+    check_amounts,
+    check_share,
+    list_files,
+    read_position,
+    write_position,
+)
 from cairn.errors import ClosedError
 
 
@@ -87,7 +94,8 @@ def read_records(files: Union[Path, Sequence[Path]], *, batch_size: int = 128, e
     Raises:
         NotFoundError: no such file.
         DataLossError: a record is corrupt; the text names the file and the offset."""
-    return RecordReader(list_files(files), batch_size, epochs, worker, workers,
+    share = check_share(worker, workers)
+    return RecordReader(list_files(files), *check_amounts(batch_size, epochs), *share,
                         read_position(position))
 
 
