@@ -254,7 +254,10 @@ TEST_F(MoversTest, AFenceWaitsForTheUpdateOfTheStartThatItFences) {
   servers_[1].engine->ReleaseMessage(room);
   pushes.join();
   fences.join();
-  EXPECT_EQ(ReasonOf(before.PushKeys("other", {1}, {1}).status()), wire::ErrorReason::FENCED);
+  const absl::Status fenced = before.PushKeys("other", {1}, {1}).status();
+  EXPECT_EQ(ReasonOf(fenced), wire::ErrorReason::FENCED);
+  EXPECT_THAT(fenced.message(),
+              HasSubstr("incarnation 2 (not joined here yet) has taken its place"));
 }
 
 // Otherwise the step that the fenced start announced would count for the new start, which is behind
