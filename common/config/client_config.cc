@@ -125,6 +125,11 @@ absl::Status FindWorker(const ConfigNode& root, const Given& given, ClientConfig
   const ConfigNode* const worker = root.Find("worker");
   if (given.worker == "none" || given.worker.empty()) return absl::OkStatus();
   if (given.worker == "auto") {
+    if (cluster.task_type.empty()) {
+      return Unexpected(*worker, "worker",
+                        "the worker's index: the servers are given without a task (TF_CONFIG and "
+                        "cluster files can name one) from which auto would take it");
+    }
     config->worker = cluster.training_ordinal(cluster.task_type, cluster.task_index);
     if (config->worker < 0) return absl::OkStatus();
     config->task = absl::StrCat(cluster.task_type, ":", cluster.task_index);
@@ -141,6 +146,30 @@ absl::Status FindWorker(const ConfigNode& root, const Given& given, ClientConfig
   return absl::OkStatus();
 }
 
+// A setting of another consistency, or one that the workers cannot fulfil, is refused: the program
+// would run under other rules than those it names.
+absl::Status CheckStrategy(const ConfigNode& root, const ClientConfig& config) {
+  const StrategyConfig& strategy = config.strategy;
+  const ConfigNode* const section = root.Find("strategy");
+  if (section == nullptr) return absl::OkStatus();
+  constexpr struct {
+    absl::string_view key, consistency;
+  } kUses[] = {
+      {"staleness_bound_steps", "ssp"}, {"replicas_to_aggregate", "sync"}, {"sync_mean", "sync"}};
+  for (const auto& use : kUses) {
+    const ConfigNode* const member = section->Find(use.key);
+    if (member == nullptr || strategy.consistency == use.consistency) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(member->key_where, ": strategy.", use.key, ": has no effect with consistency ",
+                     strategy.consistency, "; leave it out, or choose ", use.consistency));
+  }
+  if (config.workers == 0 || strategy.replicas_to_aggregate <= config.workers) {
+    return absl::OkStatus();
+  }
+  return Unexpected(*section->Find("replicas_to_aggregate"), "strategy.replicas_to_aggregate",
+                    absl::StrCat("at most the number of workers, ", config.workers));
+}
+
 absl::StatusOr<ClientConfig> ReadClientText(absl::string_view text, absl::string_view source) {
   ASSIGN_OR_RETURN(const ConfigNode root, ParseTree(text, source));
   ClientConfig config;
@@ -154,6 +183,7 @@ absl::StatusOr<ClientConfig> ReadClientText(absl::string_view text, absl::string
   }
   RETURN_IF_ERROR(FindServers(root, &config, &given));
   RETURN_IF_ERROR(FindWorker(root, given, &config));
+  RETURN_IF_ERROR(CheckStrategy(root, config));
   RETURN_IF_ERROR(config.security.Validate());
   config.skip_not_finite = given.not_finite == "skip";
   ASSIGN_OR_RETURN(config.local_transport, LocalTransportFromName(given.local_transport));

@@ -160,7 +160,6 @@ absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRe
   // Not before Join: the step that its earlier start announced would let a step be decided without
   // it.
   if (is_new) job->steps().Restart(request.worker);
-  session->NoteJoined();
   // Also if this start was granted its incarnation before, and the reply was lost.
   const bool begins = is_new || request.incarnation == 0;
   const int64_t named = begins ? job->steps().LastNamed(request.worker) : 0;

@@ -35,7 +35,7 @@ absl::Status CheckIncarnation(UpdateOrder& order, const Session& session, int64_
     return WithReason(absl::FailedPreconditionError(absl::StrCat(
                           order.server, ": worker ", session.worker(), " of job ", session.job(),
                           " calls as incarnation ", incarnation, ", but incarnation ", known, " (",
-                          session.origin(), ") has taken its place: this process must stop")),
+                          session.holder(), ") has taken its place: this process must stop")),
                       wire::ErrorReason::FENCED);
   }
   return WithReason(

@@ -99,6 +99,7 @@ absl::StatusOr<int64_t> Cohort::Join(std::shared_ptr<Session> session, const Hel
   member.loss = absl::OkStatus();
   session->set_stopped(false);
   session->SetLeft(false);  // its earlier lease may have run out since this start was admitted
+  session->NoteJoined();
   member.session = std::move(session);
   Changed();
   return member.step;
@@ -363,7 +364,7 @@ absl::Status Cohort::CheckPlace(const Session& session, int64_t incarnation,
   }
   return WithReason(absl::FailedPreconditionError(absl::StrCat(
                         "worker ", session.worker(), " of job ", job_, ": a newer start (",
-                        member.session->origin(), ") has taken its place: this process must stop")),
+                        member.session->holder(), ") has taken its place: this process must stop")),
                     wire::ErrorReason::FENCED);
 }
 

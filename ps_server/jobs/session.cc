@@ -99,6 +99,11 @@ int64_t Session::start() const {
   return start_;
 }
 
+std::string Session::holder() const {
+  absl::MutexLock lock(&mutex_);
+  return awaits_hello_ ? "not joined here yet" : origin_;
+}
+
 std::string Session::origin() const {
   absl::MutexLock lock(&mutex_);
   return origin_;

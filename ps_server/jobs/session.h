@@ -44,7 +44,7 @@ class Session {
   // Sets the incarnation, which never decreases. `origin` is for messages. `start`:
   // HelloRequest.start.
   void Admit(int64_t incarnation, absl::string_view origin, int64_t start = 0);
-  // The hello of the admitted start has succeeded.
+  // The admitted start has joined the job's cohort.
   void NoteJoined();
   // Raises the incarnation to at least this one without a hello: earlier starts of the worker are
   // fenced, and the next hello is the first one of its start here. Order held.
@@ -52,6 +52,9 @@ class Session {
   // Whether no hello with the incarnation has succeeded since Fence or Admit raised it.
   bool awaits_hello() const;
   std::string origin() const;
+  // For messages to fenced starts: the origin of the start that has the incarnation, if its hello
+  // has succeeded here.
+  std::string holder() const;
   // The start of the worker that has the incarnation; 0: unknown.
   int64_t start() const;
   // Whether a later start has taken the place of `start`. Knows the last kKnownStarts starts.

@@ -2,7 +2,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "common/timeline.h"
 #include "storage/bytes.h"
+#include "thrift/number_limits.h"
 
 namespace cairn {
 namespace {
@@ -21,6 +24,19 @@ T Take(absl::string_view* from) {
   const T value = LoadLittleEndian<T>(from->data());
   from->remove_prefix(sizeof(T));
   return value;
+}
+
+absl::Status CheckMark(PieceKind kind, const Watermark& mark) {
+  const bool of_start = kind == PieceKind::kIncarnations;
+  const bool can_hello = mark.worker >= 0 && mark.worker < kTimelineWorker;
+  const int64_t most = of_start ? kMaxIncarnation : kMaxStep;
+  if ((can_hello || !of_start) && mark.sequence >= 0 && mark.sequence <= most) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("a piece of a move has ", of_start ? "incarnation " : "sequence ", mark.sequence,
+                   " of worker ", mark.worker, "; 0 to ", most, " are allowed",
+                   of_start ? absl::StrCat(", of workers 0 to ", kTimelineWorker - 1) : ""));
 }
 
 }  // namespace
@@ -57,7 +73,7 @@ absl::StatusOr<MovePiece> TakePiece(absl::string_view* bytes) {
   const uint64_t content = Take<uint64_t>(bytes);
   const bool known = kind >= static_cast<uint32_t>(PieceKind::kRows) &&
                      kind <= static_cast<uint32_t>(PieceKind::kColdRows);
-  if (!known || piece.count < 0 || marks > bytes->size() / kMarkBytes ||
+  if (!known || piece.count < 0 || piece.count > kMaxStep || marks > bytes->size() / kMarkBytes ||
       content > bytes->size() - marks * kMarkBytes) {
     return cut();
   }
@@ -66,6 +82,7 @@ absl::StatusOr<MovePiece> TakePiece(absl::string_view* bytes) {
     const auto worker = static_cast<int32_t>(Take<uint32_t>(bytes));
     const auto sequence = static_cast<int64_t>(Take<uint64_t>(bytes));
     piece.marks.push_back({.worker = worker, .sequence = sequence});
+    RETURN_IF_ERROR(CheckMark(piece.kind, piece.marks.back()));
   }
   piece.bytes = bytes->substr(0, content);
   bytes->remove_prefix(content);

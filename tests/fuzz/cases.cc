@@ -33,6 +33,7 @@ constexpr size_t kTapeNumbers = 4 << 20;
 constexpr size_t kTapes = 64 << 10;
 constexpr size_t kTextBytes = 8 << 10;
 constexpr int64_t kMostCalls = 50;  // of a sequence
+constexpr size_t kMostTraced = 4;   // sequences whose calls are printed, the last ones of a round
 
 enum Kind : uint8_t { kStore, kBegin, kCall };
 
@@ -135,9 +136,8 @@ class Runner {
     const size_t sequences = replayed == nullptr ? static_cast<size_t>(options_.sequences_per_round)
                                                  : replayed->sequences.size();
     for (size_t s = 0; s < sequences; ++s) {
-      if (!RunSequence(random, replayed == nullptr ? nullptr : &replayed->sequences[s])) {
-        return false;
-      }
+      const Sequence* const sequence = replayed == nullptr ? nullptr : &replayed->sequences[s];
+      if (!RunSequence(random, sequence, trace_ && s + kMostTraced >= sequences)) return false;
       if (!std::exchange(stopped_, false)) continue;
       if (const std::string failed = target_->Open(target_->options()); !failed.empty()) {
         return Found({"the server does not start", failed});
@@ -151,9 +151,10 @@ class Runner {
 
  private:
   // False: a finding was recorded.
-  bool RunSequence(Random* random, const Sequence* replayed) {
+  bool RunSequence(Random* random, const Sequence* replayed, bool traced) {
     std::function<void(const std::string&)> trace;
-    if (trace_) {
+    if (traced) {
+      std::printf("  a sequence\n");
       trace = [](const std::string& text) {
         std::printf("  %s\n", text.c_str());
         std::fflush(stdout);
@@ -271,7 +272,7 @@ class Shrinker {
         end_(Deadline::In(duration)) {}
 
   Round Run() {
-    if (!Keeps(best_)) return best_;
+    if (best_.sequences.empty() || !Keeps(best_)) return best_;
     DropSequences();
     for (size_t before = 0; before != Size() && !end_.Expired();) {
       before = Size();

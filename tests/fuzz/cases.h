@@ -41,7 +41,7 @@ struct Report {
 
 // Runs rounds with seeds `seed`, `seed` + 1, …, until a finding, `calls` or `duration`.
 Report RunRounds(const RunOptions& options, uint64_t seed, int64_t calls, absl::Duration duration);
-// Repeats one round. `trace`: prints each call.
+// Repeats one round. `trace`: prints each call of its last four sequences.
 Report RunRound(const RunOptions& options, const Round& round, bool trace);
 // Returns the smallest round with the same finding that was found within `duration`: fewer and
 // simpler calls. Returns the round of `report` if the finding does not recur.

@@ -3,6 +3,7 @@
 // expects them from then on.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -94,12 +95,24 @@ struct Resolved {
 struct Worker {
   bool known = false;  // the worker has said hello
   int64_t incarnation = 0;
-  int64_t start = 0;
-  int64_t applied = 0;  // the last sequence with a part on this server
+  int64_t start = 0;              // HelloRequest.start of the last hello
+  std::vector<int64_t> replaced;  // starts whose place others have taken, the latest first
+  int64_t applied = 0;            // the last sequence with a part on this server
   int64_t through = 0;
   std::string position;
   bool murky = false;      // late parts arrived, so repeated sequences are no longer known
   bool fresh_boot = true;  // it has not named this boot yet
+
+  bool WasReplaced(int64_t number) const {
+    return number != 0 && number != start &&
+           std::count(replaced.begin(), replaced.end(), number) > 0;
+  }
+  void NoteStart(int64_t number, bool is_new) {
+    constexpr size_t kKnown = 8;  // of HelloRequest.start
+    if (is_new && start != 0) replaced.insert(replaced.begin(), start);
+    if (replaced.size() > kKnown) replaced.pop_back();
+    start = number;
+  }
 };
 
 class Model {

@@ -221,7 +221,9 @@ Finding Player::HelloOf(int32_t worker, Choices* odd) {
   const Outcome outcome = Send("hello", reply, request, &Service::hello);
   FUZZ_RETURN_IF(Insane(outcome));
   const bool valid = request.protocol_version == 1 && CheckRequest(request).ok();
-  const bool fenced = request.incarnation > 0 && request.incarnation < before;
+  const bool replaced = known != model_.workers.end() && request.incarnation == 0 &&
+                        known->second.WasReplaced(request.start);
+  const bool fenced = replaced || (request.incarnation > 0 && request.incarnation < before);
   if (!outcome.ok) {
     const bool plain = request.incarnation <= before && request.task_type == "worker";
     if (valid && !fenced && plain && before < kFewIncarnations && request.host_id.empty()) {
@@ -245,6 +247,7 @@ Finding Player::HelloOf(int32_t worker, Choices* odd) {
   boot_id_ = reply.state.boot_id;
   Worker& state = model_.workers[worker];
   if (reply.incarnation > before) state.through = 0;
+  state.NoteStart(request.start, reply.incarnation > before);
   state.known = true;
   state.incarnation = reply.incarnation;
   left_.erase(worker);
@@ -342,6 +345,8 @@ Finding Player::Restart(bool crash) {
     for (auto& [number, worker] : model_.workers) {
       if (joins_anew.contains(number) != last) continue;
       worker.through = 0;
+      worker.start = 0;
+      worker.replaced.clear();
       FUZZ_RETURN_IF(HelloOf(number, nullptr));
     }
   }

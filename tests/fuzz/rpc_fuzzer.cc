@@ -75,7 +75,7 @@ int Main() {
   std::printf("the smallest calls found that lead there (%zu sequences):\n",
               round.sequences.size());
   std::fflush(stdout);
-  const Report again = RunRound(options, round, /*trace=*/round.sequences.size() < 4);
+  const Report again = RunRound(options, round, /*trace=*/true);
   std::printf("ends in: %s\n  %s\n",
               again.what.empty() ? "nothing: the finding does not come again" : again.what.c_str(),
               again.details.c_str());

@@ -145,6 +145,10 @@ class Jobs(unittest.TestCase):
             cairn.train({**JOB, "optimzer": {}}, data_root=processes.DATA)
         with self.assertRaisesRegex(cairn.InvalidArgumentError, "need servers"):
             cairn.train(JOB, workers=2)
+        with self.assertRaisesRegex(cairn.InvalidArgumentError, "^cairn-worker: job: data.format: is missing"):
+            cairn.train({"model": {"type": "linear"}})
+        with self.assertRaisesRegex(cairn.InvalidArgumentError, "^cairn-worker: overrides: unknown key 'foo'"):
+            cairn.train(JOB, overrides={"data.foo": 1}, data_root=processes.DATA)
 
     def test_load_a_checkpoint(self):
         with cairn.launch(servers=2) as cluster, cluster.connect(job="kept", worker=0) as client:
@@ -170,6 +174,23 @@ class Jobs(unittest.TestCase):
             file.write((1000).to_bytes(8, "little") + b"{}")
         with self.assertRaisesRegex(cairn.DataLossError, "is no safetensors file"):
             cairn.load(path)
+        for header in (b"[1]", b"{", b'{"w": 1}', b'{"w": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}',
+                       b'{"w": {"dtype": "F99", "shape": [1], "data_offsets": [0, 4]}}'):
+            with open(path, "wb") as file:
+                file.write(len(header).to_bytes(8, "little") + header + b"1234")
+            with self.assertRaisesRegex(cairn.DataLossError, "header is corrupt"):
+                cairn.load(path)
+        path = os.path.join(self.folder, "cut.npz")
+        for content in (b"", b"PK\x03\x04", b"text"):
+            with open(path, "wb") as file:
+                file.write(content)
+            with self.assertRaisesRegex(cairn.DataLossError, "is no .npz file"):
+                cairn.load(path)
+        for manifest in ("{", "[1]", "{}", '{"job": 3}'):
+            with open(os.path.join(self.folder, "MANIFEST.json"), "w", encoding="utf-8") as file:
+                file.write(manifest)
+            with self.assertRaisesRegex(cairn.DataLossError, "MANIFEST.json is corrupt .*load another"):
+                cairn.load(self.folder)
 
 
 if __name__ == "__main__":

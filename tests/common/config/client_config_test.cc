@@ -58,6 +58,33 @@ TEST(ClientConfig, AClusterGivesServersWorkersAndTheTask) {
   EXPECT_EQ(none->worker, -1);
 }
 
+TEST(ClientConfig, AutoNeedsATask) {
+  EXPECT_THAT(Refusal(R"({job: j, servers: ["a:1"], worker: auto})"),
+              HasSubstr("worker: found \"auto\", expected the worker's index"));
+  EXPECT_THAT(Refusal(R"({job: j, cluster: {ps: ["a:1"], worker: ["c:1"]}, worker: auto})"),
+              HasSubstr("without a task"));
+}
+
+TEST(ClientConfig, RefusesSettingsWithoutEffect) {
+  const auto refusal = [](absl::string_view more, absl::string_view strategy) {
+    return Refusal(
+        absl::StrCat(R"({job: j, servers: ["a:1"], )", more, "strategy: ", strategy, "}"));
+  };
+  EXPECT_THAT(
+      refusal("", "{sync_mean: rows}"),
+      HasSubstr("strategy.sync_mean: has no effect with consistency async; leave it out, or "
+                "choose sync"));
+  EXPECT_THAT(refusal("", "{consistency: ssp, replicas_to_aggregate: 1}"),
+              HasSubstr("replicas_to_aggregate: has no effect with consistency ssp"));
+  EXPECT_THAT(refusal("", "{consistency: sync, staleness_bound_steps: 1}"),
+              HasSubstr("staleness_bound_steps: has no effect with consistency sync"));
+  EXPECT_THAT(
+      refusal("workers: 1, ", "{consistency: sync, replicas_to_aggregate: 5}"),
+      HasSubstr("replicas_to_aggregate: found \"5\", expected at most the number of workers, "
+                "1"));
+  EXPECT_EQ(refusal("workers: 2, ", "{consistency: sync, replicas_to_aggregate: 2}"), "");
+}
+
 TEST(ClientConfig, SaysWhatIsWrong) {
   EXPECT_THAT(Refusal(R"({servers: ["a:1"]})"), HasSubstr("job: is missing"));
   EXPECT_THAT(Refusal(R"({job: j, servers: ["a"]})"), HasSubstr("text:1: servers"));

@@ -24,6 +24,33 @@ class MoversTest : public MovesTest {
     start_ = start;
     return GiveUp(2);
   }
+  wire::DescribeReply Described(int32_t server) {
+    return *TestClient(Service(server), -1).Describe();
+  }
+  // Restarts the server so that calls wait long for memory.
+  void MakePatient(int32_t server) {
+    EngineOptions patient;
+    patient.memory_wait = absl::Seconds(60);
+    servers_[server].engine.reset();
+    servers_[server].Open(server, kServers, patient);
+    Greet(server);
+  }
+  // Takes all memory that the server has left; the result is for ReleaseMessage.
+  int64_t TakeMemory(int32_t server) {
+    const wire::DescribeReply described = Described(server);
+    const int64_t room = described.memory_budget_bytes - described.memory_used_bytes;
+    EXPECT_OK(servers_[server].engine->AcquireMessage(room));
+    return room;
+  }
+  // Whether a call waits for `what` (WaitingCall.waits_for).
+  bool WaitsFor(int32_t server, const std::string& what) {
+    wire::WhyReply why;
+    wire::Caller caller;
+    caller.job = "job";
+    Service(server).why(why, caller);
+    return std::any_of(why.waiting.begin(), why.waiting.end(),
+                       [&](const auto& call) { return call.waits_for == what; });
+  }
   // The first step of `cairnctl servers remove`.
   absl::Status Close(int32_t server) {
     wire::ChangeMembersRequest request;
@@ -107,7 +134,7 @@ TEST_F(MoversTest, RowsThatWaitForAMoverThatIsGoneAreForgotten) {
   for (int round = 0; round < 2; ++round) {
     EXPECT_FALSE(Push(1, 2, 0, {5}, 2).ok());
     EXPECT_THAT(*Pull(2, {5}, 2), ElementsAre(-1));
-    EXPECT_TRUE(TestClient(Service(1), -1).Describe()->variables[0].shards.empty());
+    EXPECT_TRUE(Described(1).variables[0].shards.empty());
     Crash(1);
   }
   ASSERT_OK(Move(2, 1, 3));  // ps:1 can be a target again
@@ -121,7 +148,7 @@ TEST_F(MoversTest, RowsOfAMapThatAnotherTookThePlaceOfAreNotTaken) {
   ASSERT_OK(At(0, wire::MoveAction::ABORT, 0, 1, 2));
   ASSERT_OK(Move(0, 2, 2));  // ps:1 learns of the other map
   EXPECT_FALSE(Push(1, 2, 0, {5}, 2).ok());
-  EXPECT_TRUE(TestClient(Service(1), -1).Describe()->variables[0].shards.empty());
+  EXPECT_TRUE(Described(1).variables[0].shards.empty());
   ASSERT_OK(Begin(2, 1, 3));
 }
 
@@ -177,46 +204,28 @@ TEST_F(MoversTest, RowsThatWaitAreNotForgottenBeforeTheirSourceIsAsked) {
 }
 
 TEST_F(MoversTest, AStepThatStalledDoesNotWriteAnOldMapOverANewerOne) {
-  EngineOptions patient;
-  patient.memory_wait = absl::Seconds(60);
-  servers_[1].engine.reset();
-  servers_[1].Open(1, kServers, patient);
-  ASSERT_NO_FATAL_FAILURE(Greet(1));
-  const auto described = [&] { return *TestClient(Service(1), -1).Describe(); };
+  ASSERT_NO_FATAL_FAILURE(MakePatient(1));
   ASSERT_OK(BeginAs(7));
-  Engine& target = *servers_[1].engine;
-  const int64_t room = described().memory_budget_bytes - described().memory_used_bytes;
-  ASSERT_OK(target.AcquireMessage(room));
+  const int64_t room = TakeMemory(1);
   absl::Status stalled;
   std::thread step([&] { stalled = At(1, wire::MoveAction::PREPARE, 0, 1, 2); });
-  const auto waits = [&] {
-    wire::WhyReply why;
-    wire::Caller caller;
-    caller.job = "job";
-    Service(1).why(why, caller);
-    return !why.waiting.empty();
-  };
   const Deadline deadline = Deadline::In(absl::Seconds(20));
-  while (!waits() && !deadline.Expired()) std::this_thread::yield();
-  EXPECT_TRUE(waits());
+  while (!WaitsFor(1, "memory") && !deadline.Expired()) std::this_thread::yield();
+  EXPECT_TRUE(WaitsFor(1, "memory"));
   start_ = 8;
   EXPECT_OK(GiveUp(2));
   EXPECT_OK(Move(0, 2, 2));
-  EXPECT_EQ(described().variables[0].spec.map_version, 2);
-  target.ReleaseMessage(room);
+  EXPECT_EQ(Described(1).variables[0].spec.map_version, 2);
+  servers_[1].engine->ReleaseMessage(room);
   step.join();
   EXPECT_TRUE(absl::IsFailedPrecondition(stalled)) << stalled;
   ASSERT_NO_FATAL_FAILURE(Crash(1));
-  EXPECT_EQ(described().variables[0].spec.map_version, 2);
+  EXPECT_EQ(Described(1).variables[0].spec.map_version, 2);
 }
 
 // The update began before the worker's next start said hello to the source.
 TEST_F(MoversTest, AFenceWaitsForTheUpdateOfTheStartThatItFences) {
-  EngineOptions patient;
-  patient.memory_wait = absl::Seconds(60);
-  servers_[1].engine.reset();
-  servers_[1].Open(1, kServers, patient);
-  ASSERT_NO_FATAL_FAILURE(Greet(1));
+  ASSERT_NO_FATAL_FAILURE(MakePatient(1));
   wire::VariableSpec other = Table();
   other.name = "other";
   other.bucket_ps = {1};
@@ -227,35 +236,28 @@ TEST_F(MoversTest, AFenceWaitsForTheUpdateOfTheStartThatItFences) {
   ASSERT_OK(Begin(0, 1, 2));
   ASSERT_OK(At(0, wire::MoveAction::HOLD, 0, 1, 2));
   ASSERT_OK(Copy(0, 1, 2));
-  const auto described = *TestClient(Service(1), -1).Describe();
-  const int64_t room = described.memory_budget_bytes - described.memory_used_bytes;
-  ASSERT_OK(servers_[1].engine->AcquireMessage(room));
+  const int64_t room = TakeMemory(1);
   std::vector<int64_t> keys(5000);
   std::iota(keys.begin(), keys.end(), 0);
   std::thread pushes(
       [&] { EXPECT_OK(before.PushKeys("other", keys, std::vector<float>(keys.size(), 1))); });
   std::atomic<bool> ready = false;
-  const auto waits_for = [&](const std::string& what) {
-    wire::WhyReply why;
-    wire::Caller caller;
-    caller.job = "job";
-    Service(1).why(why, caller);
-    return std::any_of(why.waiting.begin(), why.waiting.end(),
-                       [&](const auto& call) { return call.waits_for == what; });
-  };
   const Deadline deadline = Deadline::In(absl::Seconds(20));
-  while (!waits_for("memory") && !deadline.Expired()) std::this_thread::yield();
+  while (!WaitsFor(1, "memory") && !deadline.Expired()) std::this_thread::yield();
   std::thread fences([&] {
     EXPECT_OK(At(1, wire::MoveAction::READY, 0, 1, 2));
     ready = true;
   });
-  while (!ready && !waits_for("order") && !deadline.Expired()) std::this_thread::yield();
+  while (!ready && !WaitsFor(1, "order") && !deadline.Expired()) std::this_thread::yield();
   EXPECT_FALSE(ready);
-  EXPECT_TRUE(waits_for("order"));
+  EXPECT_TRUE(WaitsFor(1, "order"));
   servers_[1].engine->ReleaseMessage(room);
   pushes.join();
   fences.join();
-  EXPECT_EQ(ReasonOf(before.PushKeys("other", {1}, {1}).status()), wire::ErrorReason::FENCED);
+  const absl::Status fenced = before.PushKeys("other", {1}, {1}).status();
+  EXPECT_EQ(ReasonOf(fenced), wire::ErrorReason::FENCED);
+  EXPECT_THAT(fenced.message(),
+              HasSubstr("incarnation 2 (not joined here yet) has taken its place"));
 }
 
 // Otherwise the step that the fenced start announced would count for the new start, which is behind

@@ -10,6 +10,7 @@
 #include "ps_server/moves/move_pieces.h"
 #include "tests/ps_server/moves_fixture.h"
 #include "thrift/errors.h"
+#include "thrift/number_limits.h"
 
 namespace cairn {
 namespace {
@@ -84,6 +85,33 @@ TEST_F(MovesTest, MalformedPiecesAreRejected) {
   AppendPiece({.kind = PieceKind::kRows, .count = 3, .bytes = "abc"}, &piece);
   write.data = Payload::Copy(piece.data(), piece.size());
   EXPECT_THAT(Step(1, write).status().message(), HasSubstr("a row has"));
+}
+
+// The target would fence workers with an incarnation that no start can follow, or count from
+// numbers that no worker and no shard reaches.
+TEST_F(MovesTest, NumbersOfPiecesHaveLimits) {
+  ASSERT_OK(Begin(0, 1, 2));
+  const auto write = [&](const MovePiece& piece) {
+    std::string bytes;
+    AppendPiece(piece, &bytes);
+    wire::MoveRequest request = Request(wire::MoveAction::WRITE, 0, 1, 2);
+    request.data = Payload::Copy(bytes.data(), bytes.size());
+    return Step(1, request).status();
+  };
+  EXPECT_OK(write({.kind = PieceKind::kIncarnations, .marks = {{0, kMaxIncarnation}}}));
+  for (const Watermark& mark : {Watermark{0, kMaxIncarnation + 1}, {0, -1}, {-1, 1}}) {
+    EXPECT_THAT(write({.kind = PieceKind::kIncarnations, .marks = {mark}}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(absl::StrCat("has incarnation ", mark.sequence, " of worker ",
+                                                mark.worker, "; 0 to 9223372032559808512"))));
+  }
+  for (const PieceKind kind : {PieceKind::kNumbers, PieceKind::kShard}) {
+    EXPECT_OK(write({.kind = kind, .count = kMaxStep, .marks = {{7, kMaxStep}}}));
+    EXPECT_THAT(write({.kind = kind, .marks = {{7, kMaxStep + 1}}}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("has sequence 4611686018427387905 of worker 7; 0 to")));
+    EXPECT_TRUE(absl::IsInvalidArgument(write({.kind = kind, .count = kMaxStep + 1})));
+  }
 }
 
 TEST_F(MovesTest, ACallerWithTheOldMapReceivesTheNewOne) {

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import zipfile
 from typing import Any, Dict, Mapping, Tuple, Union
 
 import numpy as np
@@ -29,25 +31,45 @@ def _read_safetensors(path: str) -> Dict[str, Array]:
                                 f"{header_bytes} bytes")
         try:
             header = json.loads(file.read(header_bytes))
-        except ValueError as error:
-            raise DataLossError(f"{path}: its header is corrupt: {error}") from error
+        except (ValueError, RecursionError):
+            header = None
+    if not isinstance(header, dict):
+        raise DataLossError(f"{path}: its header is corrupt: it is no JSON object")
     data_begin = 8 + header_bytes
     for name, entry in header.items():
         if name == "__metadata__":
             continue
-        begin, end = entry["data_offsets"]
-        dtype = np.dtype(_SAFETENSORS[entry["dtype"]])
-        count = int(np.prod(entry["shape"], dtype=np.int64))
+        try:
+            begin, end = (_checks.integer(offset, "data_offsets", 0)
+                          for offset in entry["data_offsets"])
+            shape = [_checks.integer(extent, "shape", 0) for extent in entry["shape"]]
+            dtype = np.dtype(_SAFETENSORS[entry["dtype"]])
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataLossError(f"{path}: its header is corrupt: array '{name[:60]}' has wrong "
+                                f"offsets, a wrong shape or a wrong dtype: {error}") from None
+        count = math.prod(shape)
         if data_begin + end > size or end - begin != count * dtype.itemsize:
             raise DataLossError(f"{path}: array '{name}' lies outside the file: it is incomplete")
         array: Array = np.fromfile(path, dtype, count, offset=data_begin + begin)
-        arrays[name] = array.reshape(entry["shape"])
+        arrays[name] = array.reshape(shape)
     return arrays
 
 
+def _job_of(path: str) -> str:
+    why = "its key 'job' is missing or no text"
+    try:
+        with open(path, encoding="utf-8") as file:
+            manifest = json.load(file)
+        if isinstance(manifest, dict) and isinstance(manifest.get("job"), str) and manifest["job"]:
+            return str(manifest["job"])
+    except (ValueError, RecursionError):
+        why = "it is not valid JSON: it is perhaps incomplete"
+    raise DataLossError(f"{path} is corrupt ({why}): load another checkpoint, or bring this file "
+                        "back from a copy")
+
+
 def _read_checkpoint(folder: str) -> Dict[str, Union[Array, Tuple[Array, Array]]]:
-    with open(os.path.join(folder, "MANIFEST.json"), encoding="utf-8") as file:
-        job = str(json.load(file).get("job", ""))
+    job = _job_of(os.path.join(folder, "MANIFEST.json"))
     values: Dict[str, Union[Array, Tuple[Array, Array]]] = {}
     with launch(durability="off", in_process=True) as cluster:
         with cluster.connect(job=job) as restorer:
@@ -83,8 +105,11 @@ def load(path: Union[str, os.PathLike[str]]) -> Loaded:
                                 "which Client.checkpoint and cairnctl name")
         return _read_checkpoint(text)
     if text.endswith(".npz"):
-        with np.load(text, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+        try:
+            with np.load(text, allow_pickle=False) as arrays:
+                return {name: arrays[name] for name in arrays.files}
+        except (AttributeError, EOFError, ValueError, zipfile.BadZipFile) as error:
+            raise DataLossError(f"{text}: is no .npz file of numbers: {error}") from error
     if text.endswith(".safetensors"):
         return _read_safetensors(text)
     raise InvalidArgumentError(f"{text}: expected a .npz or .safetensors file or a checkpoint's "

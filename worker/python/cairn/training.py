@@ -109,7 +109,10 @@ def train(job: Union[str, os.PathLike[str], Mapping[str, Any]], *, servers: int 
             command += ["--data_root", os.path.abspath(_checks.path(data_root, "data_root"))]
         for key, value in sets.items():
             command += ["--set", f"{key}={json.dumps(value)}"]
-        report = _run(command, bar)
+        terms = {"--set: ": "overrides: ", "--set ": "overrides ", "--data_root ": "data_root "}
+        if described is not None:
+            terms[f"{path}:1: "] = "job: "
+        report = _run(command, bar, terms)
         bar.finish()
         return report
 
@@ -124,8 +127,9 @@ def _program(path: str, servers: int, workers: int) -> List[str]:
     return [program("cairn-worker"), "--job", path]
 
 
-def _run(command: List[str], bar: ProgressBar) -> Report:
-    """Runs the command to its end. If this call ends early, ends the program too."""
+def _run(command: List[str], bar: ProgressBar, terms: Mapping[str, str]) -> Report:
+    """Runs the command to its end. If this call ends early, ends the program too. `terms`: the
+    words of this package for those of the programs, for errors."""
     last: List[str] = []
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output, subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, text=True,
@@ -146,6 +150,8 @@ def _run(command: List[str], bar: ProgressBar) -> Report:
     if status == 0 and reports:
         return reports[0]
     problem = "\n".join(last) or f"{os.path.basename(command[0])} ended with status {status}"
+    for of_program, own in terms.items():
+        problem = problem.replace(of_program, own)
     raise (BY_CODE[InvalidArgumentError.code] if status == _BAD_INPUT_STATUS else
            InternalError)(problem)
 

@@ -13,7 +13,6 @@
 #include "absl/strings/str_format.h"
 #include "common/dtype.h"
 #include "common/hash.h"
-#include "common/printable_text.h"
 #include "common/regular_file.h"
 #include "common/status.h"
 #include "common/timeline.h"
@@ -79,26 +78,49 @@ Json ServerJson(const ServerCheckpoint& server) {
           {"files", files}};
 }
 
+// Thrown while a manifest is read, because nlohmann-json, which reports its own errors by
+// exceptions, calls back into this file. The text says what is wrong with the manifest.
+struct WrongManifest : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+const Json& Member(const Json& json, const char* key) {
+  if (!json.is_object()) throw WrongManifest(absl::StrCat("no section has its key '", key, "'"));
+  const auto found = json.find(key);
+  if (found == json.end()) throw WrongManifest(absl::StrCat("its key '", key, "' is missing"));
+  return *found;
+}
+
+template <typename T>
+T Get(const Json& json, const char* key) {
+  const Json& member = Member(json, key);
+  try {
+    return member.get<T>();
+  } catch (const Json::exception&) {
+    throw WrongManifest(
+        absl::StrCat("its key '", key, "' has the wrong type, ", member.type_name()));
+  }
+}
+
 ServerCheckpoint ServerFrom(const Json& json) {
   ServerCheckpoint server;
-  server.server = json.at("server").get<int32_t>();
-  server.folder = json.at("folder").get<std::string>();
-  server.host = json.at("host").get<std::string>();
-  for (const Json& file : json.at("files")) {
-    server.files.push_back(
-        {file.at("name").get<std::string>(), file.at("bytes").get<int64_t>(), 0});
-    if (!absl::SimpleHexAtoi(file.at("xxh3").get<std::string>(), &server.files.back().checksum)) {
-      throw std::invalid_argument("xxh3");
+  server.server = Get<int32_t>(json, "server");
+  server.folder = Get<std::string>(json, "folder");
+  server.host = Get<std::string>(json, "host");
+  for (const Json& file : Member(json, "files")) {
+    server.files.push_back({Get<std::string>(file, "name"), Get<int64_t>(file, "bytes"), 0});
+    if (!absl::SimpleHexAtoi(Get<std::string>(file, "xxh3"), &server.files.back().checksum)) {
+      throw WrongManifest("a key 'xxh3' is no hexadecimal number");
     }
   }
-  for (const Json& worker : json.at("workers")) {
-    server.workers.push_back({worker.at("worker").get<int32_t>(),
-                              worker.at("incarnation").get<int64_t>(),
-                              worker.at("sequence").get<int64_t>(),
+  for (const Json& worker : Member(json, "workers")) {
+    server.workers.push_back({Get<int32_t>(worker, "worker"),
+                              Get<int64_t>(worker, "incarnation"),
+                              Get<int64_t>(worker, "sequence"),
                               {}});
-    if (!absl::Base64Unescape(worker.at("position_base64").get<std::string>(),
+    if (!absl::Base64Unescape(Get<std::string>(worker, "position_base64"),
                               &server.workers.back().position)) {
-      throw std::invalid_argument("position_base64");
+      throw WrongManifest("a key 'position_base64' is no base64");
     }
   }
   return server;
@@ -107,7 +129,7 @@ ServerCheckpoint ServerFrom(const Json& json) {
 // The JSON writer recurses at every level of nesting; the limit protects its stack.
 bool RefuseDepth(int depth, Json::parse_event_t, Json&) {
   constexpr int kMaxDepth = 16;
-  if (depth > kMaxDepth) throw std::invalid_argument("it is nested too deeply");
+  if (depth > kMaxDepth) throw WrongManifest("it is nested too deeply");
   return true;
 }
 
@@ -188,28 +210,36 @@ absl::StatusOr<CheckpointManifest> CheckpointManifest::ReadFrom(const std::strin
   // nlohmann-json reports errors by exceptions, which are caught here.
   try {
     Json json = Json::parse(*text, RefuseDepth);
-    const int64_t format = json.at("format").get<int64_t>();
+    if (!json.is_object()) return Damaged(path, "it is JSON, but no object");
+    const int64_t format = Get<int64_t>(json, "format");
     if (format != kFormat) {
       return absl::FailedPreconditionError(absl::StrCat(path, " has format ", format,
                                                         ", this program reads format ", kFormat,
                                                         ": use the program that made it"));
     }
-    const std::string checksum = json.at("checksum").get<std::string>();
+    const std::string checksum = Get<std::string>(json, "checksum");
     json.erase("checksum");
     if (checksum != Hex(HashBytes(json.dump()))) return Damaged(path, "its checksum is wrong");
-    manifest.job = json.at("job").get<std::string>();
-    manifest.name = json.at("name").get<std::string>();
-    manifest.number = json.at("number").get<int64_t>();
-    manifest.step = json.at("step").get<int64_t>();
+    manifest.job = Get<std::string>(json, "job");
+    manifest.name = Get<std::string>(json, "name");
+    manifest.number = Get<int64_t>(json, "number");
+    manifest.step = Get<int64_t>(json, "step");
     manifest.finished = json.value("finished", false);  // absent in manifests from before the
                                                         // evaluator task
-    manifest.timeline = TimelineOfManifest(json.at("timeline").get<int64_t>());
-    manifest.made = json.at("made").get<std::string>();
-    manifest.seconds = json.at("seconds").get<double>();
-    for (const Json& server : json.at("servers")) manifest.servers.push_back(ServerFrom(server));
-  } catch (const std::exception& error) {
-    // The exception's text quotes the file, so it is escaped.
-    return Damaged(path, EscapedText(absl::string_view(error.what()).substr(0, 300)));
+    manifest.timeline = TimelineOfManifest(Get<int64_t>(json, "timeline"));
+    manifest.made = Get<std::string>(json, "made");
+    manifest.seconds = Get<double>(json, "seconds");
+    for (const Json& server : Member(json, "servers"))
+      manifest.servers.push_back(ServerFrom(server));
+  } catch (const WrongManifest& error) {
+    return Damaged(path, error.what());
+  } catch (const Json::parse_error& error) {
+    return Damaged(
+        path,
+        absl::StrCat("it is not valid JSON at byte ", error.byte, " of ", text->size(),
+                     error.byte >= text->size() ? ", its end: it is perhaps incomplete" : ""));
+  } catch (const Json::exception&) {
+    return Damaged(path, "it is JSON of another kind than a manifest");
   }
   const std::string wrong = WhatCannotBe(manifest);
   return wrong.empty() ? absl::StatusOr<CheckpointManifest>(std::move(manifest))

@@ -279,6 +279,9 @@ class Training {
 
   absl::Status CreateVariables() {
     ASSIGN_OR_RETURN(specs_, PlanVariables(options_.job, *model_, client_->servers()));
+    for (const std::string& warning : UnmatchedPatterns(options_.job, specs_)) {
+      LOG(WARNING) << warning;
+    }
     std::vector<VariableSpec> all = specs_;
     all.push_back(RosterSpec());
     ASSIGN_OR_RETURN(const std::vector<VariableSpec> there,

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/config/partitioner.h"
 #include "common/config/variable_config.h"
+#include "common/printable_text.h"
 #include "common/status.h"
 #include "common/variables/spec_difference.h"
 
@@ -57,6 +59,33 @@ absl::StatusOr<std::vector<VariableSpec>> PlanVariables(const JobConfig& job, co
     }
   }
   return specs;
+}
+
+std::vector<std::string> UnmatchedPatterns(const JobConfig& job,
+                                           absl::Span<const VariableSpec> specs) {
+  std::vector<std::string> warnings;
+  const auto check = [&](absl::string_view list, const auto& entries, bool tables_only) {
+    std::vector<absl::string_view> names;
+    for (const VariableSpec& spec : specs) {
+      if (!tables_only || spec.kind == VariableKind::kEmbedding) names.push_back(spec.name);
+    }
+    const auto first = absl::MakeConstSpan(names).first(std::min<size_t>(names.size(), 20));
+    for (const auto& entry : entries) {
+      const bool matches = std::any_of(names.begin(), names.end(), [&](absl::string_view name) {
+        return MatchesPattern(entry.match, name);
+      });
+      if (matches) continue;
+      warnings.push_back(absl::StrCat(list, ": match '", EscapedText(entry.match),
+                                      "' has no effect: the model's ",
+                                      tables_only ? "tables are " : "variables are ",
+                                      names.empty() ? "none" : absl::StrJoin(first, ", "),
+                                      names.size() > first.size() ? ", …" : ""));
+    }
+  };
+  check("optimizer.per_variable", job.per_variable, false);
+  check("strategy.wire.per_variable", job.strategy.wire.per_variable, false);
+  check("model.embedding.row_storage.per_table", job.model.embedding.row_storage.per_table, true);
+  return warnings;
 }
 
 void KeepPlacement(absl::Span<const VariableSpec> there, std::vector<VariableSpec>& specs) {

@@ -19,6 +19,11 @@ namespace cairn {
 absl::StatusOr<std::vector<VariableSpec>> PlanVariables(const JobConfig& job, const Model& model,
                                                         absl::Span<const int32_t> servers);
 
+// A warning for each pattern of the job's per_variable and per_table lists that matches none of
+// `specs`, and so has no effect: a misspelt name, or one of another model.
+std::vector<std::string> UnmatchedPatterns(const JobConfig& job,
+                                           absl::Span<const VariableSpec> specs);
+
 // Existing variables keep their placement: a restore may have placed them differently from a
 // partitioner. `there`: the servers' variables.
 void KeepPlacement(absl::Span<const VariableSpec> there, std::vector<VariableSpec>& specs);

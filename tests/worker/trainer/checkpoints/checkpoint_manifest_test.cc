@@ -84,11 +84,20 @@ TEST(CheckpointManifest, AnyChangedValueIsFound) {
     EXPECT_THAT(CheckpointManifest::ReadFrom(folder.path()),
                 StatusIs(absl::StatusCode::kDataLoss, HasSubstr("corrupt (it is ")));
   }
-  // The parser's message quotes the text, up to the byte that is no UTF-8.
-  std::ofstream(path) << "{\"\xc2\x9b\xff";
-  EXPECT_THAT(CheckpointManifest::ReadFrom(folder.path()),
-              StatusIs(absl::StatusCode::kDataLoss,
-                       AllOf(HasSubstr("\\xc2\\x9b"), Not(HasSubstr("\xc2\x9b")))));
+  // The texts are this program's own, and quote nothing of the file.
+  const std::pair<std::string, std::string> cases[] = {
+      {"{\"\xc2\x9b\xff", "it is not valid JSON at byte 5 of 5"},
+      {text.substr(0, text.size() / 2), "its end: it is perhaps incomplete"},
+      {"[1]", "it is JSON, but no object"},
+      {"{}", "its key 'format' is missing"},
+      {"{\"format\": []}", "its key 'format' has the wrong type, array"}};
+  for (const auto& [damaged, why] : cases) {
+    std::ofstream(path) << damaged;
+    EXPECT_THAT(
+        CheckpointManifest::ReadFrom(folder.path()),
+        StatusIs(absl::StatusCode::kDataLoss, AllOf(HasSubstr(absl::StrCat(path, " is corrupt (")),
+                                                    HasSubstr(why), Not(HasSubstr("exception")))));
+  }
   fs::remove(path);
   fs::create_directory(path);
   EXPECT_THAT(CheckpointManifest::ReadFrom(folder.path()),

@@ -74,6 +74,22 @@ TEST(VariablePlan, OptimizersAreThoseOfTheFirstMatch) {
   EXPECT_EQ(specs[1].optimizer.type, "adam");
 }
 
+TEST(VariablePlan, APatternThatMatchesNothingIsAWarning) {
+  JobConfig job = PlannedJob();
+  job.per_variable = {{"*/bias", {}}, {"*/bais", {}}};
+  job.strategy.wire.per_variable = {{.match = "embedding/*", .format = {}}};
+  job.model.embedding.row_storage.per_table = {{.match = "*", .storage = {}}};
+  EXPECT_THAT(
+      UnmatchedPatterns(job, Plan(job, 1)),
+      ElementsAre("optimizer.per_variable: match '*/bais' has no effect: the model's "
+                  "variables are dense_0/kernel, dense_0/bias, dense_1/kernel, dense_1/bias",
+                  "strategy.wire.per_variable: match 'embedding/*' has no effect: the "
+                  "model's variables are dense_0/kernel, dense_0/bias, dense_1/kernel, "
+                  "dense_1/bias",
+                  "model.embedding.row_storage.per_table: match '*' has no effect: the "
+                  "model's tables are none"));
+}
+
 // Two variables with gradients of norm 3 and 4.
 StepState TwoGradients() {
   StepState state;
