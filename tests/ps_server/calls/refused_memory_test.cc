@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "gmock/gmock.h"
 #include "ps_server/base/bad_alloc.h"
@@ -50,6 +51,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Lt;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr size_t kNumberBytes = 4 * sizeof(float);
@@ -275,6 +277,39 @@ TEST(RefusedMemory, AWorkerKeepsItsPlaceWhicheverAllocationIsRefused) {
     allocations_left = -1;
     EXPECT_EQ(begin(0, 2).code(), absl::StatusCode::kDeadlineExceeded);
   }
+}
+
+// A wait's error names the missing workers; one that has no session must not be among them.
+TEST(RefusedMemory, AWorkerWhoseHelloIsRefusedMemoryIsMissedByNobody) {
+  Cohort cohort("job");
+  const Consistency lockstep = {.mode = ConsistencyMode::kSsp, .staleness_bound_steps = 0};
+  const auto session = [](int32_t worker) {
+    auto made = std::make_shared<Session>("job", worker, false);
+    made->Admit(1, "host");
+    made->Renew(absl::Minutes(5));
+    return made;
+  };
+  const auto first = session(0), second = session(1);
+  ASSERT_OK(cohort.Join(first, {.consistency = lockstep, .fresh = true}).status());
+  ASSERT_OK(cohort.Join(second, {.consistency = lockstep, .fresh = true}).status());
+  int32_t refusals = 0;
+  for (bool joined = false; !joined; ++refusals) {
+    const int32_t worker = 2 + refusals;
+    const auto next = session(worker);
+    // A step of its own, so that its place is allocated too.
+    const Cohort::Hello hello = {.consistency = lockstep, .step = worker, .fresh = true};
+    allocations_left = refusals;
+    try {
+      joined = cohort.Join(next, hello).ok();
+    } catch (const std::bad_alloc&) {
+    }
+    allocations_left = -1;
+    const absl::Status waits = cohort.Await(*second, 1, 1, Deadline::In(absl::ZeroDuration()));
+    EXPECT_THAT(waits, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                AllOf(HasSubstr("missing: worker 0 (host)"),
+                                      Not(HasSubstr(absl::StrCat("worker ", worker, " "))))));
+  }
+  EXPECT_GE(refusals, 3);
 }
 
 class RefusedPushTest : public ServerTest {
