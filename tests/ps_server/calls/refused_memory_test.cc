@@ -574,6 +574,55 @@ TEST(RefusedPeers, TheStatusPageSurvivesARefusedThreadAndAsksLater) {
   EXPECT_THAT(*answers, SizeIs(1));
 }
 
+// Else the server would keep a job in memory that is gone on the disk, and lose it at the next
+// start.
+TEST(RefusedDrop, AJobIsDroppedCompletelyOrNotAtAll) {
+  constexpr uint32_t kVariables = 1001;
+  const TempDir folder;
+  auto opened = StripeStore::Open({.directory = folder.Join("store")});
+  ASSERT_OK(opened);
+  std::vector<VariableRecord> variables;
+  for (uint32_t id = 1; id <= kVariables; ++id) {
+    variables.push_back({id, "job", absl::StrCat("w", id), ""});
+  }
+  ASSERT_OK((*opened)->PutJob("job", variables, {}, {}));
+  refused_size.store(kVariables * sizeof(uint32_t));  // the list of the dropped variables
+  EXPECT_THROW((*opened)->DropJob("job").IgnoreError(), std::bad_alloc);
+  refused_size.store(0);
+  EXPECT_THAT(*(*opened)->Variables(), SizeIs(kVariables));
+  EXPECT_OK((*opened)->DropJob("job"));
+  EXPECT_THAT(*(*opened)->Variables(), SizeIs(0));
+}
+
+TEST(RefusedSegments, AStripeThatFindsNoMemoryLeavesTheStoreUsable) {
+  constexpr uint32_t kStripes = 600;
+  const TempDir folder;
+  auto opened = StripeStore::Open({.directory = folder.Join("store")});
+  ASSERT_OK(opened);
+  StripeStore& store = **opened;
+  const auto write = [&](uint32_t stripe) {
+    const auto batch = store.NewBatch({.variable = 1, .stripe = stripe});
+    batch->PutRow(7, "row");
+    return store.Write(*batch);
+  };
+  refused_of_size.store(0);
+  refused_size.store(541 * sizeof(void*));  // the table's size for 258 to 541 stripes
+  uint32_t refused_stripes = 0;
+  for (uint32_t stripe = 0; stripe < kStripes; ++stripe) {
+    try {
+      EXPECT_OK(write(stripe));
+    } catch (const std::bad_alloc&) {
+      ++refused_stripes;
+      refused_size.store(0);
+      EXPECT_OK(write(stripe));
+    }
+  }
+  refused_size.store(0);
+  EXPECT_EQ(refused_stripes, 1);
+  EXPECT_OK(store.DropLeftovers(1, 2));
+  EXPECT_OK(store.Close());
+}
+
 TEST(RefusedLoad, AnyThreadThatGetsNoMemoryEndsTheLoadWithAnError) {
   const TempDir folder;
   auto opened = StripeStore::Open({.directory = folder.Join("store")});
