@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/host_lookup.h"
 #include "common/log.h"
 #include "gmock/gmock.h"
 #include "ps_server/base/bad_alloc.h"
@@ -621,6 +622,28 @@ TEST(RefusedSegments, AStripeThatFindsNoMemoryLeavesTheStoreUsable) {
   EXPECT_EQ(refused_stripes, 1);
   EXPECT_OK(store.DropLeftovers(1, 2));
   EXPECT_OK(store.Close());
+}
+
+// A lookup that could not begin must not keep later callers waiting.
+TEST(RefusedLookup, TheNextCallerLooksUpTheNameAgain) {
+  const HostLookup unknown = [](const char*, const char*, const addrinfo*, addrinfo**) {
+    return EAI_NONAME;
+  };
+  const std::string name = std::string(100, 'n') + ".test";
+  int64_t refusals = 0;
+  for (bool answered = false; !answered; ++refusals) {
+    const Deadline deadline = Deadline::In(absl::Seconds(30));
+    allocations_left = refusals;
+    try {
+      answered = LookUpHost(name, "70", deadline, unknown).status().code() ==
+                 absl::StatusCode::kUnavailable;
+    } catch (const std::bad_alloc&) {
+    }
+    allocations_left = -1;
+    EXPECT_EQ(LookUpHost(name, "70", deadline, unknown).status().code(),
+              absl::StatusCode::kUnavailable);
+  }
+  EXPECT_GE(refusals, 5);
 }
 
 TEST(RefusedLoad, AnyThreadThatGetsNoMemoryEndsTheLoadWithAnError) {
