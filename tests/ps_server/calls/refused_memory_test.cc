@@ -33,6 +33,7 @@
 #include "tests/support/refusing_threads.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
+#include "thrift/local/ticket_table.h"
 
 namespace cairn {
 namespace {
@@ -622,6 +623,30 @@ TEST(RefusedSegments, AStripeThatFindsNoMemoryLeavesTheStoreUsable) {
   EXPECT_EQ(refused_stripes, 1);
   EXPECT_OK(store.DropLeftovers(1, 2));
   EXPECT_OK(store.Close());
+}
+
+// A hello that finds no memory for a ticket fails; the next one must find the tickets whole.
+TEST(RefusedTickets, ThoseThatWereIssuedStayValid) {
+  TicketTable table(1000, absl::Hours(1));
+  std::vector<std::string> issued;
+  int64_t refusals = 0;
+  for (int i = 0; i < 200; ++i) {
+    for (int64_t allocation = 0, count = std::ssize(issued); std::ssize(issued) == count;
+         ++allocation) {
+      TicketTable::Bearer bearer{PeerGuard::Open(), "peer"};
+      allocations_left = allocation;
+      try {
+        absl::StatusOr<std::string> ticket = table.Issue(std::move(bearer));
+        allocations_left = -1;
+        issued.push_back(ticket.value());
+      } catch (const std::bad_alloc&) {
+        ++refusals;
+      }
+      allocations_left = -1;
+    }
+  }
+  EXPECT_GE(refusals, 200);
+  for (const std::string& ticket : issued) EXPECT_TRUE(table.Redeem(ticket).has_value());
 }
 
 // A lookup that could not begin must not keep later callers waiting.
