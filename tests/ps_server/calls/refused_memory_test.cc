@@ -21,7 +21,9 @@
 #include "ps_server/engine/server_load.h"
 #include "ps_server/jobs/cohort.h"
 #include "ps_server/jobs/session.h"
+#include "ps_server/monitor/monitor.h"
 #include "ps_server/monitor/peers.h"
+#include "ps_server/net/listener.h"
 #include "ps_server/persistence/variable_load.h"
 #include "ps_server/rows/chunk_pool.h"
 #include "ps_server/rows/row_table.h"
@@ -623,6 +625,26 @@ TEST(RefusedSegments, AStripeThatFindsNoMemoryLeavesTheStoreUsable) {
   EXPECT_EQ(refused_stripes, 1);
   EXPECT_OK(store.DropLeftovers(1, 2));
   EXPECT_OK(store.Close());
+}
+
+// The thread that samples the server for its charts has no caller either.
+TEST_F(RefusedPushTest, TheChartsSurviveARefusal) {
+  TestClient worker = Client(0);
+  worker.caller().job = std::string(233, 'j');
+  ASSERT_OK(worker.Hello());
+  const auto listener = Listener::Start(engine(), OnOwnAddress<ListenerOptions>());
+  ASSERT_OK(listener);
+  const auto monitor =
+      Monitor::Start(OnOwnAddress<HttpOptions>(), {.server_index = 0, .servers = {""}}, {}, {});
+  ASSERT_OK(monitor);
+  refused_of_size.store(0);
+  refused_size.store(worker.caller().job.size() + 1);  // a copy of the name
+  (*monitor)->Serving(engine(), **listener);
+  const Deadline deadline = Deadline::In(absl::Seconds(30));
+  while (refused_of_size.load() == 0 && !deadline.Expired()) std::this_thread::yield();
+  refused_size.store(0);
+  EXPECT_GE(refused_of_size.load(), 1);
+  (*monitor)->Stopping();
 }
 
 // A hello that finds no memory for a ticket fails; the next one must find the tickets whole.
