@@ -1,11 +1,13 @@
 #include "common/host_lookup.h"
 
 #include <map>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
@@ -68,23 +70,31 @@ std::shared_ptr<Pending> StartOrJoin(const std::string& host, const std::string&
                                      const HostLookup& look_up) {
   Lookups& lookups = AllLookups();
   const absl::MutexLock lock(&lookups.mutex);
-  const auto [at, is_new] = lookups.pending.try_emplace({host, port});
-  if (!is_new) return at->second;
   const auto pending = std::make_shared<Pending>();
-  at->second = pending;
+  const auto [at, is_new] = lookups.pending.try_emplace({host, port}, pending);
+  if (!is_new) return at->second;
+  // Without a thread, later callers would wait for this lookup for ever.
+  absl::Cleanup forget = [&lookups, at = at] {
+    lookups.mutex.AssertHeld();
+    lookups.pending.erase(at);
+  };
   try {
-    std::thread([pending, host, port, look_up] {
-      int error = 0;
-      absl::StatusOr<HostAddresses> result = Resolve(look_up, host, port, 0, &error);
+    std::thread([pending, key = at->first, look_up] {
+      absl::StatusOr<HostAddresses> result = absl::ResourceExhaustedError("");
+      try {
+        int error = 0;
+        result = Resolve(look_up, key.first, key.second, 0, &error);
+      } catch (const std::bad_alloc&) {
+      }
       {
         Lookups& all = AllLookups();
         const absl::MutexLock erasing(&all.mutex);
-        all.pending.erase({host, port});
+        all.pending.erase(key);
       }
       pending->End(std::move(result));
     }).detach();
+    std::move(forget).Cancel();
   } catch (const std::system_error& error) {
-    lookups.pending.erase(at);
     pending->End(absl::UnavailableError(
         absl::StrCat("host name \"", host, "\": no thread to look it up: ", error.what())));
   }

@@ -2,6 +2,8 @@
 
 #include <systemd/sd-daemon.h>
 
+#include <system_error>
+
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 
@@ -19,14 +21,18 @@ LongPhase::LongPhase(const std::string& state, absl::Duration interval, absl::Du
   const std::string more =
       absl::StrCat("EXTEND_TIMEOUT_USEC=", absl::ToInt64Microseconds(3 * interval));
   Tell(absl::StrCat(state, "\n", more));
-  thread_ = std::thread([this, more, interval, end = Deadline::In(longest)] {
-    while (!over_.WaitFor(interval) && !end.Expired()) Tell(more);
-  });
+  try {
+    thread_ = std::thread([this, more, interval, end = Deadline::In(longest)] {
+      while (!over_.WaitFor(interval) && !end.Expired()) Tell(more);
+    });
+  } catch (const std::system_error&) {  // the system has no more threads
+    Tell(absl::StrCat("EXTEND_TIMEOUT_USEC=", absl::ToInt64Microseconds(longest)));
+  }
 }
 
 LongPhase::~LongPhase() {
   over_.Stop();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace cairn

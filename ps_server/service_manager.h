@@ -23,7 +23,8 @@ class LongPhase {
   static constexpr absl::Duration kMaxPhase = absl::Hours(1);
 
   // `state`: assignments for sd_notify, one on each line: "STOPPING=1\nSTATUS=writes everything".
-  // Asks once per `interval`, for three times that time.
+  // Asks once per `interval`, for three times that time; once for `longest` if the system refuses a
+  // thread.
   explicit LongPhase(const std::string& state, absl::Duration interval = absl::Seconds(10),
                      absl::Duration longest = kMaxPhase);
   ~LongPhase();

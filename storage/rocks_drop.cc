@@ -1,10 +1,10 @@
 // Removes jobs, stripes that have moved to another server, and remains of an interrupted restore.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "rocksdb/write_batch.h"
@@ -24,6 +24,9 @@ absl::Status RocksStore::DropJob(absl::string_view job) {
   absl::ReaderMutexLock lock(&life_);
   RETURN_IF_ERROR(CheckUsable());
   ASSIGN_OR_RETURN(const std::vector<VariableRecord> variables, ListVariables());
+  // Allocates everything before the commit: if it throws, nothing is dropped.
+  std::vector<uint32_t> dropped;
+  dropped.reserve(variables.size());
   rocksdb::WriteBatch batch;
   rocksdb::Status put;
   const auto drop = [&](const std::string& prefix) {
@@ -31,6 +34,7 @@ absl::Status RocksStore::DropJob(absl::string_view job) {
   };
   for (const VariableRecord& variable : variables) {
     if (variable.job != job) continue;
+    dropped.push_back(variable.id);  // ascending
     if (put.ok()) put = batch.Delete(VariableKey(variable.id));
     drop(ShardsPrefix(variable.id));
     drop(StripesPrefix(variable.id));
@@ -42,13 +46,10 @@ absl::Status RocksStore::DropJob(absl::string_view job) {
   }
   RETURN_IF_ERROR(FromRocks(put, Context("drop a job")));
   RETURN_IF_ERROR(Commit(batch, /*sync=*/true, absl::StrCat("drop job \"", job, "\"")));
-  absl::flat_hash_set<uint32_t> dropped;
-  for (const VariableRecord& variable : variables) {
-    if (variable.job == job) dropped.insert(variable.id);
-  }
   absl::MutexLock segments_lock(&segments_mutex_);
-  absl::erase_if(segments_,
-                 [&](const auto& entry) { return dropped.contains(entry.first.variable); });
+  std::erase_if(segments_, [&](const auto& entry) {
+    return std::binary_search(dropped.begin(), dropped.end(), entry.first.variable);
+  });
   return absl::OkStatus();
 }
 
@@ -104,7 +105,7 @@ absl::Status RocksStore::DropLeftovers(uint32_t first, uint32_t end) {
   if (batch.Count() == 0) return absl::OkStatus();
   RETURN_IF_ERROR(Commit(batch, /*sync=*/true, "drop leftovers"));
   absl::MutexLock segments_lock(&segments_mutex_);
-  absl::erase_if(segments_, [&](const auto& entry) {
+  std::erase_if(segments_, [&](const auto& entry) {
     return entry.first.variable >= first && entry.first.variable < end;
   });
   return absl::OkStatus();

@@ -520,7 +520,7 @@ absl::Status RocksStore::LoadStripes(const StripeId& first, const StripeId& end,
   absl::ReaderMutexLock lock(&life_);
   std::vector<Watermark> watermarks;
   StripeId current;  // variable 0: none yet
-  absl::flat_hash_map<StripeId, SegmentRange> ranges;
+  SegmentRanges ranges;
   const auto visit = [&](absl::string_view key, absl::string_view value) -> absl::Status {
     ASSIGN_OR_RETURN(const StripeKey parsed, ParseStripeKey(key));
     const bool is_first = parsed.id != current;

@@ -5,10 +5,11 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
+#include "absl/hash/hash.h"
 #include "absl/synchronization/mutex.h"
 #include "common/descriptor.h"
 #include "rocksdb/db.h"
@@ -152,9 +153,11 @@ class RocksStore : public StripeStore {
 
   mutable HelperPool readers_;
 
-  // Row segments of the stripes that have been loaded or written.
+  // Row segments of the stripes that have been loaded or written. Not a table of Abseil's, which is
+  // unusable after an insertion for which there is no memory.
+  using SegmentRanges = std::unordered_map<StripeId, SegmentRange, absl::Hash<StripeId>>;
   mutable absl::Mutex segments_mutex_;
-  mutable absl::flat_hash_map<StripeId, SegmentRange> segments_ ABSL_GUARDED_BY(segments_mutex_);
+  mutable SegmentRanges segments_ ABSL_GUARDED_BY(segments_mutex_);
 
   // Group commit: a caller that finds no running fsync starts one for all callers waiting by then.
   absl::Mutex sync_mutex_;

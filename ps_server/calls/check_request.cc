@@ -66,7 +66,7 @@ absl::Status CheckRows(absl::string_view field, int64_t found, int64_t least) {
   return CheckRange(field, found, least, kMaxContributionRows, "kMaxContributionRows");
 }
 
-// Checks a step or a sequence.
+// Checks a step, a sequence, or a count of steps or rows with which servers calculate.
 absl::Status CheckStep(absl::string_view field, int64_t found, int64_t least) {
   return CheckRange(field, found, least, kMaxStep, "kMaxStep");
 }
@@ -227,6 +227,8 @@ absl::Status CheckRequest(const wire::Caller& caller) {
   if (!caller.__isset.vitals) return absl::OkStatus();
   RETURN_IF_ERROR(
       CheckText("vitals.task", caller.vitals.task, kMaxTaskTypeBytes, "kMaxTaskTypeBytes"));
+  RETURN_IF_ERROR(CheckStep("vitals.steps", caller.vitals.steps, 0));
+  RETURN_IF_ERROR(CheckStep("vitals.examples", caller.vitals.examples, 0));
   const auto gone = static_cast<int64_t>(caller.vitals.servers_gone.size());
   if (gone <= kMaxGoneServers) return absl::OkStatus();
   return Beyond("vitals.servers_gone", gone, "entries", kMaxGoneServers, "kMaxGoneServers");

@@ -1,6 +1,7 @@
 #include "ps_server/core/statistics.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "common/consistency.h"
@@ -88,7 +89,8 @@ void CountWaits(const WaitBoard& waits, const std::vector<std::shared_ptr<Job>>&
 int64_t JobStatistics::DurableLag() const {
   int64_t lag = 0;
   for (const wire::WorkerStanding& worker : workers) {
-    lag += std::max<int64_t>(0, worker.applied - worker.durable);
+    const int64_t room = std::numeric_limits<int64_t>::max() - lag;
+    lag += std::clamp<int64_t>(worker.applied - worker.durable, 0, room);
   }
   return lag;
 }

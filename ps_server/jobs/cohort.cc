@@ -76,6 +76,7 @@ absl::StatusOr<int64_t> Cohort::Join(std::shared_ptr<Session> session, const Hel
   const int64_t slowest = SlowestBut(worker);
   const auto [found, is_new] = members_.try_emplace(worker);
   Member& member = found->second;
+  if (is_new) member.session = session;  // first, because Place may throw
   const bool was_there = !is_new && !hello.fresh && member.state != WorkerState::kLost &&
                          member.state != WorkerState::kLeft &&
                          member.state != WorkerState::kJoining;

@@ -107,7 +107,7 @@ class Cohort {
   struct Member {
     std::shared_ptr<Session> session;
     bool placed = false;  // the fields below are in places_; only Place changes them
-    WorkerState state = WorkerState::kLive;
+    WorkerState state = WorkerState::kLeft;
     int64_t step = 0;           // its clock
     bool has_settings = false;  // its last hello had settings
     int64_t largest_gap = 0;

@@ -14,6 +14,7 @@
 #include "common/deadline.h"
 #include "common/metrics/families.h"
 #include "common/status.h"
+#include "ps_server/base/bad_alloc.h"
 #include "ps_server/engine/engine.h"
 #include "ps_server/monitor/page_files.h"
 #include "ps_server/monitor/ps_metrics.h"
@@ -152,12 +153,18 @@ HttpReply Monitor::Status(absl::string_view query) const {
 }
 
 void Monitor::SampleLoop() {
+  bool serves = true;
   do {
-    const std::optional<ServingStatistics> serving = Read(StatisticsDetail::kSample).serving;
-    if (!serving.has_value()) return;
-    const absl::MutexLock lock(&history_mutex_);
-    history_.Add(serving->engine, MonotonicNow(), absl::Now());
-  } while (!stop_.WaitFor(kSampleInterval));
+    // A sample for which there is no memory is left out.
+    CatchBadAlloc([&] {
+      const std::optional<ServingStatistics> serving = Read(StatisticsDetail::kSample).serving;
+      serves = serving.has_value();
+      if (!serves) return absl::OkStatus();
+      const absl::MutexLock lock(&history_mutex_);
+      history_.Add(serving->engine, MonotonicNow(), absl::Now());
+      return absl::OkStatus();
+    }).IgnoreError();
+  } while (serves && !stop_.WaitFor(kSampleInterval));
 }
 
 absl::StatusOr<std::unique_ptr<Monitor>> Monitor::Start(const HttpOptions& options,

@@ -331,8 +331,8 @@ absl::StatusOr<size_t> Variable::PartOf(absl::string_view slot) const {
     names.push_back(slots()[s].name);
   }
   return absl::NotFoundError(absl::StrCat("optimizer ", spec_.optimizer.type, " has no slot '",
-                                          slot, "'", DidYouMean(slot, names), "; it has [",
-                                          absl::StrJoin(names, ", "), "]"));
+                                          slot, "'", DidYouMean(slot, names), "; it has ",
+                                          names.empty() ? "none" : absl::StrJoin(names, ", ")));
 }
 
 void Variable::Initialize() {

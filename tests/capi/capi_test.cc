@@ -5,6 +5,9 @@
 
 #include <atomic>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -24,8 +27,10 @@
 namespace cairn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr char kVariables[] =
     "[{name: w, shape: [3, 2], optimizer: {type: sgd, learning_rate: 0.5}},"
@@ -281,6 +286,37 @@ TEST_F(Capi, AServerThatIsGoneIsAnError) {
   cairn_close(other);
 }
 
+// Messages of the shared code name flags and files of the programs, which this program does not
+// use.
+TEST_F(Capi, ErrorsNameWhatThisProgramGave) {
+  const auto said = [](int code, absl::string_view text) {
+    EXPECT_NE(code, CAIRN_OK);
+    EXPECT_THAT(cairn_last_error_message(), HasSubstr(text));
+    EXPECT_THAT(cairn_last_error_message(),
+                AllOf(Not(HasSubstr("--")), Not(HasSubstr(":1: ")), Not(HasSubstr("checkpoint."))));
+  };
+  said(cairn_create(client_, "{name: w, shape: [9]}", 0), "another name, or drop the job");
+  said(cairn_create(client_, "{name: x, shape: [9], optimizer: adma}", 0),
+       "create: optimizer: found \"adma\"");
+  cairn_client* client = nullptr;
+  said(cairn_connect("{job: j, servers: [\"a\"]}", 0, &client), "connect: servers: address 'a'");
+  said(cairn_connect("{job: j, servers: [\"127.0.0.1:1\"], security: {tls_key: k}}", 0, &client),
+       "tls_certificate is missing: TLS needs tls_certificate, tls_key and tls_ca");
+  said(cairn_connect("{job: j, servers: [\"127.0.0.1:1\"], worker: auto}", 0, &client),
+       "connect: worker: found \"auto\"");
+  cairn_reader* reader = nullptr;
+  said(cairn_open_reader("{model: {type: linear}, data: {format: libsvm, features: 2, train: [x]}}",
+                         "/", 0, 0, 1, 0, 0, &reader),
+       "data.train[0]: /x: No such file or directory; relative paths start at /");
+  const std::string folder = folder_.path() + "/corrupt";
+  ASSERT_TRUE(std::filesystem::create_directory(folder));
+  std::ofstream(folder + "/MANIFEST.json") << "{";
+  said(cairn_restore(client_, folder.c_str()),
+       "is corrupt (it is not valid JSON at byte 1 of 1, its end: it is perhaps incomplete): "
+       "restore another checkpoint, or bring this file back from a copy");
+  said(cairn_restore(client_, (folder + "/MANIFEST.json").c_str()), "restore: ");
+}
+
 TEST_F(Capi, CheckpointsAndRestores) {
   float values[6] = {1, 2, 3, 4, 5, 6};
   const cairn_item item = Whole(values);
@@ -289,6 +325,9 @@ TEST_F(Capi, CheckpointsAndRestores) {
   const std::string directory = folder_.path() + "/checkpoints";
   ASSERT_EQ(cairn_checkpoint(client_, directory.c_str(), 5, 0, &folder), CAIRN_OK)
       << cairn_last_error_message();
+  std::ifstream manifest(std::string(folder) + "/MANIFEST.json");
+  const std::string text((std::istreambuf_iterator<char>(manifest)), {});
+  EXPECT_THAT(text, HasSubstr("\"finished\": false"));  // the run may go on
   values[0] = 100;
   ASSERT_EQ(cairn_assign(client_, &item, 1, 0), CAIRN_OK);
   cairn_client* const worker = Connect(", worker: 0");

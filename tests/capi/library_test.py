@@ -84,7 +84,7 @@ class Example(unittest.TestCase):
     def test_says_what_is_wrong(self):
         ended = run(self.program, "{job: x, servers: []}")
         self.assertEqual(ended.returncode, 1)
-        self.assertIn("Invalid argument: connect: description:1: servers", ended.stderr)
+        self.assertIn("Invalid argument: connect: servers", ended.stderr)
 
 
 if __name__ == "__main__":

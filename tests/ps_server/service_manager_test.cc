@@ -11,6 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/refusing_threads.h"
 #include "tests/support/temp_dir.h"
 
 namespace cairn {
@@ -71,6 +72,14 @@ TEST_F(ServiceManagerTest, APhaseWithoutEndIsNotProlongedForEver) {
   const LongPhase going_on("STATUS=goes on", absl::Milliseconds(5));
   EXPECT_EQ(Heard(), "STATUS=goes on\nEXTEND_TIMEOUT_USEC=15000");
   for (int i = 0; i < 3; ++i) EXPECT_EQ(Heard(), "EXTEND_TIMEOUT_USEC=15000");
+}
+
+// A server at its limit of threads must still write everything when it ends.
+TEST_F(ServiceManagerTest, ALongPhaseWithoutAThreadAsksOnceForAllOfTheTime) {
+  const test::NoThreads no_threads;
+  const LongPhase ending("STOPPING=1", absl::Milliseconds(1));
+  EXPECT_EQ(Heard(), "STOPPING=1\nEXTEND_TIMEOUT_USEC=3000");
+  EXPECT_EQ(Heard(), "EXTEND_TIMEOUT_USEC=3600000000");
 }
 
 TEST_F(ServiceManagerTest, WithoutAManagerNothingHappens) {

@@ -367,6 +367,41 @@ class Errors(OnServers):
         self.refused(cairn.InvalidArgumentError, "timeout is -1", self.client.flush, timeout=-1)
 
 
+    def test_settings_without_effect(self):
+        for text, arguments in (
+                ("sync_mean: has no effect with consistency async", {"sync_mean": "rows"}),
+                ("staleness_bound_steps: has no effect with consistency sync",
+                 {"consistency": "sync", "staleness_bound_steps": 2}),
+                ("replicas_to_aggregate: has no effect", {"replicas_to_aggregate": 1}),
+                ("at most the number of workers, 1",
+                 {"consistency": "sync", "workers": 1, "replicas_to_aggregate": 5}),
+                ("worker: found \"auto\"", {"worker": "auto"})):
+            self.refused(cairn.InvalidArgumentError, text, cairn.connect, self.cluster.addresses,
+                         **arguments)
+
+    def test_errors_name_no_flags_and_no_files_of_the_programs(self):
+        for call in (lambda: self.client.variable("w", (3,)),
+                     lambda: self.client.variable("v", (1,), optimizer={"type": "adma"}),
+                     lambda: cairn.connect(["nohost"]),
+                     lambda: cairn.connect(self.cluster.addresses, worker="auto"),
+                     lambda: cairn.connect(self.cluster.addresses, token_file="absent"),
+                     lambda: cairn.connect(self.cluster.addresses, tls=("a", "b", "c")),
+                     lambda: cairn.data.read("absent", "libsvm", features=3),
+                     lambda: cairn.data.read("absent", "libsvm", featurs=3)):
+            with self.assertRaises(cairn.Error) as caught:
+                call()
+            for word in ("--", ":1:", "yaml", "description"):
+                self.assertNotIn(word, str(caught.exception))
+
+    def test_an_error_of_every_server_is_said_once(self):
+        wide = self.client.variable("wide", (4,), optimizer="sgd", shards=2)
+        with self.assertRaises(cairn.NotFoundError) as caught:
+            wide.pull(slot="absent")
+        self.assertEqual(str(caught.exception).count("has no slot"), 1, caught.exception)
+        for address in self.cluster.addresses:
+            self.assertIn(address, str(caught.exception))
+
+
 @unittest.skipIf(MISSING, f"numpy or the package: {MISSING}")
 class Launch(unittest.TestCase):
     def test_servers_that_come_back(self):

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <list>
+#include <map>
 #include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
@@ -47,7 +48,9 @@ class TicketTable {
   const absl::Duration life_;
   absl::Mutex mutex_;
   std::list<Ticket> tickets_ ABSL_GUARDED_BY(mutex_);  // oldest first
-  absl::flat_hash_map<std::string, std::list<Ticket>::iterator> by_number_ ABSL_GUARDED_BY(mutex_);
+  // Not a table of Abseil's, which is unusable after an insertion for which there is no memory.
+  std::map<std::string, std::list<Ticket>::iterator, std::less<>> by_number_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn

@@ -26,7 +26,7 @@ absl::Status Refused(absl::string_view flag, const std::string& path) {
 
 absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const SecurityOptions& options,
                                               TlsContext::Side side) {
-  RETURN_IF_ERROR(ReadCertificate(options.tls_ca).status());
+  RETURN_IF_ERROR(Annotate(ReadCertificate(options.tls_ca).status(), "--tls_ca"));
   RETURN_IF_ERROR(CheckSecretFile(options.tls_key, "tls_key"));
   RETURN_IF_ERROR(CheckKeyMatches(options.tls_certificate, options.tls_key));
   const bool serves = side == TlsContext::Side::kServer;

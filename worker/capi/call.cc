@@ -9,7 +9,9 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/catch_exceptions.h"
 #include "common/interruption.h"
 #include "common/status.h"
@@ -51,7 +53,7 @@ bool Requested(void* context) {
 int SetLastError(const absl::Status& status) {
   LastError& error = OfThisThread();
   error.code = static_cast<int>(status.code());
-  error.message = std::string(status.message());
+  error.message = InTermsOfCalls(status.message());
   return error.code;
 }
 
@@ -108,6 +110,30 @@ int RunWith(absl::string_view function, const cairn_client* handle, double timeo
     if (!deadline.ok()) return Annotate(deadline.status(), function);
     return body(client, *deadline);
   });
+}
+
+absl::Status WithoutLine(const absl::Status& status, absl::string_view text,
+                         absl::string_view source) {
+  if (status.ok() || absl::StripTrailingAsciiWhitespace(text).find('\n') != text.npos)
+    return status;
+  return absl::Status(status.code(),
+                      absl::StrReplaceAll(status.message(), {{absl::StrCat(source, ":1: "), ""}}));
+}
+
+std::string InTermsOfCalls(absl::string_view message) {
+  return absl::StrReplaceAll(
+      message, {{" (--fresh)", ""},
+                {"start over with --fresh", "drop the job and start over"},
+                {"(checkpoint.restore names another one; ", "(another one can be restored; "},
+                {"name another checkpoint by checkpoint.restore", "restore another checkpoint"},
+                {"checkpoint.restore: ", "restore: "},
+                {"restore a checkpoint (checkpoint.directory)", "restore a checkpoint"},
+                {"relative paths start at --data_root ", "relative paths start at "},
+                {"--allow_plaintext", "allow_plaintext"},
+                {"--local_transport=off", "local_transport: off"},
+                {"--local_transport=any_user", "local_transport: any_user"},
+                {"--tls_", "tls_"},
+                {"--token_file", "token_file"}});
 }
 
 char* CopyText(absl::string_view text) {

@@ -63,6 +63,14 @@ int Run(absl::string_view function, absl::FunctionRef<absl::Status()> body);
 int RunWith(absl::string_view function, const cairn_client* handle, double timeout_seconds,
             absl::FunctionRef<absl::Status(Client&, Deadline)> body);
 
+// `status` of parsing `text` without the places of one-line texts, "SOURCE:1: ": programs write
+// such texts, and their users gave the keys in another way.
+absl::Status WithoutLine(const absl::Status& status, absl::string_view text,
+                         absl::string_view source);
+// A message in the terms of programs that use this interface, which have descriptions and calls.
+// The code below is shared with Cairn's programs, and its messages name flags and keys of job
+// files.
+std::string InTermsOfCalls(absl::string_view message);
 // Returns a copy of `text` that the program frees by cairn_free_text.
 char* CopyText(absl::string_view text);
 // kInvalidArgument: null; `what` names the argument.

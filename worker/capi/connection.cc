@@ -35,7 +35,9 @@ absl::Status Connect(const char* description, double timeout, cairn_client** han
   RETURN_IF_ERROR(CheckNotNull(handle, "client"));
   *handle = nullptr;
   RETURN_IF_ERROR(CheckNotNull(description, "description"));
-  ASSIGN_OR_RETURN(const ClientConfig config, ParseClientConfig(description, "description"));
+  const absl::StatusOr<ClientConfig> parsed = ParseClientConfig(description, "description");
+  if (!parsed.ok()) return WithoutLine(parsed.status(), description, "description");
+  const ClientConfig& config = *parsed;
   const ClientOptions options = OptionsOf(config);
   const auto client = std::make_shared<Client>(nullptr, config.job, config.worker,
                                                options.ps_wait + 2 * options.rpc_timeout);

@@ -30,7 +30,7 @@ absl::Status MakeCheckpoint(Client& client, const char* directory, int64_t step,
   job.checkpoint.keep = keep == 0 ? std::numeric_limits<int64_t>::max() : keep;
   ASSIGN_OR_RETURN(const std::unique_ptr<Checkpointer> checkpointer,
                    Checkpointer::Create(job, *client.ps));
-  RETURN_IF_ERROR(checkpointer->End(step));
+  RETURN_IF_ERROR(checkpointer->MakeNow(step));
   ASSIGN_OR_RETURN(const CheckpointFolders folders, ListCheckpoints(directory, client.job));
   if (folders.finished.empty()) {
     return absl::NotFoundError(absl::StrCat("checkpoint: ", directory, " has none any more"));
@@ -44,7 +44,7 @@ absl::Status Restore(Client& client, const char* folder) {
   if (client.worker >= 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("restore: this client is worker ", client.worker,
-                     ", which a restore would fence; connect one with worker: none"));
+                     ", which a restore would fence; connect a client that is no worker"));
   }
   JobConfig job;
   job.name = client.job;

@@ -7,6 +7,7 @@
 #include "common/status.h"
 #include "common/version.h"
 #include "worker/capi/c.h"
+#include "worker/capi/call.h"
 
 namespace {
 
@@ -35,7 +36,7 @@ void cairn_set_log(cairn_log_function function, void* context, int lowest) {
   const int level = std::clamp<int>(lowest, CAIRN_LOG_INFO, CAIRN_LOG_ERROR);
   cairn::SetLogLevel(static_cast<cairn::LogLevel>(level));
   cairn::SetLogSink([function, context](const cairn::LogEntry& entry) {
-    const std::string file(entry.file), message(entry.message);
+    const std::string file(entry.file), message = cairn::capi::InTermsOfCalls(entry.message);
     function(context, static_cast<int>(entry.level), file.c_str(), entry.line, message.c_str());
   });
 }

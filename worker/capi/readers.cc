@@ -60,7 +60,9 @@ absl::StatusOr<std::unique_ptr<Reader>> Open(const char* text, const char* data_
   }
   JobOptions parsing;
   if (data_root != nullptr) parsing.data_root = data_root;
-  ASSIGN_OR_RETURN(JobConfig job, ParseJob(text, "job.yaml", parsing));
+  absl::StatusOr<JobConfig> parsed = ParseJob(text, "job.yaml", parsing);
+  if (!parsed.ok()) return WithoutLine(parsed.status(), text, "job.yaml");
+  JobConfig& job = *parsed;
   options.files = evaluate ? job.data.eval : job.data.train;
   if (options.files.empty()) {
     return absl::InvalidArgumentError(

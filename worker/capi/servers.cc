@@ -98,7 +98,9 @@ absl::Status Launch(const char* description, cairn_servers** handle) {
   RETURN_IF_ERROR(CheckNotNull(handle, "servers"));
   *handle = nullptr;
   RETURN_IF_ERROR(CheckNotNull(description, "description"));
-  ASSIGN_OR_RETURN(const LaunchConfig config, ParseLaunchConfig(description, "description"));
+  const absl::StatusOr<LaunchConfig> parsed = ParseLaunchConfig(description, "description");
+  if (!parsed.ok()) return WithoutLine(parsed.status(), description, "description");
+  const LaunchConfig& config = *parsed;
   const auto servers = std::make_shared<Servers>();
   RETURN_IF_ERROR(servers->Start(config));
   *handle = static_cast<cairn_servers*>(InsertHandle(HandleKind::kServers, servers));

@@ -25,10 +25,13 @@ struct Scanned {
 absl::Status Create(Client& client, const char* description, Deadline deadline) {
   RETURN_IF_ERROR(CheckNotNull(description, "description"));
   const std::vector<int32_t> servers = client.ps->servers();
-  ASSIGN_OR_RETURN(const std::vector<VariableSpec> specs,
-                   ParseVariables(description, "description", client.partitioner, servers));
-  RETURN_IF_ERROR(client.ps->Create(specs, deadline));
-  client.Learn(specs);
+  const absl::StatusOr<std::vector<VariableSpec>> specs =
+      ParseVariables(description, "description", client.partitioner, servers);
+  if (!specs.ok()) {
+    return Annotate(WithoutLine(specs.status(), description, "description"), "create");
+  }
+  RETURN_IF_ERROR(client.ps->Create(*specs, deadline));
+  client.Learn(*specs);
   return absl::OkStatus();
 }
 

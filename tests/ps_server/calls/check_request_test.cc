@@ -216,6 +216,11 @@ TEST(CheckRequest, StepsAndSequencesHaveALimit) {
                 StatusIs(kInvalid, HasSubstr(" to 4611686018427387904 (kMaxStep) are allowed")));
   };
   limited(ExampleCaller(), "caller.through", [](auto& r) { return &r.through; });
+  wire::Caller beating = ExampleCaller();
+  beating.__set_vitals({});
+  limited(beating, "vitals.steps", [](auto& r) { return &r.vitals.steps; });
+  limited(beating, "vitals.examples", [](auto& r) { return &r.vitals.examples; });
+  EXPECT_FALSE(After(beating, [](auto& r) { r.vitals.examples = -1; }).ok());
   limited(ExampleHello(), "step", [](auto& r) { return &r.step; });
   limited(ExampleHello(), "begins_after_step", [](auto& r) { return &r.begins_after_step; });
   wire::PushRequest push = ExamplePush();

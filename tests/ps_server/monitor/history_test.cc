@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
+
+#include "thrift/number_limits.h"
 
 namespace cairn {
 namespace {
@@ -40,6 +43,13 @@ class HistoryTest : public testing::Test {
   History history_;
   absl::Duration now_;
 };
+
+TEST(JobStatistics, TheLagOfTheHighestSequencesDoesNotOverflow) {
+  JobStatistics job{.name = "clicks"};
+  job.workers.resize(4);
+  for (wire::WorkerStanding& worker : job.workers) worker.applied = kMaxStep;
+  EXPECT_EQ(job.DurableLag(), std::numeric_limits<int64_t>::max());
+}
 
 TEST_F(HistoryTest, RatesAreThoseBetweenTwoSamples) {
   Add(Worker(0, 0.5, 0));

@@ -10,6 +10,7 @@
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/errors.h"
+#include "worker/client/delivery/joined_errors.h"
 
 namespace cairn {
 namespace {
@@ -207,24 +208,6 @@ absl::Status FanOut::Call(
     }
     CountRetry();
   }
-}
-
-absl::Status Join(absl::Span<const absl::Status> statuses) {
-  absl::Status joined;
-  wire::ErrorReason::type reason = wire::ErrorReason::NONE;
-  for (const absl::Status& status : statuses) {
-    if (status.ok()) continue;
-    const wire::ErrorReason::type of_one = ReasonOf(status);
-    // FENCED takes precedence: other errors may be transient, but this process must stop.
-    const bool counts = reason == wire::ErrorReason::NONE || of_one == wire::ErrorReason::FENCED;
-    if (counts) reason = of_one;
-    if (joined.ok()) {
-      joined = status;
-    } else {
-      joined = absl::Status(joined.code(), absl::StrCat(joined.message(), "; ", status.message()));
-    }
-  }
-  return reason == wire::ErrorReason::NONE ? joined : WithReason(joined, reason);
 }
 
 }  // namespace cairn

@@ -111,8 +111,4 @@ class FanOut {
   std::atomic<int64_t> retries_{0};
 };
 
-// Joins all errors in one line, with the code of the first error. The reason is FENCED where any
-// error has that, else the first reason. OK where none failed.
-absl::Status Join(absl::Span<const absl::Status> statuses);
-
 }  // namespace cairn

@@ -12,6 +12,7 @@
 #include "thrift/ParameterServer.h"
 #include "thrift/limits.h"
 #include "worker/client/delivery/client_thread.h"
+#include "worker/client/delivery/joined_errors.h"
 
 namespace cairn {
 namespace {

@@ -234,10 +234,10 @@ absl::StatusOr<CheckpointManifest> CheckpointManifest::ReadFrom(const std::strin
   } catch (const WrongManifest& error) {
     return Damaged(path, error.what());
   } catch (const Json::parse_error& error) {
-    return Damaged(
-        path,
-        absl::StrCat("it is not valid JSON at byte ", error.byte, " of ", text->size(),
-                     error.byte >= text->size() ? ", its end: it is perhaps incomplete" : ""));
+    const bool at_end = error.byte >= text->size();
+    return Damaged(path, absl::StrCat("it is not valid JSON at byte ",
+                                      std::min(error.byte, text->size()), " of ", text->size(),
+                                      at_end ? ", its end: it is perhaps incomplete" : ""));
   } catch (const Json::exception&) {
     return Damaged(path, "it is JSON of another kind than a manifest");
   }

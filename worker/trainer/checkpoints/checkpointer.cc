@@ -33,8 +33,8 @@ absl::StatusOr<std::unique_ptr<Checkpointer>> Checkpointer::Create(const JobConf
   const fs::path directory = fs::absolute(job.checkpoint.directory, error).lexically_normal();
   if (!error) fs::create_directories(directory, error);
   if (error) {
-    return absl::ErrnoToStatus(
-        error.value(), absl::StrCat("making checkpoint.directory ", job.checkpoint.directory));
+    return absl::ErrnoToStatus(error.value(), absl::StrCat("making the checkpoints' directory ",
+                                                           job.checkpoint.directory));
   }
   return std::unique_ptr<Checkpointer>(new Checkpointer(job, directory.string(), client));
 }
@@ -49,6 +49,11 @@ void Checkpointer::Begin(int64_t step) {
   if (synchronous_) return MakeOrLog(step);
   Join();
   thread_ = std::thread([this, step] { MakeOrLog(step); });
+}
+
+absl::Status Checkpointer::MakeNow(int64_t step) {
+  Join();
+  return Make(step, /*finished=*/false);
 }
 
 absl::Status Checkpointer::End(int64_t step) {

@@ -42,7 +42,9 @@ class Checkpointer {
   // the caller, so every part has the same steps. A failure is logged: earlier checkpoints stay,
   // and training goes on.
   void Begin(int64_t step);
-  // Makes the last checkpoint of a run, and returns its failure.
+  // Makes a checkpoint before it returns, and returns its failure.
+  absl::Status MakeNow(int64_t step);
+  // As MakeNow, for the last checkpoint of a run, whose manifest says that the run has ended.
   absl::Status End(int64_t step);
 
  private:

@@ -1,4 +1,4 @@
-// Pauses end with the wait's deadline, and errors of several servers become one line.
+// Pauses end with the wait's deadline.
 #include "worker/client/delivery/fan_out.h"
 
 #include "tests/worker/client/fleet.h"
@@ -35,23 +35,6 @@ TEST(Backoff, EndsAtTheDeadline) {
   EXPECT_FALSE(backoff.Pause());
   Backoff no_wait(absl::ZeroDuration(), Soon());
   EXPECT_FALSE(no_wait.Pause());
-}
-
-TEST(Join, NamesEveryErrorUnderTheFirstCode) {
-  EXPECT_OK(Join({absl::OkStatus(), absl::OkStatus()}));
-  EXPECT_THAT(Join({absl::OkStatus(), absl::UnavailableError("a"), absl::InternalError("b")}),
-              StatusIs(absl::StatusCode::kUnavailable, "a; b"));
-}
-
-TEST(Join, KeepsTheReasonOfWhoeverHasOne) {
-  const auto fenced =
-      WithReason(absl::FailedPreconditionError("fenced"), wire::ErrorReason::FENCED);
-  EXPECT_EQ(ReasonOf(Join({absl::UnavailableError("a"), fenced})), wire::ErrorReason::FENCED);
-  EXPECT_EQ(ReasonOf(Join({fenced, fenced})), wire::ErrorReason::FENCED);
-  const auto rebooted =
-      WithReason(absl::FailedPreconditionError("rebooted"), wire::ErrorReason::REBOOTED);
-  EXPECT_EQ(ReasonOf(Join({rebooted, fenced, rebooted})), wire::ErrorReason::FENCED);
-  EXPECT_EQ(ReasonOf(Join({absl::UnavailableError("a")})), wire::ErrorReason::NONE);
 }
 
 // Also a call that must not run twice: the server refused it unread.
