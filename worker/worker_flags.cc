@@ -107,10 +107,6 @@ absl::Status WorkerFlags::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrCat("--continue is for --mode train; with --mode ", mode, " leave it out"));
   }
-  if (fresh && trains_more) {
-    return absl::InvalidArgumentError(
-        "--fresh starts the job over and --continue trains it once more: give one of them");
-  }
   if (!trains() && (max_steps.has_value() || !metrics_file.empty())) {
     return absl::InvalidArgumentError(
         absl::StrCat("--max_steps and --metrics_file are for --mode train; with --mode ", mode,
