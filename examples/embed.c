@@ -73,7 +73,14 @@ static int run(const char *description) {
   return code;
 }
 
+/* Says, among others, which server the program waits for. */
+static void warn(void *context, int level, const char *file, int line, const char *message) {
+  (void)context, (void)level, (void)file, (void)line;
+  fprintf(stderr, "cairn-embed-c: %s\n", message);
+}
+
 int main(int argc, char **argv) {
+  cairn_set_log(warn, NULL, CAIRN_LOG_WARNING);
   const int code = run(argc > 1 ? argv[1] : NULL);
   if (code != CAIRN_OK) {
     fprintf(stderr, "cairn-embed-c: %s: %s\n", cairn_code_name(code), cairn_last_error_message());

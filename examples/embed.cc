@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <random>
 
+#include "cairn/common/log_sink.h"
 #include "cairn/common/status.h"
 #include "cairn/worker/trainer/run/in_process_server.h"
 
@@ -51,8 +52,11 @@ absl::Status Train(PsClient& ps) {
 }
 
 absl::Status Run(std::vector<std::string> servers) {
-  const ClientOptions options = {
-      .job = "embed", .worker = 0, .task = "embed", .servers = std::move(servers)};
+  const ClientOptions options = {.job = "embed",
+                                 .worker = 0,
+                                 .task = "embed",
+                                 .servers = std::move(servers),
+                                 .ps_wait = absl::Seconds(10)};  // for a server that is down
   if (!options.servers.empty()) {
     ASSIGN_OR_RETURN(const auto ps, PsClient::Connect(options, Soon()));
     return Train(*ps);
@@ -69,6 +73,8 @@ absl::Status Run(std::vector<std::string> servers) {
 }  // namespace cairn
 
 int main(int argc, char** argv) {
+  cairn::SetLogLevel(cairn::LogLevel::kWarning);
+  cairn::SetLogSink(cairn::StderrLogSink());  // says which server the program waits for
   const absl::Status status = cairn::Run({argv + 1, argv + argc});
   if (!status.ok()) std::fprintf(stderr, "cairn-embed: %s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;

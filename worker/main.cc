@@ -75,6 +75,12 @@ absl::StatusOr<JobConfig> ReadJob(const WorkerFlags& flags) {
   options.overrides = flags.overrides;
   absl::StatusOr<JobConfig> job = ReadJobFile(flags.job, options);
   if (!job.ok()) return AsBadInput(job.status());
+  const std::string& restore = job->checkpoint.restore;
+  if (flags.fresh && flags.trains_more && (restore == "latest" || restore == "none")) {
+    return BadFlag(
+        "--fresh starts the job over, so --continue has nothing to continue: give one of them, or "
+        "name the checkpoint to return to by checkpoint.restore");
+  }
   if (!flags.metrics_file.empty()) job->output.metrics_file = flags.metrics_file;
   if (!flags.export_file.empty()) job->output.export_file = flags.export_file;
   const std::string& target = job->output.export_file;

@@ -88,6 +88,13 @@ void Evictor::Stop() {
 }
 
 absl::Status Evictor::Exclusively(absl::FunctionRef<absl::Status()> work) {
+  waiting_.fetch_add(1);
+  absl::MutexLock turn(&turn_);
+  waiting_.fetch_sub(1);
+  return work();
+}
+
+absl::Status Evictor::BetweenRounds(absl::FunctionRef<absl::Status()> work) {
   absl::MutexLock turn(&turn_);
   return work();
 }
@@ -176,7 +183,9 @@ void Evictor::ReturnMemory(const std::vector<std::shared_ptr<Variable>>& tables)
 }
 
 absl::StatusOr<bool> Evictor::Round(int64_t goal_bytes) {
-  absl::MutexLock turn(&turn_);
+  // absl::Mutex does not hand over to waiters, so a new round gives way to them.
+  constexpr auto none_waits = [](std::atomic<int32_t>* waiting) { return waiting->load() == 0; };
+  absl::MutexLock turn(&turn_, absl::Condition(+none_waits, &waiting_));
   const std::vector<std::shared_ptr<Variable>> tables = Tables();
   ChargeServer(tables);
   absl::Duration charged = MonotonicNow();
@@ -209,6 +218,7 @@ absl::StatusOr<bool> Evictor::Round(int64_t goal_bytes) {
     }
     // Stay at a stripe until it has no more rows to give.
     if (bytes < kMaxRows * tables[at]->table()->layout().row_charge()) ++hand_bucket_;
+    if (waiting() > 0) return true;  // the next round goes on
   }
   ReturnMemory(tables);
   return freed > 0;

@@ -45,12 +45,18 @@ class Evictor {
   void ExpectLoad();
   void Start();
   void Stop();
-  // Runs `work` while the evictor writes and drops nothing.
+  // Runs `work` while the evictor writes and drops nothing. A running round ends with its current
+  // stripe.
   absl::Status Exclusively(absl::FunctionRef<absl::Status()> work);
+  // As Exclusively, but a running round ends as usual.
+  absl::Status BetweenRounds(absl::FunctionRef<absl::Status()> work);
+  // The number of calls that wait in Exclusively.
+  int32_t waiting() const { return waiting_.load(); }
 
  private:
   void Loop();
-  // Frees memory until no more than `goal_bytes` are in use. False: nothing could be evicted.
+  // Frees memory until no more than `goal_bytes` are in use, or a call waits in Exclusively. False:
+  // nothing could be evicted.
   absl::StatusOr<bool> Round(int64_t goal_bytes);
   // Evicts rows of one stripe. Returns the freed bytes.
   absl::StatusOr<int64_t> Visit(Variable& variable, EmbeddingStripe& stripe, int64_t goal_bytes);
@@ -73,6 +79,7 @@ class Evictor {
   Flusher& flusher_;
   const EngineOptions& options_;
   std::atomic<bool> stopping_{false};
+  std::atomic<int32_t> waiting_{0};
   absl::Mutex turn_;  // held while rows are evicted; guards the members below
   bool prepared_ = false;
   UntrackedMemory untracked_;

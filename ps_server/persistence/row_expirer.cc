@@ -223,7 +223,7 @@ absl::Status RowExpirer::RunOnce() {
       absl::Status visited;
       // Holding the evictor also prevents stripes from moving to another server.
       RETURN_IF_ERROR(CatchBadAlloc([&] {
-        visited = evictor_.Exclusively([&]() -> absl::Status {
+        visited = evictor_.BetweenRounds([&]() -> absl::Status {
           return IsCurrent(*variable) ? Visit(*variable, *stripe) : absl::OkStatus();
         });
         return absl::OkStatus();

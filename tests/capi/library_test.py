@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import addresses  # noqa: E402
 import processes  # noqa: E402
 import tap  # noqa: E402
 
@@ -80,6 +81,15 @@ class Example(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, processes.Cluster(folder, 2) as cluster:
             servers = ", ".join(f'"{address}"' for address in cluster.addresses)
             self.check(run(self.program, f"{{servers: [{servers}], job: embed, worker: 0}}"))
+
+    def test_a_server_that_is_down_is_named(self):
+        address = addresses.nobodys_address(1)
+        ended = run(self.program, f'{{servers: ["{address}"], job: x, strategy: {{ps_wait_seconds: 0.2}}}}')
+        self.assertEqual(ended.returncode, 1)
+        waits, error = ended.stderr.splitlines()
+        self.assertIn(f"ps:0 ({address}) has been down", waits)
+        self.assertIn("waiting up to 200ms", waits)
+        self.assertIn(f"Unavailable: connect: ps:0 ({address}) has been down", error)
 
     def test_says_what_is_wrong(self):
         ended = run(self.program, "{job: x, servers: []}")

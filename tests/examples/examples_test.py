@@ -9,6 +9,7 @@ import unittest
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 sys.path.insert(0, os.path.join(TOP, "tests", "support"))
+import addresses  # noqa: E402
 import processes  # noqa: E402
 import tap  # noqa: E402
 
@@ -148,6 +149,14 @@ class Examples(unittest.TestCase):
         self.assertEqual(last[:3], ["step", "2000", "loss"])
         self.assertLess(float(last[3]), 0.01)
         self.assertAlmostEqual(float(last[5]), 4, places=2)
+
+    def test_embed_names_a_server_that_is_down(self):
+        address = addresses.nobodys_address(1)
+        done = run(os.path.join(BUILD, "examples", "cairn-embed"), address, cwd=self.folder.name)
+        self.assertEqual(done.returncode, 1)
+        waits, error = done.stderr.splitlines()
+        self.assertIn(f"ps:0 ({address}) has been down", waits)
+        self.assertRegex(error, rf"^cairn-embed: UNAVAILABLE: ps:0 \({address}\) has been down .*gave up after 10s")
 
 
 if __name__ == "__main__":

@@ -166,6 +166,8 @@ class ClusterCommands(scene.FolderTest):
                              ["first", "second"])
             listed = self.run_ctl("status", *target).stdout
             self.assertRegex(listed, r"first +\d")
+            self.assertIn("no job 'secnd' (did you mean 'second'?); they have first, second",
+                          self.run_ctl("status", *target, "--job", "secnd", code=2).stderr)
             self.assertIn("the servers have first, second",
                           self.ctl("get", "bias", *target, code=2)["error"])
 

@@ -91,6 +91,7 @@ class TrainFailures(scene.FolderTest):
         self.assertIn("--predictions", self.run_bad(*job, "--mode", "predict"))
         self.assertIn("--predictions", self.run_bad(*job, "--predictions", "p"))
         self.assertIn("--fresh", self.run_bad(*job, "--mode", "evaluate", "--fresh"))
+        self.assertIn("give one of them", self.run_bad(*job, "--fresh", "--continue"))
         self.assertIn(".npz", self.run_bad(*job, "--export", self.path("model.bin")))
         self.assertIn("did you mean", self.run_bad(*job, "--set", "optimizer.learning_rat=1"))
         self.assertIn("/no/such", self.run_bad(*job, "--metrics_file", "/no/such/folder/m"))

@@ -84,6 +84,7 @@ class Launcher {
   bool AnyRuns(bool servers) const;
   bool AllWorkersEnded() const;
   bool HasWorkers() const { return !tasks_.back()->server(); }
+  bool HasServers() const { return tasks_.front()->server(); }
   Answer MakeAnswer() const;
 
   const LaunchOptions& options_;
@@ -200,11 +201,14 @@ absl::Status Launcher::StartWorkers() {
     if (!task->server()) RETURN_IF_ERROR(task->Start());
   }
   phase_ = Phase::kRuns;
-  self_->Say(absl::StrCat(
-      plan_.job.empty() ? "servers accept calls" : absl::StrCat("job '", plan_.job, "' runs"),
-      "; watch it: cairnctl status --cluster ", plan_.shown_cluster_file,
-      plan_.job.empty() ? "" : absl::StrCat(" --job ", plan_.job),
-      plan_.reader_flags.empty() ? "" : " ", absl::StrJoin(plan_.reader_flags, " ")));
+  std::string runs =
+      plan_.job.empty() ? "servers accept calls" : absl::StrCat("job '", plan_.job, "' runs");
+  if (HasServers()) {
+    absl::StrAppend(&runs, "; watch it: cairnctl status --cluster ", plan_.shown_cluster_file,
+                    plan_.job.empty() ? "" : absl::StrCat(" --job ", plan_.job),
+                    plan_.reader_flags.empty() ? "" : " ", absl::StrJoin(plan_.reader_flags, " "));
+  }
+  self_->Say(runs);
   StartWatch();
   return absl::OkStatus();
 }
@@ -230,8 +234,9 @@ void Launcher::TakeNews(const std::function<void()>& ready) {
   const bool all = news.ready || watch_ == nullptr || AllWorkersEnded();
   if (!ready_ && all && phase_ == Phase::kRuns) {
     ready_ = true;
-    self_->Say(HasWorkers() ? "ready: every server accepts calls, and every worker has joined"
-                            : "ready: every server accepts calls");
+    self_->Say(!HasWorkers()   ? "ready: every server accepts calls"
+               : !HasServers() ? "ready: every worker is started; there are no servers"
+                               : "ready: every server accepts calls, and every worker has joined");
     if (ready != nullptr) ready();
   }
   if (phase_ != Phase::kRuns) return;
@@ -375,11 +380,13 @@ absl::StatusOr<Answer> Launch(const LaunchOptions& options) {
                      {"cluster", plan.cluster.tasks},
                      {"cluster_file", plan.shown_cluster_file},
                      {"log_directory", plan.log_directory}};
-      answer.text =
-          absl::StrCat("ready, and continues in the background as process ", getpid(),
-                       "\n  watch it: cairnctl status --cluster ", plan.shown_cluster_file,
-                       "\n  its logs: cairnctl logs --directory ", plan.log_directory, " --follow",
-                       "\n  end it:   cairnctl stop --launch ", getpid(), "\n");
+      answer.text = absl::StrCat(
+          "ready, and continues in the background as process ", getpid(),
+          plan.cluster.addresses("ps").empty()
+              ? ""
+              : absl::StrCat("\n  watch it: cairnctl status --cluster ", plan.shown_cluster_file),
+          "\n  its logs: cairnctl logs --directory ", plan.log_directory, " --follow",
+          "\n  end it:   cairnctl stop --launch ", getpid(), "\n");
       ready(answer);
     });
   });

@@ -69,7 +69,7 @@ absl::Status WriteText(const std::string& path, absl::string_view text) {
   return absl::UnavailableError(absl::StrCat(path, " cannot be written: is the disk full?"));
 }
 
-absl::StatusOr<std::string> ReadJobName(const LaunchOptions& options, bool needed) {
+absl::StatusOr<std::string> ReadJobName(const LaunchOptions& options, bool needed, size_t servers) {
   if (options.job_file.empty()) {
     if (!needed) return std::string();
     return BadFlag("--job FILE is needed for the workers; --worker 0 starts servers alone");
@@ -78,6 +78,16 @@ absl::StatusOr<std::string> ReadJobName(const LaunchOptions& options, bool neede
   reading.data_root = options.data_root;
   reading.overrides = options.sets;
   ASSIGN_OR_RETURN(const JobConfig job, ReadJobFile(options.job_file, reading));
+  if (needed && servers == 0 && job.strategy.type == "parameter_server") {
+    return BadFlag(absl::StrCat(options.cluster_file.empty()
+                                    ? "--ps 0"
+                                    : absl::StrCat(options.cluster_file, " has no ps tasks"),
+                                ": the workers of job '", job.name,
+                                "' (strategy.type: parameter_server) need servers: give at least "
+                                "one, or run one worker with "
+                                "a server in its process: cairn-worker --job ",
+                                options.job_file));
+  }
   return job.name;
 }
 
@@ -217,7 +227,7 @@ absl::StatusOr<LaunchPlan> Plan(const LaunchOptions& options, const std::string&
   ASSIGN_OR_RETURN(plan.cluster, WantedCluster(options));
   const size_t servers = plan.cluster.addresses(kServer).size();
   const bool trains = plan.cluster.tasks.size() > (servers > 0 ? 1U : 0U);
-  ASSIGN_OR_RETURN(plan.job, ReadJobName(options, trains));
+  ASSIGN_OR_RETURN(plan.job, ReadJobName(options, trains, servers));
   std::string cairn_ps;
   std::string cairn_worker;
   if (servers > 0) {

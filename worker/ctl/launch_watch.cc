@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "common/deadline.h"
 #include "thrift/job_state.h"
+#include "worker/trainer/reports/progress.h"
 
 namespace cairn {
 namespace {
@@ -43,7 +44,7 @@ std::string ProgressLine(const std::vector<ServerView>& servers, absl::Duration 
     rest.push_back(absl::StrFormat("%.0f rows/s", static_cast<double>(*examples) / seconds));
   }
   if (const std::optional<double> loss = MeanLoss(workers); loss.has_value()) {
-    rest.push_back(absl::StrFormat("loss %.4g", *loss));
+    rest.push_back(absl::StrFormat("loss %.4g", PrintableLoss(*loss)));
   }
   for (size_t i = 0; i < rest.size(); ++i) absl::StrAppend(&line, i == 0 ? "; " : ", ", rest[i]);
   return line;

@@ -14,11 +14,14 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/deadline.h"
+#include "common/exit_status.h"
+#include "common/nearest.h"
 #include "common/status.h"
 #include "thrift/server_counters.h"
 #include "worker/ctl/human_text.h"
 #include "worker/ctl/jobs.h"
 #include "worker/trainer/checkpoints/checkpoint_folders.h"
+#include "worker/trainer/reports/progress.h"
 
 namespace cairn {
 namespace {
@@ -100,7 +103,7 @@ std::pair<std::string, std::string> AddVitals(const wire::WorkerVitals& vitals, 
   std::pair<std::string, std::string> text;
   if (vitals.__isset.loss) {
     entry["loss"] = std::isfinite(vitals.loss) ? Json(vitals.loss) : Json();
-    text.first = absl::StrFormat("%.4g", vitals.loss);
+    text.first = absl::StrFormat("%.4g", PrintableLoss(vitals.loss));
   }
   if (vitals.__isset.examples) entry["examples"] = vitals.examples;
   if (vitals.__isset.staleness_mean) {
@@ -134,6 +137,7 @@ class StatusWriter {
     WriteWaits();
     WriteCheckpoint();
     answer_.finding = AnythingWrong(target_.job, servers_);
+    if (answer_.finding.ok()) answer_.finding = CheckThereIsTheJob();
     return std::move(answer_);
   }
 
@@ -145,6 +149,7 @@ class StatusWriter {
   void WriteJobs();
   void WriteWaits();
   void WriteCheckpoint();
+  absl::Status CheckThereIsTheJob() const;
 
   const Target& target_;
   const std::vector<ServerView>& servers_;
@@ -243,10 +248,20 @@ void StatusWriter::WriteVariables() {
       {"count", all.count}, {"rows", all.rows}, {"memory_bytes", all.memory_bytes}};
   absl::StrAppend(&answer_.text, "\n  ", all.count, " variables, ", all.rows, " rows, ",
                   BytesText(all.memory_bytes), "\n");
-  if (all.count == 0 && AnyMissing(servers_).ok()) {
-    absl::StrAppend(&answer_.text, "  the servers hold nothing of a job '", target_.job,
-                    "': is that its name?\n");
+}
+
+// kNotFound: every server answers, and they have other jobs only. Servers without any job are those
+// of a job that begins.
+absl::Status StatusWriter::CheckThereIsTheJob() const {
+  const std::vector<std::string> names = JobNames(servers_);
+  const bool known = std::find(names.begin(), names.end(), target_.job) != names.end();
+  if (known || names.empty() || !WorkersOf(servers_).empty() || VariablesOf(servers_).count > 0) {
+    return absl::OkStatus();
   }
+  const std::vector<absl::string_view> known_names(names.begin(), names.end());
+  return AsBadInput(absl::NotFoundError(absl::StrCat("the servers have no job '", target_.job, "'",
+                                                     DidYouMean(target_.job, known_names),
+                                                     "; they have ", absl::StrJoin(names, ", "))));
 }
 
 void StatusWriter::WriteJobs() {
@@ -255,6 +270,9 @@ void StatusWriter::WriteJobs() {
     jobs.insert(server.described.jobs.begin(), server.described.jobs.end());
   }
   answer_.json["jobs"] = jobs;
+  if (JobNames(servers_).empty() && AnyMissing(servers_).ok()) {
+    absl::StrAppend(&answer_.text, "  the servers have no job yet\n");
+  }
   jobs.erase(target_.job);
   if (jobs.empty()) return;
   absl::StrAppend(&answer_.text, "  other jobs on these servers: ", absl::StrJoin(jobs, ", "),

@@ -1,9 +1,11 @@
 // Work of a server that is disturbed half way: the disk is slow or fails, memory runs out, rows are
 // evicted and loaded. No call hangs or aborts, and only rows that a rule names are deleted.
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
 #include <new>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
@@ -138,6 +140,43 @@ TEST_F(DisturbedTest, AnExclusiveWriteThatThrowsReleasesTheLock) {
       std::bad_alloc);
   EXPECT_OK(core_->flusher.Exclusively([] { return absl::OkStatus(); }));
   EXPECT_OK(core_->flusher.Flush(Flusher::Reach::kSynced));
+}
+
+// A round lasts as long as the disk takes for a twentieth of the memory. Snapshots and hellos wait
+// for the change of records meanwhile.
+TEST_F(DisturbedTest, AChangeOfRecordsWaitsForOneStripeOfARoundOfEvictions) {
+  constexpr int64_t kKeys = 500;
+  TestClient client = Joined(0);
+  ASSERT_OK(client.Create({TableSpec("t", 1, WireOptimizer("sgd", 1))}));
+  std::vector<int64_t> keys(kKeys);
+  std::iota(keys.begin(), keys.end(), 0);
+  ASSERT_OK(client.PushKeys("t", keys, std::vector<float>(kKeys, 1)));
+  ASSERT_OK(core_->flusher.Flush(Flusher::Reach::kSynced));
+  ASSERT_OK(client.PushKeys("t", keys, std::vector<float>(kKeys, 1)));
+  const HostedTable& table = *core_->registry.Find("job")->variables()->find("t")->second->table();
+  std::thread change;
+  std::atomic<int64_t> written = 0, written_at_change = 0;
+  store_->before_write = [&] {
+    if (++written > 1) return absl::OkStatus();
+    change = std::thread([&] {
+      EXPECT_OK(core_->evictor.Exclusively([&] {
+        written_at_change = written.load();
+        return absl::OkStatus();
+      }));
+    });
+    const Deadline deadline = Deadline::In(kTimeout);
+    while (core_->evictor.waiting() == 0 && !deadline.Expired()) std::this_thread::yield();
+    return absl::OkStatus();
+  };
+  core_->budget.Force(core_->budget.limit_bytes());  // no round frees as much
+  core_->evictor.Start();
+  const Deadline deadline = Deadline::In(kTimeout);
+  while (table.cold_rows() < kKeys && !deadline.Expired()) std::this_thread::yield();
+  core_->evictor.Stop();
+  ASSERT_TRUE(change.joinable());
+  change.join();
+  EXPECT_EQ(table.cold_rows(), kKeys);
+  EXPECT_EQ(written_at_change, 1) << "of " << written;
 }
 
 // Between the walks through memory and disk, a pull may load every cold row.

@@ -44,6 +44,18 @@ class LaunchPlanTest : public testing::Test {
   TempDir temp_;
 };
 
+TEST_F(LaunchPlanTest, WorkersThatNeedServersGetSome) {
+  LaunchOptions options = Options();
+  options.servers = 0;
+  const std::string refusal = Refusal(options);
+  EXPECT_TRUE(absl::StartsWith(refusal, "--ps 0: the workers of job 'small'")) << refusal;
+  EXPECT_TRUE(absl::StrContains(refusal, "cairn-worker --job ")) << refusal;
+  options.sets = {"strategy.type=multi_worker_mirrored"};
+  const auto plan = PlanLaunch(options, temp_.path());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_FALSE(plan->tasks[0].server);
+}
+
 TEST_F(LaunchPlanTest, ServersComeFirstAndEveryTaskHasItsFlags) {
   LaunchOptions options = Options();
   options.sets = {"data.epochs=2"};
@@ -167,6 +179,7 @@ TEST_F(LaunchPlanTest, RefusesWhatCouldNotRun) {
   EXPECT_TRUE(absl::StrContains(Refusal(options), "ps:0: 192.0.2.7:7001 is not an address of"));
 
   options = Options();
+  options.sets = {"strategy.type=multi_worker_mirrored"};
   options.servers = 0;
   options.tls_directory = temp_.Join("tls");
   EXPECT_TRUE(absl::StrContains(Refusal(options), "--tls_directory is for calls to ps tasks"));

@@ -1,5 +1,6 @@
 // The output of status, why and inspect for given answers of servers: the same facts as text and as
 // JSON, servers with and without an answer, rates between two samples.
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -7,7 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
 #include "worker/ctl/inspect.h"
 #include "worker/ctl/jobs.h"
 #include "worker/ctl/launch_watch.h"
@@ -93,6 +96,47 @@ TEST(Status, TellsWhatServersAndWorkersSayOfThemselves) {
   for (const char* text : {"3 MiB", "9, 2.0s ago", "1.5 (99 %: 4)", "0.3125",
                            "other jobs on these servers: large\n"}) {
     EXPECT_TRUE(absl::StrContains(answer.text, text)) << text << " in\n" << answer.text;
+  }
+}
+
+TEST(Status, AJobThatNoServerHasIsAnError) {
+  Target target = TwoServers();
+  std::vector<ServerView> servers = {Answering(target, 0, 0), Answering(target, 1, 0)};
+  for (ServerView& server : servers) {
+    server.described.variables.clear();
+    server.described.jobs = {"clicks", "cairnctl-jobs-vm-1", "films"};
+  }
+  target.job = "cliks";
+  StatusSample sample;
+  const auto finding = [&] {
+    return StatusAnswer(target, servers, absl::Seconds(1), nullptr, &sample).finding;
+  };
+  EXPECT_THAT(finding(), StatusIs(absl::StatusCode::kNotFound,
+                                  "the servers have no job 'cliks' (did you mean 'clicks'?); they "
+                                  "have clicks, films"));
+  target.job = "films";
+  EXPECT_OK(finding());
+  for (ServerView& server : servers) server.described.jobs.clear();  // the job may begin
+  EXPECT_OK(finding());
+  servers[0].described.jobs = {"clicks"};
+  target.job = "cliks";
+  servers[1] = Silent(target, 1);  // might have it
+  EXPECT_THAT(finding().message(), ::testing::HasSubstr("does not answer"));
+}
+
+TEST(Status, ALossThatIsNoNumber) {
+  const Target target = TwoServers();
+  std::vector<ServerView> servers = {Answering(target, 0, 100), Answering(target, 1, 100)};
+  for (const double loss : {-std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    servers[0].why.workers = {Standing(0, 40, 0.1)};
+    servers[0].why.workers[0].vitals.__set_loss(loss);
+    StatusSample sample;
+    const Answer answer = StatusAnswer(target, servers, absl::Seconds(1), nullptr, &sample);
+    EXPECT_TRUE(answer.json["workers"][0]["loss"].is_null());
+    EXPECT_TRUE(nlohmann::json::accept(JsonLine(answer.json)));
+    EXPECT_EQ(answer.text.find("-nan"), std::string::npos) << answer.text;
+    const char* const shown = std::isnan(loss) ? " nan " : loss < 0 ? " -inf " : " inf ";
+    EXPECT_TRUE(absl::StrContains(answer.text, shown)) << answer.text;
   }
 }
 

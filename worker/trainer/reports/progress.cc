@@ -1,6 +1,7 @@
 #include "worker/trainer/reports/progress.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -35,7 +36,7 @@ std::string ProgressLines::Next(const ProgressStatistics& statistics, absl::Dura
   std::string line = absl::StrCat(task_, ": step ", statistics.step);
   absl::StrAppendFormat(
       &line, ", %.0f %% done, %.0f rows/s, loss %.4g", 100 * statistics.progress.share,
-      static_cast<double>(statistics.rows - last_rows_) / seconds, statistics.loss);
+      static_cast<double>(statistics.rows - last_rows_) / seconds, PrintableLoss(statistics.loss));
   if (statistics.progress.left.has_value()) {
     absl::StrAppend(&line, ", ", ClockText(*statistics.progress.left), " left");
   }
@@ -44,6 +45,8 @@ std::string ProgressLines::Next(const ProgressStatistics& statistics, absl::Dura
   next_ = now + interval_;
   return line;
 }
+
+double PrintableLoss(double loss) { return std::isnan(loss) ? std::fabs(loss) : loss; }
 
 std::string ClockText(absl::Duration duration) {
   const int64_t seconds = absl::ToInt64Seconds(duration);

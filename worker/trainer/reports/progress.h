@@ -53,6 +53,8 @@ class ProgressLines {
   int64_t last_rows_ = 0;
 };
 
+// `loss` without the sign of a NaN, which formats would print as "-nan".
+double PrintableLoss(double loss);
 // "1:05", "1:02:05".
 std::string ClockText(absl::Duration duration);
 

@@ -36,8 +36,8 @@ void ProgressBar::Draw(const ProgressStatistics& statistics, absl::Duration now)
       absl::StrCat("\r", task_, " [", std::string(full, '#'), std::string(kBarColumns - full, ' '),
                    "] ", absl::StrFormat("%3.0f%% ", 100 * share));
   absl::StrAppendFormat(&line, "%.0f rows/s  loss %.4f  staleness %.1f  ",
-                        static_cast<double>(statistics.rows) / seconds, statistics.loss,
-                        statistics.staleness_mean);
+                        static_cast<double>(statistics.rows) / seconds,
+                        PrintableLoss(statistics.loss), statistics.staleness_mean);
   const auto& left = statistics.progress.left;
   absl::StrAppend(
       &line, left.has_value() ? absl::StrCat(ClockText(*left), " left") : ClockText(now - start_));

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "worker/trainer/reports/progress.h"
 
 namespace cairn {
 
@@ -33,7 +34,7 @@ absl::Status DivergenceGuard::Check(int64_t step, double loss, bool last) {
   not_finite_.Add(step, !finite);
   if (not_finite_.count >= (skips_not_finite_ ? kStepsToDiverge : 1)) {
     return Diverged(absl::StrFormat(
-        "the loss is %f at step %d%s", loss, step,
+        "the loss is %f at step %d%s", PrintableLoss(loss), step,
         not_finite_.count > 1 ? absl::StrCat(" and was not finite since step ", not_finite_.first)
                               : ""));
   }
