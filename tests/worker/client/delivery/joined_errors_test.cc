@@ -28,15 +28,15 @@ TEST(Join, KeepsTheReasonOfWhoeverHasOne) {
 
 absl::Status At(int server, absl::string_view what) {
   return absl::UnavailableError(
-      absl::StrCat("pull to ps:", server, " (127.0.0.1:700", server, "): on ps:", server, what));
+      absl::StrCat("pull to ps:", server, " (host:700", server, "): on ps:", server, what));
 }
 
 TEST(Join, SaysTheSameErrorOnceWithItsServers) {
   EXPECT_EQ(Join({At(0, ": no slot"), At(2, ": no slot")}).message(),
-            "pull to ps:0 (127.0.0.1:7000), ps:2 (127.0.0.1:7002): on ps:0, ps:2: no slot");
+            "pull to ps:0 (host:7000), ps:2 (host:7002): on ps:0, ps:2: no slot");
   EXPECT_EQ(Join({At(0, ": a"), At(1, ": b"), At(2, ": a")}).message(),
-            "pull to ps:0 (127.0.0.1:7000), ps:2 (127.0.0.1:7002): on ps:0, ps:2: a; pull to ps:1 "
-            "(127.0.0.1:7001): on ps:1: b");
+            "pull to ps:0 (host:7000), ps:2 (host:7002): on ps:0, ps:2: a; pull to ps:1 "
+            "(host:7001): on ps:1: b");
   EXPECT_EQ(Join({absl::UnavailableError("full"), absl::UnavailableError("full")}).message(),
             "full");
   EXPECT_EQ(Join({At(1, ": a")}).message(), At(1, ": a").message());
