@@ -8,8 +8,8 @@
  * - thrift/limits.h has the limits (message bytes, items per call, name lengths). A call that
  *   exceeds a limit is refused before memory is allocated, with an error that names the limit.
  * - Every failed call throws ServerError. Field ids are never reused.
- * - Steps and sequences in requests are at most 2^62 (kMaxStep of thrift/number_limits.h), so that the
- *   ones after them exist; a larger one is refused with INVALID_ARGUMENT.
+ * - Steps and sequences in requests are at most 2^62 (kMaxStep of thrift/number_limits.h), so that
+ *   the ones after them exist; a larger one is refused with INVALID_ARGUMENT.
  * - Keys of embedding tables are signed 64-bit integers. Key k is in hash bucket
  *   (mix(k) >> 48) * N >> 16 of the table's N (VariableSpec.bucket_ps), where, on unsigned 64-bit words,
  *     mix(x): x += 0x9e3779b97f4a7c15; x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -152,7 +152,7 @@ struct ServerState {
 struct WorkerVitals {
   /** "worker:0"; at most 64 bytes. */
   1: optional string task
-  /** Steps and input rows that this start of the worker has finished. */
+  /** Steps and input rows that this start of the worker has finished; at most 2^62. */
   2: optional i64 steps
   3: optional i64 examples
   /** Mean over the last 100 steps. */

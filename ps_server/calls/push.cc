@@ -10,6 +10,7 @@
 #include "ps_server/core/request_items.h"
 #include "ps_server/jobs/step_mean.h"
 #include "thrift/errors.h"
+#include "thrift/limits.h"
 
 namespace cairn {
 namespace {
@@ -18,6 +19,9 @@ namespace {
 // charges the budget for its sorting (kPushScratchBytesPerId) and releases the memory afterwards.
 constexpr int64_t kKeptPushIds = 64 << 10;
 constexpr int64_t kPushScratchBytesPerId = 40;
+// A contribution that waits for its step, besides its gradients: with its position and its places
+// in the tables of the step and the worker.
+constexpr int64_t kContributionBytes = sizeof(PendingContribution) + kMaxPositionBytes + 256;
 
 absl::Status ApplyNow(const RowAccess& rows, UpdateOrder& order, StepCloser& steps,
                       const Admitted& admitted, const wire::PushRequest& request,
@@ -67,11 +71,19 @@ PendingContribution ContributionOf(const wire::PushRequest& request) {
   return contribution;
 }
 
+absl::StatusOr<std::shared_ptr<const void>> ChargeContribution(const RowAccess& rows) {
+  RETURN_IF_ERROR(rows.budget.Acquire(
+      kContributionBytes, absl::StrCat("the entry of a contribution on ", rows.server)));
+  MemoryHold hold(rows.budget, kContributionBytes);
+  return std::make_shared<MemoryHold>(std::move(hold));
+}
+
 // Checks a contribution and adds it to the job's steps.
 absl::Status AddContribution(const RowAccess& rows, const Admitted& admitted,
                              const wire::PushRequest& request, GradientUpdate& update,
                              wire::PushReply& reply) {
   PendingContribution contribution = ContributionOf(request);
+  ASSIGN_OR_RETURN(contribution.charge, ChargeContribution(rows));
   absl::Status status;
   if (const absl::StatusOr<bool> counts = update.Check(*admitted.variables, reply); !counts.ok()) {
     status = counts.status();

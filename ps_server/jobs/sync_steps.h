@@ -21,6 +21,7 @@ struct PendingContribution {
   int64_t step = 0;
   NamedContribution name;
   std::shared_ptr<const ContributionParts> parts;  // nullptr: it cannot count (dropped or void)
+  std::shared_ptr<const void> charge;  // of this object to the memory budget, until it is destroyed
 };
 
 // A worker of the job as the coordinator sees it when it decides.

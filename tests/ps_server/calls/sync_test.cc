@@ -4,6 +4,7 @@
 
 #include "tests/ps_server/sync_cluster.h"
 #include "thrift/cairn_constants.h"
+#include "thrift/limits.h"
 
 namespace cairn {
 namespace {
@@ -102,6 +103,19 @@ TEST_F(SyncTest, AContributionIsAppliedAndDurableOnlyWithItsStep) {
   ASSERT_OK(worker(0).Begin(2));
   EXPECT_EQ(worker(0).state().durable, 1);
   EXPECT_EQ(worker(0).state().durable_step, 1);
+}
+
+// A worker can send any number of them, for a step that does not close.
+TEST_F(SyncTest, EmptyContributionsTakeMemoryOfTheBudgetUntilTheirStepCloses) {
+  Make(1, 2);
+  const auto used = [&] { return cluster_->Tool(0).Describe()->memory_used_bytes; };
+  const int64_t before = used();
+  for (int i = 0; i < 100; ++i) ASSERT_OK(worker(0).Push(1, 1, {{}}));
+  EXPECT_GE(used(), before + 100 * kMaxPositionBytes);
+  ASSERT_OK(worker(1).Push(1, 1, {{}}));
+  worker(0).Begin(2).IgnoreError();
+  ASSERT_OK(worker(1).Begin(2));
+  EXPECT_EQ(used(), before);
 }
 
 TEST_F(SyncTest, SparseRowsAreWeightedByAllRowsOfTheStep) {
