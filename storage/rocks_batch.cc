@@ -19,7 +19,30 @@ constexpr size_t kLargeBytes = 128 << 10;
 // Approximate size of cold rows that are sorted together.
 constexpr size_t kSortedBytes = 2 << 20;
 
+// Repeats the writes of one batch, all in the default column family, in another.
+class Appender final : public rocksdb::WriteBatch::Handler {
+ public:
+  explicit Appender(rocksdb::WriteBatch& to) : to_(to) {}
+  rocksdb::Status PutCF(uint32_t family, const rocksdb::Slice& key,
+                        const rocksdb::Slice& value) override {
+    return family == 0 ? to_.Put(key, value)
+                       : rocksdb::Status::InvalidArgument("a stripe's batch has cold rows");
+  }
+
+ private:
+  rocksdb::WriteBatch& to_;
+};
+
 }  // namespace
+
+rocksdb::Status RocksStripeBatch::AppendTo(rocksdb::WriteBatch& batch) {
+  if (has_rows_ || !cold_rows_.empty()) {
+    return rocksdb::Status::InvalidArgument("a stripe's batch has rows");
+  }
+  if (!status_.ok()) return status_;
+  Appender appender(batch);
+  return batch_.Iterate(&appender);
+}
 
 void RocksStripeBatch::Note(rocksdb::Status status) {
   if (status_.ok()) status_ = std::move(status);

@@ -66,6 +66,8 @@ class RocksStripeBatch : public StripeBatch {
 
   // Adds the last segment and the cold rows. Nothing may be put afterwards.
   void Finish();
+  // Appends the header and the image to `batch`. InvalidArgument: there are rows.
+  rocksdb::Status AppendTo(rocksdb::WriteBatch& batch);
   // The stripe's segments after the finished batch has been written.
   const SegmentRange& segments() const { return segments_; }
 

@@ -360,10 +360,16 @@ absl::Status RocksStore::FillEpoch(absl::Span<const ShardRecord> shards,
 }
 
 absl::Status RocksStore::WriteEpoch(absl::Span<const ShardRecord> shards,
-                                    absl::Span<const WorkerRecord> workers) {
+                                    absl::Span<const WorkerRecord> workers,
+                                    absl::Span<std::unique_ptr<StripeBatch>> stripes) {
   absl::ReaderMutexLock lock(&life_);
   rocksdb::WriteBatch batch;
   RETURN_IF_ERROR(FillEpoch(shards, workers, batch));
+  for (std::unique_ptr<StripeBatch>& stripe : stripes) {
+    auto& changes = static_cast<RocksStripeBatch&>(*stripe);  // NewBatch creates no other type
+    RETURN_IF_ERROR(FromRocks(changes.AppendTo(batch), Context("fill an epoch's batch")));
+    stripe = nullptr;  // the images are in memory twice for as short as possible
+  }
   RETURN_IF_ERROR(Commit(batch, /*sync=*/false, "write an epoch"));
   // Check before the snapshot is reported as durable.
   return failure_.Set(CheckInPlace(directory_, lock_.get()));

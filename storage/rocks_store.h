@@ -61,8 +61,10 @@ class RocksStore : public StripeStore {
   std::unique_ptr<StripeBatch> NewBatch(const StripeId& id) override;
   absl::Status Write(StripeBatch& batch) override;
   bool Behind() const override;
+  using StripeStore::WriteEpoch;
   absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
-                          absl::Span<const WorkerRecord> workers) override;
+                          absl::Span<const WorkerRecord> workers,
+                          absl::Span<std::unique_ptr<StripeBatch>> stripes) override;
   absl::Status Sync() override;
   absl::Status PutDecision(const DecisionRecord& record, bool sync) override;
   absl::Status DropDecisions(absl::string_view job, int64_t step) override;

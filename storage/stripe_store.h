@@ -203,9 +203,15 @@ class StripeStore {
   // Whether write buffers fill faster than they are written as tables, so that Write will soon
   // block all callers. Callers that can wait should wait until this is false.
   virtual bool Behind() const = 0;
-  // Publishes a snapshot in one batch: the states of shards and workers.
+  // Publishes a snapshot in one batch: the states of shards and workers, and the changes of
+  // `stripes`, which become null. The stripes have images and no rows.
   virtual absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
-                                  absl::Span<const WorkerRecord> workers) = 0;
+                                  absl::Span<const WorkerRecord> workers,
+                                  absl::Span<std::unique_ptr<StripeBatch>> stripes) = 0;
+  absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
+                          absl::Span<const WorkerRecord> workers) {
+    return WriteEpoch(shards, workers, {});
+  }
   // Syncs everything written before.
   virtual absl::Status Sync() = 0;
 

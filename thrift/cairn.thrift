@@ -390,6 +390,9 @@ struct AssignItem {
   7: string slot
   /** As PushItem.map_version. */
   8: i64 map_version = 0
+  /** The number of updates that led to these values: it becomes the shard's number of updates
+      (PulledItem.version). Not set: the number stays. */
+  9: optional i64 updates
 }
 
 struct AssignRequest {
@@ -398,6 +401,10 @@ struct AssignRequest {
   3: list<AssignItem> items
   /** As PushRequest.late. */
   4: bool late = false
+  /** Only from a worker, with selection WHOLE. The server stores all items, the sequence and its
+      position in one write, during which it makes no other snapshot: after a crash it has all of
+      them or none. Durable when the reply is sent. */
+  5: optional bool together
 }
 
 /** Describes the copy of a whole dense shard that a caller holds from an earlier pull. */

@@ -108,6 +108,10 @@ absl::Status Run(const RowAccess& rows, const VariableMap& variables,
     RETURN_IF_ERROR(Apply(rows, item, origin, hold, touched));
   }
   CAIRN_CRASH_POINT("assign: applied, not marked");
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!request.items[i].__isset.updates) continue;
+    items[i].target.shard().SetCount(origin, request.items[i].updates);
+  }
   // The marks are raised last: an item must not find the mark of an earlier item of the same
   // request.
   for (const TouchedStripe& part : touched) {
@@ -122,11 +126,12 @@ absl::Status Run(const RowAccess& rows, const VariableMap& variables,
     reply.items.push_back(assigned);
   }
   reply.repeated = origin.worker >= 0 && touched.empty() && !items.empty();
-  if (request.late || origin.applied) {
+  if (request.late || request.together || origin.applied) {
     for (const PreparedItem& item : items) item.target.AddStripes(&touched_parts.stripes);
   }
-  return origin.applied && !touched.empty() ? rows.flusher.AwaitDurable(touched_parts)
-                                            : absl::OkStatus();
+  return origin.applied && !touched.empty() && !request.together
+             ? rows.flusher.AwaitDurable(touched_parts)
+             : absl::OkStatus();
 }
 
 absl::Status ApplyNow(const RowAccess& rows, UpdateOrder& order, StepCloser& steps,
@@ -138,6 +143,22 @@ absl::Status ApplyNow(const RowAccess& rows, UpdateOrder& order, StepCloser& ste
   const absl::Status status = Run(rows, *admitted.variables, request, origin, reply, touched);
   call.Commit(status);
   return status;
+}
+
+// Applies an assign of which a crash leaves all or nothing.
+absl::Status ApplyTogether(const RowAccess& rows, UpdateOrder& order, StepCloser& steps,
+                           const Admitted& admitted, const wire::AssignRequest& request,
+                           wire::PushReply& reply) {
+  OrderedCall call(order, admitted, request.caller, request.sequence);
+  ASSIGN_OR_RETURN(const Origin origin, steps.PlaceUpdate(admitted, request.caller, call));
+  return rows.flusher.WriteTogether([&]() -> absl::StatusOr<std::vector<Stripe*>> {
+    TouchedParts touched;
+    const absl::Status status = Run(rows, *admitted.variables, request, origin, reply, touched);
+    call.Commit(status);
+    RETURN_IF_ERROR(status);
+    CAIRN_CRASH_POINT("assign together: applied, not written");
+    return std::move(touched.stripes);
+  });
 }
 
 // Applies a part of an assign whose rows have moved to this server since the assign was sent.
@@ -166,7 +187,9 @@ absl::Status Assign(const RowAccess& rows, UpdateOrder& order, StepCloser& steps
       rows.budget.Acquire(ids * kAssignScratchBytesPerId, "sorting the ids of an assign"));
   const MemoryHold hold(rows.budget, ids * kAssignScratchBytesPerId);
   const absl::Status status = request.late ? ApplyLate(rows, order, admitted, request, reply)
-                                           : ApplyNow(rows, order, steps, admitted, request, reply);
+                              : request.together
+                                  ? ApplyTogether(rows, order, steps, admitted, request, reply)
+                                  : ApplyNow(rows, order, steps, admitted, request, reply);
   rows.counters.Add(status.ok() ? Counter("assigns") : Counter("pushes_refused"));
   return status;
 }

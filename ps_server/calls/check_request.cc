@@ -142,6 +142,7 @@ absl::Status CheckSlot(const std::string& slot) {
 absl::Status CheckItem(const wire::AssignItem& item, int64_t& total_ids) {
   RETURN_IF_ERROR(CheckTarget(item, total_ids));
   RETURN_IF_ERROR(CheckDType(item));
+  if (item.__isset.updates) RETURN_IF_ERROR(CheckAtLeast("updates", item.updates, 0));
   return CheckSlot(item.slot);
 }
 
@@ -166,6 +167,21 @@ absl::Status CheckItems(const std::vector<Item>& items) {
   for (size_t i = 0; i < items.size(); ++i) {
     const absl::Status status = CheckItem(items[i], total_ids);
     if (!status.ok()) return Annotate(status, absl::StrCat("items[", i, "]"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTogether(const wire::AssignRequest& request) {
+  if (request.caller.worker < 0) {
+    return absl::InvalidArgumentError(
+        "field together is for workers, whose updates have a sequence; this caller has none");
+  }
+  for (size_t i = 0; i < request.items.size(); ++i) {
+    const auto selection = static_cast<int32_t>(request.items[i].selection);
+    if (selection == wire::Selection::WHOLE) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("items[", i, "]: field selection is ", selection,
+                     "; with together it is 1 (WHOLE): assign rows by another call"));
   }
   return absl::OkStatus();
 }
@@ -254,7 +270,8 @@ absl::Status CheckRequest(const wire::PushRequest& request) {
 absl::Status CheckRequest(const wire::AssignRequest& request) {
   RETURN_IF_ERROR(CheckRequest(request.caller));
   RETURN_IF_ERROR(CheckSequence(request.sequence));
-  return CheckItems(request.items);
+  RETURN_IF_ERROR(CheckItems(request.items));
+  return request.together ? CheckTogether(request) : absl::OkStatus();
 }
 
 absl::Status CheckRequest(const wire::PullRequest& request) {

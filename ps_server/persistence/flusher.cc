@@ -105,6 +105,18 @@ absl::Status Flusher::BetweenStripes(absl::FunctionRef<absl::Status()> write) {
   return WriteInTurn(write, /*between=*/true);
 }
 
+absl::Status Flusher::WriteTogether(
+    absl::FunctionRef<absl::StatusOr<std::vector<Stripe*>>()> apply) {
+  const bool sync =
+      options_.durability != Durability::kOff && options_.durability != Durability::kLog;
+  return Exclusively([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(std::vector<Stripe*> stripes, apply());
+    std::sort(stripes.begin(), stripes.end());
+    const absl::Status written = CatchBadAlloc([&] { return RunEpoch(sync, &stripes); });
+    return written.ok() ? written : Refuse(written);
+  });
+}
+
 absl::Status Flusher::WriteInTurn(absl::FunctionRef<absl::Status()> write, bool between) {
   const Deadline deadline = Deadline::In(options_.disk_wait);
   const WaitBoard::Waiting waiting(board_, "epoch",
@@ -229,15 +241,19 @@ Flusher::Notes Flusher::TakeNotes() {
   return notes;
 }
 
-absl::Status Flusher::WriteStripe(Stripe& stripe, absl::FunctionRef<void(StripeBatch&)> drain) {
-  const absl::MutexLock writing(&stripe.writing());
-  const std::unique_ptr<StripeBatch> batch = store_.NewBatch(stripe.id());
+std::unique_ptr<StripeBatch> Flusher::FillBatch(Stripe& stripe,
+                                                absl::FunctionRef<void(StripeBatch&)> drain) {
+  std::unique_ptr<StripeBatch> batch = store_.NewBatch(stripe.id());
   InSlices(stripe, *batch, kFlushSlicePause,
            [&] { return stripe.DrainAhead(*batch, kSliceBytes); });
-  {
-    absl::MutexLock lock(&stripe.mutex());
-    drain(*batch);
-  }
+  absl::MutexLock lock(&stripe.mutex());
+  drain(*batch);
+  return batch;
+}
+
+absl::Status Flusher::WriteStripe(Stripe& stripe, absl::FunctionRef<void(StripeBatch&)> drain) {
+  const absl::MutexLock writing(&stripe.writing());
+  const std::unique_ptr<StripeBatch> batch = FillBatch(stripe, drain);
   CAIRN_CRASH_POINT("epoch: before a stripe is written");
   return store_.Write(*batch);
 }
@@ -280,26 +296,32 @@ absl::Status Flusher::WriteNow(absl::Span<Stripe* const> stripes) {
   return synced.ok() ? synced : Refuse(synced);
 }
 
-absl::Status Flusher::RunEpoch(bool sync) {
+absl::Status Flusher::RunEpoch(bool sync, const std::vector<Stripe*>* together) {
   const Notes notes = TakeNotes();
   CAIRN_CRASH_POINT("epoch: noted");
+  std::vector<std::unique_ptr<StripeBatch>> with_records;
   for (const OfJob& job : notes.jobs) {
     for (Stripe* stripe : job.stripes) {
-      LetOthersWrite();
+      if (together == nullptr) LetOthersWrite();
       if (stripe->handed_over()) continue;
-      RETURN_IF_ERROR(WriteStripe(*stripe, [&](StripeBatch& batch) {
+      const auto drain = [&](StripeBatch& batch) {
         stripe->ForgetWatermarks(job.away);
         stripe->Drain(batch);
-      }));
+      };
+      if (together != nullptr && std::binary_search(together->begin(), together->end(), stripe)) {
+        with_records.push_back(FillBatch(*stripe, drain));
+        continue;
+      }
+      RETURN_IF_ERROR(WriteStripe(*stripe, drain));
       unsynced_ = true;
       CAIRN_CRASH_POINT("epoch: between stripes");
     }
   }
-  if (!notes.shards.empty() || !notes.workers.empty()) {
+  if (!notes.shards.empty() || !notes.workers.empty() || !with_records.empty()) {
     std::vector<WorkerRecord> workers;
     for (const auto& [session, record] : notes.workers) workers.push_back(record);
     CAIRN_CRASH_POINT("epoch: before the records");
-    RETURN_IF_ERROR(store_.WriteEpoch(notes.shards, workers));
+    RETURN_IF_ERROR(store_.WriteEpoch(notes.shards, workers, absl::MakeSpan(with_records)));
     unsynced_ = true;
     CAIRN_CRASH_POINT("epoch: before the sync");
   }

@@ -12,6 +12,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -80,6 +81,11 @@ class Flusher {
   absl::Status AwaitDurable(const TouchedParts& touched);
   // Runs `write` while no epoch is running.
   absl::Status Exclusively(absl::FunctionRef<absl::Status()> write);
+  // While no epoch is running, runs `apply` and then an epoch that stores the stripes that `apply`
+  // returns, which are dense, together with the records: a crash leaves all of the changes or none.
+  // Other stripes are written before. Durable when OK is returned, unless durability is off.
+  // Returns the error of `apply`, after which it writes nothing; otherwise errors as Exclusively.
+  absl::Status WriteTogether(absl::FunctionRef<absl::StatusOr<std::vector<Stripe*>>()> apply);
   // Runs `write` while no epoch is running, or while one pauses between two stripes. That epoch
   // still writes all stripes that it has noted, except those handed over meanwhile. Errors as in
   // Exclusively.
@@ -110,9 +116,13 @@ class Flusher {
   };
 
   void RunOne();  // mutex_ held; releases it while it writes
-  absl::Status RunEpoch(bool sync);
+  // `together`: null, or the stripes to store with the records, sorted; then no other writer may
+  // write in between.
+  absl::Status RunEpoch(bool sync, const std::vector<Stripe*>* together = nullptr);
+  // Completes the stripe's batch with `drain`, which is called with the stripe's lock held.
+  std::unique_ptr<StripeBatch> FillBatch(Stripe& stripe,
+                                         absl::FunctionRef<void(StripeBatch&)> drain);
   Notes TakeNotes();
-  // `drain` completes the batch; it is called with the stripe's lock held.
   absl::Status WriteStripe(Stripe& stripe, absl::FunctionRef<void(StripeBatch&)> drain);
   absl::Status WriteInTurn(absl::FunctionRef<absl::Status()> write, bool between);
   // Called by the running epoch between two stripes: lets other writers write. Also pauses while

@@ -24,6 +24,14 @@ HostedShard::Update HostedShard::CountUpdate(const Origin& origin, int64_t pulle
   return update;
 }
 
+void HostedShard::SetCount(const Origin& origin, int64_t updates) {
+  absl::MutexLock lock(&state_->mutex);
+  if (state_->watermarks.Has(origin)) return;
+  state_->watermarks.Reserve();
+  state_->watermarks.Raise(origin);
+  state_->version.store(updates, std::memory_order_release);
+}
+
 int64_t HostedShard::OwnSince(int32_t worker, int64_t version) const {
   if (worker < 0) return 0;
   for (const OwnVersions& own : state_->own) {

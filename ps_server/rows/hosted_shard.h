@@ -34,6 +34,8 @@ class HostedShard {
   // Counts one more update, unless this origin's sequence was counted before (a repeat, or a replay
   // of an update whose count survived a crash). `pulled_version` as in PushItem.
   Update CountUpdate(const Origin& origin, int64_t pulled_version);
+  // Sets the update count, unless this origin's sequence was counted before.
+  void SetCount(const Origin& origin, int64_t updates);
 
   // Fills `record` with the state to store. False if nothing has changed since the last Note.
   // Forgets watermarks at or below those in `away`, whose workers are away (Watermarks::Forget).

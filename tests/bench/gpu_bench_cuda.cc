@@ -393,6 +393,9 @@ class PartQueue final : public DeviceQueue {
                       absl::Span<const VariableArrays> variables) override {
     queue_->ApplyOptimizer(optimizer, step, dtype, variables);
   }
+  void FlagNotFinite(const float* x, size_t count, float* flag) override {
+    queue_->FlagNotFinite(x, count, flag);
+  }
   void ApplyOptimizerToRows(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
                             const VariableArrays& variable, const int64_t* rows, size_t row_count,
                             size_t width) override {

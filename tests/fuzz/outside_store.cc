@@ -23,6 +23,7 @@ class OutsideBatch final : public StripeBatch {
   }
 
   StripeBatch& real() { return *batch_; }
+  std::unique_ptr<StripeBatch> Release() { return std::move(batch_); }
   void SetWatermarks(absl::Span<const Watermark> watermarks) override {
     const OutsideCairn outside;
     batch_->SetWatermarks(watermarks);
@@ -115,10 +116,15 @@ class OutsideStore final : public StripeStore {
     return store_->Write(static_cast<OutsideBatch&>(batch).real());  // NewBatch makes only these
   }
   bool Behind() const override { return store_->Behind(); }
+  using StripeStore::WriteEpoch;
   absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
-                          absl::Span<const WorkerRecord> workers) override {
+                          absl::Span<const WorkerRecord> workers,
+                          absl::Span<std::unique_ptr<StripeBatch>> stripes) override {
     const OutsideCairn outside;
-    return store_->WriteEpoch(shards, workers);
+    for (std::unique_ptr<StripeBatch>& stripe : stripes) {
+      stripe = static_cast<OutsideBatch&>(*stripe).Release();
+    }
+    return store_->WriteEpoch(shards, workers, stripes);
   }
   absl::Status Sync() override {
     const OutsideCairn outside;

@@ -427,6 +427,13 @@ Finding Player::Assign(Choices& choices) {
   if (request.caller.worker >= 0) request.sequence = AnySequence(choices, request.caller);
   const size_t count = choices.Of<size_t>({1, 1, 2, 0});
   for (size_t i = 0; i < count; ++i) request.items.push_back(AnyAssignItem(choices));
+  const auto is_whole = [](const wire::AssignItem& item) {
+    return item.selection == wire::Selection::WHOLE;
+  };
+  if (request.caller.worker >= 0 && choices.OneIn(4) &&
+      std::all_of(request.items.begin(), request.items.end(), is_whole)) {
+    request.__set_together(true);
+  }
   Plan plan;
   PlanOrder(request, plan);
   PlanItems(request, plan);

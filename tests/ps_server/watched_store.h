@@ -26,7 +26,7 @@ class WatchedStore final : public StripeStore {
   // Called before the disk is scanned, and before it is written to; an error or exception prevents
   // the write. May be null.
   std::function<void()> before_scan;
-  std::function<absl::Status()> before_write, before_decision;
+  std::function<absl::Status()> before_write, before_epoch, before_decision;
   // Called before and after a map is written; may be null.
   std::function<void()> before_map, after_map;
 
@@ -61,9 +61,12 @@ class WatchedStore final : public StripeStore {
     return store_->Write(batch);
   }
   bool Behind() const override { return store_->Behind(); }
+  using StripeStore::WriteEpoch;
   absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
-                          absl::Span<const WorkerRecord> workers) override {
-    return store_->WriteEpoch(shards, workers);
+                          absl::Span<const WorkerRecord> workers,
+                          absl::Span<std::unique_ptr<StripeBatch>> stripes) override {
+    if (before_epoch != nullptr) RETURN_IF_ERROR(before_epoch());
+    return store_->WriteEpoch(shards, workers, stripes);
   }
   absl::Status Sync() override { return store_->Sync(); }
   absl::Status PutDecision(const DecisionRecord& record, bool sync) override {

@@ -131,8 +131,11 @@ class Store : public StripeStore {
     disk_.Put(static_cast<Batch&>(batch).Take());
     return absl::OkStatus();
   }
+  using StripeStore::WriteEpoch;
   absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
-                          absl::Span<const WorkerRecord> workers) override {
+                          absl::Span<const WorkerRecord> workers,
+                          absl::Span<std::unique_ptr<StripeBatch>> stripes) override {
+    if (!stripes.empty()) return NotHere();  // all variables are tables
     RETURN_IF_ERROR(Take(costs_.write));
     Disk::Write write;
     write.shards.assign(shards.begin(), shards.end());

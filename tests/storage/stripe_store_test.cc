@@ -105,6 +105,38 @@ TEST_F(StripeStoreTest, ADenseStripeIsReadBackCompleteWithItsWatermarks) {
   }
 }
 
+TEST_F(StripeStoreTest, AnEpochStoresImagesWithItsRecords) {
+  const std::vector<Watermark> watermarks = {{0, 17}};
+  std::vector<std::unique_ptr<StripeBatch>> stripes;
+  for (uint32_t stripe : {0, 1}) {
+    stripes.push_back(store_->NewBatch({4, 0, stripe}));
+    stripes.back()->SetWatermarks(watermarks);
+    const std::string values(100000, static_cast<char>('a' + stripe));
+    const absl::string_view pieces[] = {values};
+    stripes.back()->PutImage(pieces);
+  }
+  const ShardRecord shard{4, 0, 12, {{0, 17}}};
+  const WorkerRecord worker{"job", 0, 3, 17, "epoch 2"};
+  ASSERT_OK(store_->WriteEpoch({&shard, 1}, {&worker, 1}, absl::MakeSpan(stripes)));
+  for (int i = 0; i < 2; ++i, Reopen()) {
+    EXPECT_THAT(*store_->Shards(), ElementsAre(shard));
+    EXPECT_THAT(*store_->Workers(), ElementsAre(worker));
+    const std::vector<LoadedStripe> loaded = Load(4);
+    ASSERT_EQ(loaded.size(), 2u);
+    EXPECT_EQ(loaded[0].watermarks, watermarks);
+    EXPECT_THAT(loaded[0].images, ElementsAre(std::string(100000, 'a')));
+    EXPECT_THAT(loaded[1].images, ElementsAre(std::string(100000, 'b')));
+  }
+}
+
+TEST_F(StripeStoreTest, AnEpochTakesNoRows) {
+  std::vector<std::unique_ptr<StripeBatch>> stripes;
+  stripes.push_back(store_->NewBatch({4, 0, 0}));
+  stripes.back()->PutRow(7, "row");
+  EXPECT_THAT(store_->WriteEpoch({}, {}, absl::MakeSpan(stripes)),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("rows")));
+}
+
 TEST_F(StripeStoreTest, ALaterWriteReplacesTheImageAndEachRowItNames) {
   ASSERT_OK(WriteImage(*store_, {1, 0, 0}, 1, "before"));
   ASSERT_OK(WriteImage(*store_, {1, 0, 0}, 2, "after"));

@@ -71,6 +71,9 @@ TEST(BulkProtocol, EveryStructSurvivesTheRoundTripInStockBytes) {
   ExpectRoundTrip(ExampleEmbeddingSpec());
   ExpectRoundTrip(ExamplePush());
   ExpectRoundTrip(ExampleAssign());
+  wire::AssignRequest together = ExampleAssign();
+  together.__set_together(true);
+  ExpectRoundTrip(together);
   ExpectRoundTrip(ExamplePull());
   ExpectRoundTrip(ExampleStep());
   ExpectRoundTrip(ExampleHello());

@@ -131,6 +131,7 @@ wire::AssignRequest ExampleAssign() {
   item.__set_dtype(wire::DType::FLOAT32);
   item.__set_values(Floats(8));
   item.__set_slot("momentum");
+  item.__set_updates(5);
   request.__set_items({item});
   return request;
 }

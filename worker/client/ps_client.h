@@ -58,6 +58,9 @@ struct PullTarget {
   HeldValues* held = nullptr;
   // Of kKeys: each distinct key travels once. Pays where many keys repeat.
   bool combine_repeats = false;
+  // Not null, for kWhole: receives the number of updates of the variable; if it has several shards,
+  // the lowest.
+  int64_t* updates = nullptr;
 };
 
 // One variable's rows in a Push (gradients) or an Assign (values).
@@ -78,6 +81,9 @@ struct PushSource {
   // rounded, and each distinct key travels once. Pays where many keys repeat. Assigns never
   // combine: the server rejects repeats.
   bool combine_repeats = false;
+  // AssignTogether only: not below 0: becomes the variable's number of updates, from which the next
+  // push continues.
+  int64_t updates = -1;
 };
 
 // Staleness of this client's pushes: for each pushed shard, the number of updates by others between
@@ -255,6 +261,11 @@ class PsClient {
   virtual absl::StatusOr<int64_t> LargestStepGap(Deadline deadline) = 0;
   // Sets values or optimizer slots. Applied exactly once, like a push. Errors as Push.
   virtual absl::Status Assign(absl::Span<const PushSource> sources, Deadline deadline) = 0;
+  // For workers. As Assign, of whole variables, and stores `position` like Push; durable when OK is
+  // returned. A crash of a server leaves all of its part or none, so variables that only fit each
+  // other never come back from different times.
+  virtual absl::Status AssignTogether(absl::Span<const PushSource> sources,
+                                      absl::string_view position, Deadline deadline) = 0;
 
   // Calls `row(key, values)` for every stored row of an embedding table. `values`: [dim] of the
   // table's dtype, valid during the call. kAborted: rows moved between servers during the scan, so

@@ -75,7 +75,9 @@ class StepDevice::Step final : public StepView {
   const float* dense() override { return At<float>(layout_.dense); }
   int64_t AwaitDense(int64_t first) override;
   const float* values(size_t v) override;
-  float* gradient(size_t v) override { return At<float>(layout_.gradients[v]); }
+  float* gradient(size_t v) override {
+    return own_.resident != nullptr ? own_.resident->gradient(v) : At<float>(layout_.gradients[v]);
+  }
   float* Buffer(size_t buffer, size_t floats) override;
   SumOrder OrderOfSums(absl::Span<const size_t> distinct) override;
   void ZeroGradients(absl::Span<const size_t> variables) override;
@@ -247,6 +249,7 @@ const StepView::Input& StepDevice::Step::input() {
 
 const float* StepDevice::Step::values(size_t v) {
   AwaitEarly();
+  if (own_.resident != nullptr) return own_.resident->value(v);
   const size_t offset = layout_.variables[v];
   const auto& values = own_.uses[v].values;
   if (values.empty()) return At<float>(offset);
@@ -296,19 +299,18 @@ void StepDevice::Step::Reserve(size_t bytes, StepMemory* memory) {
 // Small gradients are adjacent, in the order of their variables. So one call zeroes them, along
 // with the few others between them.
 void StepDevice::Step::ZeroGradients(absl::Span<const size_t> variables) {
-  size_t begin = 0, end = 0;
+  float *begin = nullptr, *end = nullptr;
   const auto flush = [&] {
-    if (end > begin) ops().Zero(At<float>(begin), (end - begin) / sizeof(float));
+    if (end > begin) ops().Zero(begin, static_cast<size_t>(end - begin));
   };
   bool last_small = false;
   for (const size_t v : variables) {
-    const size_t bytes = BytesOf(own_.uses[v].gradient);
-    const bool small = bytes <= kSmallBytes;
+    const bool small = IsSmall(value_count(v));
     if (!small || !last_small) {
       flush();
-      begin = layout_.gradients[v];
+      begin = gradient(v);
     }
-    end = layout_.gradients[v] + bytes;
+    end = gradient(v) + value_count(v);
     last_small = small;
   }
   flush();
@@ -360,6 +362,7 @@ void StepDevice::Step::CopyOutDirect(size_t v, size_t end) {
 
 void StepDevice::Step::GradientDone(size_t v) {
   trains_ = true;
+  if (own_.resident != nullptr) return;
   const size_t count = own_.uses[v].gradient.size();
   if (count == 0) return;
   const StepSums& sums = device_.sums_;
@@ -400,6 +403,7 @@ absl::Status StepDevice::Step::End() {
   ended_ = true;
   FlushOut();
   QueueSums();
+  if (trains_ && own_.resident != nullptr) own_.resident->EndStep(*device_.queue_);
   for (const Fetched& fetch : fetches_) device_.queue_->CopyOut(fetch.from, fetch.to, fetch.bytes);
   RETURN_IF_ERROR(device_.queue_->Finish());
   if (trains_) device_.trained_rows_ = std::max(device_.trained_rows_, rows());
@@ -449,8 +453,9 @@ StepDevice::Layout StepDevice::LayOut(const Batch& batch, const StepState& state
   }
   size_t bytes = 0;
   for (const PartOfStep& part : parts) bytes += Aligned(part.bytes);
+  const size_t resident = state.resident == nullptr ? 0 : state.resident->step_bytes();
   // A recurring step needs the same host memory every time.
-  layout.recurs = bytes <= kRecurringBytes;
+  layout.recurs = bytes + resident <= kRecurringBytes;
   for (PartOfStep& part : parts) {
     const bool is_large = part.bytes > kSmallBytes && !layout.recurs;
     if (is_large && part.memory != nullptr && IsPageLocked(part.memory)) part.group = kDirect;
@@ -489,6 +494,8 @@ absl::StatusOr<std::unique_ptr<StepView>> StepDevice::Begin(const Batch& batch, 
   Layout layout = LayOut(batch, *state, queue_->deterministic());
   RETURN_IF_ERROR(Reserve(layout));
   queue_->BeginStep();
+  // Not part of what recurs: an optimizer's constants may differ from update to update.
+  if (state->resident != nullptr) state->resident->BeginStep(*queue_);
   if (layout.recurs && sums_.rank == nullptr) queue_->BeginRecurring();
   auto step = std::make_unique<Step>(*this, batch, state, std::move(layout));
   step->SendInput();

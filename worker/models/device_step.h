@@ -62,6 +62,9 @@ class StepDevice {
  public:
   explicit StepDevice(std::unique_ptr<DeviceQueue> queue);
 
+  // Whether a gradient of this many floats is copied together with its neighbours.
+  static constexpr bool IsSmall(size_t floats) { return floats * sizeof(float) <= kSmallBytes; }
+
   // Begins a step. It ends with End; destroying the result abandons it. One step at a time.
   absl::StatusOr<std::unique_ptr<StepView>> Begin(const Batch& batch, StepState* state);
 

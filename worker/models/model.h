@@ -32,9 +32,14 @@ struct VariableUse {
 // A step's data, reused from step to step. `uses[i]` belongs to variables()[i]. The members after
 // it belong to the models: the positions of the batch's entries in `ids`, and activations.
 struct ReplicaShare;
+class ResidentVariables;
 class StepDevice;
 struct StepState {
   std::vector<VariableUse> uses;
+  // Not null: the values and gradients of all variables are there, on the GPU of `device`, and
+  // those of `uses` are empty (worker/models/resident_variables.h). All variables are dense, and a
+  // step uses them whole. Set before Plan.
+  ResidentVariables* resident = nullptr;
   // Rows of the step of all workers that train as one; 0: this worker trains alone.
   int64_t joint_rows = 0;
   std::vector<int32_t> positions;

@@ -90,6 +90,11 @@ absl::Status ModelBase::Plan(const Batch& batch, StepState* state) const {
   for (size_t v = 0; v < list_.variables.size(); ++v) {
     const VariableSpec& spec = list_.variables[v];
     VariableUse& use = state->uses[v];
+    if (state->resident != nullptr) {
+      use.values.clear();
+      use.gradient.clear();
+      continue;
+    }
     const int64_t rows =
         use.part == Part::kWhole ? RowCount(spec.shape) : static_cast<int64_t>(use.ids.size());
     const int64_t width =
@@ -137,6 +142,10 @@ absl::StatusOr<double> ModelBase::Train(const Batch& batch, StepState* state) co
   for (VariableUse& use : state->uses) use.gradient.resize(use.values.size());
   if (batch.rows == 0) {
     RETURN_IF_ERROR(CheckPlanned(*state));
+    if (state->resident != nullptr) {
+      return absl::InvalidArgumentError(
+          "a step without rows: the variables on the GPU get no gradient");
+    }
     for (VariableUse& use : state->uses) std::fill(use.gradient.begin(), use.gradient.end(), 0.0f);
     return 0.0;
   }

@@ -31,6 +31,7 @@ absl::Status SparseColumns::Plan(const Batch& batch, StepState* state) const {
         absl::StrCat("entry ", bad - batch.columns.begin(), " of the batch: column ", *bad,
                      " (counted from 0) is outside [0, ", features_, "): raise data.features"));
   }
+  if (state->resident != nullptr) return absl::OkStatus();  // nothing has to be moved
   const int64_t whole = features_ * floats_per_column_;
   if (static_cast<int64_t>(batch.columns.size()) * kEntryCost > whole) return absl::OkStatus();
   const auto limit = static_cast<size_t>(whole / (kMargin * (kIdCost + floats_per_column_)));

@@ -8,6 +8,7 @@
 #include "absl/types/span.h"
 #include "worker/input/batch.h"
 #include "worker/models/model.h"
+#include "worker/models/resident_variables.h"
 #include "worker/ops/ops.h"
 
 namespace cairn {
@@ -47,7 +48,9 @@ class StepView {
   // How variable `v` is used; for Part::kRows and kKeys, the number of rows.
   Part part(size_t v) const { return state_.uses[v].part; }
   size_t id_count(size_t v) const { return state_.uses[v].ids.size(); }
-  size_t value_count(size_t v) const { return state_.uses[v].values.size(); }
+  size_t value_count(size_t v) const {
+    return state_.resident != nullptr ? state_.resident->floats(v) : state_.uses[v].values.size();
+  }
 
   // In the layout of VariableUse. The ops overwrite every gradient.
   virtual const float* values(size_t v) = 0;

@@ -74,7 +74,8 @@ void CudaDeviceQueue::RunDeferred() {
   if (choice.capture) has_graph = Capture(choice.graph);
   if (has_graph) {
     Select();
-    Note(choice.graph->Launch(in_.get()), "launch of a graph");
+    // After ops that were called before BeginRecurring. The other streams are idle.
+    Note(choice.graph->Launch(compute_.get()), "launch of a graph");
   } else {
     deferred_.Issue();
   }

@@ -83,9 +83,10 @@ class DeviceQueue {
   // Declares that the calls until Finish are a step of a model, which the device counts and may
   // measure (gpu_usage.h).
   virtual void BeginStep() {}
-  // Declares that the calls until Finish may recur with the same arguments. The queue may then
-  // defer them to Finish, which launches a recurring sequence as one graph. Finish, not CopyIn,
-  // reads the host memory in that case.
+  // Declares that the calls from here until Finish may recur with the same arguments. Calls since
+  // the last Finish, which must be ops, run before them. The queue may then defer them to Finish,
+  // which launches a recurring sequence as one graph. Finish, not CopyIn, reads the host memory in
+  // that case.
   virtual void BeginRecurring() {}
 
   // Copies from the host, in the order of the calls, after all work queued before the last Finish.
@@ -118,6 +119,9 @@ class DeviceQueue {
   // `variables` and its arrays of slots are read before the call returns.
   virtual void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
                               absl::Span<const VariableArrays> variables) = 0;
+  // Queues an op that sets *flag to 1 if x [count] has a NaN or an infinity. `flag` is in device
+  // memory or of AllocateHost, where the host may read it after Finish.
+  virtual void FlagNotFinite(const float* x, size_t count, float* flag) = 0;
   // As ApplyOptimizer, for the rows of one variable whose numbers are in `rows` [row_count], in
   // device memory, distinct and inside the variable. The value and each slot have `width` elements
   // per row; the gradient is [row_count, width]. variable.count is not used.

@@ -27,6 +27,15 @@ CAIRN_ANYWHERE inline void AtomicAdd(float* to, float value) {
 #endif
 }
 
+// For threads that all set the same value.
+CAIRN_ANYWHERE inline void Set(float* to, float value) {
+#ifdef __CUDA_ARCH__
+  *to = value;
+#else
+  std::atomic_ref(*to).store(value, std::memory_order_relaxed);
+#endif
+}
+
 CAIRN_ANYWHERE inline float Dot(const float* x, const float* y, uint32_t count) {
   float dot = 0;
   for (uint32_t k = 0; k < count; ++k) dot += x[k] * y[k];
@@ -68,6 +77,16 @@ struct alignas(kFloats * sizeof(float)) Pack {
 // Every body is called for an index `i` below the number of its elements. "i: row x column" means
 // that i / columns is the row and i % columns the column. Index has 32 bits if they suffice,
 // because divisions are then faster.
+
+struct FlagNotFiniteBody {
+  const float* x;
+  float* flag;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    // An infinity minus itself is NaN too.
+    if (x[i] - x[i] != 0.0f) Set(flag, 1.0f);
+  }
+};
 
 struct ScaleBody {
   float scale;

@@ -9,6 +9,7 @@
 #include "common/dtype.h"
 #include "common/optimizer/optimizer.h"
 #include "worker/ops/device_queue.h"
+#include "worker/ops/kernels_cuda.h"
 #include "worker/ops/loop_ops_cuda.h"
 #include "worker/ops/loop_optimizer_cuda.h"
 #include "worker/ops/loop_tensor_ops_cuda.h"
@@ -27,6 +28,9 @@ class QueueOfLoops : public Base {
   void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
                       absl::Span<const VariableArrays> variables) final {
     LoopOptimizer(engine(), optimizer, step).Apply(dtype, variables);
+  }
+  void FlagNotFinite(const float* x, size_t count, float* flag) final {
+    engine().ForEach(count, kernels::FlagNotFiniteBody{x, flag});
   }
   void ApplyOptimizerToRows(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
                             const VariableArrays& variable, const int64_t* rows, size_t row_count,

@@ -121,6 +121,20 @@ TEST(CheckRequest, FieldsNoServerCouldUseAreNamed) {
   refused(After(ExampleHello(), [](auto& r) { r.step = -2; }), "field step is -2");
   refused(After(ExampleHello(), [](auto& r) { r.expected_workers = -1; }),
           "field expected_workers is -1");
+  refused(After(ExampleAssign(), [](auto& r) { r.items[0].__set_updates(-1); }),
+          "items[0]: field updates is -1");
+  refused(After(ExampleAssign(),
+                [](auto& r) {
+                  r.caller.worker = 0;
+                  r.__set_together(true);
+                }),
+          "items[0]: field selection is 2; with together it is 1 (WHOLE)");
+  refused(After(ExampleAssign(),
+                [](auto& r) {
+                  r.caller.worker = -1;
+                  r.__set_together(true);
+                }),
+          "field together is for workers");
   refused(After(ExamplePull(), [](auto& r) { r.step = -2; }), "field step is -2");
   refused(After(ExamplePull(), [](auto& r) { r.wait_seconds = 0; }), "field wait_seconds is 0");
   refused(After(ExamplePull(), [](auto& r) { r.wait_seconds = kMaxWaitSeconds + 1; }),

@@ -6,6 +6,8 @@
 #include <memory>
 #include <new>
 #include <numeric>
+#include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -105,6 +107,130 @@ TEST_F(DisturbedTest, ASnapshotThatRunsOutOfMemoryEndsOnlyPushes) {
   EXPECT_EQ(core_->flusher.Exclusively([] { return absl::OkStatus(); }), failed);
   EXPECT_FALSE(client.Push("w", {1, 2}).ok());
   EXPECT_THAT(*client.Pull("w"), ElementsAre(-1, -2));
+}
+
+// An assign of several variables that belong together.
+class TogetherTest : public DisturbedTest {
+ protected:
+  void SetUp() override {
+    DisturbedTest::SetUp();
+    client_.emplace(Joined(0));
+    const wire::Optimizer momentum = WireOptimizer("sgd", 1, {{"momentum", 0.5}});
+    // Each of four rows has a stripe.
+    ASSERT_OK(
+        client_->Create({DenseSpec("a", {4, kWidth}, momentum), DenseSpec("b", {1}, momentum)}));
+    ASSERT_OK(client_->Push("b", {-1}));
+    ASSERT_OK(core_->flusher.Flush(Flusher::Reach::kSynced));
+  }
+
+  // Sets every value and slot to `value`, and the numbers of updates to `updates`.
+  absl::Status AssignAll(float value, int64_t updates, const std::string& position) {
+    wire::AssignRequest request;
+    const wire::PushRequest next = client_->NextRequest();
+    request.caller = next.caller;
+    request.sequence = next.sequence;
+    request.sequence.position = position;
+    request.__set_together(true);
+    for (const auto& [name, count] : {std::pair("a", 4 * kWidth), std::pair("b", size_t{1})}) {
+      const std::vector<float> values(count, value);
+      for (const char* slot : {"", "momentum"}) {
+        wire::AssignItem& item = request.items.emplace_back();
+        item.variable = name;
+        item.slot = slot;
+        item.values = Payload::Copy(values.data(), count * sizeof(float));
+        if (item.slot.empty()) item.__set_updates(updates);
+      }
+    }
+    return client_->Send(request).status();
+  }
+
+  // What a process that opens the folder next finds.
+  struct Found {
+    std::set<float> values, slots;  // all distinct ones
+    std::vector<int64_t> updates;   // of a and b
+    std::string position;
+  };
+  Found Reopened() {
+    service_ = nullptr;
+    core_ = nullptr;
+    const std::unique_ptr<Engine> engine = Engine::Open(options_).value();
+    TestClient client(engine->service(), 0);
+    Found found{.position = client.Hello()->position};
+    for (const char* name : {"a", "b"}) {
+      const std::vector<float> values = client.Pull(name).value();
+      found.values.insert(values.begin(), values.end());
+      const std::vector<float> slots = client.Pull(name, "momentum").value();
+      found.slots.insert(slots.begin(), slots.end());
+      wire::PullItem item;
+      item.variable = name;
+      found.updates.push_back(client.PullItem(item)->version);
+    }
+    return found;
+  }
+
+  static constexpr size_t kWidth = 256 << 10;
+  std::optional<TestClient> client_;
+};
+
+TEST_F(TogetherTest, AllItemsTheCountsAndThePositionAreDurable) {
+  ASSERT_OK(AssignAll(2, 7, "step 7"));
+  ASSERT_OK(client_->Push("b", {-1}));  // the count goes on
+  ASSERT_OK(AssignAll(3, 9, "step 9"));
+  const Found found = Reopened();
+  EXPECT_THAT(found.values, ElementsAre(3));
+  EXPECT_THAT(found.slots, ElementsAre(3));
+  EXPECT_THAT(found.updates, ElementsAre(9, 9));
+  EXPECT_EQ(found.position, "step 9");
+}
+
+// The one write that a crash can prevent is that of everything: no stripe is written before.
+TEST_F(TogetherTest, ACrashInTheMiddleLeavesAllAsItWas) {
+  ASSERT_OK(AssignAll(2, 7, "step 7"));
+  store_->before_write = []() -> absl::Status { return absl::InternalError("a stripe by itself"); };
+  store_->before_epoch = []() -> absl::Status { return absl::UnavailableError("killed"); };
+  EXPECT_THAT(AssignAll(3, 9, "step 9"), StatusIs(StatusCode::kUnavailable, HasSubstr("killed")));
+  const Found found = Reopened();
+  EXPECT_THAT(found.values, ElementsAre(2));
+  EXPECT_THAT(found.slots, ElementsAre(2));
+  EXPECT_THAT(found.updates, ElementsAre(7, 7));
+  EXPECT_EQ(found.position, "step 7");
+}
+
+TEST_F(TogetherTest, ARefusedItemChangesNothingAndEndsNothing) {
+  wire::AssignRequest request;
+  const wire::PushRequest next = client_->NextRequest();
+  request.caller = next.caller;
+  request.sequence = next.sequence;
+  request.__set_together(true);
+  wire::AssignItem& item = request.items.emplace_back();
+  item.variable = "nobody";
+  EXPECT_THAT(client_->Send(request), StatusIs(StatusCode::kNotFound, HasSubstr("nobody")));
+  item.variable = "b";
+  item.selection = wire::Selection::ROWS;
+  EXPECT_THAT(client_->Send(request),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("with together it is 1")));
+  EXPECT_OK(core_->flusher.failure());
+  ASSERT_OK(AssignAll(2, 7, "step 7"));
+}
+
+// A repeated assign does not take the count back.
+TEST_F(TogetherTest, ARepeatedAssignChangesNothing) {
+  wire::AssignRequest request;
+  const wire::PushRequest next = client_->NextRequest();
+  request.caller = next.caller;
+  request.sequence = next.sequence;
+  request.__set_together(true);
+  wire::AssignItem& item = request.items.emplace_back();
+  const float value = 5;
+  item.variable = "b";
+  item.values = Payload::Copy(&value, sizeof(value));
+  item.__set_updates(4);
+  ASSERT_OK(client_->Send(request));
+  ASSERT_OK(client_->Push("b", {0}));
+  const auto repeated = client_->Send(request);
+  ASSERT_OK(repeated);
+  EXPECT_TRUE(repeated->repeated);
+  EXPECT_EQ(Reopened().updates[1], 5);
 }
 
 // The process was killed after it had called leave, and started again.

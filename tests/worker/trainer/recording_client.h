@@ -60,6 +60,9 @@ class RecordingClient : public PsClient {
   absl::Status EndSteps(Deadline) override { return absl::OkStatus(); }
   absl::StatusOr<int64_t> LargestStepGap(Deadline) override { return 0; }
   absl::Status Assign(absl::Span<const PushSource>, Deadline) override { return absl::OkStatus(); }
+  absl::Status AssignTogether(absl::Span<const PushSource>, absl::string_view, Deadline) override {
+    return absl::OkStatus();
+  }
   absl::Status Scan(absl::string_view,
                     const std::function<void(int64_t, absl::Span<const std::byte>)>&,
                     Deadline) override {

@@ -80,6 +80,8 @@ RetainedPart RetainPart(const DataCall& call) {
   if (call.kind == CallKind::kAssign) {
     copy->kind = CallKind::kAssign;
     copy->assign.sequence = call.assign.sequence;
+    copy->assign.together = call.assign.together;
+    copy->assign.__isset.together = call.assign.__isset.together;
     CopyItems(call.assign.items, &copy->assign.items, &owner->block);
   } else {
     copy->kind = CallKind::kPush;

@@ -61,6 +61,10 @@ class PsClientImpl final : public PsClient {
   absl::Status Assign(absl::Span<const PushSource> sources, Deadline deadline) override {
     return data_.Assign(sources, deadline);
   }
+  absl::Status AssignTogether(absl::Span<const PushSource> sources, absl::string_view position,
+                              Deadline deadline) override {
+    return data_.AssignTogether(sources, position, deadline);
+  }
   absl::Status Scan(absl::string_view variable, const VariableCatalog::Row& row,
                     Deadline deadline) override {
     return catalog_.Scan(variable, row, deadline);

@@ -53,6 +53,17 @@ absl::Status DataCalls::Assign(absl::Span<const PushSource> sources, Deadline de
   return Deliver(*plan, /*updates=*/true, nullptr, deadline, &moved);
 }
 
+absl::Status DataCalls::AssignTogether(absl::Span<const PushSource> sources,
+                                       absl::string_view position, Deadline deadline) {
+  RETURN_IF_ERROR(deps_.gate.Check("assign", deadline));
+  RETURN_IF_ERROR(CheckUserPosition(position));
+  PlanPool::Lease plan(&deps_.plans);
+  RETURN_IF_ERROR(deps_.planner.Assign(sources, &*plan));
+  (*plan).AssignTogether();
+  bool moved = false;
+  return Deliver(*plan, /*updates=*/true, &position, deadline, &moved);
+}
+
 absl::Status DataCalls::Deliver(DataPlan& plan, bool updates, const absl::string_view* position,
                                 Deadline deadline, bool* moved) {
   RETURN_IF_ERROR(deps_.deliverer.Deliver(plan, updates, position, deadline, moved));

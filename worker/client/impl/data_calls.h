@@ -36,6 +36,8 @@ class DataCalls {
   absl::Status Push(absl::Span<const PushSource> sources, absl::string_view position,
                     absl::Span<const PullTarget> targets, bool begins_step, Deadline deadline);
   absl::Status Assign(absl::Span<const PushSource> sources, Deadline deadline);
+  absl::Status AssignTogether(absl::Span<const PushSource> sources, absl::string_view position,
+                              Deadline deadline);
   // Deliverer::Deliver; adds the plan's bytes to the counters.
   absl::Status Deliver(DataPlan& plan, bool updates, const absl::string_view* position,
                        Deadline deadline, bool* moved);

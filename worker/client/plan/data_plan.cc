@@ -61,6 +61,7 @@ void DataPlan::Reset() {
   used_ = sorted_used_ = encoded_used_ = 0;
   bytes_out_ = bytes_in_ = 0;
   contribution_step_ = contribution_rows_ = 0;
+  together_ = false;
   first_.assign(sessions_.size(), nullptr);
   current_.assign(sessions_.size(), nullptr);
   waves_.clear();
@@ -220,6 +221,8 @@ absl::Status DataPlan::AddUpdate(const ClientVariable& variable, const PushSourc
     entry.format = source.format;
     entry.kept_fraction = source.kept_fraction;
     entry.residual = source.residual;
+  } else {
+    entry.updates = source.updates;
   }
   if (source.part == Part::kWhole) {
     for (entry.group = 0; entry.group < groups.size(); ++entry.group) {
@@ -268,6 +271,8 @@ absl::Status DataPlan::PutUpdate(const RequestItem& entry, bool assign) {
     item.dtype = dtype;
     item.values = Payload::ViewOf(entry.values);
     item.slot.assign(entry.slot.data(), entry.slot.size());
+    item.__isset.updates = entry.updates >= 0;
+    item.updates = entry.updates;
   } else {
     wire::PushItem& item = Next(slot.call.request.push.items, slot.pushes++);
     FillItem(*entry.variable, entry.group, entry.part, entry.ids, &item);
@@ -316,8 +321,10 @@ absl::Status DataPlan::AddPull(ClientVariablePtr held, const PullTarget& target)
   PullDestination destination{.variable = &variable,
                               .value = target.slot.empty(),
                               .format = target.format,
-                              .out = target.out.data()};
+                              .out = target.out.data(),
+                              .updates = target.updates};
   if (target.part == Part::kWhole) {
+    if (target.updates != nullptr) *target.updates = std::numeric_limits<int64_t>::max();
     if (target.held != nullptr) {
       target.held->Begin(target.out.data(), groups.size(), target.format);
     }
@@ -438,6 +445,7 @@ void DataPlan::Finish() {
     DataCall& call = slot.call;
     call.request.push.items.resize(slot.pushes);
     call.assign.items.resize(slot.assigns);
+    call.assign.__isset.together = call.assign.together = together_;
     call.request.pull.items.resize(slot.destinations.size());
     const bool pulls = !slot.destinations.empty() || call.request.pull.step != 0;
     call.kind = slot.assigns > 0           ? CallKind::kAssign

@@ -64,6 +64,8 @@ class DataPlan {
   absl::Status AddPush(ClientVariablePtr variable, const PushSource& source);
   absl::Status AddAssign(ClientVariablePtr variable, const PushSource& source);
   absl::Status AddPull(ClientVariablePtr variable, const PullTarget& target);
+  // Call after the last AddAssign: each server stores its part in one write.
+  void AssignTogether() { together_ = true; }
   // Call after the last AddPush: sends the push to every server, as a contribution to `step`.
   void ContributeToAll(int64_t step, int64_t rows);
   // Call before the first AddPull: wave 0 gets a pull on every server, with `step` as its
@@ -127,6 +129,7 @@ class DataPlan {
     int64_t rows = 0;
     HeldValues::Shard* held = nullptr;  // describes the rows in `out`; empty until they arrive
     bool may_be_changes = false;        // the caller has a copy of the shard
+    int64_t* updates = nullptr;         // PullTarget::updates
   };
 
   // An exchange and its contents. Reused by later calls, with the memory of its items.
@@ -150,6 +153,7 @@ class DataPlan {
     ValueFormat format = ValueFormat::kPlain;
     double kept_fraction = 0;
     absl::Span<float> residual;
+    int64_t updates = -1;
   };
 
   void Reach(int32_t server);
@@ -203,6 +207,7 @@ class DataPlan {
   size_t encoded_used_ = 0;
   int64_t contribution_step_ = 0;  // > 0: wave 0 has only contributions to this step
   int64_t contribution_rows_ = 0;
+  bool together_ = false;
   std::vector<Exchange*> waves_;
   std::vector<size_t> wave_ends_;
   int64_t bytes_out_ = 0;

@@ -1,4 +1,5 @@
 // Checks the replies to a plan's calls and writes pulled rows to the caller's memory.
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -87,6 +88,9 @@ absl::Status DataPlan::StoreItem(const Exchange& exchange, const PullDestination
   }
   if (destination.held != nullptr && item.__isset.mark) {
     *destination.held = {.boot_id = exchange.call.reply.pull.state.boot_id, .mark = item.mark};
+  }
+  if (destination.updates != nullptr) {
+    *destination.updates = std::min(*destination.updates, item.version);
   }
   if (destination.value) variable.set_pulled_version(destination.group, item.version);
   return absl::OkStatus();

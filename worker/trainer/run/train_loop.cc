@@ -28,14 +28,8 @@ absl::Status TrainLoop::Run() {
   if (!bar_.enabled()) {
     lines_.emplace(parts_.task, absl::Seconds(parts_.job.output.progress_seconds), started_);
   }
-  for (int64_t number = 0; number < pipeline_.lookahead(); ++number) {
-    RETURN_IF_ERROR(Load(number));
-    if (number < loaded_) RETURN_IF_ERROR(pipeline_.Pull(number));
-  }
-  for (int64_t number = 0; number < loaded_ && !stopping_; ++number) {
-    RETURN_IF_ERROR(DoStep(number));
-  }
-  RETURN_IF_ERROR(pipeline_.WaitPushed(steps_done_ - 1));
+  const absl::Status trained = DoSteps();
+  RETURN_IF_ERROR(parts_.resident == nullptr ? trained : EndResident(trained));
   seconds_ = absl::ToDoubleSeconds(MonotonicNow() - started_ - paused_);
   // EndSteps first: the others must not wait for a step of this worker while it announces the end
   // of its run.
@@ -44,11 +38,36 @@ absl::Status TrainLoop::Run() {
   }
   // The last push announces the end of the run; a worker without a row has no push, and announces
   // it separately.
-  const bool told = steps_done_ > 0 && !parts_.synchronous;
+  const bool told = steps_done_ > 0 && !parts_.synchronous && parts_.resident == nullptr;
   if (stopping_ || told) return absl::OkStatus();
   position_.finished = true;
   position_.at_max_steps = loaded_ >= max_loads_;
   return AnnounceEnd();
+}
+
+absl::Status TrainLoop::DoSteps() {
+  for (int64_t number = 0; number < pipeline_.lookahead(); ++number) {
+    RETURN_IF_ERROR(Load(number));
+    if (number < loaded_ && parts_.resident == nullptr) RETURN_IF_ERROR(pipeline_.Pull(number));
+  }
+  for (int64_t number = 0; number < loaded_ && !stopping_; ++number) {
+    RETURN_IF_ERROR(DoStep(number));
+  }
+  return pipeline_.WaitPushed(steps_done_ - 1);
+}
+
+absl::Status TrainLoop::WriteBack(bool wait) {
+  std::string position;
+  position_.EncodeTo(&position);
+  return parts_.resident->WriteBack(position, wait);
+}
+
+absl::Status TrainLoop::EndResident(const absl::Status& trained) {
+  if (parts_.resident->failed() || steps_done_ == 0) return trained;
+  const absl::Status written = WriteBack(/*wait=*/true);
+  if (trained.ok()) return written;
+  if (!written.ok()) LOG(WARNING) << "after the last step: " << written.message();
+  return trained;
 }
 
 absl::Status TrainLoop::AnnounceEnd() {
@@ -68,6 +87,7 @@ absl::StatusOr<bool> TrainLoop::Read(int64_t number) {
   const absl::StatusOr<bool> more = parts_.reader.Next(&step.batch);
   if (!more.ok()) return AsBadInput(Annotate(more.status(), "data.train"));
   if (!*more) return false;
+  if (parts_.resident != nullptr) step.state.resident = &parts_.resident->variables();
   const absl::Status planned = parts_.model.Plan(step.batch, &step.state);
   if (!planned.ok()) return AsBadInput(Annotate(planned, "data.train"));
   return true;
@@ -88,6 +108,7 @@ absl::Status TrainLoop::DoStep(int64_t number) {
   if (!trained.ok() && parts_.lockstep != nullptr) {
     return parts_.lockstep->Advise(trained.status());
   }
+  if (!trained.ok() && parts_.resident != nullptr) parts_.resident->NoteFailure();
   RETURN_IF_ERROR(trained.status());
   double loss = *trained;
   if (parts_.lockstep != nullptr) {
@@ -106,6 +127,12 @@ absl::Status TrainLoop::DoStep(int64_t number) {
   const bool finishes = number + 1 == loaded_;
   RETURN_IF_ERROR(guard_.Check(position_.total_steps + 1, loss, finishes));
   stopping_ = !finishes && parts_.stop_requested();
+  if (parts_.resident != nullptr) {
+    RETURN_IF_ERROR(parts_.resident->Update());
+    Advance(number);
+    RETURN_IF_ERROR(Record(number, loss, rows, finishes || stopping_));
+    return finishes ? absl::OkStatus() : DoWhatIsDue(number);
+  }
   PreparePush(number, finishes);
   const int64_t dropped = finishes ? parts_.client.counters().pushes_dropped : 0;
   const bool pulls = !stopping_ && next_pull < loaded_;
@@ -119,12 +146,17 @@ absl::Status TrainLoop::DoStep(int64_t number) {
   return was_dropped ? AnnounceEnd() : absl::OkStatus();
 }
 
-void TrainLoop::PreparePush(int64_t number, bool finishes) {
-  Step& step = pipeline_.step(number);
-  position_.epoch = step.batch.epoch;
-  position_.row = step.batch.next_row;
+void TrainLoop::Advance(int64_t number) {
+  const Batch& batch = pipeline_.step(number).batch;
+  position_.epoch = batch.epoch;
+  position_.row = batch.next_row;
   ++position_.run_steps;
   ++position_.total_steps;
+}
+
+void TrainLoop::PreparePush(int64_t number, bool finishes) {
+  Step& step = pipeline_.step(number);
+  Advance(number);
   position_.finished = finishes && !parts_.synchronous;
   position_.at_max_steps = position_.finished && loaded_ >= max_loads_;
   position_.EncodeTo(&step.position);
@@ -199,7 +231,11 @@ bool TrainLoop::EvaluationDue() const {
 }
 
 absl::Status TrainLoop::DoWhatIsDue(int64_t number) {
-  if (!CheckpointDue() && !EvaluationDue()) return absl::OkStatus();
+  const bool due = CheckpointDue() || EvaluationDue();
+  if (parts_.resident != nullptr && (due || parts_.resident->Due(MonotonicNow()))) {
+    RETURN_IF_ERROR(WriteBack(/*wait=*/due));
+  }
+  if (!due) return absl::OkStatus();
   const bool together = parts_.lockstep != nullptr;
   const bool evaluates = parts_.evaluator != nullptr && EvaluationDue();
   const absl::Duration start = MonotonicNow();

@@ -10,6 +10,7 @@
 #include "worker/input/reader.h"
 #include "worker/models/model.h"
 #include "worker/trainer/checkpoints/checkpointer.h"
+#include "worker/trainer/devices/resident_state.h"
 #include "worker/trainer/joint/lockstep.h"
 #include "worker/trainer/reports/progress.h"
 #include "worker/trainer/reports/progress_bar.h"
@@ -42,6 +43,8 @@ struct TrainLoopParts {
   Checkpointer* checkpointer = nullptr;  // used every checkpoint.every_steps; null: this worker
                                          // makes no checkpoints
   RunMeter* meter = nullptr;             // null: not measured
+  ResidentState* resident = nullptr;     // the variables stay on the GPU; null: they travel through
+                                         // the pipeline
   std::string task;                      // "worker:0"
   Lockstep* lockstep = nullptr;          // of workers that train as one; null: this worker trains
                                          // alone
@@ -76,7 +79,15 @@ class TrainLoop {
   absl::StatusOr<bool> Read(int64_t number);
   // Reads and plans step `number`, unless the input or max_steps ends before it.
   absl::Status Load(int64_t number);
+  // All steps, until the end of the run, a stop or an error.
+  absl::Status DoSteps();
   absl::Status DoStep(int64_t number);
+  // Counts step `number` in the position.
+  void Advance(int64_t number);
+  // Stores the variables that are on the GPU, as of the steps so far.
+  absl::Status WriteBack(bool wait);
+  // At the end, also after an error that is not the GPU's.
+  absl::Status EndResident(const absl::Status& trained);
   // Prepares the push of step `number`.
   void PreparePush(int64_t number, bool finishes);
   // Announces the end of the run in a separate push; every push before it has been answered.

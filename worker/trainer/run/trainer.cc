@@ -16,6 +16,7 @@
 #include "worker/trainer/checkpoints/checkpoint_manifest.h"
 #include "worker/trainer/checkpoints/checkpointer.h"
 #include "worker/trainer/devices/replicated_model.h"
+#include "worker/trainer/devices/resident_state.h"
 #include "worker/trainer/files/exporter.h"
 #include "worker/trainer/joint/joint_settings.h"
 #include "worker/trainer/joint/joint_state.h"
@@ -371,6 +372,25 @@ class Training {
         start_.position.total_steps + 1, KnownLearningRate(options_.job, workers));
   }
 
+  absl::StatusOr<std::unique_ptr<ResidentState>> KeepOnGpu() {
+    return ResidentState::TakeIfPossible({.job = options_.job,
+                                          .specs = specs_,
+                                          .client = *client_,
+                                          .devices = devices_,
+                                          .workers = options_.workers,
+                                          .task = options_.task,
+                                          .call_timeout = CallTimeout(options_)});
+  }
+
+  absl::Status MakeCheckpointer() {
+    if (options_.worker != 0 || options_.job.checkpoint.directory.empty()) return absl::OkStatus();
+    absl::StatusOr<std::unique_ptr<Checkpointer>> made =
+        Checkpointer::Create(options_.job, *client_);
+    if (!made.ok()) return AsBadInput(made.status());
+    checkpointer_ = *std::move(made);
+    return absl::OkStatus();
+  }
+
   absl::Status Train() {
     reader_->StartAt(start_.position.epoch, start_.position.row, start_.end_epoch);
     RETURN_IF_ERROR(OpenOutput());
@@ -389,16 +409,12 @@ class Training {
       RETURN_IF_ERROR(client->Describe(deadline).status());  // learns the roster's variable
       heartbeat.emplace(std::move(client), options_.worker);
     }
-    if (options_.worker == 0 && !options_.job.checkpoint.directory.empty()) {
-      absl::StatusOr<std::unique_ptr<Checkpointer>> made =
-          Checkpointer::Create(options_.job, *client_);
-      if (!made.ok()) return AsBadInput(made.status());
-      checkpointer_ = *std::move(made);
-    }
+    RETURN_IF_ERROR(MakeCheckpointer());
     const bool evaluates = options_.worker == 0 && !options_.job.data.eval.empty();
     const StopRequested stopped_together = [this] { return lockstep_->stopped_by() >= 0; };
     absl::StatusOr<WireFormats> formats = WireFormats::Create(options_.job.strategy.wire, *model_);
     if (!formats.ok()) return AsBadInput(formats.status());
+    ASSIGN_OR_RETURN(const std::unique_ptr<ResidentState> resident, KeepOnGpu());
     const RunMeter::Watching watching(options_.meter, client_.get());
     TrainLoop loop(
         {.job = options_.job,
@@ -412,6 +428,7 @@ class Training {
          .evaluator = evaluates ? &evaluator : nullptr,
          .checkpointer = checkpointer_.get(),
          .meter = options_.meter,
+         .resident = resident.get(),
          .task = options_.task,
          .lockstep = lockstep_.has_value() ? &*lockstep_ : nullptr,
          .others_watch = SharesServers(),
@@ -432,6 +449,7 @@ class Training {
     report_.train_loss = loop.train_loss();
     report_.staleness = client_->staleness();
     report_.counters = client_->counters();
+    if (resident != nullptr) report_.counters.pushes_dropped += resident->dropped();
     if (!loop.stopped()) return absl::OkStatus();
     if (!lockstep_.has_value() || options_.stop_requested()) {
       return absl::CancelledError("stopped in training");

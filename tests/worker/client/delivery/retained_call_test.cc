@@ -70,6 +70,7 @@ TEST(RetainPart, KeepsAnAssignAsOne) {
   DataCall call;
   call.kind = CallKind::kAssign;
   call.assign.sequence.sequence = 4;
+  call.assign.__set_together(true);
   call.assign.items.resize(1);
   call.assign.items[0].slot = "momentum";
   call.assign.items[0].values = Payload::ViewOf(absl::MakeConstSpan(values));
@@ -77,6 +78,7 @@ TEST(RetainPart, KeepsAnAssignAsOne) {
   EXPECT_EQ(part.sequence, 4);
   EXPECT_EQ(part.bytes, RetainedBytes(call));
   EXPECT_EQ(part.call->kind, CallKind::kAssign);
+  EXPECT_TRUE(part.call->assign.__isset.together && part.call->assign.together);
   EXPECT_EQ(part.call->assign.items[0].slot, "momentum");
   EXPECT_NE(part.call->assign.items[0].values.data(), call.assign.items[0].values.data());
   EXPECT_THAT(part.call->assign.items[0].values.As<float>(), ElementsAre(1, 2, 3));

@@ -142,6 +142,29 @@ TEST_F(DataPlanTest, AssignsDoNotCombineRepeats) {
   EXPECT_EQ(item.values.As<float>(), absl::MakeConstSpan(values));
 }
 
+// A plan of the pool is used for another assign next.
+TEST_F(DataPlanTest, AnAssignTogetherNamesCountsAndTheNextOneDoesNot) {
+  DataPlan plan(sessions_, limits_);
+  const auto variable = std::make_shared<const ClientVariable>(Dense("v", {4}, {{0, 4, 1}}));
+  std::vector<float> values(4);
+  PushSource source = Some("v", Part::kWhole, {}, values);
+  source.updates = 7;
+  ASSERT_OK(plan.AddAssign(variable, source));
+  plan.AssignTogether();
+  ASSERT_EQ(plan.WaveCount(), 1u);
+  const wire::AssignRequest& together = plan.Wave(0)[0]->call.assign;
+  EXPECT_TRUE(together.__isset.together && together.together);
+  EXPECT_TRUE(together.items.at(0).__isset.updates);
+  EXPECT_EQ(together.items.at(0).updates, 7);
+  plan.Reset();
+  source.updates = -1;
+  ASSERT_OK(plan.AddAssign(variable, source));
+  ASSERT_EQ(plan.WaveCount(), 1u);
+  const wire::AssignRequest& alone = plan.Wave(0)[0]->call.assign;
+  EXPECT_FALSE(alone.__isset.together || alone.together);
+  EXPECT_FALSE(alone.items.at(0).__isset.updates);
+}
+
 TEST_F(DataPlanTest, OnlyRepeatsOfKeysCombine) {
   DataPlan plan(sessions_, limits_);
   const auto variable = std::make_shared<const ClientVariable>(Dense("v", {4}, {{0, 4, 0}}));
