@@ -11,8 +11,8 @@
 namespace cairn {
 
 // Checks all items, then sets all of them, as Push. Does not count as an update, but may set the
-// number of updates. The items of one
-// call may name one shard several times, for its value and its slots.
+// number of updates. The items of one call may name one shard several times, for its value and its
+// slots.
 absl::Status Assign(const RowAccess& rows, UpdateOrder& order, StepCloser& steps,
                     const Admitted& admitted, const wire::AssignRequest& request,
                     wire::PushReply& reply);

@@ -142,7 +142,7 @@ absl::Status CheckSlot(const std::string& slot) {
 absl::Status CheckItem(const wire::AssignItem& item, int64_t& total_ids) {
   RETURN_IF_ERROR(CheckTarget(item, total_ids));
   RETURN_IF_ERROR(CheckDType(item));
-  if (item.__isset.updates) RETURN_IF_ERROR(CheckAtLeast("updates", item.updates, 0));
+  if (item.__isset.updates) RETURN_IF_ERROR(CheckStep("updates", item.updates, 0));
   return CheckSlot(item.slot);
 }
 

@@ -123,6 +123,8 @@ TEST(CheckRequest, FieldsNoServerCouldUseAreNamed) {
           "field expected_workers is -1");
   refused(After(ExampleAssign(), [](auto& r) { r.items[0].__set_updates(-1); }),
           "items[0]: field updates is -1");
+  refused(After(ExampleAssign(), [](auto& r) { r.items[0].__set_updates(kMaxStep + 1); }),
+          "items[0]: field updates is 4611686018427387905");
   refused(After(ExampleAssign(),
                 [](auto& r) {
                   r.caller.worker = 0;

@@ -1,6 +1,7 @@
 #include "worker/trainer/devices/resident_state.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -191,7 +192,11 @@ absl::Status ResidentState::WriteBack(const std::string& position, bool wait) {
   RETURN_IF_ERROR(fetched);
   position_ = position;
   for (size_t v = 0; v < updates_.size(); ++v) updates_[v] = variables_->updates(v);
-  writer_ = std::thread([this] { written_ = Assign(); });
+  try {
+    writer_ = std::thread([this] { written_ = Assign(); });
+  } catch (const std::system_error&) {  // the system has no more threads
+    written_ = Assign();
+  }
   return wait ? Join() : absl::OkStatus();
 }
 
