@@ -2,7 +2,6 @@
 of a list of absurd values, and a check that the table is complete."""
 import inspect
 import itertools
-import json
 import os
 
 import numpy as np

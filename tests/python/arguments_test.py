@@ -125,6 +125,18 @@ class Arguments(unittest.TestCase):
         for values in ([1e300, 0], ["1", "2"], [None, 1]):
             self.refused("values is", self.fixture.w.assign, [values] * 3)
 
+    def test_arrays_whose_library_fails(self):
+        class Device:
+            def __dlpack__(self, stream=None):
+                raise KeyError("no such memory")
+
+            def __dlpack_device__(self):
+                return self.answer
+
+        for Device.answer in ((1, 0), (), "cpu", None):
+            for text, function in (("gradients", self.fixture.w.push), ("keys", self.fixture.t.pull)):
+                self.refused(f"{text} cannot be viewed through DLPack", function, Device())
+
     def test_variables_of_another_client(self):
         other = self.fixture.connect().variable("w", (3, 2), optimizer="sgd")
         self.refused("belongs to another client", self.fixture.client.pull, [other])

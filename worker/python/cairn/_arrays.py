@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import ctypes
-import warnings
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 import numpy as np
@@ -49,7 +48,10 @@ def view(value: Any, what: str) -> Tuple[Optional[Array], bool]:
     if hasattr(value, "__dlpack__"):
         if isinstance(value, type):
             raise _checks.mistyped(what, value, "an array")
-        device = int(value.__dlpack_device__()[0])
+        try:
+            device = int(value.__dlpack_device__()[0])
+        except Exception as error:  # of the array's library
+            raise DTypeError(f"{what} cannot be viewed through DLPack: {error}") from error
         if device not in _DLPACK_CPU:
             raise DTypeError(f"{what} is in the memory of another device (DLPack type {device}); "
                              "move it to this host's first, as in tensor.cpu()")
@@ -57,7 +59,7 @@ def view(value: Any, what: str) -> Tuple[Optional[Array], bool]:
             value = value.detach()
         try:
             return np.from_dlpack(value), True
-        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        except Exception as error:
             raise DTypeError(f"{what} cannot be viewed through DLPack: {error}") from error
     return None, False
 
@@ -95,10 +97,8 @@ def as_keys(keys: Any, what: str = "keys") -> Array:
 def _converted(value: Any, what: str, expected: str) -> Array:
     """Returns an array of numbers and lists, in the dtype that numpy chooses."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # older numpy: lists of different lengths
-            return np.asarray(value)
-    except (TypeError, ValueError, OverflowError, RecursionError, Warning) as error:
+        return np.asarray(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise DTypeError(
             f"{what} is {_checks.shown(value)}: {error}; expected {expected}") from None
 
