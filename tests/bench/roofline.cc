@@ -3,6 +3,7 @@
 // names, without parsing, messages, locks, durability or a second process. usage: roofline
 // [--batch=1024] [--threads=N] [--seconds=3]. Prints a JSON line.
 #include <cblas.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,7 +11,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -44,6 +47,31 @@ struct Row {
   float accumulator[kDim];
 };
 
+// kRows rows, in huge pages where the system has them.
+class Table {
+ public:
+  Table() {
+    if (rows_ == nullptr) {
+      std::fprintf(stderr, "roofline: no memory for a table of %zu bytes\n", kRows * sizeof(Row));
+      std::exit(1);
+    }
+    madvise(rows_.get(), kRows * sizeof(Row), MADV_HUGEPAGE);
+    for (size_t i = 0; i < kRows; ++i) {
+      std::fill_n(rows_[i].value, kDim, 0.01f);
+      std::fill_n(rows_[i].accumulator, kDim, 0.1f);
+    }
+  }
+  Row& operator[](size_t i) { return rows_[i]; }
+
+ private:
+  struct Free {
+    void operator()(Row* rows) const { std::free(rows); }
+  };
+  static constexpr size_t kHugePage = 2 << 20;
+  const std::unique_ptr<Row[], Free> rows_{static_cast<Row*>(std::aligned_alloc(
+      kHugePage, (kRows * sizeof(Row) + kHugePage - 1) / kHugePage * kHugePage))};
+};
+
 // About Zipf's law with exponent 1, as a continuous distribution; ranks are scattered over the
 // table.
 uint32_t DrawRow(uint64_t& state) {
@@ -57,12 +85,11 @@ uint32_t DrawRow(uint64_t& state) {
 // parameter server without locks would.
 class Stepper {
  public:
-  Stepper(std::vector<std::vector<Row>>& tables, int batch, uint64_t seed)
-      : tables_(tables), batch_(batch) {
+  Stepper(std::vector<Table>& tables, int batch, uint64_t seed) : tables_(tables), batch_(batch) {
     const auto rows = static_cast<size_t>(batch);
     for (size_t b = 0; b < kBatches; ++b) {
-      std::vector<Table>& step = batches_.emplace_back(kTables);
-      for (Table& table : step) {
+      std::vector<Keys>& step = batches_.emplace_back(kTables);
+      for (Keys& table : step) {
         std::vector<uint32_t> drawn(rows);
         for (uint32_t& row : drawn) row = DrawRow(seed);
         table.distinct = drawn;
@@ -84,7 +111,7 @@ class Stepper {
   }
 
   void Step() {
-    const std::vector<Table>& step = batches_[next_++ % kBatches];
+    const std::vector<Keys>& step = batches_[next_++ % kBatches];
     for (size_t t = 0; t < kTables; ++t) Gather(t, step[t]);
     Product(CblasNoTrans, CblasNoTrans, batch_, kHidden, kInput, input_, weights_, hidden_);
     for (float& x : hidden_) x = std::max(x, 0.0f) * 1e-3f;
@@ -96,14 +123,23 @@ class Stepper {
 
  private:
   // A batch's keys of one table.
-  struct Table {
+  struct Keys {
     std::vector<uint32_t> distinct;
     std::vector<uint32_t> index;  // of each example, in `distinct`
   };
 
-  void Gather(size_t t, const Table& keys) {
-    const std::vector<Row>& rows = tables_[t];
+  // Asks for a row that is used soon after row `i`.
+  static void Prefetch(Table& rows, const Keys& keys, size_t i) {
+    constexpr size_t kAhead = 16;
+    Row& row = rows[keys.distinct[std::min(i + kAhead, keys.distinct.size() - 1)]];
+    __builtin_prefetch(row.value, 1);
+    __builtin_prefetch(row.accumulator, 1);
+  }
+
+  void Gather(size_t t, const Keys& keys) {
+    Table& rows = tables_[t];
     for (size_t i = 0; i < keys.distinct.size(); ++i) {
+      Prefetch(rows, keys, i);
       std::memcpy(&pulled_[i * kDim], rows[keys.distinct[i]].value, sizeof(Row::value));
     }
     float* out = input_.data() + kDense + t * kDim;
@@ -113,7 +149,7 @@ class Stepper {
     }
   }
 
-  void Update(size_t t, const Table& keys) {
+  void Update(size_t t, const Keys& keys) {
     std::fill_n(pulled_.begin(), keys.distinct.size() * kDim, 0.0f);
     const float* gradient = input_gradient_.data() + kDense + t * kDim;
     for (const uint32_t at : keys.index) {
@@ -121,6 +157,7 @@ class Stepper {
       gradient += kInput;
     }
     for (size_t i = 0; i < keys.distinct.size(); ++i) {
+      Prefetch(tables_[t], keys, i);
       Row& row = tables_[t][keys.distinct[i]];
       for (int d = 0; d < kDim; ++d) {
         const float g = pulled_[i * kDim + static_cast<size_t>(d)];
@@ -138,9 +175,9 @@ class Stepper {
                 c.data(), n);
   }
 
-  std::vector<std::vector<Row>>& tables_;
+  std::vector<Table>& tables_;
   const int batch_;
-  std::vector<std::vector<Table>> batches_;
+  std::vector<std::vector<Keys>> batches_;
   size_t next_ = 0;
   std::vector<float> input_, input_gradient_;      // [batch, kInput]
   std::vector<float> hidden_;                      // [batch, kHidden]
@@ -154,10 +191,7 @@ int Main() {
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const int threads = std::clamp(absl::GetFlag(FLAGS_threads), 0, 1024);
   const auto seconds = std::chrono::duration<double>(absl::GetFlag(FLAGS_seconds));
-  std::vector<std::vector<Row>> tables(kTables, std::vector<Row>(kRows));
-  for (std::vector<Row>& table : tables) {
-    for (Row& row : table) std::fill_n(row.accumulator, kDim, 0.1f);
-  }
+  std::vector<Table> tables(kTables);
   std::atomic<int64_t> examples{0};
   std::atomic<int> ready{0};
   std::vector<std::thread> all;
