@@ -49,31 +49,41 @@ class Caller {
     for (int life = 0; life < 2; ++life) {
       RETURN_IF_ERROR(client_.DropJob(Patience()));
       RETURN_IF_ERROR(client_.Create(Specs(), Patience()));
-      RETURN_IF_ERROR(Expect(0));
+      RETURN_IF_ERROR(Expect(0, 0));
       for (int round = 1; round <= kRounds; ++round) {
         const auto assigned = static_cast<float>(100 * round);
         RETURN_IF_ERROR(client_.Assign(Sources(assigned), Patience()));
         for (int push = 1; push <= 3; ++push) {
           RETURN_IF_ERROR(client_.Push(Sources(-1), "", Patience()));
-          RETURN_IF_ERROR(Expect(assigned + static_cast<float>(push)));
+          const float value = assigned + static_cast<float>(push);
+          RETURN_IF_ERROR(Expect(value, value));
         }
+        RETURN_IF_ERROR(client_.AssignTogether(Dense(assigned + 50), "", Patience()));
+        RETURN_IF_ERROR(Expect(assigned + 50, assigned + 3));
+        RETURN_IF_ERROR(client_.Push(Sources(-1), "", Patience()));
+        RETURN_IF_ERROR(Expect(assigned + 51, assigned + 4));
       }
     }
     return client_.Leave(Patience());
   }
 
  private:
-  std::vector<PushSource> Sources(float value) {
+  std::vector<PushSource> Dense(float value) {
     dense_.assign(kRows * kWidth, value);
-    table_.assign(kKeys * 2, value);
-    return {{.variable = "dense", .values = AsBytes(absl::MakeConstSpan(dense_))},
-            {.variable = "table",
-             .part = Part::kKeys,
-             .ids = keys_,
-             .values = AsBytes(absl::MakeConstSpan(table_))}};
+    return {{.variable = "dense", .values = AsBytes(absl::MakeConstSpan(dense_))}};
   }
 
-  absl::Status Expect(float value) {
+  std::vector<PushSource> Sources(float value) {
+    std::vector<PushSource> sources = Dense(value);
+    table_.assign(kKeys * 2, value);
+    sources.push_back({.variable = "table",
+                       .part = Part::kKeys,
+                       .ids = keys_,
+                       .values = AsBytes(absl::MakeConstSpan(table_))});
+    return sources;
+  }
+
+  absl::Status Expect(float dense, float table) {
     RETURN_IF_ERROR(
         client_.Pull({{.variable = "dense", .out = AsWritableBytes(absl::MakeSpan(dense_seen_))},
                       {.variable = "table",
@@ -82,6 +92,7 @@ class Caller {
                        .out = AsWritableBytes(absl::MakeSpan(table_seen_))}},
                      Patience()));
     for (const std::vector<float>* seen : {&dense_seen_, &table_seen_}) {
+      const float value = seen == &dense_seen_ ? dense : table;
       for (size_t i = 0; i < seen->size(); ++i) {
         if ((*seen)[i] == value) continue;
         return absl::DataLossError(absl::StrCat(seen == &dense_seen_ ? "dense" : "table", "[", i,

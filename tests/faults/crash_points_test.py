@@ -61,10 +61,12 @@ PUSHES = {
 # Points of a server's start, on an empty directory and on a directory with data.
 STARTS = ["start: folder marked", "start: database open", "start: boot counted",
           "start: variables read", "start: loaded"]
-# Points of the calls that cairn-caller makes, and which role is killed.
+# Points of the calls that cairn-caller makes, and which role is killed. ps is ps:1; the dense
+# variable is on ps:0.
 CALLS = {
     "assign: before a variable": ("ps", 4),
     "assign: applied, not marked": ("ps", 3),
+    "assign together: applied, not written": ("ps:0", 3),
     "create: before a variable": ("ps", 2),
     "create: before the answer": ("ps", 2),
     "drop: begun": ("ps", 2),
@@ -379,11 +381,12 @@ class Calls(CrashCase):
         role, passage = CALLS[point]
         with self.open_cluster(2, "--snapshot_interval_seconds", "0.05"):
             command = [CALLER, self.cluster.first_addresses()]
-            if role == "ps":
-                self.arm_server(1, point, passage)
+            if role != "worker":
+                victim = 0 if role == "ps:0" else 1
+                self.arm_server(victim, point, passage)
                 self.start("caller", command)
-                self.await_server_death(1, point)
-                self.respawn(1)
+                self.await_server_death(victim, point)
+                self.respawn(victim)
             else:
                 with armed(point, passage):
                     caller = self.start("caller", command)

@@ -17,6 +17,15 @@ ROWS, USERS, FILMS, EPOCHS = 4000, 300, 200, 20
 LONG = 4 * EPOCHS  # servers join and leave twice meanwhile, on a slow machine too
 
 
+def await_variables(job, other, servers):
+    """Waits until `job` has its variables. The servers have the job `other`."""
+    def status(name):
+        return processes.ctl("status", "--servers", servers, "--job", name)[0]
+    # The status of a job is an error while the servers have other jobs only.
+    processes.wait_for(lambda: job in status(other)["jobs"], WAIT, "the job")
+    processes.wait_for(lambda: status(job)["variables"]["count"] >= 5, WAIT, "variables")
+
+
 class RebalanceTest(scene.FolderTest):
     def job(self, name, epochs=EPOCHS):
         """Film ratings with Adam, whose step counts with every update; a few seconds on one
@@ -53,10 +62,7 @@ class RebalanceTest(scene.FolderTest):
             self.addCleanup(processes.end, moving)
             moves, emptied = 0, 0
 
-            def there():
-                return processes.ctl("status", "--servers", ",".join(cluster.addresses), "--job",
-                                     "moving")[0]["variables"]["count"] >= 5
-            processes.wait_for(there, WAIT, "variables")
+            await_variables("moving", "plain", ",".join(cluster.addresses))
             while moving.poll() is None:
                 answer = self.rebalance(cluster, "moving", "--empty", f"ps:{emptied % 3}")
                 moves += sum(move["moved"] for move in answer["moves"])
@@ -90,8 +96,7 @@ class RebalanceTest(scene.FolderTest):
                                          flags=self.export("changing")),
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             self.addCleanup(processes.end, changing)
-            processes.wait_for(lambda: ctl("status", "--job", "changing")["variables"]["count"] >= 5,
-                               WAIT, "variables")
+            await_variables("changing", "plain", first)
             joins = 0
             while changing.poll() is None:
                 guest = 2 + joins

@@ -42,7 +42,8 @@ TEST_F(ValidationTest, UnknownSlotListsTheSlots) {
   TestClient client = Client();
   ASSERT_OK(client.Create({DenseSpec("w", {1}, WireOptimizer("adam", 1))}));
   EXPECT_THAT(client.Pull("w", "velocty"),
-              StatusIs(StatusCode::kNotFound, HasSubstr("[momentum, velocity]")));
+              StatusIs(StatusCode::kNotFound,
+                       HasSubstr("did you mean 'velocity'?); it has momentum, velocity")));
 }
 
 TEST_F(ValidationTest, WrongSizesAreRefusedWithBoth) {
