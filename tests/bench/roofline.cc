@@ -187,10 +187,14 @@ class Stepper {
 
 int Main() {
   openblas_set_num_threads(1);
-  const int batch = std::clamp(absl::GetFlag(FLAGS_batch), 1, 1 << 16);
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const int threads = std::clamp(absl::GetFlag(FLAGS_threads), 0, 1024);
+  const int batch = absl::GetFlag(FLAGS_batch), threads = absl::GetFlag(FLAGS_threads);
   const auto seconds = std::chrono::duration<double>(absl::GetFlag(FLAGS_seconds));
+  if (batch < 1 || batch > 1 << 16 || threads < 0 || threads > 1024 || !(seconds.count() > 0)) {
+    std::fprintf(stderr,
+                 "roofline: --batch is 1 to 65536, --threads 0 to 1024, --seconds above 0\n");
+    return 2;
+  }
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   std::vector<Table> tables(kTables);
   std::atomic<int64_t> examples{0};
   std::atomic<int> ready{0};

@@ -6,9 +6,10 @@ Paddle), or one worker with an in-process server (Vowpal Wabbit's). The rate inc
 parsing: of the first --seconds, from empty tables, and beside it the rate of the second half of the
 run ("warm"). Peers: the scripts of peers/, each with the Python interpreter of a virtual environment
 outside this repository (pip install tensorflow-cpu tf-keras; pip install vowpalwabbit; pip install
-paddlepaddle==2.6.2). Prints one JSON line for each row: the rates, their ratios to the peers', the
-bars, and whether Cairn's run was verified (every step's loss is finite, the last loss is below the
-first). For the model wide the line also has the rate of bench/roofline, measured just before.
+paddlepaddle==2.6.2 protobuf==4.25.3 setuptools "numpy<2"). Prints one JSON line for each row: the
+rates, their ratios to the peers', the bars, and whether Cairn's run was verified (every step's loss
+is finite, the last loss is below the first). For the model wide the line also has the rate of
+bench/roofline, measured just before.
 
 usage: tests/bench/throughput.py [--build build] [--tensorflow PYTHON] [--paddle PYTHON] [--vw PYTHON]
            [--models lr,mlp,wide,wide_deep,alone] [--batches 128,1024] [--seconds 8] [--repeats 1]
@@ -160,23 +161,30 @@ def run_alone(build, folder, job_path):
     return report["examples_per_second"], verified(os.path.join(folder, "metrics.jsonl"))
 
 
+def peer_rate(lines, command, environment=None):
+    """The sum of the rates that a peer prints, one on each of `lines` lines."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False,
+                          env=environment)
+    rates_of = [float(rate) for rate in re.findall(r"(\d+) examples/s", done.stdout)]
+    if len(rates_of) != lines:
+        sys.exit(f"{' '.join(command)} printed {len(rates_of)} rates, not {lines}; run it alone\n"
+                 f"{done.stderr[-2000:]}")
+    return sum(rates_of)
+
+
 def tensorflow_rate(python, model, batch, seconds):
     if not python:
         return None
-    out = subprocess.run([python, os.path.join(PEERS, "tf_ps.py"),
-                          TENSORFLOW_NAMES[model], str(batch), str(seconds)],
-                         capture_output=True, text=True, timeout=600).stdout
-    match = re.search(r"(\d+) examples/s", out)
-    return float(match.group(1)) if match else None
+    return peer_rate(1, [python, os.path.join(PEERS, "tf_ps.py"), TENSORFLOW_NAMES[model],
+                         str(batch), str(seconds)])
 
 
 def paddle_rate(python, model, batch, seconds):
     if not python or not model.startswith("wide"):
         return None
-    out = subprocess.run([python, os.path.join(PEERS, "paddle_ps.py"), str(batch), str(seconds)],
-                         capture_output=True, text=True, timeout=600).stdout
-    workers = [float(rate) for rate in re.findall(r"(\d+) examples/s", out)]
-    return sum(workers) if len(workers) == 2 else None
+    # It hides the reason of a failure unless it is asked for it.
+    return peer_rate(2, [python, os.path.join(PEERS, "paddle_ps.py"), str(batch), str(seconds)],
+                     {**os.environ, "LOUD": "1"})
 
 
 def roofline_rate(build, batch):

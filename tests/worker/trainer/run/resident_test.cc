@@ -17,9 +17,9 @@
 #include "tests/support/fake_cuda/fake_gpus.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
+#include "tests/worker/trainer/linear_rows.h"
 #include "thrift/ParameterServer.h"
 #include "worker/client/ps_client.h"
-#include "worker/input/random.h"
 #include "worker/trainer/checkpoints/checkpoint_folders.h"
 #include "worker/trainer/devices/resident_state.h"
 #include "worker/trainer/run/trainer.h"
@@ -43,18 +43,7 @@ struct Stored {
 class ResidentTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::ofstream out(folder_.Join("rows.libsvm"));
-    Random random(5);
-    for (int64_t i = 0; i < kRows; ++i) {
-      double score = 0;
-      std::string row;
-      for (int64_t c = 0; c < kColumns; ++c) {
-        const double x = random.Uniform() * 2 - 1;
-        score += x * static_cast<double>(c - 3);
-        absl::StrAppend(&row, " ", c + 1, ":", x);
-      }
-      out << (score > 0 ? 1 : 0) << row << "\n";
-    }
+    WriteLinearRows(folder_.Join("rows.libsvm"), kRows, kColumns);
     JobConfig& job = options_.job;
     job.name = "j";
     job.strategy.type = "one_device";

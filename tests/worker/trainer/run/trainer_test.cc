@@ -14,8 +14,8 @@
 #include "gmock/gmock.h"
 #include "nlohmann/json.hpp"
 #include "tests/worker/trainer/engines.h"
+#include "tests/worker/trainer/linear_rows.h"
 #include "thrift/ParameterServer.h"
-#include "worker/input/random.h"
 #include "worker/trainer/checkpoints/checkpoint_folders.h"
 #include "worker/trainer/reports/run_meter.h"
 
@@ -35,20 +35,8 @@ std::string ReadText(const std::string& path) {
 
 class TrainerTest : public ::testing::Test {
  protected:
-  // Rows whose label is the sign of a known linear function.
   void SetUp() override {
-    std::ofstream out(folder_.Join("rows.libsvm"));
-    Random random(5);
-    for (int64_t i = 0; i < kRows; ++i) {
-      double score = 0;
-      std::string row;
-      for (int64_t c = 0; c < kColumns; ++c) {
-        const double x = random.Uniform() * 2 - 1;
-        score += x * static_cast<double>(c - 3);
-        absl::StrAppend(&row, " ", c + 1, ":", x);
-      }
-      out << (score > 0 ? 1 : 0) << row << "\n";
-    }
+    WriteLinearRows(folder_.Join("rows.libsvm"), kRows, kColumns);
     JobConfig& job = options_.job;
     job.name = "j";
     job.model.type = "linear";
