@@ -7,6 +7,8 @@
 #include <new>
 #include <utility>
 
+#include "ps_server/base/background.h"
+
 namespace cairn {
 namespace {
 
@@ -36,12 +38,59 @@ std::byte* ChunkPool::Take() {
   {
     absl::MutexLock lock(&mutex_);
     if (std::byte* const chunk = TakeReady(/*idle_only=*/false); chunk != nullptr) return chunk;
-    huge_pages = block_bytes_ + chunk_bytes_ > kSmallBytes;
-    const size_t least = huge_pages ? kHugePage : kSmallBlock;
-    const size_t wanted = std::clamp(block_bytes_ / kBlockShare, least, kMaxBlock);
-    bytes = RoundUp(std::max(wanted, chunk_bytes_), least);
+    huge_pages = IsLarge();
+    bytes = NextBlockBytes();
   }
-  return TakeOfNewBlock(bytes, huge_pages);
+  return TakeOfNewBlock(1, bytes, huge_pages);
+}
+
+std::byte* ChunkPool::TakeRun(size_t chunks) {
+  size_t bytes = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!IsLarge()) return nullptr;
+    if (std::byte* const first = TakeFresh(chunks); first != nullptr) return first;
+    bytes = NextBlockBytes();
+  }
+  return TakeOfNewBlock(chunks, bytes, /*huge_pages=*/true);
+}
+
+size_t ChunkPool::NextBlockBytes() const {
+  const size_t least = IsLarge() ? kHugePage : kSmallBlock;
+  return RoundUp(std::clamp(block_bytes_ / kBlockShare, least, kMaxBlock), least);
+}
+
+bool ChunkPool::IsLarge() const { return block_bytes_ + chunk_bytes_ > kSmallBytes; }
+
+std::optional<ChunkPool::Block> ChunkPool::TakeAhead() {
+  absl::MutexLock lock(&ahead_->mutex);
+  return std::exchange(ahead_->block, std::nullopt);
+}
+
+void ChunkPool::MakeAhead(size_t bytes) {
+  {
+    absl::MutexLock lock(&ahead_->mutex);
+    if (ahead_->making || ahead_->block.has_value()) return;
+    ahead_->making = true;
+  }
+  const auto make = [ahead = ahead_, bytes] {
+    std::optional<Block> block;
+    try {
+      block = MapBlock(bytes, /*huge_pages=*/true);
+      // Page by page, because other calls that change the process's memory wait meanwhile. Older
+      // kernels refuse; then a page is cleared when it is first used.
+      for (size_t at = 0; at < bytes; at += kHugePage) {
+        madvise(block->memory.get() + at, kHugePage, MADV_POPULATE_WRITE);
+      }
+    } catch (const std::bad_alloc&) {  // the next Take finds out
+    }
+    absl::MutexLock lock(&ahead->mutex);
+    ahead->block = std::move(block);
+    ahead->making = false;
+  };
+  if (RunInBackground(make)) return;
+  absl::MutexLock lock(&ahead_->mutex);
+  ahead_->making = false;
 }
 
 std::byte* ChunkPool::TakeIdle() {
@@ -62,23 +111,40 @@ std::byte* ChunkPool::TakeReady(bool idle_only) {
     ++block.in_use;
     return chunk;
   }
-  if (idle_only || left_ < chunk_bytes_) return nullptr;
-  std::byte* const chunk = next_;
-  next_ += chunk_bytes_;
-  left_ -= chunk_bytes_;
-  ++BlockOf(chunk)->second.in_use;
-  return chunk;
+  return idle_only ? nullptr : TakeFresh(1);
 }
 
-std::byte* ChunkPool::TakeOfNewBlock(size_t bytes, bool huge_pages) {
-  Block block = MapBlock(bytes, huge_pages);
+std::byte* ChunkPool::TakeFresh(size_t chunks) {
+  const size_t bytes = chunks * chunk_bytes_;
+  if (left_ < bytes) return nullptr;
+  std::byte* const first = next_;
+  next_ += bytes;
+  left_ -= bytes;
+  BlockOf(first)->second.in_use += chunks;
+  return first;
+}
+
+std::byte* ChunkPool::TakeOfNewBlock(size_t chunks, size_t bytes, bool huge_pages) {
+  const size_t needed = chunks * chunk_bytes_;
+  std::optional<Block> ahead;
+  if (huge_pages) ahead = TakeAhead();
+  const size_t least = RoundUp(std::max(bytes, needed), huge_pages ? kHugePage : kSmallBlock);
+  Block block = ahead.has_value() && ahead->bytes() >= needed ? *std::move(ahead)
+                                                              : MapBlock(least, huge_pages);
+  std::byte* const begin = AddBlock(std::move(block), chunks);
+  if (huge_pages) MakeAhead(bytes);
+  return begin;
+}
+
+std::byte* ChunkPool::AddBlock(Block block, size_t chunks) {
+  const size_t bytes = block.bytes();
   std::byte* const begin = block.memory.get();
-  block.in_use = 1;
+  block.in_use = chunks;
   absl::MutexLock lock(&mutex_);
   // Reserves an entry for every chunk that exists, so that no chunk is lost below and GiveBack
   // cannot throw.
-  const size_t chunks = (block_bytes_ + bytes) / chunk_bytes_;
-  if (free_.capacity() < chunks) free_.reserve(std::max(chunks, 2 * free_.capacity()));
+  const size_t all = (block_bytes_ + bytes) / chunk_bytes_;
+  if (free_.capacity() < all) free_.reserve(std::max(all, 2 * free_.capacity()));
   blocks_.emplace(begin, std::move(block));
   block_bytes_ += bytes;
   // Another thread may have added a block at the same time; the rest of its block becomes free
@@ -87,8 +153,8 @@ std::byte* ChunkPool::TakeOfNewBlock(size_t bytes, bool huge_pages) {
     ++BlockOf(next_)->second.idle;
     free_.push_back(next_);
   }
-  next_ = begin + chunk_bytes_;
-  left_ = bytes - chunk_bytes_;
+  next_ = begin + chunks * chunk_bytes_;
+  left_ = bytes - chunks * chunk_bytes_;
   return begin;
 }
 
@@ -107,6 +173,7 @@ size_t ChunkPool::idle_bytes() const {
 }
 
 std::optional<ChunkPool::Vacated> ChunkPool::BeginVacating() {
+  TakeAhead();  // and returns it to the system
   absl::MutexLock lock(&mutex_);
   const Block* emptiest = nullptr;
   for (const auto& [begin, block] : blocks_) {

@@ -16,8 +16,9 @@ namespace cairn {
 // Chunks are cut from blocks, and only whole blocks return to the system. The blocks of a large
 // table use huge pages: rows are read in random order, and with pages of 4 KiB nearly every read
 // costs a page-table walk, and filling them costs a page fault each. Small tables use small pages,
-// because a huge page is large compared with them.
-// Thread safety: every method may be called from several threads at once.
+// because a huge page is large compared with them. The next block of a large table is made ahead,
+// in another thread, because the kernel takes longer to clear a huge page than a push takes to fill
+// a part of it. Thread safety: every method may be called from several threads at once.
 class ChunkPool {
  public:
   explicit ChunkPool(size_t chunk_bytes);
@@ -27,6 +28,10 @@ class ChunkPool {
   size_t chunk_bytes() const { return chunk_bytes_; }
   // Returns a chunk of unspecified content, valid until GiveBack. Throws std::bad_alloc.
   std::byte* Take();
+  // Returns `chunks` adjacent chunks, each to be given back. nullptr: the table is not large, and
+  // has no memory that is ready for use. Throws std::bad_alloc.
+  std::byte* TakeRun(size_t chunks);
+  size_t ChunksFor(size_t bytes) const { return (bytes + chunk_bytes_ - 1) / chunk_bytes_; }
   // As Take, but only returns a chunk that was given back before; nullptr if there is none.
   std::byte* TakeIdle();
   // Makes `chunk` available to the next Take.
@@ -60,14 +65,32 @@ class ChunkPool {
   };
   // Keyed by the block's first byte.
   using Blocks = std::map<const std::byte*, Block>;
+  // Outlives the pool while the block is made.
+  struct Ahead {
+    absl::Mutex mutex;
+    bool making ABSL_GUARDED_BY(mutex) = false;
+    std::optional<Block> block ABSL_GUARDED_BY(mutex);
+  };
 
   static Block MapBlock(size_t bytes, bool huge_pages);
+  // The block that was made ahead, if there is one.
+  std::optional<Block> TakeAhead();
+  void MakeAhead(size_t bytes);
   // nullptr if no chunk is ready.
   std::byte* TakeReady(bool idle_only) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::byte* TakeOfNewBlock(size_t bytes, bool huge_pages);
+  // `chunks` adjacent chunks that were never used; nullptr if the newest block has fewer.
+  std::byte* TakeFresh(size_t chunks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes them of a new block of at least `bytes`.
+  std::byte* TakeOfNewBlock(size_t chunks, size_t bytes, bool huge_pages);
+  // Its first `chunks` chunks are in use. Returns the first.
+  std::byte* AddBlock(Block block, size_t chunks);
+  // Whether new blocks are of huge pages, and their size.
+  bool IsLarge() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  size_t NextBlockBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Blocks::iterator BlockOf(const std::byte* chunk) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t chunk_bytes_;
+  const std::shared_ptr<Ahead> ahead_ = std::make_shared<Ahead>();
   mutable absl::Mutex mutex_;
   std::vector<std::byte*> free_ ABSL_GUARDED_BY(mutex_);
   Blocks blocks_ ABSL_GUARDED_BY(mutex_);

@@ -40,7 +40,10 @@ class EmbeddingStripe final : public Stripe {
   const RowTable& table() const { return table_; }
 
   // A push calls BeginPush, then Take for each of its keys, then Apply.
-  void BeginPush() { updates_ = (updates_ + 1) & RowTable::kLastUpdate; }
+  void BeginPush() {
+    updates_ = (updates_ + 1) & RowTable::kLastUpdate;
+    table_.ContinueGrowth();
+  }
   // Creates the row of `key` if it has none, counts it in `made`, and marks the row as changed.
   // True if the push has taken this row before.
   bool Take(int64_t key, uint32_t& row, int64_t& made);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kChunkBytes = 16 << 10;
 constexpr uint32_t kFirstRows = 4;  // the first chunk grows from this many rows by doubling
-constexpr size_t kMinSlots = 256;   // of an index that is shrunk
+constexpr size_t kMinLimit = 256;   // of an index that is shrunk
 constexpr size_t kBatch = 32;       // lookups in flight: more than a core's outstanding misses
 constexpr size_t kCacheLine = 64;
 constexpr size_t kPrefetchLines = 8;  // the hardware prefetcher follows longer rows
@@ -19,13 +19,6 @@ constexpr size_t kPrefetchLines = 8;  // the hardware prefetcher follows longer 
 constexpr size_t RowBytes(size_t number_bytes) {
   return sizeof(int64_t) + RowTable::kStampBytes + number_bytes;
 }
-
-// At least the bytes that Abseil allocates for an index of `capacity` slots: the slots, a control
-// byte for each, and some more.
-size_t IndexBytes(size_t capacity) { return capacity * (1 + sizeof(uint32_t)) + 64; }
-
-// At least the capacity that Abseil gives an index for `rows` rows.
-size_t IndexCapacity(size_t rows) { return std::bit_ceil(rows + rows / 7 + 1); }
 
 uint32_t ChunkShift(size_t row_bytes) {
   const size_t rows = std::max<size_t>(kChunkBytes / row_bytes, 2 * kFirstRows);
@@ -38,7 +31,7 @@ RowTable::RowTable(size_t number_bytes, ChunkPool& pool)
     : row_bytes_(RowBytes(number_bytes)),
       chunk_shift_(ChunkShift(row_bytes_)),
       pool_(pool),
-      index_(0, Hash{this}, Equal{this}, SpareAllocator<uint32_t>(&spare_)) {}
+      index_(pool) {}
 
 RowTable::~RowTable() {
   for (size_t i = 1; i < chunks_.size(); ++i) pool_.GiveBack(chunks_[i]);
@@ -46,7 +39,8 @@ RowTable::~RowTable() {
 
 size_t RowTable::ChunkBytes(size_t number_bytes) {
   const size_t row_bytes = RowBytes(number_bytes);
-  return row_bytes << ChunkShift(row_bytes);
+  const size_t bytes = row_bytes << ChunkShift(row_bytes);
+  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;  // for the index
 }
 
 void RowTable::Prefetch(uint32_t row) const {
@@ -60,11 +54,15 @@ void RowTable::Find(absl::Span<const Query> queries, uint32_t* rows) {
   for (size_t base = 0; base < queries.size(); base += kBatch) {
     const absl::Span<const Query> batch = queries.subspan(base, kBatch);
     uint32_t* found = rows + base;
-    for (const Query& query : batch) query.table->index_.prefetch(Key{query.key});
+    uint64_t hashes[kBatch];
+    for (size_t i = 0; i < batch.size(); ++i) {
+      hashes[i] = Hash(batch[i].key);
+      batch[i].table->index_.Prefetch(hashes[i]);
+    }
+    // The first row with the same hash bits is nearly always the right one, and is not read here.
     for (size_t i = 0; i < batch.size(); ++i) {
       const RowTable& table = *batch[i].table;
-      const auto at = table.index_.find(Candidate{}, MixBits(static_cast<uint64_t>(batch[i].key)));
-      found[i] = at == table.index_.end() ? kNone : *at;
+      found[i] = table.index_.Find(hashes[i], [](uint32_t) { return true; });
       if (found[i] != kNone) __builtin_prefetch(&table.chunks_[found[i] >> table.chunk_shift_]);
     }
     for (size_t i = 0; i < batch.size(); ++i) {
@@ -73,15 +71,12 @@ void RowTable::Find(absl::Span<const Query> queries, uint32_t* rows) {
     for (size_t i = 0; i < batch.size(); ++i) {
       const RowTable& table = *batch[i].table;
       if (found[i] == kNone || table.key(found[i]) == batch[i].key) continue;
-      found[i] = table.FindOne(batch[i].key);
+      found[i] = table.Find(batch[i].key, hashes[i]);
     }
   }
 }
 
-uint32_t RowTable::FindOne(int64_t key) const {
-  const auto at = index_.find(Key{key});
-  return at == index_.end() ? kNone : *at;
-}
+uint32_t RowTable::FindOne(int64_t key) const { return Find(key, Hash(key)); }
 
 void RowTable::FindAgain(absl::Span<const Query> queries, const uint32_t* likely, uint32_t* rows) {
   for (size_t base = 0; base < queries.size(); base += kBatch) {
@@ -106,41 +101,22 @@ void RowTable::FindAgain(absl::Span<const Query> queries, const uint32_t* likely
 }
 
 std::pair<uint32_t, bool> RowTable::FindOrInsert(int64_t key) {
-  // Allocate before the index inserts the row: it must not keep a slot without a row.
+  const uint64_t hash = Hash(key);
+  const uint32_t found = Find(key, hash);
+  if (found != kNone) return {found, false};
   if (size_ == capacity_) AddMemory();
-  ReserveIndex();
-  bool inserted = false;
-  const auto at = index_.lazy_emplace(Key{key}, [&](const auto& construct) {
-    std::memcpy(Bytes(size_), &key, sizeof(key));
-    *Stamp(size_) = 0;
-    construct(size_++);
-    inserted = true;
-  });
-  return {*at, inserted};
-}
-
-void RowTable::ReserveIndex() {
-  // Abseil's rule: an index grows when seven eighths of its slots are taken. The slots of removed
-  // rows may count as taken; if few rows are left, the index is only cleaned up.
-  constexpr size_t kSmallest = 16;
-  const size_t capacity = index_.capacity();
-  const bool full = index_.size() >= capacity - capacity / 8;
-  const bool may_be_full =
-      removed_ && (capacity <= kSmallest || index_.size() * 32 > capacity * 25);
-  if (!full && !may_be_full) return;
-  if (!spare_.Reserve(IndexBytes(2 * capacity + 1))) throw std::bad_alloc();
-  removed_ = removed_ && !full;
+  index_.MakeRoom(hash, Hashes{*this});
+  std::memcpy(Bytes(size_), &key, sizeof(key));
+  *Stamp(size_) = 0;
+  index_.Insert(hash, size_);
+  return {size_++, true};
 }
 
 void RowTable::Remove(uint32_t row) {
-  removed_ = true;
-  index_.erase(index_.find(Key{key(row)}));
-  const uint32_t last = --size_;
-  if (row == last) return;
-  const auto at = index_.find(Key{key(last)});
-  std::memcpy(Bytes(row), Bytes(last), row_bytes_);
-  // The key is the same, so its place in the index is too.
-  const_cast<uint32_t&>(*at) = row;
+  const uint32_t last = size_ - 1;
+  index_.Remove(Hash(key(row)), row, Hash(key(last)), last, Hashes{*this});
+  if (row != last) std::memcpy(Bytes(row), Bytes(last), row_bytes_);
+  size_ = last;
 }
 
 void RowTable::RemoveAppended(const StoredRows& keys) {
@@ -178,52 +154,44 @@ uint32_t RowTable::Append(const StoredRows& rows) {
 }
 
 void RowTable::IndexAppended() {
-  const uint32_t first = static_cast<uint32_t>(index_.size());
+  const uint32_t first = index_.size();
+  if (size_ > index_.limit()) {
+    index_.Rebuild(first, std::max(size_ - first, first / 2), AppendedHashes{*this});
+  }
   uint32_t kept = first;  // rows below have their final place
-  if (size_ > index_.capacity() / 8 * 7) GrowIndex(size_, first);
   for (uint32_t row = first; row < size_; ++row) {
-    if (row + kBatch < size_) index_.prefetch(Key{appended_[row + kBatch]});
+    if (row + kBatch < size_) index_.Prefetch(Hash(appended_[row + kBatch]));
     const int64_t key = appended_[row];
-    bool inserted = false;
-    const auto at = index_.lazy_emplace(Appended{key}, [&](const auto& construct) {
-      // Rows with a repeated key were left out, so this row moves down to close the gap.
-      if (kept != row) std::memcpy(Bytes(kept), Bytes(row), row_bytes_);
-      appended_[kept] = key;
-      construct(kept++);
-      inserted = true;
-    });
-    if (!inserted) std::memcpy(stored(*at), stored(row), stored_bytes());
+    const uint64_t hash = Hash(key);
+    const uint32_t found = index_.Find(hash, [&](uint32_t at) { return appended_[at] == key; });
+    if (found != kNone) {
+      std::memcpy(stored(found), stored(row), stored_bytes());
+      continue;
+    }
+    // Rows with a repeated key were left out, so this row moves down to close the gap.
+    if (kept != row) std::memcpy(Bytes(kept), Bytes(row), row_bytes_);
+    appended_[kept] = key;
+    index_.Insert(hash, kept++);
   }
   size_ = kept;
   appended_.resize(kept);
 }
 
-void RowTable::GrowIndex(uint32_t rows, uint32_t indexed) {
-  spare_.Clear();
-  if (!spare_.Reserve(IndexBytes(IndexCapacity(rows)))) throw std::bad_alloc();
-  index_.clear();
-  index_.reserve(rows);
-  for (uint32_t row = 0; row < indexed; ++row) {
-    if (row + kBatch < indexed) index_.prefetch(Key{appended_[row + kBatch]});
-    index_.lazy_emplace(New{appended_[row]}, [&](const auto& construct) { construct(row); });
-  }
-}
-
 void RowTable::FinishAppending() {
   IndexAppended();
   // Memory was reserved as if there were no repeated keys.
-  if (size_ < index_.capacity() / 4) GrowIndex(size_, size_);
+  if (size_ < index_.limit() / 4) index_.Rebuild(size_, 0, AppendedHashes{*this});
   std::vector<int64_t>().swap(appended_);
   TrimMemory();
 }
 
 void RowTable::TrimMemory() {
-  // Shrinks the index if one of a quarter of the size is enough: rows may come and go in large
-  // numbers.
-  if (index_.capacity() > kMinSlots && size_ < index_.capacity() / 8) {
-    spare_.Clear();
-    // If the allocation fails, the index stays as it is.
-    if (spare_.Reserve(IndexBytes(IndexCapacity(size_)))) index_.rehash(0);
+  // Rows may come and go in large numbers.
+  if (index_.limit() > kMinLimit && size_ < index_.limit() / 8) {
+    try {
+      index_.Rebuild(size_, size_ / 4, Hashes{*this});
+    } catch (const std::bad_alloc&) {  // the index stays as it is
+    }
   }
   const uint32_t chunk_rows = 1u << chunk_shift_;
   while (chunks_.size() > 1 && capacity_ - size_ >= chunk_rows) {
@@ -234,6 +202,7 @@ void RowTable::TrimMemory() {
 }
 
 bool RowTable::MoveChunks(const ChunkPool::Vacated& from, size_t max_chunks) {
+  if (index_.MoveOut(from)) return true;
   size_t moved = 0;
   // The first chunk does not belong to the pool.
   for (size_t i = 1; i < chunks_.size(); ++i) {

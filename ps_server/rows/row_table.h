@@ -10,23 +10,22 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/types/span.h"
 #include "common/hash.h"
-#include "ps_server/base/spare_memory.h"
 #include "ps_server/rows/chunk_pool.h"
+#include "ps_server/rows/row_index.h"
 #include "storage/stored_rows.h"
 
 namespace cairn {
 
 // A row is [key 8 bytes][last_update 4 bytes][numbers …] in a chunk of about 16 KiB; the index
-// holds row numbers only and reads the keys from the rows. Beyond its numbers a row costs 12 bytes,
-// 5 bytes for each of 1.14 to 2.29 index slots, one bit, and its share of a half-filled chunk: at
-// most 24 bytes if the stripe has more than a few rows. When a row is removed, the last row takes
-// its place. Thread safety: none; const methods may run together.
+// holds row numbers only, and keys are read from the rows. Beyond its numbers a row costs 12 bytes,
+// 6.1 to 9.9 bytes of the index, one bit, and its share of a half-filled chunk: at most 24 bytes if
+// the stripe has more than a few rows. When a row is removed, the last row takes its place.
+// Thread safety: none; const methods may run together.
 class RowTable {
  public:
-  static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr uint32_t kNone = RowIndex::kNone;
 
   // `number_bytes`: size of a row's numbers (RowLayout). `pool` has chunks of
   // ChunkBytes(number_bytes) and must outlive the table.
@@ -58,12 +57,14 @@ class RowTable {
   // must have fewer than 2^32 - 1 rows. Throws std::bad_alloc and leaves the table unchanged.
   std::pair<uint32_t, bool> FindOrInsert(int64_t key);
 
+  // Does a part of the work of an index that grows, if it does.
+  void ContinueGrowth() { index_.Continue(kContinuedRows, Hashes{*this}); }
+
   // Removes a row; the last row takes its number.
   void Remove(uint32_t row);
   // Returns chunks without rows to the pool, and shrinks an index that is much too large.
   void TrimMemory();
-  // Slots of the index, of 5 bytes each.
-  size_t index_slots() const { return index_.capacity(); }
+  size_t index_bytes() const { return index_.bytes(); }
   // Moves rows out of the block that the pool is vacating, at most `max_chunks` chunks. False:
   // nothing is left to move, or no idle chunk is left to move to.
   bool MoveChunks(const ChunkPool::Vacated& from, size_t max_chunks);
@@ -114,41 +115,23 @@ class RowTable {
  private:
   static constexpr size_t kHeaderBytes = sizeof(int64_t) + kStampBytes;
   static constexpr uint32_t kTouched = ~kLastUpdate;
+  static constexpr uint32_t kContinuedRows = 64;
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
 
-  struct Key {
-    int64_t key;
+  static uint64_t Hash(int64_t key) { return MixBits(static_cast<uint64_t>(key)); }
+  // Hashes of rows, for the index.
+  struct Hashes {
+    const RowTable& table;
+    uint64_t operator()(uint32_t row) const { return Hash(table.key(row)); }
+    void Prefetch(uint32_t row) const { __builtin_prefetch(table.Bytes(row)); }
   };
-  // Key of a row being loaded: the other rows' keys are read from appended_, which is in the cache.
-  struct Appended {
-    int64_t key;
-  };
-  // Key of a row that is known to be new: equals no other.
-  struct New {
-    int64_t key;
-  };
-  // Equals the first row whose hash bits match: finds the row to prefetch without reading it.
-  struct Candidate {};
-  struct Hash {
-    using is_transparent = void;
-    const RowTable* table;
-    size_t operator()(Key key) const { return MixBits(static_cast<uint64_t>(key.key)); }
-    size_t operator()(Appended row) const { return (*this)(Key{row.key}); }
-    size_t operator()(New row) const { return (*this)(Key{row.key}); }
-    size_t operator()(uint32_t row) const { return (*this)(Key{table->key(row)}); }
-  };
-  struct Equal {
-    using is_transparent = void;
-    const RowTable* table;
-    bool operator()(uint32_t a, uint32_t b) const { return a == b; }
-    bool operator()(uint32_t row, Key key) const { return table->key(row) == key.key; }
-    bool operator()(uint32_t row, Appended added) const {
-      return table->appended_[row] == added.key;
-    }
-    bool operator()(uint32_t, New) const { return false; }
-    bool operator()(uint32_t, Candidate) const { return true; }
+  // The same while rows are loaded: their keys are read from appended_, which is in the cache.
+  struct AppendedHashes {
+    const RowTable& table;
+    uint64_t operator()(uint32_t row) const { return Hash(table.appended_[row]); }
+    void Prefetch(uint32_t) const {}
   };
 
   std::byte* Bytes(uint32_t row) const {
@@ -166,12 +149,10 @@ class RowTable {
   uint32_t LoadStamp(uint32_t row) const {
     return std::atomic_ref<uint32_t>(*Stamp(row)).load(std::memory_order_relaxed);
   }
-  // Builds an index for at least `rows` rows, with the first `indexed` rows, whose keys are in
-  // appended_.
-  void GrowIndex(uint32_t rows, uint32_t indexed);
+  uint32_t Find(int64_t key, uint64_t hash) const {
+    return index_.Find(hash, [&](uint32_t row) { return this->key(row) == key; });
+  }
   void AddMemory();
-  // After this call, the next insertion into the index cannot throw.
-  void ReserveIndex();
 
   const size_t row_bytes_;
   const uint32_t chunk_shift_;  // log2 of rows per chunk
@@ -181,9 +162,7 @@ class RowTable {
   ChunkPool& pool_;
   std::unique_ptr<std::byte[], Free> first_;  // the first chunk
   std::vector<std::byte*> chunks_;            // the others belong to the pool
-  bool removed_ = false;                      // whether rows were removed since the index grew
-  SpareMemory spare_;                         // for the growth of the index
-  absl::flat_hash_set<uint32_t, Hash, Equal, SpareAllocator<uint32_t>> index_;
+  RowIndex index_;
 };
 
 }  // namespace cairn

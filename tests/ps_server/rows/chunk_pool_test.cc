@@ -108,6 +108,34 @@ TEST_F(ChunkPoolTest, IdleMemoryReturnsToTheSystemBlockByBlock) {
   ExpectAllAsTheyWere();
 }
 
+TEST_F(ChunkPoolTest, OnlyALargePoolHasRunsOfChunks) {
+  EXPECT_EQ(pool_.TakeRun(2), nullptr);
+  Take(1000);
+  for (const size_t chunks : {1, 7, 100, 300}) {  // also more than a block has left
+    std::byte* const first = pool_.TakeRun(chunks);
+    ASSERT_NE(first, nullptr);
+    for (size_t i = 0; i < chunks; ++i) {
+      chunks_[next_] = first + i * kChunkBytes;
+      std::memset(chunks_[next_], Mark(next_), kChunkBytes);
+      ++next_;
+    }
+    Take(10);
+  }
+  ExpectAllAsTheyWere();
+  GiveBackAllButOneOf(8);
+  while (ReturnBlock().has_value()) continue;
+  ExpectAllAsTheyWere();
+  EXPECT_LT(pool_.idle_bytes(), 8u << 20);
+}
+
+// Blocks of huge pages are made ahead in another thread, which may still do so here.
+TEST_F(ChunkPoolTest, APoolMayBeDestroyedWhileABlockIsMade) {
+  for (int i = 0; i < 10; ++i) {
+    ChunkPool pool(1 << 20);
+    for (int chunk = 0; chunk < 20 + i; ++chunk) std::memset(pool.Take(), 1, 1 << 20);
+  }
+}
+
 TEST_F(ChunkPoolTest, ABlockWithAChunkInUseStays) {
   Take(1000);
   GiveBackAllButOneOf(2);

@@ -132,13 +132,13 @@ TEST_F(RowTableTest, RowsKeepTheirKeysWhileOthersAreRemovedAndMemoryIsReturned) 
   table_.FinishAppending();
   RowTable other(kFloats * sizeof(float), pool_);  // its rows share blocks with table_
   for (int64_t key = 0; key < 40000; ++key) other.FindOrInsert(key);
-  const size_t slots = table_.index_slots();
+  const size_t bytes = table_.index_bytes();
   for (int64_t i = 0; i < 300000; ++i) {
     const auto key = static_cast<int64_t>(MixBits(static_cast<uint64_t>(i)) % 120000);
     if (expected.erase(key) > 0) table_.Remove(table_.FindOne(key));
   }
   table_.TrimMemory();
-  EXPECT_LT(table_.index_slots(), slots);
+  EXPECT_LT(table_.index_bytes(), bytes);
   const size_t idle = pool_.idle_bytes();
   size_t returned = 0;
   while (const std::optional<ChunkPool::Vacated> vacated = pool_.BeginVacating()) {

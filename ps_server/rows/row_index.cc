@@ -1,0 +1,84 @@
+#include "ps_server/rows/row_index.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace cairn {
+
+RowIndex::Array RowIndex::OfMalloc(size_t buckets) {
+  void* const memory = std::aligned_alloc(sizeof(Bucket), buckets * sizeof(Bucket));
+  if (memory == nullptr) return Array();
+  return {.buckets = static_cast<Bucket*>(memory), .count = buckets};
+}
+
+RowIndex::Array RowIndex::Allocate(size_t buckets) {
+  Array array;
+  const size_t bytes = buckets * sizeof(Bucket);
+  if (bytes >= pool_.chunk_bytes()) {
+    array.buckets = reinterpret_cast<Bucket*>(pool_.TakeRun(pool_.ChunksFor(bytes)));
+    array.count = array.buckets == nullptr ? 0 : buckets;
+    array.of_pool = true;
+  }
+  if (array.count == 0) array = OfMalloc(buckets);
+  if (array.count == 0) throw std::bad_alloc();
+  std::memset(array.buckets, 0, bytes);
+  return array;
+}
+
+void RowIndex::Free(Array& array) {
+  if (array.of_pool) {
+    auto* const chunk = reinterpret_cast<std::byte*>(array.buckets);
+    const size_t chunks = pool_.ChunksFor(array.count * sizeof(Bucket));
+    for (size_t i = 0; i < chunks; ++i) pool_.GiveBack(chunk + i * pool_.chunk_bytes());
+  } else {
+    std::free(array.buckets);
+  }
+  array = Array();
+}
+
+bool RowIndex::MoveOut(const ChunkPool::Vacated& from) {
+  for (Array* const array : {&now_, &old_}) {
+    if (!array->of_pool || !from.contains(reinterpret_cast<std::byte*>(array->buckets))) continue;
+    Array moved = OfMalloc(array->count);
+    if (moved.count == 0) continue;  // the block will not become empty
+    std::memcpy(moved.buckets, array->buckets, moved.count * sizeof(Bucket));
+    std::swap(*array, moved);
+    Free(moved);
+    return true;
+  }
+  return false;
+}
+
+void RowIndex::Insert(Array& array, uint64_t hash, uint32_t row) {
+  for (size_t at = array.Home(hash);; at = array.After(at)) {
+    Bucket& bucket = array.buckets[at];
+    const bool added = bucket.Each(0, [&](size_t i) {
+      bucket.SetTag(i, Tag(hash));
+      bucket.rows[i] = row;
+      return true;
+    });
+    if (added) return;
+    ++bucket.passed;
+  }
+}
+
+RowIndex::Place RowIndex::PlaceOf(uint64_t hash, uint32_t row) {
+  for (size_t at = now_.Home(hash);; at = now_.After(at)) {
+    Bucket& bucket = now_.buckets[at];
+    size_t place = 0;
+    if (bucket.Each(Tag(hash), [&](size_t i) { return bucket.rows[place = i] == row; })) {
+      return {.bucket = &bucket, .i = place};
+    }
+  }
+}
+
+void RowIndex::Erase(uint64_t hash, uint32_t row) {
+  const Place place = PlaceOf(hash, row);
+  place.bucket->SetTag(place.i, 0);
+  for (size_t at = now_.Home(hash); &now_.buckets[at] != place.bucket; at = now_.After(at)) {
+    --now_.buckets[at].passed;
+  }
+}
+
+}  // namespace cairn
