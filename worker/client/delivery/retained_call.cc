@@ -1,5 +1,6 @@
 #include "worker/client/delivery/retained_call.h"
 
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -28,15 +29,16 @@ size_t AlignedSize(const Payload& payload) {
 // A call whose payloads view one block of memory: a push of many tables has many small payloads.
 struct OwningCall {
   DataCall call;
-  Payload block;
+  std::shared_ptr<std::byte> block;
 };
 
 template <typename Item>
-void CopyItems(const std::vector<Item>& items, std::vector<Item>* copies, Payload* block) {
+std::shared_ptr<std::byte> CopyItems(const std::vector<Item>& items, std::vector<Item>* copies,
+                                     RetainedMemory& memory) {
   size_t bytes = 0;
   for (const Item& item : items) bytes += AlignedSize(item.ids) + AlignedSize(item.values);
-  *block = Payload::Uninitialized(bytes);
-  std::byte* next = block->mutable_data();
+  std::shared_ptr<std::byte> block = memory.Take(bytes);
+  std::byte* next = block.get();
   const auto copy = [&next](Payload* payload) {
     if (payload->size() == 0) return;
     std::memcpy(next, payload->data(), payload->size());
@@ -49,6 +51,7 @@ void CopyItems(const std::vector<Item>& items, std::vector<Item>* copies, Payloa
     copy(&item.ids);
     copy(&item.values);
   }
+  return block;
 }
 
 }  // namespace
@@ -74,7 +77,7 @@ int64_t RetainedBytes(const DataCall& call) {
   return static_cast<int64_t>(bytes) + UpdateBytes(call);
 }
 
-RetainedPart RetainPart(const DataCall& call) {
+RetainedPart RetainPart(const DataCall& call, RetainedMemory& memory) {
   auto owner = std::make_shared<OwningCall>();
   DataCall* const copy = &owner->call;
   if (call.kind == CallKind::kAssign) {
@@ -82,13 +85,13 @@ RetainedPart RetainPart(const DataCall& call) {
     copy->assign.sequence = call.assign.sequence;
     copy->assign.together = call.assign.together;
     copy->assign.__isset.together = call.assign.__isset.together;
-    CopyItems(call.assign.items, &copy->assign.items, &owner->block);
+    owner->block = CopyItems(call.assign.items, &copy->assign.items, memory);
   } else {
     copy->kind = CallKind::kPush;
     copy->request.push.sequence = call.request.push.sequence;
     copy->request.push.step = call.request.push.step;
     copy->request.push.rows = call.request.push.rows;
-    CopyItems(call.request.push.items, &copy->request.push.items, &owner->block);
+    owner->block = CopyItems(call.request.push.items, &copy->request.push.items, memory);
   }
   return {.sequence = SequenceOf(call).sequence,
           .bytes = RetainedBytes(call),

@@ -203,7 +203,7 @@ bool ServerSession::PushAnswered(const DataCall& call, int64_t boot_id) {
   Retention* const retention = identity_.retention;
   bool retain = retention != nullptr && durable < sequence;
   RetainedPart part;
-  if (retain) part = RetainPart(call);
+  if (retain) part = RetainPart(call, retention->memory());
   std::vector<RetainedPart> freed;  // without the lock
   {
     absl::MutexLock lock(&push_mutex_);

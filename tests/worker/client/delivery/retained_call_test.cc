@@ -27,7 +27,8 @@ TEST(RetainPart, OwnsIdsAndValuesOfAStepsPush) {
   call.request.push.items[0].values = Payload::ViewOf(absl::MakeConstSpan(*values));
   call.request.pull.items.resize(1);
   EXPECT_EQ(UpdateBytes(call), 24);
-  const RetainedPart part = RetainPart(call);
+  RetainedMemory memory;
+  const RetainedPart part = RetainPart(call, memory);
   ids.reset();
   values.reset();
   EXPECT_EQ(part.sequence, 5);
@@ -54,7 +55,8 @@ TEST(RetainPart, KeepsManyPayloadsApartAndAligned) {
     item.ids = Payload::Copy(ids[table].data(), ids[table].size() * sizeof(int64_t));
     item.values = Payload::Copy(values[table].data(), values[table].size() * sizeof(float));
   }
-  const RetainedPart part = RetainPart(call);
+  RetainedMemory memory;
+  const RetainedPart part = RetainPart(call, memory);
   call.request.push.items.clear();
   const std::vector<wire::PushItem>& items = part.call->request.push.items;
   ASSERT_EQ(items.size(), 30u);
@@ -74,7 +76,8 @@ TEST(RetainPart, KeepsAnAssignAsOne) {
   call.assign.items.resize(1);
   call.assign.items[0].slot = "momentum";
   call.assign.items[0].values = Payload::ViewOf(absl::MakeConstSpan(values));
-  const RetainedPart part = RetainPart(call);
+  RetainedMemory memory;
+  const RetainedPart part = RetainPart(call, memory);
   EXPECT_EQ(part.sequence, 4);
   EXPECT_EQ(part.bytes, RetainedBytes(call));
   EXPECT_EQ(part.call->kind, CallKind::kAssign);
