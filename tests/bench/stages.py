@@ -45,8 +45,9 @@ STAGES = [
     ("snapshot", r"librocksdb|Flusher|StripeBatch|RocksStore|RowSegment|DrainAhead|DrainContent"),
     ("group keys", r"KeyGroups::(Build|CountingSort|ComparisonSort|AreOf)|PulledRows::Find"),
     ("create rows", r"FoundOrMade|InitializeNumbers|InitializeRow|FillFrom|FindOrInsert|AddMemory|"
+                    r"RowIndex::(Insert|MoveRows|Allocate)|ContinueGrowth|"
                     r"NormalQuantile"),
-    ("look up", r"RowTable::(Find|Prefetch)|CountAbsent|HostedTable::Locate"),
+    ("look up", r"Row(Table|Index)::(Find|Prefetch)|CountAbsent|HostedTable::Locate"),
     ("mark changed", r"EmbeddingStripe::(Take|MarkDirty|ReserveDirty)|Stripe::Touch"),
     ("optimize", r"ApplyRows|ApplyOnce|ApplySummed|ApplyTaken|N_[A-Z0-9]+::Apply"),
     ("copy rows", r"CopyRow|PeekRow|ForEachWindow<|HostedTable::(Pull|Push)"),
