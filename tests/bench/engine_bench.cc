@@ -36,6 +36,7 @@
 #include "tests/support/temp_dir.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/client/wire_client.h"
+#include "thrift/limits.h"
 
 ABSL_FLAG(int64_t, rows, 64 << 10, "rows of the table, all of them pulled and pushed by each call");
 ABSL_FLAG(int, rounds, 41, "rounds of each side");
@@ -289,6 +290,13 @@ void Run() {
 
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
+  // A second table has 16 times as many rows.
+  constexpr int64_t kMost = cairn::kMaxIdsPerCall / 16;
+  if (const int64_t rows = absl::GetFlag(FLAGS_rows); rows < 1 || rows > kMost) {
+    std::fprintf(stderr, "engine_bench: --rows=%lld: use 1 to %lld\n",
+                 static_cast<long long>(rows), static_cast<long long>(kMost));
+    return 2;
+  }
   cairn::SetUpServerProcess();
   cairn::Run();
   return 0;
