@@ -1,8 +1,10 @@
-// Variables that stay on a fake GPU: values and slots are those of the host path, bit for bit; a
-// step copies no weights; and a failing call of the runtime is an error.
+// Variables that stay on a fake GPU: values and slots are those of the host path, bit for bit where
+// the products are the same; a step copies no weights; and a failing call of the runtime is an
+// error.
 #include "worker/models/resident_variables.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <string>
@@ -99,11 +101,24 @@ class ResidentScene {
       EXPECT_EQ(resident_->updates(v), 3 + updates_);
       for (size_t part = 0; part < host_[v].size(); ++part) {
         const absl::Span<float> got = resident_->host(v, part);
-        EXPECT_TRUE(
-            std::equal(got.begin(), got.end(), host_[v][part].begin(), host_[v][part].end()))
+        const HostVector<float>& want = host_[v][part];
+        const float tolerance = HasSplitProducts() ? 1e-5f : 0;
+        EXPECT_TRUE(std::equal(
+            got.begin(), got.end(), want.begin(), want.end(),
+            [&](float a, float b) { return std::abs(a - b) <= tolerance * (1 + std::abs(b)); }))
             << model_->variables()[v].name << ", part " << part;
       }
     }
+  }
+
+  // A step computes a large gradient in parts if it copies it to the host. BLAS may round the parts
+  // differently from the whole, which depends on the processor.
+  bool HasSplitProducts() const {
+    constexpr size_t kSplitFloats = (2 << 20) / sizeof(float);
+    for (size_t v = 0; v < resident_->count(); ++v) {
+      if (resident_->floats(v) >= kSplitFloats) return true;
+    }
+    return false;
   }
 
   const Model& model() const { return *model_; }
@@ -162,8 +177,14 @@ class Resident : public ::testing::TestWithParam<ModelCase> {};
 TEST_P(Resident, ValuesAndSlotsAreThoseOfTheHost) {
   for (const ResidentScene::Graphs graphs :
        {ResidentScene::Graphs::kNo, ResidentScene::Graphs::kYes}) {
-    OptimizerConfig adam{.type = "adam"};
-    ResidentScene scene(GetParam(), adam, graphs);
+    // Where products are rounded differently, Adam would divide a gradient of nearly zero by
+    // itself.
+    const bool large = GetParam().name == std::string("mlp_large");
+    const OptimizerConfig optimizer =
+        large ? OptimizerConfig{.type = "adagrad", .learning_rate = ConstantRate(0.5)}
+              : OptimizerConfig{.type = "adam"};
+    ResidentScene scene(GetParam(), optimizer, graphs);
+    EXPECT_EQ(scene.HasSplitProducts(), large);
     for (uint32_t step = 0; step < 4; ++step) ASSERT_OK(scene.Step(33, step));
     scene.ExpectSame();
     ASSERT_OK(scene.Step(20, 9));
