@@ -1,14 +1,13 @@
 #include "ps_server/rows/row_index.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace cairn {
 
-RowIndex::Array RowIndex::OfMalloc(size_t buckets) {
-  void* const memory = std::aligned_alloc(sizeof(Bucket), buckets * sizeof(Bucket));
-  if (memory == nullptr) return Array();
+RowIndex::Array RowIndex::OwnArray(size_t buckets) {
+  void* const memory = ::operator new (buckets * sizeof(Bucket), std::align_val_t{sizeof(Bucket)});
   return {.buckets = static_cast<Bucket*>(memory), .count = buckets};
 }
 
@@ -20,8 +19,7 @@ RowIndex::Array RowIndex::Allocate(size_t buckets) {
     array.count = array.buckets == nullptr ? 0 : buckets;
     array.of_pool = true;
   }
-  if (array.count == 0) array = OfMalloc(buckets);
-  if (array.count == 0) throw std::bad_alloc();
+  if (array.count == 0) array = OwnArray(buckets);
   std::memset(array.buckets, 0, bytes);
   return array;
 }
@@ -32,7 +30,7 @@ void RowIndex::Free(Array& array) {
     const size_t chunks = pool_.ChunksFor(array.count * sizeof(Bucket));
     for (size_t i = 0; i < chunks; ++i) pool_.GiveBack(chunk + i * pool_.chunk_bytes());
   } else {
-    std::free(array.buckets);
+    ::operator delete (array.buckets, std::align_val_t{sizeof(Bucket)});
   }
   array = Array();
 }
@@ -40,12 +38,14 @@ void RowIndex::Free(Array& array) {
 bool RowIndex::MoveOut(const ChunkPool::Vacated& from) {
   for (Array* const array : {&now_, &old_}) {
     if (!array->of_pool || !from.contains(reinterpret_cast<std::byte*>(array->buckets))) continue;
-    Array moved = OfMalloc(array->count);
-    if (moved.count == 0) continue;  // the block will not become empty
-    std::memcpy(moved.buckets, array->buckets, moved.count * sizeof(Bucket));
-    std::swap(*array, moved);
-    Free(moved);
-    return true;
+    try {
+      Array moved = OwnArray(array->count);
+      std::memcpy(moved.buckets, array->buckets, moved.count * sizeof(Bucket));
+      std::swap(*array, moved);
+      Free(moved);
+      return true;
+    } catch (const std::bad_alloc&) {  // the block will not become empty
+    }
   }
   return false;
 }

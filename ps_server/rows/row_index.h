@@ -148,7 +148,7 @@ class RowIndex {
 
     Bucket* buckets = nullptr;
     size_t count = 0;
-    bool of_pool = false;  // or of malloc
+    bool of_pool = false;
   };
   struct Place {
     Bucket* bucket;
@@ -169,7 +169,8 @@ class RowIndex {
 
   // An array of at least this many empty buckets. Throws std::bad_alloc.
   Array Allocate(size_t buckets);
-  static Array OfMalloc(size_t buckets);  // not initialized; without buckets: no memory
+  // One that is not of the pool, not initialized.
+  static Array OwnArray(size_t buckets);
   // Leaves the array empty.
   void Free(Array& array);
 

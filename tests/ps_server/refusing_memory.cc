@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 
@@ -19,7 +21,7 @@ std::atomic<int64_t> refused_of_size{0};
 
 namespace {
 
-void* Allocate(size_t bytes) {
+void* Allocate(size_t bytes, size_t alignment = alignof(std::max_align_t)) {
   if (bytes != 0 && bytes == refused_size.load(std::memory_order_relaxed)) {
     ++refused_of_size;
     throw std::bad_alloc();
@@ -30,7 +32,9 @@ void* Allocate(size_t bytes) {
     throw std::bad_alloc();
   }
   if (allocations_left > 0) --allocations_left;
-  void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
+  if (bytes > SIZE_MAX - alignment) throw std::bad_alloc();
+  const size_t whole = (bytes + alignment) / alignment * alignment;  // at least one byte
+  void* const memory = std::aligned_alloc(alignment, whole);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
@@ -57,6 +61,10 @@ void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
   }
 }
 void* operator new[](size_t bytes) { return cairn::test::Allocate(bytes); }
+void* operator new(size_t bytes, std::align_val_t alignment) {
+  return cairn::test::Allocate(bytes, static_cast<size_t>(alignment));
+}
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
