@@ -217,12 +217,12 @@ TEST_P(RefusedMemoryListenerTest,
     {
       const NoMemoryElsewhere no_memory(allocation, GetParam().refuses);
       const absl::Status status = Heartbeat(**listener, GetParam().local);
-      EXPECT_FALSE(absl::IsDeadlineExceeded(status)) << allocation << ": " << status;
-      EXPECT_TRUE(Becomes([&] { return (*listener)->statistics().connections == 0; }));
+      ASSERT_FALSE(absl::IsDeadlineExceeded(status)) << allocation << ": " << status;
+      ASSERT_TRUE(Becomes([&] { return (*listener)->statistics().connections == 0; }));
       refused = no_memory.refused();
     }
-    EXPECT_OK(Heartbeat(**listener, GetParam().local)) << allocation;
-    EXPECT_TRUE(Becomes([&] { return OpenDescriptors() == descriptors; })) << allocation;
+    ASSERT_OK(Heartbeat(**listener, GetParam().local)) << allocation;
+    ASSERT_TRUE(Becomes([&] { return OpenDescriptors() == descriptors; })) << allocation;
   }
   EXPECT_GE(allocation, 30);
 }
