@@ -356,7 +356,7 @@ absl::Status RocksStore::FillEpoch(absl::Span<const ShardRecord> shards,
     const std::string key = WorkerKey(worker.job, worker.worker);
     if (put.ok()) put = batch.Put(key, EncodeWorker(key, worker));
   }
-  return FromRocks(put, Context("fill an epoch's batch"));
+  return FromRocks(put, Context("fill a snapshot's batch"));
 }
 
 absl::Status RocksStore::WriteEpoch(absl::Span<const ShardRecord> shards,
@@ -367,10 +367,10 @@ absl::Status RocksStore::WriteEpoch(absl::Span<const ShardRecord> shards,
   RETURN_IF_ERROR(FillEpoch(shards, workers, batch));
   for (std::unique_ptr<StripeBatch>& stripe : stripes) {
     auto& changes = static_cast<RocksStripeBatch&>(*stripe);  // NewBatch creates no other type
-    RETURN_IF_ERROR(FromRocks(changes.AppendTo(batch), Context("fill an epoch's batch")));
+    RETURN_IF_ERROR(FromRocks(changes.AppendTo(batch), Context("fill a snapshot's batch")));
     stripe = nullptr;  // the images are in memory twice for as short as possible
   }
-  RETURN_IF_ERROR(Commit(batch, /*sync=*/false, "write an epoch"));
+  RETURN_IF_ERROR(Commit(batch, /*sync=*/false, "write a snapshot"));
   // Check before the snapshot is reported as durable.
   return failure_.Set(CheckInPlace(directory_, lock_.get()));
 }

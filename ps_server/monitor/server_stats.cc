@@ -42,7 +42,7 @@ constexpr ServerStat<Net> kListenerStats[] = {
     {"connections_accepted_total", kCounter, "connections", "Connections accepted.",
      [](const Net& n) { return Number(n.accepted); }},
     {"connections_refused_total", kCounter, "connections",
-     "Connections refused because too many were open.",
+     "Connections refused because too many were open or no memory was left.",
      [](const Net& n) { return Number(n.refused); }},
     {"queued_calls", kGauge, "calls", "Calls that have arrived and wait for a thread.",
      [](const Net& n) { return Number(n.queued_calls); }},

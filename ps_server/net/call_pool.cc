@@ -1,12 +1,15 @@
 #include "ps_server/net/call_pool.h"
 
 #include <algorithm>
+#include <new>
 #include <system_error>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "common/log.h"
 #include "common/scoped_unlock.h"
+#include "ps_server/base/bad_alloc.h"
 #include "thrift/limits.h"
 
 namespace cairn {
@@ -37,10 +40,17 @@ bool CallPool::Slot::PollBriefly(absl::FunctionRef<bool()> await) {
     return false;
   }
   pool_.Leave(*this);
-  const bool comes = await();
-  // Without a free place the task queues up like others.
-  const bool has_place = pool_.Enter(*this) <= pool_.options_.threads;
-  pool_.lingering_.fetch_sub(1);
+  bool comes = false;
+  bool has_place = false;
+  {
+    // Also if `await` throws.
+    const absl::Cleanup enter = [&] {
+      // Without a free place the task queues up like others.
+      has_place = pool_.Enter(*this) <= pool_.options_.threads;
+      pool_.lingering_.fetch_sub(1);
+    };
+    comes = await();
+  }
   return comes && has_place;
 }
 
@@ -84,33 +94,35 @@ absl::Status CallPool::Start() {
     return absl::ResourceExhaustedError(absl::StrCat("cannot start a thread: ", error.what()));
   }
   if (StartThread()) return absl::OkStatus();
-  return absl::ResourceExhaustedError("cannot start a thread");
+  return absl::ResourceExhaustedError("cannot start a thread to serve calls");
 }
 
 void CallPool::Add(Task* task) {
   const absl::MutexLock lock(&mutex_);
-  Enqueue({&task, 1});
+  Enqueue(*task);
+  StoreLengths();
   WakeForTasks();
 }
 
-void CallPool::Enqueue(absl::Span<Task* const> tasks) {
-  for (Task* const task : tasks) {
-    const bool is_full = static_cast<int64_t>(queue_.size()) >= options_.max_queued;
-    if (is_full && task->MayBeRefused()) {
-      refusals_.emplace_back(task, RetryAfter(MonotonicNow()));
-    } else {
-      queue_.push_back(task);
-    }
+void CallPool::Enqueue(Task& task) {
+  if (queue_.size() >= options_.max_queued && task.MayBeRefused()) {
+    task.retry_after_ = RetryAfter(MonotonicNow());
+    refusals_.Append(task);
+  } else {
+    queue_.Append(task);
   }
-  queued_.store(static_cast<int64_t>(queue_.size()));
-  to_refuse_.store(static_cast<int64_t>(refusals_.size()));
+}
+
+void CallPool::StoreLengths() {
+  queued_.store(queue_.size());
+  to_refuse_.store(refusals_.size());
 }
 
 // Spreads the retries of refused calls at the rate at which the queue moves, behind the queued
 // tasks.
 absl::Duration CallPool::RetryAfter(absl::Duration now) {
   const absl::Duration step = std::max(interval_, absl::Microseconds(1));
-  const absl::Duration behind = now + step * static_cast<int64_t>(queue_.size());
+  const absl::Duration behind = now + step * queue_.size();
   const absl::Duration last = now + absl::Seconds(kMaxRetryAfterSeconds);
   next_return_ = std::min(std::max(next_return_, behind) + step, last);
   return next_return_ - now;
@@ -120,23 +132,23 @@ CallPool::Task* CallPool::Take(Slot& slot) {
   slot.retry_after_ = absl::ZeroDuration();
   slot.calls_ = 0;
   if (!refusals_.empty() && refusing_.load() < kRefusers) {
-    Task* const task = refusals_.front().first;
-    slot.retry_after_ = refusals_.front().second;
-    refusals_.pop_front();
-    to_refuse_.store(static_cast<int64_t>(refusals_.size()));
+    Task& task = refusals_.front();
+    refusals_.Remove(task);
+    StoreLengths();
+    slot.retry_after_ = task.retry_after_;
     refusing_.fetch_add(1);
-    return task;
+    return &task;
   }
   if (queue_.empty() || running_.load() + entering_.load() >= options_.threads) return nullptr;
-  Task* const task = queue_.front();
-  queue_.pop_front();
-  queued_.store(static_cast<int64_t>(queue_.size()));
+  Task& task = queue_.front();
+  queue_.Remove(task);
+  StoreLengths();
   running_.fetch_add(1);
   slot.since_ = MonotonicNow();
   if (had_more_) interval_ += (slot.since_ - last_take_ - interval_) / 8;
   last_take_ = slot.since_;
   had_more_ = !queue_.empty();
-  return task;
+  return &task;
 }
 
 void CallPool::WakeForTasks() {
@@ -159,16 +171,22 @@ void CallPool::WakeOne() {
 
 bool CallPool::StartThread() {
   if (static_cast<int64_t>(threads_.size()) >= options_.max_threads) return false;
-  const auto self = threads_.emplace(threads_.end());
+  Threads started;  // joins the others once it runs
   try {
+    const auto self = started.emplace(started.end());
     *self = std::thread([this, self] { Main(self); });
   } catch (const std::system_error& error) {
-    threads_.erase(self);
     LOG_EVERY_T(ERROR, 1) << options_.name
                           << ": cannot start a thread to serve calls: " << error.what() << "; "
                           << threads_.size() << " run: raise the limit of processes (ulimit -u)";
     return false;
+  } catch (const std::bad_alloc&) {
+    LOG_EVERY_T(ERROR, 1) << options_.name
+                          << ": cannot start a thread to serve calls: " << kNoMemoryText << "; "
+                          << threads_.size() << " run";
+    return false;
   }
+  threads_.splice(threads_.end(), started);
   ++starting_;
   return true;
 }
@@ -176,7 +194,6 @@ bool CallPool::StartThread() {
 void CallPool::Main(Threads::iterator self) {
   Slot slot(this);
   const ObservedThread observed(&slot);
-  std::vector<Task*> ready;
   const absl::MutexLock lock(&mutex_);
   --starting_;
   for (;;) {
@@ -192,7 +209,7 @@ void CallPool::Main(Threads::iterator self) {
     } else if (stopping_) {
       break;
     } else if (!polls_.load()) {
-      Poll(ready);
+      Poll();
     } else if (surplus_ > 0) {
       --surplus_;
       break;
@@ -208,16 +225,21 @@ void CallPool::Main(Threads::iterator self) {
   thread_ended_.SignalAll();
 }
 
-void CallPool::Poll(std::vector<Task*>& ready) {
+void CallPool::Poll() {
   polls_.store(true);
   ++polls_begun_;
-  ready.clear();
+  Tasks ready;
   {
     const ScopedUnlock unlock(&mutex_);
     source_.Poll(ready);
   }
   polls_.store(false);
-  Enqueue(ready);
+  while (!ready.empty()) {
+    Task& task = ready.front();
+    ready.Remove(task);
+    Enqueue(task);
+  }
+  StoreLengths();
   if (MonotonicNow() - trimmed_ > kTrim) Trim();
 }
 
@@ -271,7 +293,7 @@ void CallPool::Stop() {
 
 CallPoolStatistics CallPool::statistics() const {
   const absl::MutexLock lock(&mutex_);
-  return {.queued = static_cast<int64_t>(queue_.size() + refusals_.size()),
+  return {.queued = queue_.size() + refusals_.size(),
           .busy = running_.load() + refusing_.load(),
           .threads = static_cast<int64_t>(threads_.size())};
 }

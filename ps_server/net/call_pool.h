@@ -5,19 +5,16 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <list>
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "common/blocking.h"
 #include "common/monotonic_cond_var.h"
 
@@ -50,22 +47,52 @@ struct CallPoolStatistics {
 class CallPool {
  public:
   class Slot;
+  class Tasks;
   // A unit of work: a connection. At most once in the pool at a time.
   class Task {
    public:
+    Task() = default;
     virtual ~Task() = default;
-    // Runs on a thread of the pool. May end by adding the task again, or by destroying it.
+    Task(const Task&) = delete;
+    Task& operator=(const Task&) = delete;
+    // Runs on a thread of the pool. May end by adding the task again, or by destroying it. Throws
+    // nothing.
     virtual void Run(Slot& slot) = 0;
     // Whether a full queue refuses the task. Constant while the task is in the pool.
     virtual bool MayBeRefused() const = 0;
+
+   private:
+    friend class CallPool;
+    friend class Tasks;
+    std::list<Task*> node_ = {this};  // empty while the task is in a Tasks
+    const std::list<Task*>::iterator place_ = node_.begin();
+    absl::Duration retry_after_;  // of a task in refusals_
+  };
+
+  // Tasks in order. Each task brings its own node, so that no change of a list needs memory, which
+  // the system could refuse to threads that serve many callers.
+  class Tasks {
+   public:
+    bool empty() const { return tasks_.empty(); }
+    int64_t size() const { return static_cast<int64_t>(tasks_.size()); }
+    Task& front() const { return *tasks_.front(); }
+    std::list<Task*>::const_iterator begin() const { return tasks_.begin(); }
+    std::list<Task*>::const_iterator end() const { return tasks_.end(); }
+    // Appends a task that is in no list.
+    void Append(Task& task) { tasks_.splice(tasks_.end(), task.node_); }
+    // Removes a task of this list.
+    void Remove(Task& task) { task.node_.splice(task.node_.end(), tasks_, task.place_); }
+
+   private:
+    std::list<Task*> tasks_;
   };
 
   // A source of tasks besides Add. Called by one thread at a time, except Interrupt.
   class Source {
    public:
     virtual ~Source() = default;
-    // Waits briefly for tasks and appends them to `ready`.
-    virtual void Poll(std::vector<Task*>& ready) = 0;
+    // Waits briefly for tasks and appends them to `ready`. Throws nothing.
+    virtual void Poll(Tasks& ready) = 0;
     // Makes Poll return.
     virtual void Interrupt() = 0;
   };
@@ -116,10 +143,12 @@ class CallPool {
 
   void Main(Threads::iterator self);
   void RunWatchdog();
-  void Poll(std::vector<Task*>& ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Poll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends threads above `threads` that have been idle for a while.
   void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Enqueue(absl::Span<Task* const> tasks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // For a task that is in no list; StoreLengths follows.
+  void Enqueue(Task& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StoreLengths() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The next task that may run now; sets its slot. Null: none.
   Task* Take(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // If a task may run and no thread is being woken for it, wakes one, which wakes the next.
@@ -154,8 +183,8 @@ class CallPool {
   absl::CondVar work_;
   absl::CondVar place_free_;
   absl::CondVar thread_ended_;
-  std::deque<Task*> queue_ ABSL_GUARDED_BY(mutex_);
-  std::deque<std::pair<Task*, absl::Duration>> refusals_ ABSL_GUARDED_BY(mutex_);
+  Tasks queue_ ABSL_GUARDED_BY(mutex_);
+  Tasks refusals_ ABSL_GUARDED_BY(mutex_);
   int32_t idle_ ABSL_GUARDED_BY(mutex_) = 0;        // threads waiting for work
   int32_t signaled_ ABSL_GUARDED_BY(mutex_) = 0;    // idle threads that are being woken
   int32_t starting_ ABSL_GUARDED_BY(mutex_) = 0;    // new threads that have not looked for work yet

@@ -13,6 +13,7 @@
 #include "common/log.h"
 #include "common/printable_text.h"
 #include "common/status.h"
+#include "ps_server/base/bad_alloc.h"
 #include "ps_server/core/reply_holds.h"
 #include "ps_server/engine/engine.h"
 #include "ps_server/net/peer_service.h"
@@ -148,10 +149,10 @@ void Connection::Close() { socket_->close(); }
 // An unauthenticated peer is not refused by a full queue: --max_handshakes limits its kind.
 bool Connection::MayBeRefused() const { return calls_ != nullptr && calls_->guard.authenticated(); }
 
-void Connection::Run(CallPool::Slot& slot) {
-  Next next = Next::kEnd;
+// An error ends the connection.
+Connection::Next Connection::ProceedOrLog(CallPool::Slot& slot) {
   try {
-    next = Proceed(slot);
+    return Proceed(slot);
   } catch (const TTransportException& error) {
     const auto type = error.getType();
     if (type == TTransportException::TIMED_OUT || type == TTransportException::CORRUPTED_DATA) {
@@ -160,9 +161,21 @@ void Connection::Run(CallPool::Slot& slot) {
     } else {
       VLOG(1) << listener_.address() << ": " << PrintableText(error.what());
     }
+  } catch (const std::bad_alloc&) {
+    LOG_RATIONED(ERROR) << listener_.address() << ": closing a connection: " << kNoMemoryText;
   } catch (const std::exception& error) {
     LOG_RATIONED(ERROR) << listener_.address()
                         << ": closing a connection: " << PrintableText(error.what());
+  }
+  return Next::kEnd;
+}
+
+void Connection::Run(CallPool::Slot& slot) {
+  Next next = Next::kEnd;
+  try {
+    next = ProceedOrLog(slot);
+  } catch (const std::bad_alloc&) {
+    // The log line found no memory either.
   }
   ConnectionLoop& loop = listener_.loop();
   if (next == Next::kEnd) {
@@ -274,9 +287,13 @@ void Connection::Offer(const PeerGuard& guard, const wire::HelloRequest& request
                        wire::HelloReply& reply) {
   LocalAcceptor* const acceptor = listener_.local_acceptor();
   if (acceptor == nullptr || is_local() || request.host_id.empty()) return;
-  std::optional<wire::LocalEndpoint> endpoint =
-      acceptor->Offer(request.host_id, guard, calls_->transport->peer());
-  if (endpoint.has_value()) reply.__set_local(*std::move(endpoint));
+  try {
+    std::optional<wire::LocalEndpoint> endpoint =
+        acceptor->Offer(request.host_id, guard, calls_->transport->peer());
+    if (endpoint.has_value()) reply.__set_local(*std::move(endpoint));
+  } catch (const std::bad_alloc&) {
+    // The hello itself has succeeded: the caller stays on TCP.
+  }
 }
 
 void Connection::Enter(ServerSecurity::Entry entry) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <string>
 
@@ -53,7 +54,9 @@ class Connection : public ConnectionLoop::Parkable {
 
   const std::string& host() const { return origin_.host; }
   bool is_local() const { return origin_.is_local; }
-  // Managed by the listener: the caller has not authenticated itself yet.
+  // Managed by the listener: its place in the listener's list; whether the caller has not
+  // authenticated itself yet.
+  std::list<std::unique_ptr<Connection>>::iterator place;
   bool awaits_authentication = false;
 
   // For the listener. ShutDown ends reads or both directions at any time; Close closes the socket.
@@ -65,6 +68,7 @@ class Connection : public ConnectionLoop::Parkable {
   enum class Next { kServe, kPark, kParkUntilWritable, kQueue, kEnd };
   struct Calls;
 
+  Next ProceedOrLog(CallPool::Slot& slot);
   Next Proceed(CallPool::Slot& slot);
   Next Open();
   Next OpenLocally();

@@ -48,15 +48,14 @@ void ConnectionLoop::Park(Parkable& parkable, Until until, Deadline deadline) {
     parkable.since_ = MonotonicNow();
     parkable.until_ = parkable.since_ + deadline.Remaining();
     parkable.expired_ = false;
-    parkable.place_ = parked_.size();
-    parked_.push_back(&parkable);
+    parked_.Append(parkable);
     // Registers under the lock, so that a thread that finds the connection ready or expired finds
     // it in parked_.
     const int how = parkable.known_ ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
     parkable.known_ = true;
     if (::epoll_ctl(epoll_, how, parkable.fd(), &event) == 0) return;
     LOG_EVERY_T(ERROR, 1) << "epoll: " << std::strerror(errno) << ": ending a connection";
-    Unpark(parkable);
+    parked_.Remove(parkable);
   }
   ::shutdown(parkable.fd(), SHUT_RDWR);
   Queue(parkable);
@@ -67,14 +66,7 @@ void ConnectionLoop::Queue(Parkable& parkable) {
   pool_->Add(&parkable);
 }
 
-void ConnectionLoop::Unpark(Parkable& parkable) {
-  Parkable* const last = parked_.back();
-  parked_[parkable.place_] = last;
-  last->place_ = parkable.place_;
-  parked_.pop_back();
-}
-
-void ConnectionLoop::Poll(std::vector<CallPool::Task*>& ready) {
+void ConnectionLoop::Poll(CallPool::Tasks& ready) {
   std::array<epoll_event, kEvents> events;
   const int64_t ms = absl::ToInt64Milliseconds(tick_) + 1;
   const int count = ::epoll_wait(epoll_, events.data(), kEvents, static_cast<int>(ms));
@@ -82,32 +74,32 @@ void ConnectionLoop::Poll(std::vector<CallPool::Task*>& ready) {
   for (int i = 0; i < count; ++i) {
     auto* const parkable = static_cast<Parkable*>(events[static_cast<size_t>(i)].data.ptr);
     if (parkable == nullptr) continue;
-    Unpark(*parkable);
-    ready.push_back(parkable);
+    parked_.Remove(*parkable);
+    ready.Append(*parkable);
   }
   if (!look_.Expired()) return;
   TakeExpired(ready);
   look_ = Deadline::In(tick_);
 }
 
-void ConnectionLoop::TakeExpired(std::vector<CallPool::Task*>& ready) {
+void ConnectionLoop::TakeExpired(CallPool::Tasks& ready) {
   const absl::Duration now = MonotonicNow();
-  for (size_t i = 0; i < parked_.size();) {
-    Parkable& parkable = *parked_[i];
+  for (auto next = parked_.begin(); next != parked_.end();) {
+    auto& parkable = static_cast<Parkable&>(**next);
+    ++next;
     if (parkable.until_ > now) {
       if (!parkable.is_tidy_ && parkable.since_ + tick_ <= now) {
         parkable.Tidy();
         parkable.is_tidy_ = true;
       }
-      ++i;
       continue;
     }
     // Unregister the connection: it may be destroyed before a later event.
     (void)::epoll_ctl(epoll_, EPOLL_CTL_DEL, parkable.fd(), nullptr);
     parkable.known_ = false;
     parkable.expired_ = true;
-    Unpark(parkable);
-    ready.push_back(&parkable);
+    parked_.Remove(parkable);
+    ready.Append(parkable);
   }
 }
 

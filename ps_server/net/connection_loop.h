@@ -2,9 +2,6 @@
 // deadline has passed. The polling thread pool then serves them.
 #pragma once
 
-#include <cstddef>
-#include <vector>
-
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
@@ -38,7 +35,6 @@ class ConnectionLoop : public CallPool::Source {
     bool is_tidy_ = false;
     absl::Duration since_;  // on the monotonic clock
     absl::Duration until_;
-    size_t place_ = 0;  // index in parked_
   };
   enum class Until { kReadable, kWritable };
 
@@ -52,26 +48,26 @@ class ConnectionLoop : public CallPool::Source {
   absl::Status Open(CallPool* pool);
   // Parks `parkable` until its descriptor is ready (or broken, or shut down) or `deadline` has
   // passed; it then runs in the pool. The connection may have been destroyed when this returns.
+  // Like Queue, throws nothing.
   void Park(Parkable& parkable, Until until, Deadline deadline);
   // Runs `parkable` in the pool, after the queued tasks. The connection may have been destroyed
   // when this returns.
   void Queue(Parkable& parkable);
 
   // Implement CallPool::Source.
-  void Poll(std::vector<CallPool::Task*>& ready) override;
+  void Poll(CallPool::Tasks& ready) override;
   void Interrupt() override;
 
  private:
-  void TakeExpired(std::vector<CallPool::Task*>& ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Unpark(Parkable& parkable) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeExpired(CallPool::Tasks& ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const absl::Duration tick_;
   CallPool* pool_ = nullptr;
   int epoll_ = -1;
   int wake_ = -1;  // an eventfd
   absl::Mutex mutex_;
-  Deadline look_ ABSL_GUARDED_BY(mutex_);  // next check for expired deadlines
-  std::vector<Parkable*> parked_ ABSL_GUARDED_BY(mutex_);
+  Deadline look_ ABSL_GUARDED_BY(mutex_);           // next check for expired deadlines
+  CallPool::Tasks parked_ ABSL_GUARDED_BY(mutex_);  // each a Parkable
 };
 
 }  // namespace cairn

@@ -9,14 +9,18 @@
 
 #include <algorithm>
 #include <mutex>
+#include <new>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/config/cluster_config.h"
+#include "common/descriptor.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "ps_server/base/bad_alloc.h"
 #include "ps_server/engine/engine.h"
 #include "ps_server/net/call_pool.h"
 #include "ps_server/net/connection.h"
@@ -59,6 +63,24 @@ absl::Duration TickOf(const ListenerOptions& options) {
   return std::clamp(absl::Seconds(shortest / 4), kShortestTick, kTick);
 }
 
+// Closes `fd` with the last pointer to the returned socket, or at once if this throws.
+std::shared_ptr<TSocket> SocketOf(Descriptor fd) {
+  auto socket = std::make_shared<TSocket>(fd.get());
+  fd.Release();
+  return socket;
+}
+
+// Thrift's, which leaks an accepted descriptor for whose socket it finds no memory.
+class ServerSocket : public TServerSocket {
+ public:
+  using TServerSocket::TServerSocket;
+
+ protected:
+  std::shared_ptr<TSocket> createSocket(int client) override {
+    return SocketOf(Descriptor(client));
+  }
+};
+
 // Sends Thrift's messages to the log instead of standard error.
 void LogThriftOutput() {
   static std::once_flag once;
@@ -85,7 +107,7 @@ Listener::Listener(Engine& engine, const ListenerOptions& options,
     : engine_(engine),
       options_(WithDefaults(options)),
       security_(std::move(security)),
-      socket_(std::make_unique<TServerSocket>(options.host, options.port)) {}
+      socket_(std::make_unique<ServerSocket>(options.host, options.port)) {}
 
 Listener::~Listener() { Stop(); }
 
@@ -109,7 +131,21 @@ absl::Status Listener::Listen() {
   RETURN_IF_ERROR(loop_->Open(pool_.get()));
   RETURN_IF_ERROR(pool_->Start());
   OpenLocalAcceptor();
-  accept_thread_ = std::thread([this] { AcceptLoop(); });
+  return StartAccepting();
+}
+
+// After an error, Stop ends the connections that were accepted meanwhile.
+absl::Status Listener::StartAccepting() {
+  try {
+    accept_thread_ = std::thread([this] { AcceptLoop(); });
+    if (local_acceptor_ == nullptr) return absl::OkStatus();
+    local_acceptor_->Start(
+        [this](Descriptor fd, const LocalPeer& peer) { Admit(SocketOf(std::move(fd)), &peer); });
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(address_, ": cannot start a thread to accept connections: ", error.what(),
+                     "; raise the limit of processes (ulimit -u)"));
+  }
   return absl::OkStatus();
 }
 
@@ -127,9 +163,6 @@ void Listener::OpenLocalAcceptor() {
     return;
   }
   local_acceptor_ = *std::move(acceptor);
-  local_acceptor_->Start([this](Descriptor fd, const LocalPeer& peer) {
-    Admit(std::make_shared<TSocket>(fd.Release()), ConnectionOrigin::Of(peer));
-  });
 }
 
 void Listener::AcceptLoop() {
@@ -137,40 +170,60 @@ void Listener::AcceptLoop() {
     try {
       const auto socket = std::dynamic_pointer_cast<TSocket>(socket_->accept());
       KeepAlive(socket->getSocketFD());
-      Admit(socket, ConnectionOrigin::Of(*socket));
+      Admit(socket, nullptr);
     } catch (const TTransportException& error) {
       if (stopping_.load()) return;
       LOG_RATIONED(WARNING) << address_ << ": accept: " << error.what();
-      const absl::MutexLock lock(&mutex_);
-      const Deadline pause = Deadline::In(kAcceptPause);
-      while (!stopping_.load() && !pause.Expired()) changed_.WaitUntil(&mutex_, pause);
+      Pause();
+    } catch (const std::bad_alloc&) {
+      LOG_RATIONED(ERROR) << address_
+                          << ": closing a connection that was just accepted: " << kNoMemoryText;
+      Pause();
     }
   }
 }
 
-void Listener::Admit(const Socket& socket, ConnectionOrigin origin) {
-  auto admitted = std::make_unique<Connection>(*this, socket, std::move(origin));
-  const bool is_local = admitted->is_local();
+void Listener::Pause() {
+  const absl::MutexLock lock(&mutex_);
+  const Deadline pause = Deadline::In(kAcceptPause);
+  while (!stopping_.load() && !pause.Expired()) changed_.WaitUntil(&mutex_, pause);
+}
+
+void Listener::Admit(const Socket& socket, const LocalPeer* peer) {
   std::string refusal;
+  try {
+    refusal = AdmitOrExplain(
+        socket, peer != nullptr ? ConnectionOrigin::Of(*peer) : ConnectionOrigin::Of(*socket));
+  } catch (const std::bad_alloc&) {
+    refusal = absl::StrCat("cannot serve another connection: ", kNoMemoryText);
+  }
+  if (refusal.empty()) return;
   {
     const absl::MutexLock lock(&mutex_);
-    refusal = stopping_.load() ? "is stopping" : WhyFull(admitted->host());
-    if (refusal.empty()) {
-      ++accepted_;
-      ++open_of_host_[admitted->host()];
-      if (security_->asks() || is_local) {
-        CloseOldestUnauthenticated();
-        admitted->awaits_authentication = true;
-        unauthenticated_.push_back(admitted.get());
-      }
-      Connection& connection = *admitted;
-      connections_.emplace(&connection, std::move(admitted));
-      // Begin under the lock, because the connection may end at once.
-      return connection.Begin();
-    }
     ++refused_;
   }
-  Refuse(socket, is_local, refusal);
+  Refuse(socket, peer != nullptr, refusal);
+}
+
+std::string Listener::AdmitOrExplain(const Socket& socket, ConnectionOrigin origin) {
+  Connections admitted;
+  admitted.push_back(std::make_unique<Connection>(*this, socket, std::move(origin)));
+  Connection& connection = *admitted.front();
+  connection.place = admitted.begin();
+  std::list<Connection*> unauthenticated;
+  if (security_->asks() || connection.is_local()) unauthenticated.push_back(&connection);
+  const absl::MutexLock lock(&mutex_);
+  std::string refusal = stopping_.load() ? "is stopping" : WhyFull(connection.host());
+  if (!refusal.empty()) return refusal;
+  if (!unauthenticated.empty()) CloseOldestUnauthenticated();
+  ++open_of_host_[connection.host()];
+  // From here on nothing needs memory, so the connection is admitted completely or not at all.
+  ++accepted_;
+  connection.awaits_authentication = !unauthenticated.empty();
+  unauthenticated_.splice(unauthenticated_.end(), unauthenticated);
+  connections_.splice(connections_.end(), admitted);
+  connection.Begin();  // under the lock, because the connection may end at once
+  return refusal;
 }
 
 void Listener::Refuse(const Socket& socket, bool is_local, const std::string& refusal) {
@@ -231,16 +284,14 @@ void Listener::NoteCall(int64_t received_bytes, int64_t sent_bytes) {
 }
 
 void Listener::End(Connection& connection) {
-  std::unique_ptr<Connection> ended;  // destroyed after the lock is released
+  Connections ended;  // destroyed after the lock is released
   const absl::MutexLock lock(&mutex_);
   if (connection.awaits_authentication) unauthenticated_.remove(&connection);
   const auto of_host = open_of_host_.find(connection.host());
   if (--of_host->second == 0) open_of_host_.erase(of_host);
   // Close under the lock: otherwise Stop could shut down a reused descriptor.
   connection.Close();
-  const auto found = connections_.find(&connection);
-  ended = std::move(found->second);
-  connections_.erase(found);
+  ended.splice(ended.end(), connections_, connection.place);
   changed_.SignalAll();
 }
 
@@ -260,7 +311,7 @@ ListenerStatistics Listener::statistics() const {
 }
 
 void Listener::ShutDownAll(int how) {
-  for (const auto& [connection, owned] : connections_) connection->ShutDown(how);
+  for (const std::unique_ptr<Connection>& open : connections_) open->ShutDown(how);
 }
 
 void Listener::Stop() {

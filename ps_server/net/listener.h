@@ -5,12 +5,12 @@
 #include <atomic>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -32,6 +32,7 @@ class Engine;
 class LocalAcceptor;
 class ServerSecurity;
 struct ConnectionOrigin;
+struct LocalPeer;
 
 // Thread safety: every method may be called from several threads at once.
 class Listener {
@@ -69,15 +70,21 @@ class Listener {
 
  private:
   using Socket = std::shared_ptr<apache::thrift::transport::TSocket>;
-  // Keyed by the connection's address, which is stable.
-  using Connections = absl::flat_hash_map<const Connection*, std::unique_ptr<Connection>>;
+  // A list, which connections join without needing memory.
+  using Connections = std::list<std::unique_ptr<Connection>>;
 
   Listener(Engine& engine, const ListenerOptions& options,
            std::unique_ptr<ServerSecurity> security);
   absl::Status Listen();
   void OpenLocalAcceptor();
+  absl::Status StartAccepting();
   void AcceptLoop();
-  void Admit(const Socket& socket, ConnectionOrigin origin);
+  void Pause();
+  // Serves the connection or answers why not. `peer`: of a local caller; null: TCP. Without memory
+  // for either, throws std::bad_alloc, and the connection closes with `socket`.
+  void Admit(const Socket& socket, const LocalPeer* peer);
+  // Returns why the connection is not served; empty: it is.
+  std::string AdmitOrExplain(const Socket& socket, ConnectionOrigin origin);
   void Refuse(const Socket& socket, bool is_local, const std::string& refusal);
   std::string WhyFull(const std::string& host) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CloseOldestUnauthenticated() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -99,7 +106,8 @@ class Listener {
   int64_t refused_ ABSL_GUARDED_BY(mutex_) = 0;
   Connections connections_ ABSL_GUARDED_BY(mutex_);
   std::list<Connection*> unauthenticated_ ABSL_GUARDED_BY(mutex_);  // oldest first
-  absl::flat_hash_map<std::string, int32_t> open_of_host_ ABSL_GUARDED_BY(mutex_);
+  // Not a table of Abseil's, which is unusable after an insertion for which there is no memory.
+  std::map<std::string, int32_t> open_of_host_ ABSL_GUARDED_BY(mutex_);
   MonotonicCondVar changed_;  // signals changes of connections_ and stopping_
   // Set by Listen.
   std::unique_ptr<ConnectionLoop> loop_;

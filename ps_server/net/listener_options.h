@@ -50,7 +50,7 @@ int32_t DefaultServingThreads();
 struct ListenerStatistics {
   int64_t connections = 0;
   int64_t accepted = 0;
-  int64_t refused = 0;  // connections above a limit
+  int64_t refused = 0;  // connections above a limit, or for which no memory was left
   // Bytes of completely read messages and completely sent replies.
   int64_t received_bytes = 0;
   int64_t sent_bytes = 0;

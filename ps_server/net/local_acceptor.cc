@@ -5,10 +5,12 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "common/log.h"
 #include "common/status.h"
+#include "ps_server/base/bad_alloc.h"
 #include "thrift/local/host_id.h"
 
 namespace cairn {
@@ -55,27 +57,34 @@ std::optional<wire::LocalEndpoint> LocalAcceptor::Offer(const std::string& host_
 
 void LocalAcceptor::AcceptLoop() {
   while (!closing_.load()) {
-    pollfd waiting = {listener_.fd.get(), POLLIN, 0};
-    ::poll(&waiting, 1, -1);  // ended by Close, which shuts the socket down
-    Descriptor fd(::accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (closing_.load()) return;
-    if (fd.get() < 0) {
-      const bool is_gone = errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
-      if (is_gone) continue;
-      LOG_EVERY_T(WARNING, 1) << options_.name
-                              << ": local transport: accept: " << std::strerror(errno);
+    try {
+      Accept();
+    } catch (const std::bad_alloc&) {
+      LOG_EVERY_T(ERROR, 1) << options_.name
+                            << ": local transport: closing a connection that was just accepted: "
+                            << kNoMemoryText;
       Pause();
-      continue;
-    }
-    const absl::StatusOr<LocalPeer> peer =
-        CheckLocalPeer(fd.get(), options_.transport, "the caller");
-    if (peer.ok()) {
-      admit_(std::move(fd), *peer);
-    } else {
-      LOG_EVERY_T(WARNING, 1) << options_.name << ": refused: " << peer.status().message();
-      SendVerdict(fd.get(), peer.status());
     }
   }
+}
+
+// Waits for a connection and admits or refuses it.
+void LocalAcceptor::Accept() {
+  pollfd waiting = {listener_.fd.get(), POLLIN, 0};
+  ::poll(&waiting, 1, -1);  // ended by Close, which shuts the socket down
+  Descriptor fd(::accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (closing_.load()) return;
+  if (fd.get() < 0) {
+    const bool is_gone = errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
+    if (is_gone) return;
+    LOG_EVERY_T(WARNING, 1) << options_.name
+                            << ": local transport: accept: " << std::strerror(errno);
+    return Pause();
+  }
+  const absl::StatusOr<LocalPeer> peer = CheckLocalPeer(fd.get(), options_.transport, "the caller");
+  if (peer.ok()) return admit_(std::move(fd), *peer);
+  LOG_EVERY_T(WARNING, 1) << options_.name << ": refused: " << peer.status().message();
+  SendVerdict(fd.get(), peer.status());
 }
 
 void LocalAcceptor::Pause() {

@@ -38,7 +38,9 @@ class LocalAcceptor {
   static absl::StatusOr<std::unique_ptr<LocalAcceptor>> Open(const LocalAcceptorOptions& options);
   ~LocalAcceptor() { Close(); }
 
-  // Until Close, passes each accepted connection to `admit`, on a thread of the acceptor.
+  // Until Close, passes each accepted connection to `admit`, on a thread of the acceptor. A
+  // std::bad_alloc of `admit` loses that connection only. Throws std::system_error if the system
+  // refuses the thread.
   using Admit = std::function<void(Descriptor, const LocalPeer&)>;
   void Start(Admit admit);
   // The endpoint that hello offers to a caller on host `host_id`; nullopt: that is another host.
@@ -51,6 +53,7 @@ class LocalAcceptor {
  private:
   LocalAcceptor(LocalAcceptorOptions options, LocalListener listener);
   void AcceptLoop();
+  void Accept();
   void Pause();
 
   const LocalAcceptorOptions options_;

@@ -1,5 +1,5 @@
-"""examples/install_packages.sh with stand-ins for Debian's programs, and the Dockerfile: its
-package lists and paths match this tree."""
+"""examples/install_packages.sh and quickstart.sh with stand-ins for the programs that they call;
+the Dockerfile: its package lists and paths match this tree."""
 import os
 import re
 import subprocess
@@ -112,6 +112,36 @@ class InstallPackages(scene.FolderTest):
         self.assertIn("unknown word '--test'", self.install("--test", code=2))
 
 
+class Quickstart(scene.FolderTest):
+    def flags_of_meson(self, gpu):
+        """What quickstart.sh gives to meson, on a machine with or without an NVIDIA GPU."""
+        device = self.path("nvidiactl")
+        with open(os.path.join(processes.TOP, "examples", "quickstart.sh"), encoding="utf-8") as f:
+            text = f.read()
+        self.assertEqual(text.count("/dev/nvidiactl"), 1)
+        for path, script in (("examples/quickstart.sh", text.replace("/dev/nvidiactl", device)),
+                             ("examples/install_packages.sh", "#!/bin/sh\n"),
+                             ("bin/meson", f'#!/bin/sh\necho "$@" >{self.path("flags")}\n'),
+                             ("bin/ninja", "#!/bin/sh\nexit 7\n")):
+            os.makedirs(os.path.dirname(self.path(path)), exist_ok=True)
+            with open(self.path(path), "w", encoding="utf-8") as f:
+                f.write(script)
+            os.chmod(self.path(path), 0o755)
+        if gpu:
+            with open(device, "w", encoding="ascii"):
+                pass
+        done = subprocess.run([self.path("examples", "quickstart.sh")], capture_output=True,
+                              text=True, timeout=60, check=False,
+                              env={**os.environ, "PATH": self.path("bin") + ":/usr/bin:/bin"})
+        self.assertEqual(done.returncode, 7, done.stderr)
+        with open(self.path("flags"), encoding="ascii") as f:
+            return f.read().split()
+
+    def test_kernels_are_compiled_only_where_a_gpu_is(self):
+        self.assertIn("-Dcuda=disabled", self.flags_of_meson(gpu=False))
+        self.assertIn("-Dcuda=auto", self.flags_of_meson(gpu=True))
+
+
 class Dockerfile(scene.FolderTest):
     def setUp(self):
         super().setUp()
@@ -128,6 +158,7 @@ class Dockerfile(scene.FolderTest):
         # meson must not look for ignored directories.
         self.assertIn("tests", ignored)
         self.assertIn("-Dtests=disabled", self.text)
+        self.assertIn("-Dcuda=disabled", self.text)  # the image has no driver
         for target, program in (("ps_server/cairn-ps", processes.PS),
                                 ("worker/cairn-worker", processes.WORKER),
                                 ("worker/ctl/cairnctl", processes.CTL)):

@@ -101,6 +101,21 @@ class KubernetesTest(unittest.TestCase):
                               capture_output=True, text=True, timeout=120, check=False)
         self.assertNotEqual(done.returncode, 0, "the validator refuses nothing")
 
+    def test_every_file_names_the_image_of_this_release(self):
+        texts = {path: "" for path in (*FILES, os.path.join(FOLDER, "README.md"),
+                                       os.path.join(processes.TOP, "Dockerfile"))}
+        for path in texts:
+            with open(path, encoding="utf-8") as f:
+                texts[path] = f.read()
+        with open(os.path.join(processes.TOP, "meson.build"), encoding="utf-8") as f:
+            release = re.search(r"version : '([0-9.]+)'", f.read())[1]
+        images = {os.path.basename(path): re.findall(r"registry\.example/\S+", text)
+                  for path, text in texts.items()}
+        image = f"registry.example/cairn:{release}"
+        self.assertEqual({name: found for name, found in images.items() if found},
+                         {"ps.yaml": [image], "worker.yaml": [image], "Dockerfile": [image],
+                          "README.md": [image] * 2})  # built, then pushed
+
     def test_the_cluster_file_has_the_names_that_the_services_give(self):
         printed = self.worker("--cluster_resolver", "file", "--print_cluster", "--cluster",
                               self.path("cluster.yaml", JOB_CONFIG["cluster.yaml"]))

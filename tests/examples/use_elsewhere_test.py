@@ -41,6 +41,35 @@ class Vectors(unittest.TestCase):
                 self.assertEqual(result, int(values, 0), expression)
 
 
+class Idl(unittest.TestCase):
+    def test_the_comment_of_the_idl_has_the_same_hash_of_keys(self):
+        with open(os.path.join(processes.TOP, "thrift", "cairn.thrift"), encoding="utf-8") as f:
+            comment = " ".join(f.read().split("namespace cpp")[0].replace("\n *", " ").split())
+        rule = re.search(r"hash bucket (\(mix\(k\) >> \d+\) \* N >> \d+) ", comment)[1]
+        steps = re.search(r"mix\(x\): (.+?); x = (.+?); x = (.+?); return (.+?) mix\(0\)",
+                          comment).groups()
+
+        def mix(x):
+            self.assertTrue(steps[0].startswith("x += "), steps)
+            for step in (f"x + {steps[0].removeprefix('x += ')}", *steps[1:]):
+                x = eval(step, {"x": x}) & predict.M64  # pylint: disable=eval-used
+            return x
+
+        drawn = random.Random(9)
+        for key in (0, 17, *(drawn.getrandbits(64) - 2 ** 63 for _ in range(100))):
+            self.assertEqual(mix(key & predict.M64), predict.mix(key & predict.M64), key)
+            for buckets in (1, 16, 4096):
+                named = {"mix": mix, "k": key & predict.M64, "N": buckets}
+                self.assertEqual(eval(rule, named),  # pylint: disable=eval-used
+                                 predict.bucket_of_key(key, buckets), key)
+        self.assertEqual(int(re.search(r"mix\(0\) is (0x\w+);", comment)[1], 0), predict.mix(0))
+        buckets = re.search(r"with (\d+) buckets, key (\d+) is in bucket (\d+) and key (\d+) in "
+                            r"bucket (\d+)\.", comment)
+        count, *pairs = map(int, buckets.groups())
+        for key, bucket in zip(pairs[::2], pairs[1::2]):
+            self.assertEqual(predict.bucket_of_key(key, count), bucket, key)
+
+
 class Predictions(scene.FolderTest):
     def run_worker(self, job, *flags):
         done = subprocess.run([processes.WORKER, "--job", job, *flags], capture_output=True,

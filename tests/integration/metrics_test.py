@@ -3,6 +3,7 @@ metrics, and every metric that the dashboard and the rules name exists."""
 import json
 import os
 import re
+import select
 import shutil
 import socket
 import subprocess
@@ -35,8 +36,10 @@ class Watched(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
         cls.ps = scrape.Http(os.path.join(cls.folder, "ps.http"))
+        cls.health = addresses.own_port()
         cls.cluster = processes.Cluster(
-            cls.folder, 1, [*scrape.flags(cls.ps.port_file), "--snapshot_interval_seconds", "0.2"])
+            cls.folder, 1, [*scrape.flags(cls.ps.port_file), "--snapshot_interval_seconds", "0.2",
+                            "--health_port", str(cls.health)])
         cls.enterClassContext(cls.cluster)
         cls.ps.wait()
         cls.worker = scrape.Http(os.path.join(cls.folder, "worker.http"))
@@ -161,6 +164,27 @@ class Watched(unittest.TestCase):
             # Twenty connections on eight threads: three rounds of the server's 3 s, with time to
             # spare.
             self.assertLess(time.monotonic() - begin, 20)
+        finally:
+            for one in slow:
+                one.close()
+
+    def test_slow_connections_to_the_page_do_not_block_probes_of_the_health_port(self):
+        host, port = self.ps.address.split(":")
+        # More rounds of the page's 8 threads, 3 s each, than this test takes.
+        slow = [socket.create_connection((host, int(port))) for _ in range(160)]
+        try:
+            for one in slow:
+                one.sendall(b"GET / HTTP/1.1\r\nHost: local")
+            behind = socket.create_connection((host, int(port)))
+            slow.append(behind)
+            behind.sendall(f"GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            health = scrape.Http(None)
+            health.address = f"{host}:{self.health}"
+            for path, answer in (("/healthz", "ok\n"), ("/readyz", "ready\n")) * 5:
+                self.assertEqual(health.get(path), answer)
+            self.assertEqual(health.ask("/metrics")[0], 404)
+            readable, _, _ = select.select([behind], [], [], 0)
+            self.assertEqual(readable, [], "the page's threads were free, so this proves nothing")
         finally:
             for one in slow:
                 one.close()

@@ -181,6 +181,24 @@ class StatusPage(unittest.TestCase):
         self.page.wait("document.querySelector('#tile-memory').textContent.includes('2 servers')",
                        WAIT_SECONDS, "sums on the page")
 
+    def test_the_job_shows_its_progress_and_its_last_checkpoint(self):
+        progress = "document.querySelector('#progress')"
+        share = processes.wait_for(lambda: self.status(0, "?job=clicks")["job_state"]["share_done"],
+                                   WAIT_SECONDS, "the servers to hear the share")
+        self.page.wait(f"!{progress}.hidden && {progress}.value >= {share}", WAIT_SECONDS,
+                       "the share on the page")
+        self.assertLess(self.page.run(f"{progress}.value"), 0.01)  # of a job of weeks
+        processes.ctl("checkpoint", "create", "--cluster", self.cluster_file, "--job", "clicks",
+                      os.path.join(self.folder, "kept"))
+        self.page.wait("/^last checkpoint \\d+ s ago$/.test("
+                       "document.querySelector('#checkpoint').textContent)", WAIT_SECONDS,
+                       "the checkpoint's age")
+
+    def test_waits_are_above_the_charts(self):
+        self.assertTrue(self.page.run(
+            "Boolean(document.querySelector('#waits').compareDocumentPosition("
+            "document.querySelector('.charts')) & Node.DOCUMENT_POSITION_FOLLOWING)"))
+
     def choose(self, job):
         self.page.run(f"(() => {{ const select = document.querySelector('#job'); "
                       f"select.value = '{job}'; select.dispatchEvent(new Event('change')); }})()")

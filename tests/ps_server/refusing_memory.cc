@@ -21,7 +21,22 @@ std::atomic<int64_t> refused_of_size{0};
 
 namespace {
 
+std::atomic<bool> refuses_elsewhere{false};
+std::atomic<bool> refuses_all_elsewhere{false};
+std::atomic<int64_t> left_elsewhere{0};
+std::atomic<int64_t> refused_elsewhere{0};
+thread_local bool is_spared = false;
+
+bool RefusesElsewhere() {
+  if (!refuses_elsewhere.load() || is_spared) return false;
+  const int64_t left = left_elsewhere.fetch_sub(1);
+  if (left > 0 || (left < 0 && !refuses_all_elsewhere.load())) return false;
+  ++refused_elsewhere;
+  return true;
+}
+
 void* Allocate(size_t bytes, size_t alignment = alignof(std::max_align_t)) {
+  if (RefusesElsewhere()) throw std::bad_alloc();
   if (bytes != 0 && bytes == refused_size.load(std::memory_order_relaxed)) {
     ++refused_of_size;
     throw std::bad_alloc();
@@ -40,6 +55,22 @@ void* Allocate(size_t bytes, size_t alignment = alignof(std::max_align_t)) {
 }
 
 }  // namespace
+
+NoMemoryElsewhere::NoMemoryElsewhere(int64_t succeeding, Refuses refuses) {
+  is_spared = true;
+  refused_elsewhere.store(0);
+  left_elsewhere.store(succeeding);
+  refuses_all_elsewhere.store(refuses == Refuses::kAll);
+  refuses_elsewhere.store(true);
+}
+
+NoMemoryElsewhere::~NoMemoryElsewhere() {
+  refuses_elsewhere.store(false);
+  is_spared = false;
+}
+
+int64_t NoMemoryElsewhere::refused() const { return refused_elsewhere.load(); }
+
 }  // namespace cairn::test
 
 // Replaces the C library's, for calls from this program's own objects.

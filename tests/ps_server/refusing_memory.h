@@ -17,6 +17,16 @@ extern thread_local bool refuse_rest;
 extern std::atomic<size_t> refused_size;
 extern std::atomic<int64_t> refused_of_size;
 
+// While one exists, of the allocations of all other threads, after the first `succeeding` one
+// fails, or all do. One at a time.
+class NoMemoryElsewhere {
+ public:
+  enum class Refuses { kOne, kAll };
+  NoMemoryElsewhere(int64_t succeeding, Refuses refuses);
+  ~NoMemoryElsewhere();
+  int64_t refused() const;
+};
+
 // While one exists, this thread gets no memory.
 class NoMemory {
  public:

@@ -1,9 +1,10 @@
 """A client that stock Thrift generates from the IDL, in Python and with Thrift's own binary
 protocol and buffered transport, uses a real cairn-ps: it creates variables, assigns, pushes, pulls
-and reads errors."""
+and reads errors; SIGTERM ends a server in a long restore."""
 import os
 import struct
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
@@ -39,6 +40,19 @@ def sgd(rate):
         type="constant", arguments={"learning_rate": rate}))
 
 
+def connect(test, cluster, accelerated=False):
+    """A client of the cluster's first server, until the end of `test`."""
+    host, port = cluster.addresses[0].rsplit(":", 1)
+    socket = TSocket.TSocket(host, int(port))
+    socket.setTimeout(20000)
+    transport = TTransport.TBufferedTransport(socket)
+    kind = (TBinaryProtocol.TBinaryProtocolAccelerated if accelerated
+            else TBinaryProtocol.TBinaryProtocol)
+    transport.open()
+    test.addCleanup(transport.close)
+    return ParameterServer.Client(kind(transport))
+
+
 @unittest.skipIf(MISSING, f"Thrift's Python library: {MISSING}")
 @unittest.skipUnless(os.path.exists(processes.PS), f"{processes.PS} is not built")
 class StockClient(unittest.TestCase):
@@ -53,15 +67,7 @@ class StockClient(unittest.TestCase):
         self.addCleanup(self.client.drop_job, self.caller)
 
     def connect(self, accelerated=False):
-        host, port = self.cluster.addresses[0].rsplit(":", 1)
-        socket = TSocket.TSocket(host, int(port))
-        socket.setTimeout(20000)
-        transport = TTransport.TBufferedTransport(socket)
-        kind = (TBinaryProtocol.TBinaryProtocolAccelerated if accelerated
-                else TBinaryProtocol.TBinaryProtocol)
-        transport.open()
-        self.addCleanup(transport.close)
-        return ParameterServer.Client(kind(transport))
+        return connect(self, self.cluster, accelerated)
 
     def create(self, *specs):
         self.client.create_variables(self.caller, list(specs))
@@ -139,6 +145,36 @@ class StockClient(unittest.TestCase):
                 ttypes.PushItem(variable="w", values=bytes(5 << 20))]))
         self.assertEqual(caught.exception.reason, ttypes.ErrorReason.LIMIT)
         self.assertIn("max_message_bytes", caught.exception.message)
+
+
+@unittest.skipIf(MISSING, f"Thrift's Python library: {MISSING}")
+@unittest.skipUnless(os.path.exists(processes.PS), f"{processes.PS} is not built")
+class StoppedServer(unittest.TestCase):
+    def test_sigterm_ends_a_restore_that_would_take_hours(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        cluster = self.enterContext(processes.Cluster(folder, 1))
+        (server,) = cluster.processes
+        sparse = os.path.join(folder, "sparse")
+        with open(sparse, "wb") as f:
+            f.truncate(1 << 42)
+        request = ttypes.RestoreRequest(
+            caller=ttypes.Caller(job="restored"), from_job="job", folders=[ttypes.RestoreFolder(
+                path=folder, files=[ttypes.CheckpointFile(name="sparse", bytes=1 << 42)])])
+        connect(self, cluster).send_restore(request)
+
+        def is_reading():
+            opened = f"/proc/{server.pid}/fd"
+            for fd in os.listdir(opened):
+                try:
+                    if os.readlink(os.path.join(opened, fd)) == os.path.realpath(sparse):
+                        return True
+                except FileNotFoundError:
+                    pass  # closed meanwhile
+            return False
+
+        processes.wait_for(is_reading, processes.START_SECONDS, "the restore to read")
+        server.terminate()
+        self.assertEqual(server.wait(processes.START_SECONDS), 0, cluster.log(0))
 
 
 if __name__ == "__main__":

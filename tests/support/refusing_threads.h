@@ -2,16 +2,18 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 
 namespace cairn::test {
 
-extern std::atomic<bool> refuse_threads;
+// How many threads the program still gets; negative: all that it wants.
+extern std::atomic<int64_t> threads_left;
 
-// While one exists, no thread of the program gets another.
+// While one exists, the program gets no thread after the first `succeeding`.
 class NoThreads {
  public:
-  NoThreads() { refuse_threads = true; }
-  ~NoThreads() { refuse_threads = false; }
+  explicit NoThreads(int64_t succeeding = 0) { threads_left = succeeding; }
+  ~NoThreads() { threads_left = -1; }
 };
 
 }  // namespace cairn::test

@@ -244,6 +244,15 @@ class Tidy(unittest.TestCase):
         self.check(found, "a test beside it may take that port: use OwnAddress() or OnOwnAddress() "
                    "of tests/support/addresses.h, or own_address() of addresses.py")
 
+    def test_messages_call_epochs_of_storage_snapshots(self):
+        # A literal that is the word alone is a name in code: of a wait, of a counter.
+        named = re.compile(r'"(?!epochs?")(?:[^"\\]|\\.)*\bepochs?\b(?:[^"\\]|\\.)*"', re.I)
+        found = [f"{p}:{n}: {line.strip()}" for p in SOURCES
+                 if p.startswith(("ps_server/", "storage/", "thrift/", "worker/ctl/"))
+                 for n, line in enumerate(lines(p), 1)
+                 if named.search(line) and "CAIRN_CRASH_POINT" not in line]
+        self.check(found, "users read 'snapshot'; an epoch is a pass over the training data")
+
     def test_the_page_of_waits_names_tests_that_exist(self):
         text = "\n".join(lines("ps_server/WAITS.md"))
         bodies = {os.path.basename(f)[:-3]: "\n".join(lines(f)) for f in SOURCES

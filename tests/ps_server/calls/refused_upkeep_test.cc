@@ -2,6 +2,8 @@
 // outlive the call: the process goes on, and later calls find everything whole.
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <string>
@@ -9,9 +11,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "common/deadline.h"
 #include "common/host_lookup.h"
+#include "common/log_sink.h"
+#include "common/monotonic_cond_var.h"
 #include "gmock/gmock.h"
 #include "ps_server/monitor/monitor.h"
 #include "ps_server/monitor/peers.h"
@@ -21,7 +28,11 @@
 #include "tests/ps_server/server_fixture.h"
 #include "tests/ps_server/watched_store.h"
 #include "tests/support/addresses.h"
+#include "tests/support/fake_engine.h"
 #include "tests/support/refusing_threads.h"
+#include "tests/support/status_matchers.h"
+#include "tests/thrift/examples.h"
+#include "thrift/client/wire_client.h"
 #include "thrift/convert.h"
 #include "thrift/local/ticket_table.h"
 
@@ -29,10 +40,12 @@ namespace cairn {
 namespace {
 
 using test::allocations_left;
+using test::NoMemoryElsewhere;
 using test::NoThreads;
 using test::refused_of_size;
 using test::refused_size;
 
+using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 // The thread that asks the other servers for the status page has no caller that could catch it.
@@ -144,6 +157,130 @@ TEST_F(RefusedChartsTest, TheyGoOnWithTheNextSample) {
   refused_size.store(0);
   EXPECT_GE(refused_of_size.load(), 1);
   (*monitor)->Stopping();
+}
+
+// The threads that accept connections and serve calls for everybody.
+struct RefusedListenerCase {
+  const char* name;
+  LocalTransport local;
+  NoMemoryElsewhere::Refuses refuses;
+};
+
+class RefusedListenerTest : public ::testing::Test {
+ protected:
+  // Connects and calls.
+  static absl::Status Heartbeat(const Listener& listener, LocalTransport local) {
+    const Deadline deadline = Deadline::In(absl::Seconds(30));
+    ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> client,
+                     WireClient::Connect(listener.address(), {.local = local}, deadline));
+    wire::ServerState state;
+    return client->Call("heartbeat", deadline,
+                        [&](auto& stub) { stub.heartbeat(state, ExampleCaller()); });
+  }
+  // Whether the condition becomes true in time.
+  static bool Becomes(absl::FunctionRef<bool()> condition) {
+    const Deadline deadline = Deadline::In(absl::Seconds(30));
+    while (!condition() && !deadline.Expired()) std::this_thread::yield();
+    return condition();
+  }
+  static int64_t OpenDescriptors() {
+    const std::filesystem::directory_iterator open("/proc/self/fd");
+    return std::distance(begin(open), end(open));
+  }
+
+  FakeEngine engine_;
+};
+class RefusedMemoryListenerTest : public RefusedListenerTest,
+                                  public ::testing::WithParamInterface<RefusedListenerCase> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RefusedMemoryListenerTest,
+    ::testing::Values(
+        RefusedListenerCase{"TcpOne", LocalTransport::kOff, NoMemoryElsewhere::Refuses::kOne},
+        RefusedListenerCase{"TcpAll", LocalTransport::kOff, NoMemoryElsewhere::Refuses::kAll},
+        RefusedListenerCase{"LocalOne", LocalTransport::kSameUser,
+                            NoMemoryElsewhere::Refuses::kOne},
+        RefusedListenerCase{"LocalAll", LocalTransport::kSameUser,
+                            NoMemoryElsewhere::Refuses::kAll}),
+    [](const auto& test) { return test.param.name; });
+
+TEST_P(RefusedMemoryListenerTest,
+       ACallerGetsAnErrorAndTheNextIsServedWhicheverAllocationIsRefused) {
+  SetLogSink([](const LogEntry&) {});  // messages need memory too
+  const absl::Cleanup log_nothing = [] { SetLogSink(nullptr); };
+  int64_t refused = 1;
+  int64_t allocation = 0;
+  for (; refused > 0; ++allocation) {
+    const auto listener = Listener::Start(engine_, OnOwnAddress<ListenerOptions>());
+    ASSERT_OK(listener);
+    const int64_t descriptors = OpenDescriptors();
+    {
+      const NoMemoryElsewhere no_memory(allocation, GetParam().refuses);
+      const absl::Status status = Heartbeat(**listener, GetParam().local);
+      ASSERT_FALSE(absl::IsDeadlineExceeded(status)) << allocation << ": " << status;
+      ASSERT_TRUE(Becomes([&] { return (*listener)->statistics().connections == 0; }));
+      refused = no_memory.refused();
+    }
+    ASSERT_OK(Heartbeat(**listener, GetParam().local)) << allocation;
+    ASSERT_TRUE(Becomes([&] { return OpenDescriptors() == descriptors; })) << allocation;
+  }
+  EXPECT_GE(allocation, 30);
+}
+
+TEST_F(RefusedListenerTest, TheStartReportsWhicheverThreadIsRefused) {
+  absl::Status status = absl::UnknownError("");
+  int64_t threads = 0;
+  for (; !status.ok(); ++threads) {
+    const ListenerOptions options = OnOwnAddress<ListenerOptions>();
+    const NoThreads no_more(threads);
+    status = Listener::Start(engine_, options).status();
+    if (!status.ok()) {
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("a thread")));
+    }
+  }
+  EXPECT_GE(threads, 5);  // with those that accept on TCP and locally
+}
+
+TEST_F(RefusedListenerTest, ACallWithoutAThreadIsServedOnceThereIsOne) {
+  absl::Mutex mutex;
+  MonotonicCondVar changed;
+  bool waits = false;
+  bool may_end = false;
+  FakeEngine engine({.only_wire = true, .on_push = [&](const wire::PushItem&) {
+                       const absl::MutexLock lock(&mutex);
+                       waits = true;
+                       while (!may_end) changed.WaitUntil(&mutex, Deadline::In(absl::Seconds(1)));
+                     }});
+  const auto listener = Listener::Start(engine, OnOwnAddress<ListenerOptions>());
+  ASSERT_OK(listener);
+  const Deadline deadline = Deadline::In(absl::Seconds(30));
+  const auto pushing = WireClient::Connect((*listener)->address(), {}, deadline);
+  const auto waiting = WireClient::Connect((*listener)->address(), {}, deadline);
+  ASSERT_OK(pushing);
+  ASSERT_OK(waiting);
+  {
+    const NoThreads no_threads;
+    wire::PushRequest push = ExamplePush();
+    push.items.resize(1);
+    EXPECT_OK((*pushing)->Call("push", deadline, [&](auto& stub) { stub.send_push(push); }));
+    EXPECT_TRUE(Becomes([&] {
+      const absl::MutexLock lock(&mutex);
+      return waits;
+    }));
+    EXPECT_OK((*waiting)->Call("heartbeat", deadline,
+                               [&](auto& stub) { stub.send_heartbeat(ExampleCaller()); }));
+    EXPECT_EQ((*listener)->statistics().threads, 1);
+  }
+  wire::ServerState state;
+  EXPECT_OK(
+      (*waiting)->Call("heartbeat", deadline, [&](auto& stub) { stub.recv_heartbeat(state); }));
+  {
+    const absl::MutexLock lock(&mutex);
+    may_end = true;
+    changed.SignalAll();
+  }
+  wire::PushReply reply;
+  EXPECT_OK((*pushing)->Call("push", deadline, [&](auto& stub) { stub.recv_push(reply); }));
 }
 
 // A hello that finds no memory for a ticket fails; the next one must find the tickets whole.

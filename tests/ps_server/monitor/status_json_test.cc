@@ -151,6 +151,21 @@ TEST(StatusJson, SumsAreThoseOfAllServersThatAnswer) {
   EXPECT_EQ(status["job_state"]["seconds_since_checkpoint"], 40);
 }
 
+TEST(StatusJson, ProgressIsThatOfTheWorkerWithTheMostLeft) {
+  EngineStatistics engine;
+  engine.jobs.push_back({.name = "clicks", .workers = {Live(0), Live(1), Live(2)}});
+  std::vector<wire::WorkerStanding>& workers = engine.jobs[0].workers;
+  EXPECT_TRUE(StatusOf(engine)["job_state"]["share_done"].is_null());
+  EXPECT_TRUE(StatusOf(engine)["job_state"]["seconds_left"].is_null());
+  workers[0].vitals.__set_share_done(0.75);
+  workers[0].vitals.__set_seconds_left(40);
+  workers[1].vitals.__set_share_done(0.5);
+  EXPECT_EQ(StatusOf(engine)["job_state"]["share_done"], 0.5);
+  EXPECT_TRUE(StatusOf(engine)["job_state"]["seconds_left"].is_null());
+  workers[1].vitals.__set_seconds_left(120);
+  EXPECT_EQ(StatusOf(engine)["job_state"]["seconds_left"], 120);
+}
+
 TEST(StatusJson, WhatAnotherServerKnowsOfTheJobIsShownHereToo) {
   EngineStatistics engine;
   engine.jobs.push_back({.name = "clicks", .workers = {Live(0), Live(1)}});

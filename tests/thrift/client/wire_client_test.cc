@@ -2,6 +2,8 @@
 #include "thrift/client/wire_client.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -10,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps_server/net/listener.h"
@@ -19,6 +23,31 @@
 #include "tests/thrift/examples.h"
 #include "tests/thrift/raw_socket.h"
 #include "thrift/errors.h"
+
+namespace {
+
+// Set once the name server of silent.test answers. Lives as long as lookups that nobody awaits.
+absl::Notification& SilentTestAnswers() {
+  static auto* const answers = new absl::Notification;
+  return *answers;
+}
+
+}  // namespace
+
+// Found before the C library's function.
+extern "C" __attribute__((visibility("default"))) int getaddrinfo(const char* host,
+                                                                  const char* port,
+                                                                  const addrinfo* hints,
+                                                                  addrinfo** found) {
+  const bool is_lookup = hints == nullptr || (hints->ai_flags & AI_NUMERICHOST) == 0;
+  if (is_lookup && host != nullptr && absl::EndsWith(host, ".silent.test")) {
+    SilentTestAnswers().WaitForNotificationWithTimeout(absl::Seconds(20));
+    return EAI_NONAME;
+  }
+  static const auto next =
+      reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
+  return next(host, port, hints, found);
+}
 
 namespace cairn {
 namespace {
@@ -268,6 +297,16 @@ TEST(WireClient, GarbageIsRefusedAsAReply) {
     EXPECT_NE(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
     EXPECT_FALSE(client->usable());
   }
+}
+
+TEST(Lookup, ASilentNameServerIsAbandonedAtTheDeadline) {
+  const std::string address = "ps-0.silent.test:7001";
+  EXPECT_THAT(WireClient::Connect(address, {}, Deadline::In(absl::Milliseconds(50))),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(StartsWith("connect to " + address), HasSubstr("was not resolved"))));
+  SilentTestAnswers().Notify();
+  EXPECT_THAT(WireClient::Connect(address, {}, CallDeadline()),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("\"ps-0.silent.test\"")));
 }
 
 }  // namespace
