@@ -13,6 +13,7 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import addresses  # noqa: E402
 import processes  # noqa: E402
 import tap  # noqa: E402
 from harness import PUSHER, PUSHERS, SECONDS, PushersCase, ServersCase  # noqa: E402
@@ -148,6 +149,8 @@ CHECKPOINTS = {
     "checkpoint: manifest written": ("worker", 2),
     "checkpoint: before an old one is deleted": ("worker", 1),
 }
+# Points between the last step of a worker and its evaluation.
+ENDS = ["run: last step pushed", "run: steps ended", "run: end announced"]
 # Points of a restore to other servers.
 RESTORES = {
     "restore: before the stripes": "ps",
@@ -484,6 +487,48 @@ class Training(CrashCase):
                     self.assertEqual(self.result(f"worker{index}")["total_steps"], STEPS)
                 self.assert_close(self.exported(), want)
 
+    def run_end(self, point):
+        # Two asynchronous workers would not end in the same variables twice.
+        for consistency, workers in (("async", 1), ("sync", 2)):
+            with self.subTest(consistency=consistency):
+                job = self.write_job(consistency, workers=workers,
+                                     strategy={"consistency": consistency})
+                want = self.undisturbed(job, 2, workers)
+                with self.open_cluster(2, name=consistency):
+                    file = self.cluster.worker_file(workers)
+                    for other in range(1, workers):
+                        self.start_worker(job, file, other)
+                    with armed(point):
+                        worker = self.start_worker(job, file)
+                    self.await_death(worker, lambda: self.log("worker0"), point)
+                    self.start_worker(job, file)
+                    for index in range(workers):
+                        report = self.result(f"worker{index}")
+                        self.assertEqual(report["total_steps"], STEPS)
+                        self.assertEqual(report["steps"], 0 if index == 0 else STEPS)
+                    if consistency == "async":
+                        self.assertTrue(self.exported() == want, "another end than undisturbed")
+                    self.assert_close(self.exported(), want)
+
+    def test_launch_restarts_workers_killed_after_their_last_step_without_a_further_step(self):
+        for consistency in ("async", "sync"):
+            with self.subTest(consistency=consistency):
+                job = self.write_job(consistency, workers=2, strategy={"consistency": consistency})
+                tasks = {"ps": addresses.own_addresses(2), "worker": addresses.own_addresses(2)}
+                with open(self.path("cluster.json"), "w", encoding="ascii") as f:
+                    json.dump({"cluster": tasks}, f)
+                with armed(ENDS[-1]):
+                    self.start(f"launch {consistency}", [
+                        "env", f"TMPDIR={self.folder}", processes.CTL, "launch", "--json",
+                        "--restart", "on-failure", "--cairn_ps", processes.PS,
+                        "--cairn_worker", processes.WORKER,
+                        "--cluster", self.path("cluster.json"), "--job", job])
+                answer = self.result(f"launch {consistency}")
+                self.assertEqual({t["task"]: t["restarts"] for t in answer["tasks"]},
+                                 {"ps:0": 0, "ps:1": 0, "worker:0": 1, "worker:1": 1})
+                self.assertEqual([(r["steps"], r["total_steps"]) for r in answer["reports"]],
+                                 [(0, STEPS)] * 2)
+
     def checkpoint_job(self):
         return self.write_job("job", checkpoint={"directory": self.path("checkpoints"),
                                                  "every_steps": 20, "keep": 1})
@@ -554,7 +599,7 @@ class Points(unittest.TestCase):
                 with open(path, encoding="utf-8") as f:
                     found |= set(re.findall(r'CAIRN_CRASH_POINT\(\s*"([^"]+)"\)', f.read()))
         cases = {*PUSHES, *STARTS, *CALLS, *COLD, *RULES, *MOVES, *COLD_MOVES, *MEMBERS, *SYNC,
-                 *CHECKPOINTS, *RESTORES}
+                 *CHECKPOINTS, *ENDS, *RESTORES}
         self.assertEqual(found ^ cases, set(), "points without a case, or cases without a point")
 
 
@@ -592,6 +637,8 @@ for name in SYNC:
     add(Training, "sync " + name, lambda self, name=name: self.run_sync(name))
 for name in CHECKPOINTS:
     add(Training, name, lambda self, name=name: self.run_checkpoint(name))
+for name in ENDS:
+    add(Training, name, lambda self, name=name: self.run_end(name))
 for name in RESTORES:
     add(Training, name, lambda self, name=name: self.run_restore(name))
 

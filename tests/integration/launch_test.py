@@ -174,6 +174,32 @@ class LaunchTest(scene.FolderTest):
                          {"ps:0": 0, "ps:1": 1, "worker:0": 1, "worker:1": 0})
         self.assertEqual([r["total_steps"] for r in answer["reports"]], [40000, 40000])
 
+    def test_lines_of_progress_and_the_users_own_cluster_file_are_printed(self):
+        file = self.path("cluster.json")
+        with open(file, "w", encoding="ascii") as f:
+            json.dump({"cluster": {"ps": addresses.own_addresses(2),
+                                   "worker": addresses.own_addresses(2)}}, f)
+        process = self.launch("--cluster", file, "--progress_seconds", "0.1", epochs=1000000)
+        line = r"(?m)^launch +\| Training: step (\d+)\b.*; (\d+) rows/s, loss [\d.]+$"
+
+        def rising():
+            lines = [tuple(map(int, found)) for found in re.findall(line, self.log())]
+            # On a loaded machine there may be no step between two lines.
+            return [step for step, rate in lines if rate > 0 and step > lines[0][0]]
+
+        processes.wait_for(rising, WAIT, "two lines of progress")
+        watch, = re.findall(r"watch it: cairnctl (status .*)$", self.log(), re.M)
+        self.assertIn(f"--cluster {file}", watch)
+        status, _ = processes.ctl(*watch.split())
+        self.assertEqual(status["job"], "launched")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(self.finish(process)[0], 130, self.log())
+        quiet = self.launch("--progress_seconds", "0")
+        self.assertEqual(self.finish(quiet)[0], 0, self.log())
+        refused = self.launch("--progress_seconds=-1")
+        self.assertEqual(self.finish(refused)[0], 2, self.log())
+        self.assertIn("--progress_seconds are numbers of at least 0", self.log())
+
     def test_restarts_are_bounded(self):
         process = self.launch("--restart", "on-failure", "--max_restarts", "2", "--ps", "1",
                               "--worker", "1", "--cairn_worker", "/bin/false")

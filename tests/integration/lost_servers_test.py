@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent import futures
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
@@ -56,17 +57,25 @@ class LostServers(scene.FolderTest):
         cluster.spawn(index, cluster.addresses[index])
         cluster.wait_until_ready(index)
 
-    def run_worker(self, job, cluster, *flags):
-        return subprocess.run(processes.worker_command(job, cluster.worker_file(1), 0, flags),
-                              capture_output=True, text=True, timeout=120, check=False)
+    def run_workers(self, job, cluster, flags, workers):
+        file = cluster.worker_file(workers)
+        with futures.ThreadPoolExecutor(workers) as threads:
+            return list(threads.map(
+                lambda index: subprocess.run(processes.worker_command(job, file, index, flags),
+                                             capture_output=True, text=True, timeout=120,
+                                             check=False), range(workers)))
 
-    def trains(self, job, cluster, *flags):
-        run = self.run_worker(job, cluster, *flags)
-        self.assertEqual(run.returncode, 0, run.stderr[-4000:])
-        return json.loads(run.stdout.splitlines()[-1]), run.stderr
+    def trains(self, job, cluster, *flags, workers=1):
+        """The report and the log of the first worker."""
+        runs = self.run_workers(job, cluster, flags, workers)
+        for run in runs:
+            self.assertEqual(run.returncode, 0, run.stderr[-4000:])
+        reports = [json.loads(run.stdout.splitlines()[-1]) for run in runs]
+        self.assertEqual(len({(r["steps"], r["total_steps"]) for r in reports}), 1, reports)
+        return reports[0], runs[0].stderr
 
     def refused(self, job, cluster, *flags):
-        run = self.run_worker(job, cluster, *flags)
+        run, = self.run_workers(job, cluster, flags, 1)
         self.assertEqual(run.returncode, 1, run.stderr[-4000:])
         return run.stderr.splitlines()[-1]
 
@@ -74,20 +83,24 @@ class LostServers(scene.FolderTest):
         return [manifest["step"] for manifest, _ in processes.checkpoints(self.directory)]
 
     def test_every_server_goes_back_to_the_newest_checkpoint(self):
-        for lost in (0, 1):
-            with self.subTest(lost=lost), self.cluster() as cluster:
-                job = self.write_job(every_steps=100)
-                trained, _ = self.trains(job, cluster, "--max_steps", "300")
-                self.replace(cluster, lost)
-                back, log = self.trains(job, cluster, "--max_steps", "300")
-                self.assertIn(f"ps:{lost} ({cluster.addresses[lost]}) holds nothing of it", log)
-                self.assertIn("every server goes back to the checkpoint", log)
-                self.assertEqual((back["steps"], back["total_steps"]), (0, 300))
-                self.assertEqual(back["eval"], trained["eval"])
-                on, _ = self.trains(job, cluster, "--max_steps", "400")
-                self.assertEqual((on["steps"], on["total_steps"]), (100, 400))
-                self.assertEqual(self.steps_of_checkpoints()[-1], 400)
-            shutil.rmtree(self.directory)
+        for consistency, workers in (("async", 1), ("sync", 2)):
+            for lost in (0, 1):
+                with self.subTest(consistency=consistency, lost=lost), self.cluster() as cluster:
+                    job = self.write_job(consistency, every_steps=100)
+                    train = lambda steps: self.trains(  # noqa: E731
+                        job, cluster, "--max_steps", str(steps), workers=workers)
+                    trained, _ = train(300)
+                    self.replace(cluster, lost)
+                    back, log = train(300)
+                    self.assertIn(f"ps:{lost} ({cluster.addresses[lost]}) holds nothing of it",
+                                  log)
+                    self.assertIn("every server goes back to the checkpoint", log)
+                    self.assertEqual((back["steps"], back["total_steps"]), (0, 300))
+                    self.assertEqual(back["eval"], trained["eval"])
+                    on, _ = train(400)
+                    self.assertEqual((on["steps"], on["total_steps"]), (100, 400))
+                    self.assertEqual(self.steps_of_checkpoints()[-1], 400)
+                shutil.rmtree(self.directory)
 
     def test_without_a_checkpoint_no_start_trains_on_half_a_job(self):
         for consistency in ("async", "sync"):
@@ -170,18 +183,22 @@ class LostServers(scene.FolderTest):
             self.assertEqual(none["total_steps"], 50)
 
     def test_a_worker_killed_after_its_last_step_does_not_train_again(self):
-        job = self.write_job(every_steps=1000)
-        flags = ["--max_steps", "60"]
-        with self.cluster() as cluster:
-            self.trains(job, cluster, *flags, "--set", "checkpoint={}")
-            # As a worker that ended before its last checkpoint: the next start makes the
-            # checkpoint.
-            again, log = self.trains(job, cluster, *flags)
-            self.assertEqual((again["steps"], again["total_steps"]), (0, 60))
-            self.assertIn("has finished after 60 steps", log)
-            self.assertEqual(self.steps_of_checkpoints(), [60])
-            self.trains(job, cluster, *flags)
-            self.assertEqual(self.steps_of_checkpoints(), [60])
+        for consistency, workers in (("async", 1), ("sync", 2)):
+            with self.subTest(consistency=consistency), self.cluster() as cluster:
+                job = self.write_job(consistency, every_steps=1000)
+                train = lambda *flags: self.trains(  # noqa: E731
+                    job, cluster, "--max_steps", "60", *flags, workers=workers)
+                trained, _ = train("--set", "checkpoint={}")
+                # As a worker that ended before its last checkpoint: the next start makes the
+                # checkpoint.
+                again, log = train()
+                self.assertEqual((again["steps"], again["total_steps"]), (0, 60))
+                self.assertEqual(again["eval"], trained["eval"])
+                self.assertIn("has finished after 60 steps", log)
+                self.assertEqual(self.steps_of_checkpoints(), [60])
+                train()
+                self.assertEqual(self.steps_of_checkpoints(), [60])
+            shutil.rmtree(self.directory)
 
     def test_arguments_of_the_optimizer_change_when_a_worker_comes_back(self):
         job = self.write_job()

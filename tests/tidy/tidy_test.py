@@ -12,7 +12,9 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "fuzz"))
 import include_graph  # noqa: E402
+import mutants  # noqa: E402
 import tap  # noqa: E402
 import unity_names  # noqa: E402
 
@@ -260,6 +262,25 @@ class Tidy(unittest.TestCase):
         found = [f"{file} {name}" for file, name in re.findall(r"`(\w+_test)` \*(\w+)\*", text)
                  if not re.search(rf"TEST\w*\(\w+, {name}\)", bodies.get(file, ""))]
         self.check(found, "give the wait a test in which it expires, and name that one")
+
+    def test_the_fuzzers_mutants_change_existing_text(self):
+        found = [f"{name}: {path}" for name, (path, good, *_) in mutants.MUTANTS.items()
+                 if path not in FILES or good not in "\n".join(lines(path)) + "\n"]
+        self.check(found, "bring the mutant in tests/fuzz/mutants.py up to date: its file no longer "
+                   "has the text that it changes")
+
+    def test_the_fuzzer_calls_every_method(self):
+        service = re.search(r"^service ParameterServer \{(.*?)^\}",
+                            "\n".join(lines("thrift/cairn.thrift")), re.M | re.S).group(1)
+        methods = re.findall(r"^  \w+ (\w+)\(", service, re.M)
+        self.assertIn("push", methods)
+        sources = "\n".join("\n".join(lines(p)) for p in FILES
+                            if re.fullmatch(r"tests/fuzz/player\w*\.cc", p))
+        sent = set(re.findall(r"\bSend\([^;]*&Service::(\w+)\)", sources))
+        # create_variables is called without Send, because it has two arguments.
+        sent |= set(re.findall(r"\bservice\.(\w+)\(", sources))
+        found = [m for m in methods if m not in sent]
+        self.check(found, "add a case to tests/fuzz/player*.cc that sends the method")
 
     def test_include_guards(self):
         # Highway's -inl.h are meant to be included once for each instruction set.

@@ -36,6 +36,8 @@ void AddLaunchEnds(CLI::App* command, const std::shared_ptr<LaunchOptions>& opti
       .Add("max_restarts", "N", options->max_restarts, "of each task; default 3")
       .Add("grace_seconds", "S", options->grace_seconds,
            "how long a task may take to end before it is killed; default 30")
+      .Add("progress_seconds", "S", options->progress_seconds,
+           "time between lines of the job's progress; default 10; 0: no lines")
       .Add("ps_flag", "--FLAG=VALUE", options->server_flags,
            "a flag for every cairn-ps, as in --ps_flag=--durability=log; repeatable");
 }

@@ -223,7 +223,8 @@ void Launcher::StartWatch() {
   target.security = plan_.reader;
   const size_t workers =
       plan_.cluster.addresses("chief").size() + plan_.cluster.addresses("worker").size();
-  watch_ = std::make_unique<LaunchWatch>(std::move(target), workers);
+  watch_ = std::make_unique<LaunchWatch>(std::move(target), workers,
+                                         absl::Seconds(options_.progress_seconds));
 }
 
 void Launcher::TakeNews(const std::function<void()>& ready) {

@@ -17,10 +17,11 @@ namespace cairn {
 // the exit status of the first task that failed for good. After SIGINT or SIGTERM it is 130 or 143,
 // but 0 without workers, since a signal is how a launch of servers alone ends.
 //
-// Every task's output is also appended to a file in the log directory. Every ten seconds a line
-// reports the job's progress, as the servers know it. When every server accepts calls and every
-// worker has joined, a line that begins with "ready:" says so. With `wait` the launch then moves to
-// the background, and the answer in the caller's process says how to watch and how to end it.
+// Every task's output is also appended to a file in the log directory. Every progress_seconds, a
+// line reports the job's progress, as the servers know it. When every server accepts calls and
+// every worker has joined, a line that begins with "ready:" says so. With `wait` the launch then
+// moves to the background, and the answer in the caller's process says how to watch and how to end
+// it.
 //
 // Ending: workers get SIGTERM, so that they make their pushes durable, then the servers, which
 // flush. A process that still runs grace_seconds later gets SIGKILL. A second SIGINT or SIGTERM

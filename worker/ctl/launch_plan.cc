@@ -203,8 +203,9 @@ absl::Status CheckNumbers(const LaunchOptions& options) {
     return BadFlag(absl::StrCat("--ps ", options.servers, " --worker ", options.workers,
                                 ": from 1 to ", kMostTasks, " tasks together can be started"));
   }
-  if (options.max_restarts < 0 || options.grace_seconds < 0) {
-    return BadFlag("--max_restarts and --grace_seconds are numbers of at least 0");
+  if (options.max_restarts < 0 || options.grace_seconds < 0 || options.progress_seconds < 0) {
+    return BadFlag(
+        "--max_restarts, --grace_seconds and --progress_seconds are numbers of at least 0");
   }
   return absl::OkStatus();
 }

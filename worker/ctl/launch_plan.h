@@ -30,6 +30,7 @@ struct LaunchOptions {
   bool restart_on_failure = false;
   int32_t max_restarts = 3;  // for each task
   double grace_seconds = 30;
+  double progress_seconds = 10;           // between lines of the job's progress; 0: none
   std::string cairn_ps;                   // empty: the program beside this one
   std::string cairn_worker;               // empty: the program beside this one
   std::vector<std::string> sets;          // --set flags of every worker

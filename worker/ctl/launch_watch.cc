@@ -59,9 +59,10 @@ bool HaveJoined(const std::vector<ServerView>& servers, size_t workers) {
   return joined >= workers;
 }
 
-LaunchWatch::LaunchWatch(Target target, size_t workers)
+LaunchWatch::LaunchWatch(Target target, size_t workers, absl::Duration progress_interval)
     : target_(std::move(target)),
       workers_(workers),
+      progress_interval_(progress_interval),
       event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       thread_([this] { Run(); }) {}
 
@@ -102,8 +103,9 @@ void LaunchWatch::Run() {
       ready = true;
       ProgressLine(servers, MonotonicNow(), &sample);
       Tell(true, "");
+      if (progress_interval_ == absl::ZeroDuration()) return;
     }
-  } while (!stop_.WaitFor(ready ? kProgressInterval : kLookForWorkers));
+  } while (!stop_.WaitFor(ready ? progress_interval_ : kLookForWorkers));
 }
 
 }  // namespace cairn

@@ -32,14 +32,13 @@ std::string ProgressLine(const std::vector<ServerView>& servers, absl::Duration 
 // Whether at least `workers` workers of this launch have joined: they are, or were, live.
 bool HaveJoined(const std::vector<ServerView>& servers, size_t workers);
 
-// Polls the servers in its own thread: often until every worker has joined, then every
-// kProgressInterval for a line of progress. Thread safety: the constructor and Take by one thread.
+// Polls the servers in its own thread: often until every worker has joined, then once per
+// interval for a line of progress. Thread safety: the constructor and Take by one thread.
 class LaunchWatch {
  public:
-  static constexpr absl::Duration kProgressInterval = absl::Seconds(10);
-
-  // `workers`: how many workers must join; 0: ready at once.
-  LaunchWatch(Target target, size_t workers);
+  // `workers`: how many workers must join; 0: ready at once. `progress_interval`: between lines of
+  // progress; zero: no lines.
+  LaunchWatch(Target target, size_t workers, absl::Duration progress_interval);
   ~LaunchWatch();
   LaunchWatch(const LaunchWatch&) = delete;
   LaunchWatch& operator=(const LaunchWatch&) = delete;
@@ -58,6 +57,7 @@ class LaunchWatch {
 
   const Target target_;
   const size_t workers_;
+  const absl::Duration progress_interval_;
   int event_ = -1;
   absl::Mutex mutex_;
   News news_ ABSL_GUARDED_BY(mutex_);

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/catch_exceptions.h"
 #include "common/deadline.h"
+#include "common/scoped_unlock.h"
 #include "common/status.h"
 #include "worker/strategy/strategy.h"
 
@@ -127,14 +129,19 @@ void ReplicaBarrier::Serve() {
     for (const Replica& replica : replicas_) args.push_back(replica.args);
     const Action& action = *replicas_[0].action;
     const std::string what = replicas_[0].call.what;
-    acting_ = true;
-    mutex_.Unlock();
-    const absl::StatusOr<std::vector<Value>> results =
-        CatchExceptions(what, [&] { return action(args); });
-    mutex_.Lock();
-    acting_ = false;
-    Release(results);
+    Release(Act(what, action, args));
   }
+}
+
+absl::StatusOr<std::vector<Value>> ReplicaBarrier::Act(
+    const std::string& what, const Action& action, absl::Span<const Value::Sequence> of_replicas) {
+  acting_ = true;
+  const absl::Cleanup acted = [this] {
+    mutex_.AssertHeld();
+    acting_ = false;
+  };
+  const ScopedUnlock unlock(&mutex_);
+  return CatchExceptions(what, [&] { return action(of_replicas); });
 }
 
 absl::StatusOr<std::vector<Value>> ReplicaBarrier::Merge(

@@ -78,6 +78,10 @@ class ReplicaBarrier {
   bool AllFinished() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The error of the rendezvous if the replicas that have arrived cannot complete it; OK otherwise.
   absl::Status Obstacle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Performs `action` without the lock; kUnknown if it throws.
+  absl::StatusOr<std::vector<Value>> Act(const std::string& what, const Action& action,
+                                         absl::Span<const Value::Sequence> of_replicas)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives every replica that has arrived its result, or the error.
   void Release(const absl::StatusOr<std::vector<Value>>& results)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

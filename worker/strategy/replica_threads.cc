@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/catch_exceptions.h"
+#include "common/scoped_unlock.h"
 
 namespace cairn {
 
@@ -22,6 +23,10 @@ ReplicaThreads::~ReplicaThreads() {
 absl::Status ReplicaThreads::Start(std::function<void()> task) {
   absl::MutexLock lock(&mutex_);
   if (idle_.empty()) {
+    // Reserved before the thread starts, because the thread must get its entry in workers_ and adds
+    // itself to idle_.
+    workers_.reserve(workers_.size() + 1);
+    idle_.reserve(workers_.size() + 1);
     auto made = std::make_unique<Worker>();
     Worker* const worker = made.get();
     worker->task = std::move(task);
@@ -45,10 +50,11 @@ void ReplicaThreads::Work(Worker* worker) {
     // An idle thread waits as long as its strategy lives.
     while (worker->task == nullptr && !worker->stop) worker->wake.Wait(&mutex_);
     if (worker->task == nullptr) return;
-    const std::function<void()> task = std::exchange(worker->task, nullptr);
-    mutex_.Unlock();
-    task();
-    mutex_.Lock();
+    {
+      const std::function<void()> task = std::exchange(worker->task, nullptr);
+      const ScopedUnlock unlock(&mutex_);
+      task();
+    }
     idle_.push_back(worker);
   }
 }

@@ -53,6 +53,44 @@ class DisturbedTest : public ::testing::Test {
     EXPECT_OK(client.Hello());
     return client;
   }
+  // Says hello as one of `workers` synchronous workers.
+  wire::Caller JoinedSync(int32_t worker, int32_t workers) {
+    wire::HelloRequest hello;
+    hello.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
+    hello.job = "job";
+    hello.worker = worker;
+    wire::Consistency sync;
+    sync.mode = wire::ConsistencyMode::SYNC;
+    hello.__set_consistency(sync);
+    hello.expected_workers = workers;
+    wire::HelloReply reply;
+    EXPECT_OK(CallStatus([&] { service_->hello(reply, hello); }));
+    wire::Caller caller;
+    caller.job = hello.job;
+    caller.worker = worker;
+    caller.incarnation = reply.incarnation;
+    caller.boot_id = reply.state.boot_id;
+    return caller;
+  }
+  // Contributes to step 1 of the variable "w".
+  absl::Status Contribute(const wire::Caller& caller) {
+    wire::PushRequest push;
+    push.caller = caller;
+    push.sequence.sequence = push.step = push.rows = 1;
+    push.items.push_back(WholeItem("w", {1}));
+    wire::PushReply pushed;
+    return CallStatus([&] { service_->push(pushed, push); });
+  }
+  absl::Status BeginStep2(const wire::Caller& caller) {
+    wire::PullRequest begin;
+    begin.caller = caller;
+    begin.step = 2;
+    begin.wait_seconds = 60;
+    wire::PullReply reply;
+    RETURN_IF_ERROR(CallStatus([&] { service_->pull(reply, begin); }));
+    EXPECT_EQ(reply.step, 2);
+    return absl::OkStatus();
+  }
   // Creates a table of one bucket that keeps four rows, and pushes the keys 1 to `keys` in order.
   void FillTable(TestClient& client, int64_t keys) {
     wire::VariableSpec spec = TableSpec("t", 1, WireOptimizer("sgd", 1));
@@ -380,16 +418,7 @@ TEST_F(DisturbedTest, AScanFailsIfADeletionCouldNotBeWritten) {
 // theirs.
 TEST_F(DisturbedTest, ADecisionIsNotStoredAfterItsJobWasDropped) {
   TestClient tool(*service_, -1);
-  wire::HelloRequest hello;
-  hello.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
-  hello.job = "job";
-  hello.worker = 0;
-  wire::Consistency sync;
-  sync.mode = wire::ConsistencyMode::SYNC;
-  hello.__set_consistency(sync);
-  hello.expected_workers = 1;
-  wire::HelloReply joined;
-  ASSERT_OK(CallStatus([&] { service_->hello(joined, hello); }));
+  const wire::Caller worker = JoinedSync(0, 1);
   ASSERT_OK(tool.Create({DenseSpec("w", {1}, WireOptimizer("sgd", 1))}));
   absl::Notification dropped;
   std::thread drops;
@@ -403,17 +432,30 @@ TEST_F(DisturbedTest, ADecisionIsNotStoredAfterItsJobWasDropped) {
     dropped.WaitForNotificationWithTimeout(absl::Milliseconds(300));
     return absl::OkStatus();
   };
-  wire::PullRequest begin;
-  begin.caller.job = "job";
-  begin.caller.worker = 0;
-  begin.caller.incarnation = joined.incarnation;
-  begin.step = 2;
-  begin.wait_seconds = 60;
-  wire::PullReply reply;
-  CallStatus([&] { service_->pull(reply, begin); }).IgnoreError();
+  BeginStep2(worker).IgnoreError();
   ASSERT_TRUE(drops.joinable());
   drops.join();
   EXPECT_THAT(*store_->Decisions(), IsEmpty());
+}
+
+// The lock under which decisions are made must be free again for the next call, which makes it.
+TEST_F(DisturbedTest, ADecisionThatRunsOutOfMemoryIsMadeByTheNextCall) {
+  TestClient tool(*service_, -1);
+  const wire::Caller worker = JoinedSync(0, 1);
+  ASSERT_OK(tool.Create({DenseSpec("w", {1}, WireOptimizer("sgd", 1))}));
+  int refused = 0;
+  store_->before_decision = [&]() -> absl::Status {
+    if (++refused <= 2) throw std::bad_alloc();
+    return absl::OkStatus();
+  };
+  ASSERT_OK(Contribute(worker));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(absl::IsResourceExhausted(BeginStep2(worker)));
+  }
+  EXPECT_OK(BeginStep2(worker));
+  EXPECT_EQ(refused, 3);
+  EXPECT_EQ(store_->Decisions()->size(), 1U);
+  EXPECT_THAT(*tool.Pull("w"), ElementsAre(-1));
 }
 
 class NothingDurableTest : public DisturbedTest {
@@ -448,21 +490,7 @@ TEST_F(NothingDurableTest, AHelloStoresNothingOfADroppedJob) {
 TEST_F(DisturbedTest, WhyNamesWaitingWorkersWhileADecisionIsWritten) {
   TestClient tool(*service_, -1);
   ASSERT_OK(tool.Create({DenseSpec("w", {1}, WireOptimizer("sgd", 1))}));
-  std::vector<wire::Caller> workers(2);
-  for (size_t w = 0; w < workers.size(); ++w) {
-    wire::HelloRequest hello;
-    hello.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
-    hello.job = workers[w].job = "job";
-    hello.worker = workers[w].worker = static_cast<int32_t>(w);
-    wire::Consistency sync;
-    sync.mode = wire::ConsistencyMode::SYNC;
-    hello.__set_consistency(sync);
-    hello.expected_workers = 2;
-    wire::HelloReply reply;
-    ASSERT_OK(CallStatus([&] { service_->hello(reply, hello); }));
-    workers[w].incarnation = reply.incarnation;
-    workers[w].boot_id = reply.state.boot_id;
-  }
+  const std::vector<wire::Caller> workers = {JoinedSync(0, 2), JoinedSync(1, 2)};
   absl::Notification writing, written;
   store_->before_decision = [&] {
     writing.Notify();
@@ -470,19 +498,8 @@ TEST_F(DisturbedTest, WhyNamesWaitingWorkersWhileADecisionIsWritten) {
     return absl::OkStatus();
   };
   const auto step = [&](const wire::Caller& caller) {
-    wire::PushRequest push;
-    push.caller = caller;
-    push.sequence.sequence = push.step = push.rows = 1;
-    push.items.push_back(WholeItem("w", {1}));
-    wire::PushReply pushed;
-    EXPECT_OK(CallStatus([&] { service_->push(pushed, push); }));
-    wire::PullRequest begin;
-    begin.caller = caller;
-    begin.step = 2;
-    begin.wait_seconds = 60;
-    wire::PullReply reply;
-    EXPECT_OK(CallStatus([&] { service_->pull(reply, begin); }));
-    EXPECT_EQ(reply.step, 2);
+    EXPECT_OK(Contribute(caller));
+    EXPECT_OK(BeginStep2(caller));
   };
   const auto waiting = [&] {
     wire::WhyReply why;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -40,9 +41,10 @@ inline std::vector<double> Doubles(const absl::StatusOr<Value>& value) {
 
 inline VariablePtr VariableOf(
     Strategy& strategy, const Tensor& initial, VariableAggregation aggregation,
-    VariableSynchronization synchronization = VariableSynchronization::kAuto) {
+    VariableSynchronization synchronization = VariableSynchronization::kAuto,
+    const std::string& name = "v") {
   const Scope scope = strategy.EnterScope().value();
-  return CreateVariable({.name = "v",
+  return CreateVariable({.name = name,
                          .initial_value = initial,
                          .synchronization = synchronization,
                          .aggregation = aggregation})

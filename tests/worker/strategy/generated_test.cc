@@ -1,13 +1,19 @@
 // Generated programs: random strategies, replicas, dtypes, shapes and values, checked against plain
 // arithmetic and against rules that hold for all numbers. Values are small whole numbers, so sums
 // are exact. A failure names the seed; CAIRN_SEED=N runs only that seed.
+//
+// The rules that hold for all numbers are checked with several workers too: each worker is a thread
+// that runs the same program with its own part of the replicas.
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
 #include <random>
 
+#include "tests/worker/collective/ranks.h"
 #include "tests/worker/strategy/case_support.h"
+#include "tests/worker/strategy/served_strategy.h"
 #include "worker/ops/tensor_math.h"
+#include "worker/strategy/multi_worker_mirrored_strategy.h"
 #include "worker/strategy/one_device_strategy.h"
 
 namespace cairn::test {
@@ -22,14 +28,29 @@ constexpr DType kDTypes[] = {DType::kFloat32, DType::kFloat64, DType::kInt32, DT
 
 bool IsFloat(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64; }
 
-// The random choices of one program.
+// The random choices of one program, the same for all its workers.
 class Program {
  public:
+  // Of one worker, with a strategy of any kind but multi-worker mirrored.
   explicit Program(uint32_t seed) : random_(seed) {
     replicas = 1 + Below(4);
     dtype = kDTypes[Below(4)];
     shape = AnyShape(0, 3);
     Make();
+  }
+  // Of worker `worker` of `workers`, which meet at `rendezvous`.
+  Program(uint32_t seed, int32_t worker, int32_t workers, const std::string& rendezvous)
+      : random_(seed) {
+    const int32_t own = 1 + Below(2);
+    replicas = workers * own;
+    dtype = kDTypes[Below(4)];
+    shape = AnyShape(0, 3);
+    first_replica_ = static_cast<size_t>(worker * own);
+    strategy = MultiWorkerMirroredStrategy::Create({.workers = Addresses(workers),
+                                                    .worker_index = worker,
+                                                    .devices = ReplicaDevices(own),
+                                                    .rendezvous_address = rendezvous})
+                   .value();
   }
 
   int32_t Below(int32_t end) { return std::uniform_int_distribution<int32_t>(0, end - 1)(random_); }
@@ -59,7 +80,12 @@ class Program {
     for (size_t r = 0; r < of_replicas.size(); ++r) {
       values.emplace_back(On(TensorOf(dtype, shape, of_replicas[r]), r));
     }
-    return PerReplica(std::move(values));
+    return Own(std::move(values));
+  }
+  // This worker's part of the replicas' values.
+  Value Own(Value::Sequence of_replicas) const {
+    const auto first = of_replicas.begin() + static_cast<ptrdiff_t>(first_replica_);
+    return PerReplica(Value::Sequence(first, first + strategy->local_replicas()));
   }
   static Tensor TensorOf(DType dtype, const Shape& shape, const Numbers& numbers) {
     Tensor tensor = Tensor::Uninitialized(dtype, shape);
@@ -77,8 +103,18 @@ class Program {
     }
     return tensor;
   }
+  // The device of a replica, which may be another worker's, or of this worker's like it.
+  Device DeviceOf(size_t replica) const {
+    return strategy->worker_devices()[replica % strategy->worker_devices().size()];
+  }
   Tensor On(const Tensor& tensor, size_t replica) const {
-    return CopyTensor(tensor, strategy->worker_devices()[replica]).value();
+    return CopyTensor(tensor, DeviceOf(replica)).value();
+  }
+  VariablePtr NewVariable(
+      const Tensor& initial, VariableAggregation aggregation,
+      VariableSynchronization synchronization = VariableSynchronization::kAuto) {
+    return VariableOf(*strategy, initial, aggregation, synchronization,
+                      absl::StrCat("v", variables_++));
   }
   std::string Text() const {
     return absl::StrCat(strategy->name(), " of ", replicas, ", ", DTypeName(dtype), " ",
@@ -92,14 +128,24 @@ class Program {
 
  private:
   void Make() {
-    const int32_t kind = Below(3);
+    const int32_t kind = Below(4);
     if (kind == 2) replicas = 1;
     strategy = kind == 0   ? Mirrored(replicas)
                : kind == 1 ? Central(replicas)
-                           : std::make_unique<OneDeviceStrategy>(ReplicaDevice(0));
+               : kind == 2 ? std::make_unique<OneDeviceStrategy>(ReplicaDevice(0))
+                           : OnServers(replicas);
+  }
+  // On the servers of this process, as a job that they do not know yet.
+  static std::unique_ptr<Strategy> OnServers(int32_t replicas) {
+    static EngineCluster servers(2, Durability::kOff);
+    static int jobs = 0;
+    return ConnectStrategy(servers, 2, absl::StrCat("job", jobs++), 0, 1,
+                           {.worker_devices = ReplicaDevices(replicas)});
   }
 
   std::mt19937 random_;
+  size_t first_replica_ = 0;  // of this worker
+  int variables_ = 0;
 };
 
 Numbers SumOf(const std::vector<Numbers>& all) {
@@ -117,23 +163,45 @@ Numbers Scaled(Numbers numbers, double factor) {
 
 auto Are(const Numbers& want) { return Pointwise(DoubleNear(1e-4), want); }
 
-// Runs `body` with the programs of several seeds.
-void OfPrograms(int count, const std::function<void(Program&)>& body) {
+// Calls `body` with several seeds.
+void ForSeeds(int count, const std::function<void(uint32_t)>& body) {
   const char* const given = std::getenv("CAIRN_SEED");
   const uint32_t fresh = std::random_device()();
   if (given == nullptr) std::cout << "the last seeds begin at " << fresh << "\n";
   for (int i = 0; i < count; ++i) {
     uint32_t seed = i < count / 2 ? static_cast<uint32_t>(i) : fresh + static_cast<uint32_t>(i);
     if (given != nullptr) seed = static_cast<uint32_t>(std::strtoul(given, nullptr, 10));
-    Program program(seed);
-    SCOPED_TRACE(absl::StrCat("CAIRN_SEED=", seed, ": ", program.Text()));
-    body(program);
+    body(seed);
     if (given != nullptr || ::testing::Test::HasFailure()) return;
   }
 }
 
+// Runs `body` with the programs of several seeds.
+void OfPrograms(int count, const std::function<void(Program&)>& body) {
+  ForSeeds(count, [&body](uint32_t seed) {
+    Program program(seed);
+    SCOPED_TRACE(absl::StrCat("CAIRN_SEED=", seed, ": ", program.Text()));
+    body(program);
+  });
+}
+
+// The same, and also with some programs of several workers.
+void OfAllPrograms(int count, const std::function<void(Program&)>& body) {
+  OfPrograms(count, body);
+  ForSeeds(count / 10, [&body](uint32_t seed) {
+    const int32_t workers = 2 + static_cast<int32_t>(seed % 2);
+    const auto server = ControlServer::Start(OwnAddress()).value();
+    OnRanks(workers, [&](int worker) {
+      Program program(seed, worker, workers, server->address());
+      SCOPED_TRACE(absl::StrCat("CAIRN_SEED=", seed, ": worker ", worker, " of ", workers, ", ",
+                                program.Text()));
+      body(program);
+    });
+  });
+}
+
 TEST(Generated, ReduceIsTheSumAndTheMeanInAnyOrderOfReplicas) {
-  OfPrograms(200, [](Program& p) {
+  OfAllPrograms(200, [](Program& p) {
     std::vector<Numbers> values = p.OfEveryReplica();
     const Numbers sum = SumOf(values);
     const Numbers mean = Scaled(sum, 1.0 / p.replicas);
@@ -149,7 +217,7 @@ TEST(Generated, ReduceIsTheSumAndTheMeanInAnyOrderOfReplicas) {
 // Sums and means of all rows do not depend on the number of replicas that share the batch, or on
 // the sizes of their parts.
 TEST(Generated, AxisZeroIsReducedAsIfOneReplicaHadTheWholeBatch) {
-  OfPrograms(200, [](Program& p) {
+  OfAllPrograms(200, [](Program& p) {
     const Shape row = p.AnyShape(0, 2);
     const auto width = static_cast<size_t>(ElementCount(row).value());
     Value::Sequence parts;
@@ -164,7 +232,7 @@ TEST(Generated, AxisZeroIsReducedAsIfOneReplicaHadTheWholeBatch) {
       for (size_t i = 0; i < numbers.size(); ++i) sum[i % width] += numbers[i];
       parts.emplace_back(p.On(Program::TensorOf(p.dtype, shape, numbers), static_cast<size_t>(r)));
     }
-    const Value value = PerReplica(parts);
+    const Value value = p.Own(parts);
     EXPECT_THAT(Doubles(p.strategy->Reduce(ReduceOp::kSum, value, {{0}})), Are(sum));
     EXPECT_THAT(Doubles(p.strategy->Reduce(ReduceOp::kMean, value, {{0}})),
                 Are(Scaled(sum, 1.0 / rows)));
@@ -172,11 +240,11 @@ TEST(Generated, AxisZeroIsReducedAsIfOneReplicaHadTheWholeBatch) {
 }
 
 TEST(Generated, ReduceToGivesTheSameSinglyInABatchAndInStructures) {
-  OfPrograms(100, [](Program& p) {
+  OfAllPrograms(100, [](Program& p) {
     const ReduceOp op = p.Of({ReduceOp::kSum, ReduceOp::kMean});
     const std::vector<Numbers> first = p.OfEveryReplica(), second = p.OfEveryReplica();
     const Value a = p.ValueOf(first), b = p.ValueOf(second);
-    const Device to = p.strategy->worker_devices()[static_cast<size_t>(p.Below(p.replicas))];
+    const Device to = p.DeviceOf(static_cast<size_t>(p.Below(p.replicas)));
     const Numbers of_a = Doubles(p.strategy->ReduceTo(op, a, to));
     const Numbers of_b = Doubles(p.strategy->ReduceTo(op, b, to));
     EXPECT_THAT(of_a, Are(Doubles(p.strategy->Reduce(op, a, {}))));
@@ -196,7 +264,7 @@ TEST(Generated, ReduceToGivesTheSameSinglyInABatchAndInStructures) {
 
 // All-reduce gives every replica the result of a reduction, and all-gather that of a gather.
 TEST(Generated, EveryReplicaGetsTheResultOfTheReductionInTheScope) {
-  OfPrograms(60, [](Program& p) {
+  OfAllPrograms(60, [](Program& p) {
     const ReduceOp op = p.Of({ReduceOp::kSum, ReduceOp::kMean});
     const Value value = p.ValueOf(p.OfEveryReplica());
     const Numbers want = Doubles(p.strategy->Reduce(op, value, {}));
@@ -206,7 +274,7 @@ TEST(Generated, EveryReplicaGetsTheResultOfTheReductionInTheScope) {
     ASSERT_OK(all);
     const auto locals = p.strategy->LocalResults(*all);
     ASSERT_OK(locals);
-    EXPECT_EQ(locals->size(), static_cast<size_t>(p.replicas));
+    EXPECT_EQ(locals->size(), static_cast<size_t>(p.strategy->local_replicas()));
     for (const Value& local : *locals) EXPECT_THAT(Doubles(local), Are(want));
   });
 }
@@ -229,7 +297,7 @@ Numbers Concatenated(const std::vector<Shape>& shapes, const std::vector<Numbers
 }
 
 TEST(Generated, GatherConcatenatesAlongAnyAxis) {
-  OfPrograms(100, [](Program& p) {
+  OfAllPrograms(100, [](Program& p) {
     const Shape base = p.AnyShape(1, 3);
     const auto axis = static_cast<size_t>(p.Below(static_cast<int32_t>(base.size())));
     std::vector<Shape> shapes;
@@ -242,7 +310,7 @@ TEST(Generated, GatherConcatenatesAlongAnyAxis) {
       values.emplace_back(
           p.On(Program::TensorOf(p.dtype, shapes.back(), parts.back()), static_cast<size_t>(r)));
     }
-    const Value value = PerReplica(values);
+    const Value value = p.Own(values);
     const Numbers want = Concatenated(shapes, parts, axis);
     const auto counted = static_cast<int64_t>(axis);
     const int64_t from_the_end = counted - static_cast<int64_t>(base.size());
@@ -271,7 +339,7 @@ Numbers Dense(const IndexedSlices& slices, size_t rows) {
 
 TEST(Generated, ReducedSlicesAreTheSumOfTheirDenseTensors) {
   constexpr size_t kRows = 6;
-  OfPrograms(60, [](Program& p) {
+  OfAllPrograms(60, [](Program& p) {
     p.dtype = p.Of({DType::kFloat32, DType::kFloat64});
     Value::Sequence values;
     Numbers want(kRows, 0.0);
@@ -285,7 +353,7 @@ TEST(Generated, ReducedSlicesAreTheSumOfTheirDenseTensors) {
       for (size_t i = 0; i < kRows; ++i) want[i] += dense[i];
       values.emplace_back(slices);
     }
-    const Value value = PerReplica(values);
+    const Value value = p.Own(values);
     const auto all = p.strategy->Run(
         [](absl::Span<const Value> args) {
           return GetReplicaContext()->AllReduce(ReduceOp::kSum, args[0]);
@@ -343,8 +411,8 @@ class Pair {
     model.aggregation = aggregation;
     const Numbers initial = p.AnyNumbers(p.shape);
     variable =
-        VariableOf(*p.strategy, Program::TensorOf(p.dtype, p.shape, initial), aggregation,
-                   on_read ? VariableSynchronization::kOnRead : VariableSynchronization::kAuto);
+        p.NewVariable(Program::TensorOf(p.dtype, p.shape, initial), aggregation,
+                      on_read ? VariableSynchronization::kOnRead : VariableSynchronization::kAuto);
     const size_t copies = variable->components().size();
     // OneDeviceStrategy makes plain variables.
     model.on_read = on_read && p.strategy->name() == "MirroredStrategy";
@@ -410,7 +478,9 @@ void Step(Program& p, Pair& pair, std::string* story) {
 
 TEST(Generated, SequencesOfWritesDoWhatPlainArithmeticDoes) {
   OfPrograms(100, [](Program& p) {
-    if (p.strategy->name() == "CentralStorageStrategy") return;  // one copy: the golden records
+    // One copy: the golden records.
+    if (p.strategy->name() == "CentralStorageStrategy") return;
+    if (p.strategy->name() == "ParameterServerStrategy") return;
     const auto aggregation =
         IsFloat(p.dtype)
             ? p.Of({VariableAggregation::kSum, VariableAggregation::kMean,
@@ -429,7 +499,7 @@ TEST(Generated, SequencesOfWritesDoWhatPlainArithmeticDoes) {
 
 // Two writes of parts equal one write of the whole, also if each replica adds its own part.
 TEST(Generated, SplitAdditionsEqualOneAddition) {
-  OfPrograms(60, [](Program& p) {
+  OfAllPrograms(60, [](Program& p) {
     const auto aggregation =
         p.Of({VariableAggregation::kSum, VariableAggregation::kOnlyFirstReplica});
     Pair whole(p, aggregation, false);
@@ -450,7 +520,7 @@ TEST(Generated, SplitAdditionsEqualOneAddition) {
 
 // A step of one replica with the whole batch equals a step of several replicas with parts of it.
 TEST(Generated, OneReplicaWithTheBatchEqualsSeveralWithParts) {
-  OfPrograms(60, [](Program& p) {
+  OfAllPrograms(60, [](Program& p) {
     const int32_t rows = p.replicas * (1 + p.Below(3));
     const Numbers batch = p.AnyNumbers({rows});
     const auto trained = [&](Strategy& strategy, int32_t replicas) {

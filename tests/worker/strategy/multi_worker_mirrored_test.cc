@@ -88,15 +88,22 @@ TEST(MultiWorkerMirrored, SlicesOfOneReplicaAWorkerAreConcatenated) {
   });
 }
 
-// C15 and similar: with one replica in each worker a host number is the worker's contribution, and
-// with one worker it is the sum itself.
-TEST(MultiWorkerMirrored, HostNumbersAreWrittenToASumVariable) {
+// C15 and similar: with one replica in each worker a number or tensor is the worker's contribution,
+// and with one worker it is the sum itself.
+TEST(MultiWorkerMirrored, NumbersAndTensorsAreWrittenToASumVariable) {
   for (const int32_t workers : {1, 2}) {
     Workers(workers).Each([workers](MultiWorkerMirroredStrategy& strategy) {
-      const VariablePtr variable =
-          VariableOf(strategy, Tensor::Scalar<float>(1), VariableAggregation::kSum);
-      EXPECT_OK(OnReplicas(strategy, [&variable] { return variable->AssignAdd(2.0); }));
-      EXPECT_THAT(Copies(variable), ElementsAre(1 + 2 * workers));
+      const auto written = [&strategy](AssignOp op, const Value& value) {
+        const VariablePtr variable =
+            VariableOf(strategy, Tensor::Scalar<float>(9), VariableAggregation::kSum);
+        EXPECT_OK(OnReplicas(strategy, [&] { return variable->Write(op, value); }));
+        return Copies(variable)[0];
+      };
+      for (const Value& two : {Value(2.0), Scalar(2)}) {
+        EXPECT_EQ(written(AssignOp::kAssign, two), 2 * workers);
+        EXPECT_EQ(written(AssignOp::kAdd, two), 9 + 2 * workers);
+        EXPECT_EQ(written(AssignOp::kSub, two), 9 - 2 * workers);
+      }
     });
   }
 }

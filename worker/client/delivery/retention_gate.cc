@@ -32,7 +32,9 @@ absl::Status RetentionGate::WaitForCapacity(absl::Span<Exchange* const> exchange
       pace_.Wait(needed, retention_.bytes(), retention_.dropped_bytes(), MonotonicNow());
   if (wait > absl::ZeroDuration()) {
     order_.WaitsFor(kForRoom);
-    StopFlag().WaitFor(std::min(wait, deadline.Remaining()));
+    // Nothing needs to end this wait early: it is at most RetentionPace::kLongest.
+    StopFlag clock;  // waits by the clock that deadlines use
+    clock.WaitFor(std::min(wait, deadline.Remaining()));
     order_.WaitsFor("its servers");
   }
   return retention_.HasRoomFor(needed) ? absl::OkStatus() : WaitForSnapshots(needed, deadline);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/exit_status.h"
 #include "common/log.h"
@@ -31,18 +32,23 @@ absl::Status TrainLoop::Run() {
   const absl::Status trained = DoSteps();
   RETURN_IF_ERROR(parts_.resident == nullptr ? trained : EndResident(trained));
   seconds_ = absl::ToDoubleSeconds(MonotonicNow() - started_ - paused_);
+  CAIRN_CRASH_POINT("run: last step pushed");
   // EndSteps first: the others must not wait for a step of this worker while it announces the end
   // of its run.
   if (parts_.synchronous) {
     RETURN_IF_ERROR(parts_.client.EndSteps(Deadline::In(parts_.call_timeout)));
   }
+  CAIRN_CRASH_POINT("run: steps ended");
   // The last push announces the end of the run; a worker without a row has no push, and announces
   // it separately.
   const bool told = steps_done_ > 0 && !parts_.synchronous && parts_.resident == nullptr;
-  if (stopping_ || told) return absl::OkStatus();
-  position_.finished = true;
-  position_.at_max_steps = loaded_ >= max_loads_;
-  return AnnounceEnd();
+  if (!stopping_ && !told) {
+    position_.finished = true;
+    position_.at_max_steps = loaded_ >= max_loads_;
+    RETURN_IF_ERROR(AnnounceEnd());
+  }
+  CAIRN_CRASH_POINT("run: end announced");
+  return absl::OkStatus();
 }
 
 absl::Status TrainLoop::DoSteps() {

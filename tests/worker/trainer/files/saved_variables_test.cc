@@ -203,6 +203,8 @@ TEST_F(SavedVariablesTest, NothingIsAssignedWhereSomethingIsMissing) {
   EXPECT_THAT(RestoreVariables(path(), {a, other}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("F32 []"), HasSubstr("asked for as F64 [2]"))));
+  EXPECT_THAT(RestoreVariables(path(), {a, nullptr}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("RestoreVariables")));
   EXPECT_THAT(Copies(a), ElementsAre(5, 5));
 }
 
@@ -214,6 +216,8 @@ TEST_F(SavedVariablesTest, WhatCannotBeSavedLeavesTheFileThatIsThere) {
   EXPECT_THAT(
       SaveVariables(*strategy, path(), {a, a}),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'a' is in the file already")));
+  EXPECT_THAT(SaveVariables(*strategy, path(), {a, nullptr}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("SaveVariables")));
   EXPECT_THAT(OnReplicas(*strategy, [&] { return SaveVariables(*strategy, path(), {a}); }),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("in a replica function")));
   ASSERT_OK(RestoreVariables(path(), {a}));
