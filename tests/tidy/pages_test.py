@@ -1,5 +1,5 @@
-"""The pages name files and functions that exist. In a table row whose first cell is a file, names
-in backquotes in the second cell are functions of that file."""
+"""The pages name files, functions and tests that exist. In a table row whose first cell is a file,
+names in backquotes in the second cell are functions of that file."""
 import os
 import re
 import subprocess
@@ -10,7 +10,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import tap  # noqa: E402
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-PAGES = ["ARCHITECTURE.md", "CONTRIBUTING.md"]
+FINDINGS = "tests/FINDINGS.md"
+PAGES = ["ARCHITECTURE.md", "CONTRIBUTING.md", FINDINGS]
 FLOORS = ("common", "thrift", "storage", "ps_server", "worker", "tests", "examples")
 
 
@@ -21,6 +22,19 @@ def read(path):
 
 def defines(path, function):
     return re.search(rf"\b{re.escape(function)}\(", read(path)) is not None
+
+
+def has_test(path, name):
+    """Whether the file has the test, in the notation that tests/FINDINGS.md describes."""
+    text = read(path)
+    if path.endswith(".cc"):
+        return re.search(r"^(TYPED_)?TEST(_F|_P)?\(\s*" + re.escape(name).replace(r"\.", r",\s*") +
+                         r"\)", text, re.M) is not None
+    if path.endswith(".py"):
+        return re.search(rf"^ +def {re.escape(name)}\(self\b", text, re.M) is not None
+    # A loop joins the beginning of a name and a word of its list: test('rpc_fuzzer_' + seed, ...
+    return f"test('{name}'," in text or any(
+        f"test('{name[:i]}' + " in text and f"'{name[i:]}'" in text for i in range(1, len(name)))
 
 
 class Pages(unittest.TestCase):
@@ -91,6 +105,28 @@ class Pages(unittest.TestCase):
                 if not defines(file, function):
                     found.append(f"{page}: {file} has no {function}()")
         self.assertEqual(found, [], "functions that do not exist")
+
+    def test_findings_name_tests_that_exist(self):
+        found, checked = [], 0
+        for row in re.findall(r"^\| .*", read(FINDINGS).partition("\n## ")[2], re.M):
+            finding, cell, *others = row[2:].split(" | ")
+            if finding == "finding":
+                continue
+            references = re.findall(r"(document: |decided: )?`([\w./-]+)(?:: ([\w., ]+))?`", cell)
+            written = ", ".join(f"{kind}`{path}{': ' if names else ''}{names}`"
+                                for kind, path, names in references)
+            if cell != (written or "none") or len(others) != 1:
+                found.append(f"{finding}: not the notation of the page's beginning: {cell}")
+            for kind, path, names in references:
+                if not os.path.isfile(os.path.join(TOP, path)) or bool(kind) == bool(names):
+                    found.append(f"{finding}: {path} is no file, or lacks names of tests")
+                    continue
+                for name in names.split(", ") if names else []:
+                    checked += 1
+                    if not has_test(path, name):
+                        found.append(f"{finding}: {path} has no test {name}")
+        self.assertEqual(found, [], "name the file, then its tests, as the page's beginning says")
+        self.assertGreater(checked, 200)
 
 
 if __name__ == "__main__":
