@@ -169,6 +169,8 @@ struct WorkerVitals {
   9: optional double share_done
   /** Estimated time until the run is finished. */
   10: optional double seconds_left
+  /** Those of servers_gone at whose addresses another server answers. */
+  11: optional list<i32> servers_replaced
 }
 
 /** Identifies the caller. A caller that has not said hello leaves worker at -1; its calls are not

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -86,6 +87,7 @@ JobState Ended(const Workers& workers) {
 // The state if workers cannot reach a server; nullopt if none reports that.
 std::optional<JobState> Unreached(const Workers& workers) {
   std::map<int32_t, std::vector<std::string>> unreached;
+  std::set<int32_t> replaced;
   size_t heard = 0;
   size_t concerned = 0;
   for (const wire::WorkerStanding& worker : workers) {
@@ -96,11 +98,15 @@ std::optional<JobState> Unreached(const Workers& workers) {
     for (const int32_t server : worker.vitals.servers_gone) {
       unreached[server].push_back(TaskOf(worker));
     }
+    replaced.insert(worker.vitals.servers_replaced.begin(), worker.vitals.servers_replaced.end());
   }
   if (unreached.empty()) return std::nullopt;
   JobState state{.phase = concerned == heard ? JobPhase::kStalled : JobPhase::kWaiting};
-  state.details = absl::StrJoin(unreached, "; ", [](std::string* text, const auto& one) {
+  state.details = absl::StrJoin(unreached, "; ", [&](std::string* text, const auto& one) {
     absl::StrAppend(text, "ps:", one.first, " does not answer ", Names(one.second));
+    if (replaced.contains(one.first)) {
+      absl::StrAppend(text, " (another server answers at its address)");
+    }
   });
   return state;
 }

@@ -1,6 +1,7 @@
 #include "ps_server/calls/check_request.h"
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -245,9 +246,14 @@ absl::Status CheckRequest(const wire::Caller& caller) {
       CheckText("vitals.task", caller.vitals.task, kMaxTaskTypeBytes, "kMaxTaskTypeBytes"));
   RETURN_IF_ERROR(CheckStep("vitals.steps", caller.vitals.steps, 0));
   RETURN_IF_ERROR(CheckStep("vitals.examples", caller.vitals.examples, 0));
-  const auto gone = static_cast<int64_t>(caller.vitals.servers_gone.size());
-  if (gone <= kMaxGoneServers) return absl::OkStatus();
-  return Beyond("vitals.servers_gone", gone, "entries", kMaxGoneServers, "kMaxGoneServers");
+  for (const auto& [name, servers] :
+       {std::pair("vitals.servers_gone", &caller.vitals.servers_gone),
+        std::pair("vitals.servers_replaced", &caller.vitals.servers_replaced)}) {
+    const auto count = static_cast<int64_t>(servers->size());
+    if (count <= kMaxGoneServers) continue;
+    return Beyond(name, count, "entries", kMaxGoneServers, "kMaxGoneServers");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckRequest(const std::vector<wire::VariableSpec>& specs) {

@@ -268,11 +268,16 @@ std::string Cohort::Text(const Member& member) {
                         ", which has not said hello since all workers left");
   }
   const auto [vitals, ago] = session.vitals();
-  const bool waits = ago < kFreshVitals && !vitals.servers_gone.empty();
-  return absl::StrCat("worker ", session.worker(), " (", session.origin(), "), which is at step ",
-                      member.step, " and was last seen ", seen, " ago",
-                      waits ? " and gets no answer from ps:" : "",
-                      waits ? absl::StrJoin(vitals.servers_gone, ", ps:") : "");
+  std::string text =
+      absl::StrCat("worker ", session.worker(), " (", session.origin(), "), which is at step ",
+                   member.step, " and was last seen ", seen, " ago");
+  if (ago >= kFreshVitals || vitals.servers_gone.empty()) return text;
+  absl::StrAppend(&text,
+                  " and gets no answer from ps:", absl::StrJoin(vitals.servers_gone, ", ps:"));
+  if (vitals.servers_replaced.empty()) return text;
+  absl::StrAppend(&text, " (another server answers at the address of ps:",
+                  absl::StrJoin(vitals.servers_replaced, ", ps:"), ")");
+  return text;
 }
 
 std::vector<QuorumMember> Cohort::Quorum() const {

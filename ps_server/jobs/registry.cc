@@ -15,7 +15,7 @@ namespace {
 // The charges must cover these objects, with the longest strings that a session may have.
 static_assert(sizeof(Job) + sizeof(Session) + 5 * kMaxJobNameBytes + 1024 <= kJobChargeBytes);
 static_assert(2 * sizeof(Session) + 2 * kMaxPositionBytes + kMaxOriginBytes + 3 * kMaxJobNameBytes +
-                  kMaxTaskTypeBytes + 4 * kMaxGoneServers <=
+                  kMaxTaskTypeBytes + 2 * 4 * kMaxGoneServers <=
               kWorkerChargeBytes);
 
 }  // namespace

@@ -413,6 +413,10 @@ wire::WorkerVitals AnyVitals(Choices& choices) {
     vitals.__set_servers_gone(
         std::vector<int32_t>(choices.Of<size_t>({1, kMaxGoneServers}), AnyInt32(choices)));
   }
+  if (choices.OneIn(3)) {
+    vitals.__set_servers_replaced(
+        std::vector<int32_t>(choices.Of<size_t>({1, kMaxGoneServers}), AnyInt32(choices)));
+  }
   if (choices.OneIn(4)) vitals.__set_share_done(AnyDouble(choices));
   if (choices.OneIn(4)) vitals.__set_seconds_left(AnyDouble(choices));
   return vitals;

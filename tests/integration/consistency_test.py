@@ -203,6 +203,42 @@ class Consistency(scene.FolderTest):
             for worker in workers:
                 self.assertEqual(worker.report(self)["steps"], STEPS)
 
+    def test_another_server_at_the_address_of_a_server_is_the_reason_of_the_stall(self):
+        with self.servers(60) as cluster:
+            file = cluster.worker_file(2)
+            patient = ["--set", "strategy.ps_wait_seconds=100", "--set", "data.epochs=1000"]
+            workers = [Worker(self, file, i, 0, patient) for i in range(2)]
+            for worker in workers:
+                worker.wait_for_steps(20)
+            cluster.stop(1)
+            os.mkdir(self.path("other"))
+            with processes.Cluster(self.path("other"), 0) as other:
+                other.reach(0)
+                other.spawn(0, cluster.addresses[1])
+                other.wait_until_ready(0)
+
+                def sentence():
+                    why, _ = processes.ctl("why", "--servers", cluster.addresses[0], "--job", "job")
+                    return why["sentence"]
+                processes.wait_for(
+                    lambda: "ps:1 does not answer worker:0, worker:1 (another server answers at its "
+                            "address)" in sentence(), 60, "the reason of the stall")
+                # Once, although the workers ask again and again.
+                warning = (f"ps:1 ({cluster.addresses[1]}): another server answers there, which "
+                           "says that it is ps:0 of 1")
+                for worker in workers:
+                    processes.wait_for(lambda: warning in worker.read_log(), 60, warning)
+                    self.assertEqual(worker.read_log().count(warning), 1, worker.read_log())
+            cluster.spawn(1, cluster.addresses[1])
+            cluster.wait_until_ready(1)
+            processes.wait_for(lambda: "does not answer" not in sentence(), 60, "the job to go on")
+            for worker in workers:
+                worker.wait_for_steps(worker.steps() + 50)
+                worker.signal(signal.SIGTERM)
+            for worker in workers:
+                worker.process.communicate(timeout=60)
+                self.assertEqual(worker.process.returncode, 143, worker.read_log()[-4000:])
+
     def test_settings_that_differ_from_live_workers_are_refused(self):
         with self.servers(60) as cluster:
             file = cluster.worker_file(2)

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <string>
 #include <vector>
@@ -46,7 +47,12 @@ inline void RunInChildren(const std::vector<ChildCase>& cases, unsigned seconds 
       for (size_t at = next; at < cases.size(); ++at) {
         shared->at = at;
         ::alarm(seconds);
-        const std::string failure = cases[at].run();
+        std::string failure;
+        try {
+          failure = cases[at].run();
+        } catch (const std::exception& thrown) {
+          failure = absl::StrCat("threw: ", thrown.what());
+        }
         if (failure.empty()) continue;
         std::snprintf(shared->failure, sizeof(shared->failure), "%s", failure.c_str());
         ::_exit(1);

@@ -91,6 +91,14 @@ TEST(JobState, AServerThatNoWorkerReachesStallsTheJobWhicheverServerIsAsked) {
   EXPECT_EQ(state.Sentence(), "Stalled 4 s: ps:1 does not answer worker:0, worker:1");
 }
 
+TEST(JobState, AServerWhoseAddressAnotherServerHasIsReportedSo) {
+  wire::WorkerStanding worker = WithoutServer(Live(0, 7), 1);
+  worker.vitals.__set_servers_replaced({1});
+  EXPECT_EQ(Sentence({worker, WithoutServer(Live(1, 7), 1)}),
+            "Stalled: ps:1 does not answer worker:0, worker:1 (another server answers at its "
+            "address)");
+}
+
 TEST(JobState, AServerThatSomeWorkersReachIsNotAStall) {
   EXPECT_EQ(StateOf({{.workers = {WithoutServer(Live(0, 7), 1), Live(1, 7)}}}).phase,
             JobPhase::kWaiting);

@@ -73,7 +73,8 @@ class ReplicaContext {
   absl::StatusOr<Value> AllGather(const Value& value, int64_t axis,
                                   const CommunicationOptions& options = {});
   // The gradient of AllGather's input, whose extent along `axis` was `extent`: sums `upstream` over
-  // all replicas and returns this replica's part of the sum.
+  // all replicas and returns this replica's part of the sum. kInvalidArgument: `upstream` is not a
+  // tensor, or its extent is not the sum of the replicas' extents.
   absl::StatusOr<Value> AllGatherGradient(const Value& upstream, int64_t axis, int64_t extent);
 
  private:

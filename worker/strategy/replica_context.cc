@@ -275,6 +275,10 @@ absl::StatusOr<Value> ReplicaContext::AllGatherGradient(const Value& upstream, i
                                                         int64_t extent) {
   ASSIGN_OR_RETURN(const Value extents, AllGather(Tensor::Vector<int64_t>({extent}), 0));
   ASSIGN_OR_RETURN(const Value sum, AllReduce(ReduceOp::kSum, upstream));
+  if (sum.kind() != Value::Kind::kTensor) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "gradient of AllGather: a tensor of the gathered shape is needed, found ", sum.TypeText()));
+  }
   const Tensor& whole = sum.tensor();
   ASSIGN_OR_RETURN(const std::vector<int64_t> at, CheckAxes({axis}, whole.rank()));
   int64_t first = 0;

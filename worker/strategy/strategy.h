@@ -205,7 +205,7 @@ class Strategy {
   absl::StatusOr<Value> UpdateNonSlot(absl::Span<const Device> devices, const ReplicaFn& fn,
                                       absl::Span<const Value> args = {});
 
-  // Whether `variable`, not null, was made under this strategy.
+  // Whether `variable` was made under this strategy; false for null.
   bool VariableCreatedInScope(const VariablePtr& variable) const;
   // Makes a variable on the devices of `beside`. Must be called in this strategy's scope or replica
   // function. kInvalidArgument: `beside` belongs to another strategy.

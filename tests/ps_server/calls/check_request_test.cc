@@ -55,6 +55,14 @@ TEST(CheckRequest, EachLimitIsNamed) {
   limit(After(ExamplePull(), [](auto& r) { r.items[1].slot.assign(65, 's'); }),
         "kMaxSlotNameBytes");
   limit(After(ExampleScan(), [](auto& r) { r.max_rows = kMaxScanRows + 1; }), "kMaxScanRows");
+  for (auto servers : {&wire::WorkerVitals::servers_gone, &wire::WorkerVitals::servers_replaced}) {
+    limit(After(ExampleCaller(),
+                [servers](auto& r) {
+                  r.__set_vitals({});
+                  (r.vitals.*servers).resize(kMaxGoneServers + 1);
+                }),
+          "kMaxGoneServers");
+  }
   // The count includes all items; the bytes are not read.
   limit(After(ExamplePull(),
               [](auto& r) {

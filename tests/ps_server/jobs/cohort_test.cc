@@ -128,6 +128,12 @@ TEST_F(CohortTest, AnExpiredWaitNamesTheServersThatTheMissingWorkerCannotReach) 
   b->Beat(absl::Seconds(10), vitals);
   EXPECT_THAT(Begin(*a, 1), StatusIs(StatusCode::kDeadlineExceeded,
                                      HasSubstr(" ago and gets no answer from ps:1, ps:3")));
+  vitals.__set_servers_replaced({3});
+  b->Beat(absl::Seconds(10), vitals);
+  EXPECT_THAT(Begin(*a, 1),
+              StatusIs(StatusCode::kDeadlineExceeded,
+                       HasSubstr("no answer from ps:1, ps:3 (another server answers at the address "
+                                 "of ps:3)")));
   b->Beat(absl::Seconds(10), {});
   EXPECT_THAT(Begin(*a, 1), StatusIs(StatusCode::kDeadlineExceeded, Not(HasSubstr("no answer"))));
 }

@@ -180,6 +180,7 @@ TEST_F(SessionTest, AHeartbeatReportsTheWorkersVitals) {
   vitals.__set_task("chief:0");
   vitals.__set_loss(0.25);
   vitals.__set_servers_gone({1});
+  vitals.__set_servers_replaced({1});
   beating.__set_vitals(vitals);
   wire::ServerState state;
   engine().service().heartbeat(state, beating);

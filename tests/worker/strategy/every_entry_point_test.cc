@@ -19,11 +19,17 @@
 #include "absl/strings/str_cat.h"
 #include "common/catch_exceptions.h"
 #include "gtest/gtest.h"
+#include "tests/support/addresses.h"
 #include "tests/support/child_cases.h"
+#include "tests/support/temp_dir.h"
+#include "tests/worker/strategy/served_strategy.h"
+#include "worker/collective/control_server.h"
 #include "worker/strategy/central_storage_strategy.h"
 #include "worker/strategy/conditional_accumulator.h"
 #include "worker/strategy/mirrored_strategy.h"
+#include "worker/strategy/multi_worker_mirrored_strategy.h"
 #include "worker/strategy/one_device_strategy.h"
+#include "worker/strategy/parameter_server_strategy.h"
 #include "worker/strategy/registry.h"
 #include "worker/strategy/sharded_variable.h"
 #include "worker/strategy/variable_lookup.h"
@@ -33,7 +39,7 @@ namespace cairn::test {
 namespace {
 
 enum class FunctionKind { kGood, kNull, kThrows };
-using MadeStrategy = std::unique_ptr<Strategy>;
+using MadeStrategy = std::shared_ptr<Strategy>;
 
 // Arguments of a call.
 struct Inputs {
@@ -55,29 +61,55 @@ struct World {
   std::shared_ptr<ReplicaContext> kept;  // of a finished Run
 };
 
-VariablePtr Made(Strategy& strategy, VariableSynchronization synchronization,
-                 VariableAggregation aggregation) {
+VariablePtr Made(Strategy& strategy, const std::string& name,
+                 VariableSynchronization synchronization, VariableAggregation aggregation) {
   const Scope scope = strategy.EnterScope().value();
-  return CreateVariable({.name = "v",
+  return CreateVariable({.name = name,
                          .initial_value = Tensor::Vector<float>({1, 2}),
                          .synchronization = synchronization,
                          .aggregation = aggregation})
       .value();
 }
 
+// The variables' server of this process, which is a child: strategies that are made one after the
+// other find the same variables.
+std::shared_ptr<VariableHost> OwnHostOfVariables() {
+  static EngineCluster servers(1, Durability::kOff);
+  static const std::shared_ptr<PsClient> client =
+      servers
+          .Connect({.job = "job", .worker = 0, .task = "worker:0"}, /*in_process=*/true,
+                   Deadline::In(absl::Seconds(30)))
+          .value();
+  return HostOnServers(client);
+}
+
+MadeStrategy MakeStrategy(const std::string& kind) {
+  const std::vector<Device> devices = {Cpu(0), Cpu(1)};
+  if (kind == "default") return {&GetStrategy(), [](Strategy*) {}};
+  if (kind == "one_device") return std::make_shared<OneDeviceStrategy>(Cpu(0));
+  if (kind == "central_storage") return CentralStorageStrategy::Create(devices).value();
+  if (kind == "parameter_server") {
+    return ParameterServerStrategy::Create(ClusterOf(1, 1), OwnHostOfVariables(),
+                                           {.worker_devices = devices})
+        .value();
+  }
+  if (kind == "multi_worker_mirrored") {
+    static const auto server = ControlServer::Start(OwnAddress()).value();
+    return MultiWorkerMirroredStrategy::Create({.workers = {NobodysAddress()},
+                                                .devices = devices,
+                                                .rendezvous_address = server->address()})
+        .value();
+  }
+  return MirroredStrategy::Create(devices).value();
+}
+
 World MakeWorld(const std::string& kind) {
   World world;
-  if (kind == "one_device") {
-    world.strategy = std::make_unique<OneDeviceStrategy>(Cpu(0));
-  } else if (kind == "central_storage") {
-    world.strategy = CentralStorageStrategy::Create({Cpu(0), Cpu(1)}).value();
-  } else {
-    world.strategy = MirroredStrategy::Create({Cpu(0), Cpu(1)}).value();
-  }
+  world.strategy = MakeStrategy(kind);
   world.variable =
-      Made(*world.strategy, VariableSynchronization::kAuto, VariableAggregation::kMean);
-  const bool copies = kind == "mirrored";
-  world.on_read = Made(*world.strategy,
+      Made(*world.strategy, "v", VariableSynchronization::kAuto, VariableAggregation::kMean);
+  const bool copies = kind == "mirrored" || kind == "multi_worker_mirrored";
+  world.on_read = Made(*world.strategy, "on_read",
                        copies ? VariableSynchronization::kOnRead : VariableSynchronization::kAuto,
                        VariableAggregation::kSum);
   world.optimizer = VariableOptimizer::Create({.type = "adam"}).value();
@@ -193,6 +225,30 @@ std::vector<Call> StrategyCalls() {
   };
 }
 
+// Calls of one kind of strategy, and of its variables.
+std::vector<Call> KindCalls() {
+  return {
+      {"ApplyGradients",
+       [](World& w, const Inputs& in) {
+         auto* const served = dynamic_cast<ParameterServerStrategy*>(w.strategy.get());
+         if (served == nullptr) return absl::UnimplementedError("has no servers");
+         return served->ApplyGradients({{Own(w, in), Given(w, in)}});
+       },
+       true, false, true},
+      {"Barrier",
+       [](World& w, const Inputs&) {
+         auto* const joint = dynamic_cast<MultiWorkerMirroredStrategy*>(w.strategy.get());
+         return joint == nullptr ? absl::UnimplementedError("has no workers") : joint->Barrier();
+       },
+       false, false, true},
+      {"VariableCreatedInScope",
+       CALL(w.strategy->VariableCreatedInScope(Own(w, in)) ? absl::OkStatus()
+                                                           : absl::NotFoundError("of another")),
+       true, false, true},
+      {"ServerOf", VALUE(ServerOf(Own(w, in))), true},
+  };
+}
+
 std::vector<Call> VariableCalls() {
   return {
       {"CreateVariable", VALUE(CreateVariable({.name = "n", .initializer = Initializer(in)})),
@@ -253,7 +309,7 @@ std::vector<Call> ContextCalls() {
       {"MergeCall",
        VALUE(w.kept->MergeCall(
            Function<absl::StatusOr<Value>(Strategy&, absl::Span<const Value>)>(in), {})),
-       true, true},
+       false, true},
       {"AllReduce", VALUE(w.kept->AllReduce(ReduceOp::kSum, Given(w, in))), true},
       {"AllReduce",
        VALUE(GetReplicaContext() == nullptr
@@ -359,17 +415,33 @@ std::string Judge(const Call& call, const Inputs& inputs, const absl::Status& st
 
 std::vector<Call> AllCalls() {
   std::vector<Call> all = StrategyCalls();
-  for (const std::vector<Call>& more : {VariableCalls(), ContextCalls()}) {
+  for (const std::vector<Call>& more : {KindCalls(), VariableCalls(), ContextCalls()}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   return all;
 }
 
-class EveryEntryPoint : public ::testing::TestWithParam<std::string> {};
+class EveryEntryPoint : public ::testing::TestWithParam<std::string> {
+ protected:
+  // The children make their files here, and end without removing them.
+  void SetUp() override { ::setenv("TEST_TMPDIR", folder_.path().c_str(), 1); }
+  void TearDown() override { ::unsetenv("TEST_TMPDIR"); }
+
+ private:
+  const TempDir folder_;
+};
+// The default strategy is never destroyed.
+class EveryEntryPointLater : public EveryEntryPoint {};
 
 TEST_P(EveryEntryPoint, ReturnsAStatusForAnyArgumentAtAnyPlace) {
   std::vector<ChildCase> cases;
   for (const auto& [place, in_place] : Places()) {
+    // Each of its cases connects a group; in the other places the calls are those of its base
+    // class, MirroredStrategy.
+    if (GetParam() == "multi_worker_mirrored" && place != "outside every scope" &&
+        place != "in a replica function" && place != "in a merge call") {
+      continue;
+    }
     for (const Call& call : AllCalls()) {
       for (const Inputs& inputs : AllInputs()) {
         cases.push_back({absl::StrCat(call.name, " with ", inputs.name, " ", place),
@@ -393,7 +465,7 @@ TEST_P(EveryEntryPoint, ReturnsAStatusForAnyArgumentAtAnyPlace) {
 }
 
 // Objects outlive the strategy that made them: calls that need the strategy fail, the others work.
-TEST_P(EveryEntryPoint, ReturnsAStatusAfterTheStrategyIsDestroyed) {
+TEST_P(EveryEntryPointLater, ReturnsAStatusAfterTheStrategyIsDestroyed) {
   std::vector<ChildCase> cases;
   for (const bool in_scope : {false, true}) {
     for (const Call& call : AllCalls()) {
@@ -414,8 +486,12 @@ TEST_P(EveryEntryPoint, ReturnsAStatusAfterTheStrategyIsDestroyed) {
   RunInChildren(cases);
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, EveryEntryPoint,
-                         ::testing::Values("mirrored", "central_storage", "one_device"),
+const auto kMadeStrategies = ::testing::Values("mirrored", "central_storage", "one_device",
+                                               "multi_worker_mirrored", "parameter_server");
+INSTANTIATE_TEST_SUITE_P(Default, EveryEntryPoint, ::testing::Values("default"));
+INSTANTIATE_TEST_SUITE_P(Strategies, EveryEntryPoint, kMadeStrategies,
+                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Strategies, EveryEntryPointLater, kMadeStrategies,
                          [](const auto& info) { return info.param; });
 
 // A new method of these headers must be added to the table above, or here with the reason.
@@ -433,7 +509,18 @@ TEST(EntryPoints, OfTheHeadersAreAllInTheTable) {
       "ReduceAxes",
       "RunReplicas",
       "RunOne",
-      "UpdateCopies",  // private, or for strategies
+      "UpdateCopies",
+      "CheckDeviceCounts",
+      "CheckCall",
+      "OnGpus",
+      "SumOverWorkers",
+      "SumSlices",
+      "AnyHasData",
+      "CountShards",
+      "Place",
+      "TakeName",
+      "MakeHosted",
+      "PushSum",  // private, or for strategies
       "CheckDevices",
       "CheckReplicated",  // of Create: Devices tests in context_use_test.cc
       "CheckCurrent",
@@ -459,7 +546,8 @@ TEST(EntryPoints, OfTheHeadersAreAllInTheTable) {
   };
   for (const Call& call : AllCalls()) covered.insert(call.name);
   for (const char* header : {"strategy.h", "context.h", "variable.h", "value.h", "plain_variable.h",
-                             "variable_optimizer.h", "sharded_variable.h", "variable_lookup.h"}) {
+                             "variable_optimizer.h", "sharded_variable.h", "variable_lookup.h",
+                             "multi_worker_mirrored_strategy.h", "parameter_server_strategy.h"}) {
     std::ifstream file(absl::StrCat(std::getenv("CAIRN_SOURCE_ROOT"), "/worker/strategy/", header));
     ASSERT_TRUE(file.is_open()) << header;
     std::stringstream text;

@@ -97,7 +97,7 @@ Outcome ServerSession::Hello(int64_t incarnation, int64_t timeline, Deadline dea
   return outcome;
 }
 
-absl::Status ServerSession::CheckHello(const wire::HelloReply& reply) const {
+absl::Status ServerSession::CheckHello(const wire::HelloReply& reply) {
   const int32_t version = wire::g_cairn_constants.PROTOCOL_VERSION;
   if (reply.protocol_version != version) {
     return absl::FailedPreconditionError(
@@ -122,7 +122,8 @@ absl::Status ServerSession::CheckHello(const wire::HelloReply& reply) const {
       "by cairnctl servers add)"));
 }
 
-absl::Status ServerSession::OtherServer(const wire::HelloReply& reply) const {
+absl::Status ServerSession::OtherServer(const wire::HelloReply& reply) {
+  replaced_.store(true, std::memory_order_relaxed);
   const absl::Status status = absl::UnavailableError(absl::StrCat(
       "another server answers there, which says that it is ps:", reply.server_index, " of ",
       reply.server_count, ": end it, and start ps:", index_, " at its address again"));
@@ -324,6 +325,7 @@ RetryDecision ServerSession::ClassifyOutcome(Outcome* outcome, bool repeatable, 
   if (!absl::IsUnavailable(outcome->status) && !absl::IsDeadlineExceeded(outcome->status)) {
     return RetryDecision::kFail;
   }
+  replaced_.store(false, std::memory_order_relaxed);
   if (slow_is_down || !absl::IsDeadlineExceeded(outcome->status)) NoteDown(outcome->status);
   if (outcome->progress == Progress::kUnknown && !repeatable) {
     outcome->status = absl::Status(
@@ -573,6 +575,7 @@ void ServerSession::NoteAnswer() {
   if (!down_.load(std::memory_order_relaxed)) return;
   absl::MutexLock lock(&mutex_);
   if (!down_.exchange(false)) return;
+  replaced_.store(false);
   logged_other_server_.store(false);
   const absl::Duration outage = std::max(absl::Now() - down_since_, absl::Milliseconds(1));
   LOG(INFO) << name_ << " is back after " << DurationText(outage);

@@ -135,6 +135,8 @@ class ServerSession {
 
   // Whether the server is down: its last call was not answered.
   bool down() const { return down_.load(std::memory_order_relaxed); }
+  // Whether another server answered at this server's address when it was last called.
+  bool replaced() const { return replaced_.load(std::memory_order_relaxed); }
 
  private:
   void PublishLedger() ABSL_EXCLUSIVE_LOCKS_REQUIRED(push_mutex_);
@@ -152,9 +154,9 @@ class ServerSession {
   Outcome Resend(const RetainedPart& part, int64_t boot_id, Deadline deadline, int64_t* told);
   void NoteSteps(const wire::ServerState& state);
   RetryDecision ClassifyRenewal(Outcome* outcome);
-  absl::Status CheckHello(const wire::HelloReply& reply) const;
+  absl::Status CheckHello(const wire::HelloReply& reply);
   // kUnavailable: names the other server that answers at this address. Logged once.
-  absl::Status OtherServer(const wire::HelloReply& reply) const;
+  absl::Status OtherServer(const wire::HelloReply& reply);
   absl::Status Fenced(const absl::Status& error) const;
   absl::Status PushesLost(const ReplayPlan& plan, const wire::HelloReply& hello) const;
   // Checks that a restarted server still has this client's timeline of the job.
@@ -178,7 +180,8 @@ class ServerSession {
 
   std::atomic<bool> greeted_{false};
   std::atomic<bool> down_{false};
-  mutable std::atomic<bool> logged_other_server_{false};  // since its last answer
+  std::atomic<bool> replaced_{false};
+  std::atomic<bool> logged_other_server_{false};  // since its last answer
   std::atomic<bool> joined_{false};
   std::atomic<bool> left_{false};
 

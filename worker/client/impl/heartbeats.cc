@@ -85,10 +85,11 @@ wire::WorkerVitals Heartbeats::Vitals() const {
     vitals.__set_staleness_max(staleness.max);
   }
   vitals.__set_retained_bytes(deps_.retention.bytes());
-  vitals.__isset.servers_gone = true;
+  vitals.__isset.servers_gone = vitals.__isset.servers_replaced = true;
   deps_.sessions.ForEachLive([&](const ServerSession& session) {
     if (!session.down() || vitals.servers_gone.size() >= kMaxGoneServers) return;
     vitals.servers_gone.push_back(session.index());
+    if (session.replaced()) vitals.servers_replaced.push_back(session.index());
   });
   if (deps_.options.vitals == nullptr) return vitals;
   const TrainingVitals training = deps_.options.vitals();

@@ -126,11 +126,13 @@ TEST_F(ServerSessionTest, AnotherServerAtItsAddressIsNamedAndWaitedFor) {
                                 HasSubstr("another server answers there, which says that it is "
                                           "ps:3 of 1")));
   EXPECT_TRUE(session_.down());
+  EXPECT_TRUE(session_.replaced());
   EXPECT_THAT(session_.GiveUpError({Progress::kNotSent, status_}, /*deadline_passed=*/false),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("another server answers there")));
   fake_.answers_as = -1;
   EXPECT_EQ(ClassifyOutcome(Push(2)), RetryDecision::kAgain);
   EXPECT_FALSE(session_.down());
+  EXPECT_FALSE(session_.replaced());
   EXPECT_OK(Push(2).status);
 }
 
