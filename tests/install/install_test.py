@@ -65,11 +65,11 @@ class Install(unittest.TestCase):
         return os.path.join(cls.folder, *parts)
 
     @classmethod
-    def compiled(cls, source):
+    def compiled(cls, source, *options):
         """The object file of an example, compiled once."""
-        made = cls.path(os.path.basename(source) + ".o")
+        made = cls.path(os.path.basename(source) + "".join(options) + ".o")
         if not os.path.exists(made):
-            run(*COMPILE, *cls.pkg_config("--cflags", "cairn"), "-c",
+            run(*COMPILE, *options, *cls.pkg_config("--cflags", "cairn"), "-c",
                 os.path.join(EXAMPLES, source), "-o", made, cwd=cls.folder)
         return made
 
@@ -96,6 +96,10 @@ class Install(unittest.TestCase):
         # dependencies.
         self.assertFalse([n for n in needed(embed) if re.search("thrift|rocksdb|gloo|blas|nccl", n)])
         self.check_training(embed, self.linked("tutorials/mirrored.cc", "cairn", *flags))
+        without = self.path("embed-without-exceptions")
+        run("g++", self.compiled("embed.cc", "-fno-exceptions"), "-o", without,
+            *self.pkg_config("--libs", "cairn"), *flags)
+        self.assertIn("step 2000", run(without, cwd=self.folder))
 
     def test_programs_use_the_archive_by_pkg_config(self):
         embed = self.linked("embed.cc", "cairn-static")
