@@ -293,8 +293,8 @@ int main(int argc, char** argv) {
   // A second table has 16 times as many rows.
   constexpr int64_t kMost = cairn::kMaxIdsPerCall / 16;
   if (const int64_t rows = absl::GetFlag(FLAGS_rows); rows < 1 || rows > kMost) {
-    std::fprintf(stderr, "engine_bench: --rows=%lld: use 1 to %lld\n",
-                 static_cast<long long>(rows), static_cast<long long>(kMost));
+    std::fprintf(stderr, "engine_bench: --rows=%lld: use 1 to %lld\n", static_cast<long long>(rows),
+                 static_cast<long long>(kMost));
     return 2;
   }
   cairn::SetUpServerProcess();
