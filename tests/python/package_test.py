@@ -1,5 +1,6 @@
 """The package `cairn` against real servers: data round trips without copies, exactly-once pushes,
 synchronous steps, and every misuse as an exception that says what to do."""
+import gc
 import os
 import pickle
 import subprocess
@@ -8,6 +9,7 @@ import tempfile
 import threading
 import time
 import unittest
+import weakref
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
@@ -423,6 +425,16 @@ class Launch(unittest.TestCase):
             with self.assertRaises(cairn.UnavailableError) as caught:
                 client.flush()
             self.assertIn("ps:0", str(caught.exception))
+
+    def test_a_cluster_keeps_no_closed_clients(self):
+        with cairn.launch() as cluster:
+            client = cluster.connect(job="first")
+            client.close()
+            closed = weakref.ref(client)
+            del client
+            cluster.connect(job="second")
+            gc.collect()
+            self.assertIsNone(closed())
 
     def test_a_server_that_cannot_start(self):
         with self.assertRaises(cairn.InternalError) as caught:

@@ -147,7 +147,7 @@ class Cluster:
     def connect(self, **arguments: Any) -> Client:
         """Connects to these servers, as `cairn.connect` does. `stop` closes the client."""
         client = connect(self._addresses, **arguments)
-        self._clients.append(client)
+        self._clients = [one for one in self._clients if not one.closed] + [client]
         return client
 
     def stop(self) -> None:
