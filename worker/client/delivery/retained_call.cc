@@ -1,6 +1,5 @@
 #include "worker/client/delivery/retained_call.h"
 
-#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -29,16 +28,15 @@ size_t AlignedSize(const Payload& payload) {
 // A call whose payloads view one block of memory: a push of many tables has many small payloads.
 struct OwningCall {
   DataCall call;
-  std::shared_ptr<std::byte> block;
+  Payload block;
 };
 
 template <typename Item>
-std::shared_ptr<std::byte> CopyItems(const std::vector<Item>& items, std::vector<Item>* copies,
-                                     RetainedMemory& memory) {
+void CopyItems(const std::vector<Item>& items, std::vector<Item>* copies, Payload* block) {
   size_t bytes = 0;
   for (const Item& item : items) bytes += AlignedSize(item.ids) + AlignedSize(item.values);
-  std::shared_ptr<std::byte> block = memory.Take(bytes);
-  std::byte* next = block.get();
+  *block = Payload::Uninitialized(bytes);
+  std::byte* next = block->mutable_data();
   const auto copy = [&next](Payload* payload) {
     if (payload->size() == 0) return;
     std::memcpy(next, payload->data(), payload->size());
@@ -51,7 +49,6 @@ std::shared_ptr<std::byte> CopyItems(const std::vector<Item>& items, std::vector
     copy(&item.ids);
     copy(&item.values);
   }
-  return block;
 }
 
 }  // namespace
@@ -77,7 +74,7 @@ int64_t RetainedBytes(const DataCall& call) {
   return static_cast<int64_t>(bytes) + UpdateBytes(call);
 }
 
-RetainedPart RetainPart(const DataCall& call, RetainedMemory& memory) {
+RetainedPart RetainPart(const DataCall& call) {
   auto owner = std::make_shared<OwningCall>();
   DataCall* const copy = &owner->call;
   if (call.kind == CallKind::kAssign) {
@@ -85,13 +82,13 @@ RetainedPart RetainPart(const DataCall& call, RetainedMemory& memory) {
     copy->assign.sequence = call.assign.sequence;
     copy->assign.together = call.assign.together;
     copy->assign.__isset.together = call.assign.__isset.together;
-    owner->block = CopyItems(call.assign.items, &copy->assign.items, memory);
+    CopyItems(call.assign.items, &copy->assign.items, &owner->block);
   } else {
     copy->kind = CallKind::kPush;
     copy->request.push.sequence = call.request.push.sequence;
     copy->request.push.step = call.request.push.step;
     copy->request.push.rows = call.request.push.rows;
-    owner->block = CopyItems(call.request.push.items, &copy->request.push.items, memory);
+    CopyItems(call.request.push.items, &copy->request.push.items, &owner->block);
   }
   return {.sequence = SequenceOf(call).sequence,
           .bytes = RetainedBytes(call),

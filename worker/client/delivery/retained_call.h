@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "worker/client/delivery/push_ledger.h"
-#include "worker/client/delivery/retained_memory.h"
 #include "worker/client/links/server_link.h"
 
 namespace cairn {
@@ -30,8 +29,8 @@ int64_t UpdateBytes(const DataCall& call);
 // Memory that a copy by RetainPart takes.
 int64_t RetainedBytes(const DataCall& call);
 
-// Copies the call's push or assign (of a step: only the push), with its payloads, into one block of
-// `memory`.
-RetainedPart RetainPart(const DataCall& call, RetainedMemory& memory);
+// Copies the call's push or assign (of a step: only the push), with its payloads; copies the bytes
+// once.
+RetainedPart RetainPart(const DataCall& call);
 
 }  // namespace cairn

@@ -1,12 +1,11 @@
-// The memory of the pushes that a client retains until they are durable, and its bytes, over all
-// servers; and counts of the replayed pushes.
+// Counts the bytes that a client retains for pushes that are not durable yet, over all servers, and
+// the replayed pushes.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
 #include "absl/time/time.h"
-#include "worker/client/delivery/retained_memory.h"
 
 namespace cairn {
 
@@ -19,7 +18,6 @@ class Retention {
   int64_t limit_bytes() const { return limit_bytes_; }
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   int64_t max_bytes() const { return max_bytes_.load(std::memory_order_relaxed); }
-  RetainedMemory& memory() { return memory_; }
   // Whether `more` bytes fit. A push larger than the limit fits when nothing else is retained.
   bool HasRoomFor(int64_t more) const {
     const int64_t held = bytes();
@@ -51,7 +49,6 @@ class Retention {
 
  private:
   const int64_t limit_bytes_;
-  RetainedMemory memory_;
   std::atomic<int64_t> bytes_{0};
   std::atomic<int64_t> max_bytes_{0};
   std::atomic<int64_t> dropped_bytes_{0};

@@ -204,7 +204,7 @@ bool ServerSession::PushAnswered(const DataCall& call, int64_t boot_id) {
   Retention* const retention = identity_.retention;
   bool retain = retention != nullptr && durable < sequence;
   RetainedPart part;
-  if (retain) part = RetainPart(call, retention->memory());
+  if (retain) part = RetainPart(call);
   std::vector<RetainedPart> freed;  // without the lock
   {
     absl::MutexLock lock(&push_mutex_);

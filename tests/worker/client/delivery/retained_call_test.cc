@@ -27,8 +27,7 @@ TEST(RetainPart, OwnsIdsAndValuesOfAStepsPush) {
   call.request.push.items[0].values = Payload::ViewOf(absl::MakeConstSpan(*values));
   call.request.pull.items.resize(1);
   EXPECT_EQ(UpdateBytes(call), 24);
-  RetainedMemory memory;
-  const RetainedPart part = RetainPart(call, memory);
+  const RetainedPart part = RetainPart(call);
   ids.reset();
   values.reset();
   EXPECT_EQ(part.sequence, 5);
@@ -55,8 +54,7 @@ TEST(RetainPart, KeepsManyPayloadsApartAndAligned) {
     item.ids = Payload::Copy(ids[table].data(), ids[table].size() * sizeof(int64_t));
     item.values = Payload::Copy(values[table].data(), values[table].size() * sizeof(float));
   }
-  RetainedMemory memory;
-  const RetainedPart part = RetainPart(call, memory);
+  const RetainedPart part = RetainPart(call);
   call.request.push.items.clear();
   const std::vector<wire::PushItem>& items = part.call->request.push.items;
   ASSERT_EQ(items.size(), 30u);
@@ -76,8 +74,7 @@ TEST(RetainPart, KeepsAnAssignAsOne) {
   call.assign.items.resize(1);
   call.assign.items[0].slot = "momentum";
   call.assign.items[0].values = Payload::ViewOf(absl::MakeConstSpan(values));
-  RetainedMemory memory;
-  const RetainedPart part = RetainPart(call, memory);
+  const RetainedPart part = RetainPart(call);
   EXPECT_EQ(part.sequence, 4);
   EXPECT_EQ(part.bytes, RetainedBytes(call));
   EXPECT_EQ(part.call->kind, CallKind::kAssign);
