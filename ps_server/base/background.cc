@@ -1,8 +1,6 @@
 #include "ps_server/base/background.h"
 
 #include <deque>
-#include <new>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -43,16 +41,10 @@ class Background {
 
 }  // namespace
 
-bool RunInBackground(std::function<void()> work) noexcept {
-  try {
-    // Never destroyed: its thread runs until the process ends.
-    static Background& background = *new Background;
-    background.Add(std::move(work));
-    return true;
-  } catch (const std::bad_alloc&) {
-  } catch (const std::system_error&) {
-  }
-  return false;
+void RunInBackground(std::function<void()> work) {
+  // Never destroyed: its thread runs until the process ends.
+  static Background& background = *new Background;
+  background.Add(std::move(work));
 }
 
 }  // namespace cairn

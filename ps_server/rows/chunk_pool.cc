@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <new>
 #include <utility>
@@ -88,9 +89,13 @@ void ChunkPool::MakeAhead(size_t bytes) {
     ahead->block = std::move(block);
     ahead->making = false;
   };
-  if (RunInBackground(make)) return;
-  absl::MutexLock lock(&ahead_->mutex);
-  ahead_->making = false;
+  // The caller already has its chunk, which an exception would lose.
+  try {
+    RunInBackground(make);
+  } catch (const std::exception&) {  // no memory or no thread: there is no block ahead
+    absl::MutexLock lock(&ahead_->mutex);
+    ahead_->making = false;
+  }
 }
 
 std::byte* ChunkPool::TakeIdle() {

@@ -182,7 +182,7 @@ TEST(RefusedMemory, ATableKeepsItsRowsWhicheverAllocationIsRefused) {
 }
 
 TEST(RefusedMemory, APoolLosesNoChunkToARefusedAllocation) {
-  constexpr size_t kChunkBytes = 64 << 10;
+  constexpr size_t kChunkBytes = 1 << 20;  // so that the pool becomes large, and makes blocks ahead
   ChunkPool pool(kChunkBytes);
   std::vector<std::byte*> chunks;
   chunks.reserve(64);
