@@ -153,41 +153,38 @@ class Watched(unittest.TestCase):
             self.assertEqual(self.ps.ask("/", headers={"Host": host})[0], 421)
         self.assertGreaterEqual(self.ps.ask("/", headers={"X-Long": "x" * 10000})[0], 400)
 
-    def test_slow_connections_do_not_block_others(self):
+    def connect(self, request):
+        """A connection to the page that has sent `request`."""
         host, port = self.ps.address.split(":")
-        slow = [socket.create_connection((host, int(port))) for _ in range(20)]
-        try:
-            for one in slow:
-                one.sendall(b"GET / HTTP/1.1\r\nHost: local")
-            begin = time.monotonic()
-            self.assertEqual(self.ps.get("/healthz"), "ok\n")
-            # Twenty connections on eight threads: three rounds of the server's 3 s, with time to
-            # spare.
-            self.assertLess(time.monotonic() - begin, 20)
-        finally:
-            for one in slow:
-                one.close()
+        connection = socket.create_connection((host, int(port)))
+        self.addCleanup(connection.close)
+        connection.sendall(request.encode())
+        return connection
+
+    def occupy(self, connections):
+        """Opens as many connections to the page, none of which completes its request."""
+        for _ in range(connections):
+            self.connect("GET / HTTP/1.1\r\nHost: local")
+
+    def test_slow_connections_do_not_block_others(self):
+        self.occupy(20)
+        begin = time.monotonic()
+        self.assertEqual(self.ps.get("/healthz"), "ok\n")
+        # Twenty connections on eight threads: three rounds of the server's 3 s, with time to spare.
+        self.assertLess(time.monotonic() - begin, 20)
 
     def test_slow_connections_to_the_page_do_not_block_probes_of_the_health_port(self):
-        host, port = self.ps.address.split(":")
         # More rounds of the page's 8 threads, 3 s each, than this test takes.
-        slow = [socket.create_connection((host, int(port))) for _ in range(160)]
-        try:
-            for one in slow:
-                one.sendall(b"GET / HTTP/1.1\r\nHost: local")
-            behind = socket.create_connection((host, int(port)))
-            slow.append(behind)
-            behind.sendall(f"GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-            health = scrape.Http(None)
-            health.address = f"{host}:{self.health}"
-            for path, answer in (("/healthz", "ok\n"), ("/readyz", "ready\n")) * 5:
-                self.assertEqual(health.get(path), answer)
-            self.assertEqual(health.ask("/metrics")[0], 404)
-            readable, _, _ = select.select([behind], [], [], 0)
-            self.assertEqual(readable, [], "the page's threads were free, so this proves nothing")
-        finally:
-            for one in slow:
-                one.close()
+        self.occupy(160)
+        host = self.ps.address.split(":")[0]
+        behind = self.connect(f"GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n")
+        health = scrape.Http(None)
+        health.address = f"{host}:{self.health}"
+        for path, answer in (("/healthz", "ok\n"), ("/readyz", "ready\n")) * 5:
+            self.assertEqual(health.get(path), answer)
+        self.assertEqual(health.ask("/metrics")[0], 404)
+        readable, _, _ = select.select([behind], [], [], 0)
+        self.assertEqual(readable, [], "the page's threads were free, so this proves nothing")
 
     def test_the_status_has_the_history_and_newer_samples(self):
         first = processes.wait_for(
