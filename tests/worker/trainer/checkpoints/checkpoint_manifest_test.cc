@@ -3,7 +3,9 @@
 #include "worker/trainer/checkpoints/checkpoint_manifest.h"
 
 #include <sys/stat.h>
+#include <time.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -13,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -105,6 +108,35 @@ TEST(CheckpointManifest, AnyChangedValueIsFound) {
   fs::remove(path);
   std::ofstream(path) << text;
   EXPECT_OK(CheckpointManifest::ReadFrom(folder.path()));
+}
+
+// Processor time of this thread to read a manifest of `servers` servers.
+absl::Duration TimeToRead(int32_t servers) {
+  TempDir folder;
+  CheckpointManifest manifest = Manifest("job", 4);
+  manifest.servers.resize(static_cast<size_t>(servers), manifest.servers[0]);
+  for (int32_t i = 0; i < servers; ++i) {
+    manifest.servers[static_cast<size_t>(i)].server = i;
+    manifest.servers[static_cast<size_t>(i)].folder = absl::StrCat("/c/ps-", i);
+  }
+  EXPECT_OK(manifest.WriteTo(folder.path()));
+  const auto now = [] {
+    timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return absl::DurationFromTimespec(time);
+  };
+  const absl::Duration before = now();
+  const absl::StatusOr<CheckpointManifest> read = CheckpointManifest::ReadFrom(folder.path());
+  const absl::Duration spent = now() - before;
+  EXPECT_OK(read);
+  if (read.ok()) EXPECT_EQ(read->servers.size(), manifest.servers.size());
+  return spent;
+}
+
+// Twenty times the servers take about twenty times as long, not four hundred times.
+TEST(CheckpointManifest, TheTimeToReadOneGrowsAsItsServersDo) {
+  const absl::Duration few = std::max(TimeToRead(1000), TimeToRead(1000));
+  EXPECT_LT(TimeToRead(20'000), 100 * few);
 }
 
 // The checksum is valid: somebody wrote this manifest by hand.
