@@ -1,5 +1,6 @@
 #include "ps_server/rows/row_index.h"
 
+#include <bit>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -53,12 +54,13 @@ bool RowIndex::MoveOut(const ChunkPool::Vacated& from) {
 void RowIndex::Insert(Array& array, uint64_t hash, uint32_t row) {
   for (size_t at = array.Home(hash);; at = array.After(at)) {
     Bucket& bucket = array.buckets[at];
-    const bool added = bucket.Each(0, [&](size_t i) {
-      bucket.SetTag(i, Tag(hash));
+    const uint32_t free = bucket.Places(0);
+    if (free != 0) {
+      const int i = std::countr_zero(free);
+      bucket.tags[i] = Tag(hash);
       bucket.rows[i] = row;
-      return true;
-    });
-    if (added) return;
+      return;
+    }
     ++bucket.passed;
   }
 }
@@ -66,16 +68,16 @@ void RowIndex::Insert(Array& array, uint64_t hash, uint32_t row) {
 RowIndex::Place RowIndex::PlaceOf(uint64_t hash, uint32_t row) {
   for (size_t at = now_.Home(hash);; at = now_.After(at)) {
     Bucket& bucket = now_.buckets[at];
-    size_t place = 0;
-    if (bucket.Each(Tag(hash), [&](size_t i) { return bucket.rows[place = i] == row; })) {
-      return {.bucket = &bucket, .i = place};
+    for (uint32_t places = bucket.Places(Tag(hash)); places != 0; places &= places - 1) {
+      const auto i = static_cast<size_t>(std::countr_zero(places));
+      if (bucket.rows[i] == row) return {.bucket = &bucket, .i = i};
     }
   }
 }
 
 void RowIndex::Erase(uint64_t hash, uint32_t row) {
   const Place place = PlaceOf(hash, row);
-  place.bucket->SetTag(place.i, 0);
+  place.bucket->tags[place.i] = 0;
   for (size_t at = now_.Home(hash); &now_.buckets[at] != place.bucket; at = now_.After(at)) {
     --now_.buckets[at].passed;
   }

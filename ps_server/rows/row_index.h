@@ -7,6 +7,10 @@
 #include <cstdint>
 #include <utility>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include "ps_server/rows/chunk_pool.h"
 
 namespace cairn {
@@ -117,29 +121,21 @@ class RowIndex {
 
   // Empty if all its bytes are 0.
   struct alignas(64) Bucket {
-    uint64_t tags;       // of rows 0 to 7, a byte each; 0: no row
-    uint32_t more_tags;  // of rows 8 to 11
-    uint32_t passed;     // rows that are in a later bucket because this one was full
+    uint8_t tags[kRows];  // 0: no row
+    uint32_t passed;      // rows that are in a later bucket because this one was full
     uint32_t rows[kRows];
 
-    // Calls found(i) for each place with this tag until it returns true.
-    template <typename Found>
-    bool Each(uint32_t tag, Found found) const {
-      for (uint64_t at = ZeroBytes(tags ^ 0x0101010101010101u * tag); at != 0; at &= at - 1) {
-        if (found(static_cast<size_t>(std::countr_zero(at)) / 8)) return true;
-      }
-      for (uint64_t at = ZeroBytes((more_tags ^ 0x01010101u * tag) | uint64_t{UINT32_MAX} << 32);
-           at != 0; at &= at - 1) {
-        if (found(8 + static_cast<size_t>(std::countr_zero(at)) / 8)) return true;
-      }
-      return false;
-    }
-    void SetTag(size_t i, uint32_t tag) {
-      if (i < 8) {
-        tags = (tags & ~(uint64_t{0xff} << 8 * i)) | uint64_t{tag} << 8 * i;
-      } else {
-        more_tags = (more_tags & ~(0xffu << 8 * (i - 8))) | tag << 8 * (i - 8);
-      }
+    // Bit i: place i has this tag.
+    uint32_t Places(uint8_t tag) const {
+#ifdef __SSE2__  // for which Highway has no functions
+      const __m128i all = _mm_load_si128(reinterpret_cast<const __m128i*>(tags));
+      const __m128i equal = _mm_cmpeq_epi8(all, _mm_set1_epi8(static_cast<char>(tag)));
+      return static_cast<uint32_t>(_mm_movemask_epi8(equal)) & ((1u << kRows) - 1);
+#else
+      uint32_t places = 0;
+      for (uint32_t i = 0; i < kRows; ++i) places |= uint32_t{tags[i] == tag} << i;
+      return places;
+#endif
     }
   };
   struct Array {
@@ -155,14 +151,9 @@ class RowIndex {
     size_t i;
   };
 
-  static uint32_t Tag(uint64_t hash) {
-    const uint32_t tag = hash >> 32 & 0xff;
-    return tag + (tag == 0 ? 1 : 0);
-  }
-  // 0x80 in each byte of `x` that is zero, 0 in the others.
-  static uint64_t ZeroBytes(uint64_t x) {
-    constexpr uint64_t kLow = 0x7f7f7f7f7f7f7f7f;
-    return ~(((x & kLow) + kLow) | x | kLow);
+  static uint8_t Tag(uint64_t hash) {
+    const auto tag = static_cast<uint8_t>(hash >> 32);
+    return tag == 0 ? uint8_t{1} : tag;
   }
   // An eighth of the places stays free, so that few rows are in other buckets than their own.
   static size_t Limit(size_t buckets) { return buckets * kRows * 7 / 8; }
@@ -176,12 +167,13 @@ class RowIndex {
 
   template <typename Same>
   static uint32_t Find(const Array& array, uint64_t hash, Same same) {
-    uint32_t row = kNone;
     size_t at = array.Home(hash);
     for (size_t left = array.count; left > 0; --left, at = array.After(at)) {
       const Bucket& bucket = array.buckets[at];
-      const auto is_same = [&](size_t i) { return same(row = bucket.rows[i]); };
-      if (bucket.Each(Tag(hash), is_same)) return row;
+      for (uint32_t places = bucket.Places(Tag(hash)); places != 0; places &= places - 1) {
+        const uint32_t row = bucket.rows[std::countr_zero(places)];
+        if (same(row)) return row;
+      }
       if (bucket.passed == 0) break;
     }
     return kNone;
