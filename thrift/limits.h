@@ -43,9 +43,10 @@ inline constexpr int64_t kUnchargedMessageBytes = 64 << 10;
 // the bytes received and kPayloadStepBytes. Announcing a payload without sending it pins 1 MiB.
 inline constexpr int64_t kFirstPayloadStepBytes = 1 << 20;
 inline constexpr int64_t kPayloadStepBytes = 64 << 20;
-// Payload memory from this size on goes back to the system when it is freed, except for up to
-// kPooledPayloadBytes in the process, so that a steady flow of pushes does not pay for page faults.
-// malloc would keep much more: 24 connections that push 16 MiB each left 1.1 GiB.
+// Payload memory from this size on is mapped and goes back to the system when it is freed, except
+// for what the process keeps for later payloads (thrift/payload_pool.h): kPooledPayloadBytes, and
+// in a client as much as it has retained at most. malloc would keep much more: 24 connections that
+// push 16 MiB each left 1.1 GiB.
 inline constexpr int64_t kMappedPayloadBytes = 256 << 10;
 inline constexpr int64_t kPooledPayloadBytes = 64 << 20;
 

@@ -22,8 +22,7 @@ class Payload {
   Payload& operator=(Payload&& other) noexcept;
   ~Payload() = default;
 
-  // `size` bytes of unspecified content. Large blocks are mapped instead of allocated by malloc;
-  // freed ones are kept for later payloads, up to kPooledPayloadBytes (thrift/limits.h).
+  // `size` bytes of unspecified content, from 1 KiB on in memory of the PayloadPool.
   static Payload Uninitialized(size_t size);
   static Payload Copy(const void* data, size_t size);
   static Payload View(const void* data, size_t size);

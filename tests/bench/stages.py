@@ -9,8 +9,9 @@ scaled to its processor time. Start and end of the processes are a stage of thei
 
 usage: tests/bench/stages.py [--program worker|torch] [--batch 1024] [--build build]
                              [--seconds 8] (torch) [--rows 50000] [--epochs 8] (worker)
-                             [--functions]
---functions also prints the innermost functions of stages without a name, most frequent first."""
+                             [--functions [STAGE]]
+--functions also prints the innermost functions of a stage (default: of none of these), most
+frequent first."""
 import argparse
 import bisect
 import collections
@@ -166,8 +167,9 @@ PATTERNS = [(stage, re.compile(functions)) for stage, functions in STAGES]
 
 
 def account(processes):
-    """Seconds, of them in the kernel, by stage; and the innermost functions of no stage."""
-    seconds, kernel, unknown = (collections.Counter() for _ in range(3))
+    """Seconds, of them in the kernel, by stage; and those of the innermost functions, by stage."""
+    seconds, kernel = collections.Counter(), collections.Counter()
+    innermost = collections.defaultdict(collections.Counter)
     for process in processes:
         scale = process.seconds / max(1, len(process.stacks))
         for stack in process.stacks:
@@ -179,9 +181,8 @@ def account(processes):
             seconds[stage] += scale
             if KERNEL.search(frames[0]):
                 kernel[stage] += scale
-            if not stages:
-                unknown[frames[0]] += scale
-    return seconds, kernel, unknown
+            innermost[stage][frames[0]] += scale
+    return seconds, kernel, innermost
 
 
 def run_worker(options, folder):
@@ -230,7 +231,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--functions", action="store_true")
+    parser.add_argument("--functions", metavar="STAGE", nargs="?", const="other",
+                        choices=[*(name for name, _ in STAGES), "other"])
     options = parser.parse_args()
     options.build = os.path.abspath(options.build)
     with tempfile.TemporaryDirectory() as folder:
@@ -263,7 +265,7 @@ def main():
           f"{faults[1] * 1e3 / examples:.1f} | |")
     if options.functions:
         for name, column in zip(("workers", "servers"), columns):
-            for function, seconds in column[2].most_common(20):
+            for function, seconds in column[2][options.functions].most_common(20):
                 print(f"{name}: {seconds * 1e6 / examples:.3f} {function}")
 
 

@@ -1,16 +1,19 @@
 // A payload owns or views bytes, as its header specifies.
 #include "thrift/payload.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <new>
+#include <random>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "thrift/limits.h"
+#include "thrift/payload_pool.h"
 
 namespace cairn {
 namespace {
@@ -105,6 +108,71 @@ TEST(Payload, FreedMemoryIsReused) {
   const std::byte* const memory = Payload::Uninitialized(5 << 20).data();
   EXPECT_EQ(Payload::Uninitialized((5 << 20) - 100).data(), memory);
   EXPECT_NE(Payload::Uninitialized(3 << 20).data(), memory);  // the free block is too much larger
+}
+
+TEST(PayloadPool, EverySizeIsAtMostAnEighthMoreAndUsedAgain) {
+  PayloadPool& pool = PayloadPool::Get();
+  for (size_t bytes = PayloadPool::kMinBytes; bytes < (8 << 20); bytes += bytes / 50 + 1) {
+    const PayloadPool::Block block = pool.Take(bytes);
+    EXPECT_GE(block.bytes, bytes);
+    EXPECT_LE(block.bytes, bytes + bytes / 8);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(block.memory) % 64, 0u);
+    std::memset(block.memory, 0xff, block.bytes);
+    pool.Return(block);
+    const PayloadPool::Block again = pool.Take(block.bytes);
+    EXPECT_EQ(again.memory, block.memory);
+    EXPECT_EQ(again.bytes, block.bytes);
+    pool.Return(again);
+  }
+}
+
+TEST(PayloadPool, KeepsAsMuchAsItsLimit) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "AddressSanitizer keeps freed memory";
+#endif
+  constexpr int64_t kMore = 128 << 20;
+  constexpr size_t kBlock = 300 << 10;
+  PayloadPool& pool = PayloadPool::Get();
+  const auto use = [&] {  // 256 MiB
+    std::vector<PayloadPool::Block> blocks;
+    for (int i = 0; i < 874; ++i) {
+      blocks.push_back(pool.Take(kBlock));
+      std::memset(blocks.back().memory, 1, blocks.back().bytes);
+    }
+    for (const PayloadPool::Block& block : blocks) pool.Return(block);
+  };
+  const int64_t before = ResidentBytes();
+  pool.RaiseLimit(kMore);
+  use();
+  EXPECT_GE(ResidentBytes() - before, kMore - (8 << 20));
+  EXPECT_LE(ResidentBytes() - before, kPooledPayloadBytes + kMore + (8 << 20));
+  pool.RaiseLimit(-kMore);
+  EXPECT_LE(ResidentBytes() - before, kPooledPayloadBytes + (8 << 20));
+}
+
+TEST(PayloadPool, ThreadsNeverShareABlock) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([t] {
+      std::mt19937 random(static_cast<unsigned>(t));
+      std::vector<PayloadPool::Block> blocks;
+      for (int i = 0; i < 20'000; ++i) {
+        if (blocks.size() < 20) {
+          blocks.push_back(PayloadPool::Get().Take(PayloadPool::kMinBytes + random() % 5000));
+          std::memset(blocks.back().memory, t, blocks.back().bytes);
+        }
+        std::swap(blocks[random() % blocks.size()], blocks.back());
+        if (random() % 2 == 0) continue;
+        const PayloadPool::Block block = blocks.back();
+        const auto mine = [t](std::byte b) { return b == static_cast<std::byte>(t); };
+        EXPECT_TRUE(std::all_of(block.memory, block.memory + block.bytes, mine));
+        PayloadPool::Get().Return(block);
+        blocks.pop_back();
+      }
+      for (const PayloadPool::Block& block : blocks) PayloadPool::Get().Return(block);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(Payload, MoreThanTheAvailableMemoryThrows) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "thrift/payload_pool.h"
 
 namespace cairn {
 
@@ -14,6 +15,9 @@ class Retention {
  public:
   // 0: nothing is retained.
   explicit Retention(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  ~Retention() { PayloadPool::Get().RaiseLimit(-max_bytes()); }
+  Retention(const Retention&) = delete;
+  Retention& operator=(const Retention&) = delete;
 
   int64_t limit_bytes() const { return limit_bytes_; }
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
@@ -24,10 +28,14 @@ class Retention {
     return held == 0 || held + more <= limit_bytes_;
   }
 
-  // Add: one thread at a time (the one that pushes). Drop: any thread.
+  // Add: one thread at a time (the one that pushes). Drop: any thread. The memory of dropped pushes
+  // is kept for later ones: fresh pages would cost more time than the copies.
   void Add(int64_t bytes) {
     const int64_t held = bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-    if (held > max_bytes()) max_bytes_.store(held, std::memory_order_relaxed);
+    const int64_t more = held - max_bytes();
+    if (more <= 0) return;
+    PayloadPool::Get().RaiseLimit(more);
+    max_bytes_.store(held, std::memory_order_relaxed);
   }
   void Drop(int64_t bytes) {
     bytes_.fetch_sub(bytes, std::memory_order_relaxed);
