@@ -119,8 +119,9 @@ class DeviceQueue {
   // `variables` and its arrays of slots are read before the call returns.
   virtual void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
                               absl::Span<const VariableArrays> variables) = 0;
-  // Queues an op that sets *flag to 1 if x [count] has a NaN or an infinity. `flag` is in device
-  // memory or of AllocateHost, where the host may read it after Finish.
+  // Queues an op that sets *flag to 1 if x [count] has a NaN or an infinity, after all ops and sums
+  // called so far. `flag` is in device memory or of AllocateHost, where the host may read it after
+  // Finish. It must be the last op before Finish.
   virtual void FlagNotFinite(const float* x, size_t count, float* flag) = 0;
   // As ApplyOptimizer, for the rows of one variable whose numbers are in `rows` [row_count], in
   // device memory, distinct and inside the variable. The value and each slot have `width` elements

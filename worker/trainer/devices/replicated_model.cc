@@ -108,6 +108,8 @@ class ReplicatedModel::StepOfReplicas {
     const auto rows = static_cast<size_t>(batch_.rows);
     TakeRows(batch_, FirstOf(replica, replicas_, rows), FirstOf(replica + 1, replicas_, rows),
              &share.batch);
+    share.state.resident = resident();
+    share.state.replica = replica;
     RETURN_IF_ERROR(model_.Plan(share.batch, &share.state));
     for (size_t v = 0; v < state_.uses.size(); ++v) CopyValues(v, &share.state.uses[v]);
     ASSIGN_OR_RETURN(placements_[replica], step_devices_.Place(devices_[replica], &share.state));
@@ -150,9 +152,9 @@ class ReplicatedModel::StepOfReplicas {
                        .number = static_cast<int>(replica),
                        .weight = workers() == nullptr ? Weight(share) : JointWeight(share),
                        .roots = roots_,
-                       .everywhere = workers() != nullptr});
+                       .everywhere = workers() != nullptr || resident() != nullptr});
     }
-    const absl::StatusOr<double> loss = model_.Train(share.batch, &share.state);
+    const absl::StatusOr<double> loss = Train(replica);
     if (adds_up) device->SetSums({});
     if (loss.ok()) {
       share.loss = *loss;
@@ -214,6 +216,27 @@ class ReplicatedModel::StepOfReplicas {
   }
 
  private:
+  // Null: the variables travel through host memory.
+  ResidentVariables* resident() const { return state_.resident; }
+
+  // Trains a replica. Returns the loss. Gradients that are not summed on the devices are in host
+  // memory afterwards.
+  absl::StatusOr<double> Train(size_t replica) {
+    ReplicaShare& share = state_.shares[replica];
+    if (resident() == nullptr || !roots_.empty()) return model_.Train(share.batch, &share.state);
+    double loss = 0;
+    if (share.batch.rows > 0) {
+      ASSIGN_OR_RETURN(loss, model_.Train(share.batch, &share.state));
+      RETURN_IF_ERROR(resident()->FetchGradients(replica, &share.state.uses));
+    }
+    for (size_t v = 0; v < state_.uses.size(); ++v) {
+      const size_t floats = resident()->floats(v);
+      if (share.batch.rows == 0) share.state.uses[v].gradient.assign(floats, 0.0f);
+      if (replica == 0) state_.uses[v].gradient.resize(floats);
+    }
+    return loss;
+  }
+
   // The group of the workers that sum; null: this worker sums alone.
   CollectiveGroup* workers() const { return ranks_ == nullptr ? nullptr : ranks_->peers().workers; }
   // Sums over the workers, if there are others.

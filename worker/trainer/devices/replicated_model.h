@@ -25,6 +25,10 @@ namespace cairn {
 // replicas, one with more rows than any before it (its memory is not allocated yet), and one that
 // overlaps with another thread's. The values are the same but for the order of addition.
 //
+// If the step's variables stay on the GPUs (StepState::resident), every GPU receives the sums, and
+// `gradient` of the uses stays empty; the sums of the other kinds of step are there, and must go to
+// the GPUs (ResidentVariables::SendGradients).
+//
 // If the ranks are those of all workers, the workers agree on the variables that all of them use
 // whole, and the GPUs of all sum these; such a gradient is of_all_workers, and every worker must
 // train the same steps.

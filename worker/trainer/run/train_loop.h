@@ -43,12 +43,12 @@ struct TrainLoopParts {
   Checkpointer* checkpointer = nullptr;  // used every checkpoint.every_steps; null: this worker
                                          // makes no checkpoints
   RunMeter* meter = nullptr;             // null: not measured
-  ResidentState* resident = nullptr;     // the variables stay on the GPU; null: they travel through
-                                         // the pipeline
-  std::string task;                      // "worker:0"
-  Lockstep* lockstep = nullptr;          // of workers that train as one; null: this worker trains
-                                         // alone
-  bool others_watch = false;             // other workers read the roster, so send heartbeats
+  ResidentState* resident = nullptr;  // the variables stay on the GPUs; null: they travel through
+                                      // the pipeline
+  std::string task;                   // "worker:0"
+  Lockstep* lockstep = nullptr;       // of workers that train as one; null: this worker trains
+                                      // alone
+  bool others_watch = false;          // other workers read the roster, so send heartbeats
   bool synchronous = false;  // a training push contributes to a mean and must contain nothing else
   absl::Duration call_timeout;
   StopRequested stop_requested;

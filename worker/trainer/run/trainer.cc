@@ -208,6 +208,7 @@ class Training {
                      RanksOfWorkers(options_.job.strategy, devices_, *options_.group));
     if (gpus != nullptr) {
       LOG(INFO) << options_.task << ": sums gradients between the GPUs of all workers by NCCL";
+      gpus_sum_ = true;
       ASSIGN_OR_RETURN(model_,
                        MakeModel(options_.job, reader_->schema(), devices_, std::move(gpus)));
     }
@@ -378,6 +379,8 @@ class Training {
                                           .client = *client_,
                                           .devices = devices_,
                                           .workers = options_.workers,
+                                          .group = options_.group,
+                                          .gpus_sum = gpus_sum_,
                                           .task = options_.task,
                                           .call_timeout = CallTimeout(options_)});
   }
@@ -511,6 +514,7 @@ class Training {
   bool went_back_ = false;            // --fresh returned the job to a checkpoint
   std::optional<Lockstep> lockstep_;  // set for workers that train as one
   bool took_state_ = false;           // this worker took another one's state
+  bool gpus_sum_ = false;             // the GPUs of all workers sum gradients
   int64_t joint_start_ = 0;
   RunStart start_;
   std::string last_position_;
