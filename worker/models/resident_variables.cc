@@ -50,27 +50,28 @@ absl::StatusOr<std::unique_ptr<ResidentVariables>> ResidentVariables::Create(
     std::vector<std::unique_ptr<DeviceQueue>> queues, std::vector<Variable> variables) {
   std::unique_ptr<ResidentVariables> resident(
       new ResidentVariables(std::move(queues), std::move(variables)));
-  for (Copy& copy : resident->copies_) RETURN_IF_ERROR(resident->Allocate(&copy));
-  resident->host_.resize(resident->state_floats_);
+  RETURN_IF_ERROR(resident->Allocate());
   return resident;
 }
 
-absl::Status ResidentVariables::Allocate(Copy* copy) {
-  ASSIGN_OR_RETURN(void* const device, copy->queue->AllocateDevice(device_bytes()));
-  copy->device = static_cast<float*>(device);
-  ASSIGN_OR_RETURN(void* const flag, copy->queue->AllocateHost(sizeof(float)));
-  copy->flag = static_cast<float*>(flag);
-  *copy->flag = 0;
-  // The gaps between gradients are read too.
-  copy->queue->ops().Zero(copy->device, total_floats_);
-  return copy->queue->Finish();
+absl::Status ResidentVariables::Allocate() {
+  for (Copy& copy : copies_) {
+    ASSIGN_OR_RETURN(void* const device, copy.queue->AllocateDevice(device_bytes()));
+    copy.device = static_cast<float*>(device);
+    // The gaps between gradients are read too.
+    copy.queue->ops().Zero(copy.device, total_floats_);
+    RETURN_IF_ERROR(copy.queue->Finish());
+  }
+  ASSIGN_OR_RETURN(void* const flag, copies_.front().queue->AllocateHost(sizeof(float)));
+  flag_ = static_cast<float*>(flag);
+  *flag_ = 0;
+  host_.resize(state_floats_);
+  return absl::OkStatus();
 }
 
 ResidentVariables::~ResidentVariables() {
-  for (const Copy& copy : copies_) {
-    copy.queue->FreeDevice(copy.device);
-    copy.queue->FreeHost(copy.flag);
-  }
+  for (const Copy& copy : copies_) copy.queue->FreeDevice(copy.device);
+  copies_.front().queue->FreeHost(flag_);
 }
 
 absl::Status ResidentVariables::FinishAll() {
@@ -128,7 +129,7 @@ void ResidentVariables::Update() {
 
 void ResidentVariables::BeginStep(size_t replica, DeviceQueue& queue) {
   Copy& copy = copies_[replica];
-  *copy.flag = 0;
+  if (replica == 0) *flag_ = 0;
   if (!std::exchange(copy.pending, false)) return;
   std::vector<VariableArrays> group;
   std::vector<std::array<void*, Optimizer::kMaxSlots>> slots(count());
@@ -156,13 +157,8 @@ void ResidentVariables::BeginStep(size_t replica, DeviceQueue& queue) {
 }
 
 void ResidentVariables::EndStep(size_t replica, DeviceQueue& queue) {
-  const Copy& copy = copies_[replica];
-  queue.FlagNotFinite(copy.device + state_floats_, total_floats_ - state_floats_, copy.flag);
-}
-
-bool ResidentVariables::finite() const {
-  return std::all_of(copies_.begin(), copies_.end(),
-                     [](const Copy& copy) { return *copy.flag == 0; });
+  if (replica > 0) return;
+  queue.FlagNotFinite(copies_.front().device + state_floats_, total_floats_ - state_floats_, flag_);
 }
 
 absl::StatusOr<ResidentVariables::NotFinite> ResidentVariables::FindNotFinite() {
@@ -171,7 +167,7 @@ absl::StatusOr<ResidentVariables::NotFinite> ResidentVariables::FindNotFinite() 
   first.queue->CopyOut(first.device + state_floats_, gradients.data(),
                        gradients.size() * sizeof(float));
   RETURN_IF_ERROR(first.queue->Finish());
-  for (const Copy& copy : copies_) *copy.flag = 0;
+  *flag_ = 0;
   for (size_t v = 0; v < count(); ++v) {
     const float* const begin = gradients.data() + (gradients_[v] - state_floats_);
     const float* const end = begin + variables_[v].floats;

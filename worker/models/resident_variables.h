@@ -79,8 +79,9 @@ class ResidentVariables {
 
   // The gradients of the last step count: updates all variables by them, in every copy.
   void Update();
-  // Whether all gradients of the last step are finite.
-  bool finite() const;
+  // Whether all gradients of the last step are finite. The first GPU finds out, because all copies
+  // have the same.
+  bool finite() const { return *flag_ == 0; }
   // The first gradient of the last step that is NaN or infinite.
   struct NotFinite {
     size_t variable = 0;
@@ -105,13 +106,12 @@ class ResidentVariables {
   struct Copy {
     std::unique_ptr<DeviceQueue> queue;
     float* device = nullptr;
-    float* flag = nullptr;  // in page-locked host memory: 1 if a gradient is not finite
-    bool pending = false;   // an update that is not queued yet
+    bool pending = false;  // an update that is not queued yet
   };
 
   ResidentVariables(std::vector<std::unique_ptr<DeviceQueue>> queues,
                     std::vector<Variable> variables);
-  absl::Status Allocate(Copy* copy);
+  absl::Status Allocate();
   // Waits for the queues of all copies. Returns the first error.
   absl::Status FinishAll();
 
@@ -125,6 +125,7 @@ class ResidentVariables {
   size_t state_floats_ = 0;
   size_t total_floats_ = 0;
   HostVector<float> host_;
+  float* flag_ = nullptr;  // in page-locked host memory: 1 if a gradient is not finite
 };
 
 }  // namespace cairn

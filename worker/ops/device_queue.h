@@ -100,7 +100,8 @@ class DeviceQueue {
   // Sums over several queues, of which this one is `rank`, after all ops called so far. Later ops
   // do not wait for the sums and must not write to their memory; later copies out do wait. Call it
   // after Fail too (the data is then unspecified), because the other ranks wait for it. If the sums
-  // fail, Finish returns the reason. `rank` is used until Finish.
+  // fail, Finish returns the reason; if they fail on another rank (kAborted, kUnavailable), only
+  // their memory is unspecified. `rank` is used until Finish.
   virtual void Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) = 0;
 
   // The CUDA stream of ops, on which the caller may queue work in the order of its calls here.

@@ -70,10 +70,9 @@ std::string ResidentState::WhyNot(const Parts& parts) {
   const std::string& type = job.strategy.type;
   if (type == "parameter_server") return "with strategy.type parameter_server others change them";
   if (job.strategy.consistency == "sync") return "strategy.consistency sync counts each gradient";
-  if (parts.group != nullptr && !parts.gpus_sum) {
-    return "the workers' gradients are summed between CPUs";
+  if (parts.workers > 1 && parts.summing_workers == nullptr) {
+    return "several workers train together, and their GPUs do not sum gradients by NCCL";
   }
-  if (parts.group == nullptr && parts.workers > 1) return "several workers train together";
   if (parts.client.server_count() != 1) return "there are several servers";
   const bool cpus = std::any_of(parts.devices.begin(), parts.devices.end(),
                                 [](const Device& device) { return device.is_cpu(); });
@@ -102,11 +101,11 @@ absl::StatusOr<std::unique_ptr<ResidentState>> ResidentState::TakeIfPossible(con
   } else if (!taken.ok()) {
     return taken;
   }
-  if (parts.gpus_sum) {  // so every worker has GPUs and comes here
+  if (parts.summing_workers != nullptr) {  // so every worker has GPUs and comes here
     int64_t without = why.empty() ? 0 : 1;
-    RETURN_IF_ERROR(parts.group->AllReduce(ReduceOp::kSum,
-                                           MutableBuffer{DType::kInt64, &without, 1},
-                                           Deadline::In(parts.call_timeout)));
+    RETURN_IF_ERROR(parts.summing_workers->AllReduce(ReduceOp::kSum,
+                                                     MutableBuffer{DType::kInt64, &without, 1},
+                                                     Deadline::In(parts.call_timeout)));
     if (why.empty() && without > 0) why = "another worker's do; its log says why";
   }
   if (why.empty()) {

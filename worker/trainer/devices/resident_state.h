@@ -33,9 +33,8 @@ class ResidentState {
     PsClient& client;
     absl::Span<const Device> devices;  // one for each replica
     int32_t workers = 1;
-    CollectiveGroup* group = nullptr;  // of the workers, if they train as one
-    bool gpus_sum = false;             // the GPUs of that group sum gradients by NCCL
-    absl::string_view task;            // for the log
+    CollectiveGroup* summing_workers = nullptr;  // all workers, if their GPUs sum by NCCL
+    absl::string_view task;                      // for the log
     absl::Duration call_timeout;
   };
 
@@ -44,7 +43,7 @@ class ResidentState {
   static std::string WhyNot(const Parts& parts);
   // Pulls values and slots, and copies them to the GPUs. All of `parts` outlive the result. Null:
   // WhyNot has a reason, or a GPU has too little memory; then the log says so, unless the worker
-  // has no GPU. Every worker of a group calls it, and either all or none of the results are null.
+  // has no GPU. All summing workers call it, and either all or none of the results are null.
   // Errors as PsClient and CollectiveGroup, and the GPUs'.
   static absl::StatusOr<std::unique_ptr<ResidentState>> TakeIfPossible(const Parts& parts);
   // Waits for a write-back that is running.

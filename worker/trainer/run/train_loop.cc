@@ -107,11 +107,17 @@ absl::Status TrainLoop::Load(int64_t number) {
   return absl::OkStatus();
 }
 
+bool TrainLoop::IsOfOthers(const absl::Status& status) const {
+  return parts_.lockstep != nullptr && (absl::IsAborted(status) || absl::IsUnavailable(status));
+}
+
 absl::Status TrainLoop::DoStep(int64_t number) {
   RETURN_IF_ERROR(pipeline_.WaitPulled(number));
   Step& step = pipeline_.step(number);
   const absl::StatusOr<double> trained = parts_.model.Train(step.batch, &step.state);
-  if (!trained.ok() && parts_.resident != nullptr) parts_.resident->NoteFailure();
+  if (!trained.ok() && parts_.resident != nullptr && !IsOfOthers(trained.status())) {
+    parts_.resident->NoteFailure();
+  }
   if (!trained.ok() && parts_.lockstep != nullptr) {
     return parts_.lockstep->Advise(trained.status());
   }

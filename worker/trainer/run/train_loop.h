@@ -86,8 +86,11 @@ class TrainLoop {
   void Advance(int64_t number);
   // Stores the variables that are on the GPU, as of the steps so far.
   absl::Status WriteBack(bool wait);
-  // At the end, also after an error that is not the GPU's.
+  // At the end, also after an error that is not the GPUs'.
   absl::Status EndResident(const absl::Status& trained);
+  // Whether an error of a step is another worker's: only the gradients of this step are lost on
+  // this worker's GPUs.
+  bool IsOfOthers(const absl::Status& status) const;
   // Prepares the push of step `number`.
   void PreparePush(int64_t number, bool finishes);
   // Announces the end of the run in a separate push; every push before it has been answered.

@@ -267,7 +267,7 @@ TEST_P(ResidentTest, ARunInWhichAnyCallFailedIsContinuedExactly) {
   Train(Folder("healthy"));
   const int64_t calls = fake::Calls() - before;
   int failed = 0;
-  for (int64_t n = 1; n <= calls; n += 1 + calls / 25) {
+  for (int64_t n = 1; n <= calls; n += 1 + calls / (GetParam().size() == 1 ? 25 : 12)) {
     SCOPED_TRACE(absl::StrCat("call ", n, " of ", calls));
     const std::string folder = Folder(absl::StrCat("gpu-", n));
     fake::settings().fail_at = static_cast<int>(n);
@@ -280,7 +280,7 @@ TEST_P(ResidentTest, ARunInWhichAnyCallFailedIsContinuedExactly) {
     EXPECT_EQ(Train(folder).total_steps, 6);
     EXPECT_EQ(ReadAll(folder), want);
   }
-  EXPECT_GT(failed, 5);
+  EXPECT_GT(failed, 3);
 }
 
 TEST_P(ResidentTest, AGpuWithTooLittleMemoryForTheSlotsComputesWithHostMemory) {
@@ -435,29 +435,31 @@ TEST_P(ResidentWorkersTest, KilledWorkersContinueFromTheNewestWriteBack) {
   ExpectBothNear("killed", ReadBoth("host"));
 }
 
-// Whichever call of any worker fails.
-TEST_P(ResidentWorkersTest, ARunInWhichAnyCallFailedIsContinuedExactly) {
+// Whichever call of any worker fails. The other worker writes back the steps before it.
+TEST_P(ResidentWorkersTest, ARunInWhichAnyCallFailedIsContinuedWithoutALostStep) {
   options_.job.optimizer.type = "adagrad";
   options_.job.data.max_steps = 6;
   options_.job.data.eval.clear();
-  options_.job.checkpoint.every_steps = 2;  // writes back
   TrainTogether("host", ThroughHost);
   const std::vector<Stored> want = ReadBoth("host");
   const int64_t before = fake::Calls();
   TrainTogether("healthy");
   const int64_t calls = fake::Calls() - before;
-  int failed = 0;
-  for (int64_t n = 1; n <= calls; n += 1 + calls / 20) {
+  int failed = 0, continued = 0;
+  for (int64_t n = 1; n <= calls; n += 1 + calls / 10) {
     SCOPED_TRACE(absl::StrCat("call ", n, " of ", calls));
     const std::string name = absl::StrCat("gpu-", n);
     fake::settings().fail_at = static_cast<int>(n);
     const Reports reports = TryTrainTogether(name);
     fake::settings().fail_at = 0;
-    failed += reports[0].ok() && reports[1].ok() ? 0 : 1;
-    TrainTogether(name);
+    const Report rest = TrainTogether(name);
     ExpectBothNear(name, want);
+    if (reports[0].ok() && reports[1].ok()) continue;
+    ++failed;
+    continued += rest.steps < 6 ? 1 : 0;
   }
-  EXPECT_GT(failed, 5);
+  EXPECT_GT(continued, 3);
+  EXPECT_GT(failed, 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, ResidentWorkersTest, ::testing::Values(Devices{"gpu:0"}),
