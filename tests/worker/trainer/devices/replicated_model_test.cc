@@ -16,6 +16,7 @@
 #include "tests/worker/models/model_scene.h"
 #include "tests/worker/models/random_batch.h"
 #include "tests/worker/trainer/joint/divided_model.h"
+#include "worker/collective/cross_device_ops.h"
 #include "worker/strategy/gpu_ranks.h"
 #include "worker/strategy/mirrored_strategy.h"
 

@@ -1,6 +1,7 @@
 // Variables that stay on the GPUs of several replicas, on fake GPUs: every copy has the same bits,
 // which are those of replicas whose variables travel through host memory, whichever way a step sums
 // its gradients; and a failing call of CUDA or NCCL is an error of its step and blocks no replica.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
