@@ -161,20 +161,6 @@ Field Section(absl::string_view key, std::vector<Field> fields) {
           }};
 }
 
-Field PartlyBuiltChoice(absl::string_view key, std::string* out, Names choices, Names built) {
-  return {key,
-          [out, choices = std::move(choices), built = std::move(built)](
-              const ConfigNode& value, const std::string& path) -> absl::Status {
-            std::string choice;
-            RETURN_IF_ERROR(ReadChoice(value, path, choices, &choice));
-            if (std::find(built.begin(), built.end(), choice) == built.end()) {
-              return NotBuiltError(value, path, choice, absl::StrJoin(built, ", "));
-            }
-            *out = choice;
-            return absl::OkStatus();
-          }};
-}
-
 Field NotBuilt(absl::string_view key, std::string instead) {
   return {key, [instead = std::move(instead)](const ConfigNode& value, const std::string& path) {
             return absl::UnimplementedError(absl::StrCat(

@@ -43,11 +43,8 @@ Field Section(absl::string_view key, std::vector<Field> fields);
 Field Custom(absl::string_view key,
              std::function<absl::Status(const ConfigNode& value, const std::string& path)> read);
 
-// Keys that this version supports only in part. kUnimplemented: a known value that this version
-// does not build; names the key, the value found and the values offered. kInvalidArgument: an
-// unknown value.
-Field PartlyBuiltChoice(absl::string_view key, std::string* out, Names choices, Names built);
-// `instead` tells the user what to do ("leave it out").
+// A key that this version does not support: kUnimplemented. `instead` tells the user what to do
+// ("leave it out").
 Field NotBuilt(absl::string_view key, std::string instead);
 
 // Readers of single values, for Custom.

@@ -103,6 +103,11 @@ class LoopQueue final : public QueueOfLoops<LoopQueue> {
   }
 
   // The interface that QueueOfLoops requires.
+  void AwaitSums() {
+    const GuardedMemory::Access access(guard_.get());
+    for (const Out& out : out_) DoOut(out);
+    out_.clear();
+  }
   template <typename Body>
   void ForEach(uint64_t count, const Body& body) {
     if (!error_.ok()) return;

@@ -22,6 +22,23 @@ size_t BytesOf(const Vector& values) {
   return values.size() * sizeof(values[0]);
 }
 
+// Makes one sum of those whose memory is adjacent, with the gap between them, which is zero.
+void JoinNeighbours(std::vector<RankSum>* sums) {
+  std::sort(sums->begin(), sums->end(),
+            [](const RankSum& a, const RankSum& b) { return a.x < b.x; });
+  size_t last = 0;
+  for (size_t i = 1; i < sums->size(); ++i) {
+    RankSum &before = (*sums)[last], &next = (*sums)[i];
+    const auto distance = static_cast<size_t>(next.x - before.x);
+    if ((distance - before.count) * sizeof(float) < kAlignment) {
+      before.count = distance + next.count;
+    } else {
+      (*sums)[++last] = next;
+    }
+  }
+  sums->resize(last + 1);
+}
+
 }  // namespace
 
 StepMemory::StepMemory(StepMemory&& other) noexcept
@@ -76,7 +93,8 @@ class StepDevice::Step final : public StepView {
   int64_t AwaitDense(int64_t first) override;
   const float* values(size_t v) override;
   float* gradient(size_t v) override {
-    return own_.resident != nullptr ? own_.resident->gradient(v) : At<float>(layout_.gradients[v]);
+    return own_.resident != nullptr ? own_.resident->gradient(own_.replica, v)
+                                    : At<float>(layout_.gradients[v]);
   }
   float* Buffer(size_t buffer, size_t floats) override;
   SumOrder OrderOfSums(absl::Span<const size_t> distinct) override;
@@ -249,7 +267,7 @@ const StepView::Input& StepDevice::Step::input() {
 
 const float* StepDevice::Step::values(size_t v) {
   AwaitEarly();
-  if (own_.resident != nullptr) return own_.resident->value(v);
+  if (own_.resident != nullptr) return own_.resident->value(own_.replica, v);
   const size_t offset = layout_.variables[v];
   const auto& values = own_.uses[v].values;
   if (values.empty()) return At<float>(offset);
@@ -317,6 +335,7 @@ void StepDevice::Step::ZeroGradients(absl::Span<const size_t> variables) {
 }
 
 void StepDevice::Step::CopyOut(size_t v) {
+  if (own_.resident != nullptr) return;
   done_.push_back(v);
   ready_.push_back(v);
   ready_bytes_ += BytesOf(own_.uses[v].gradient);
@@ -362,12 +381,10 @@ void StepDevice::Step::CopyOutDirect(size_t v, size_t end) {
 
 void StepDevice::Step::GradientDone(size_t v) {
   trains_ = true;
-  if (own_.resident != nullptr) return;
-  const size_t count = own_.uses[v].gradient.size();
+  const size_t count = value_count(v);
   if (count == 0) return;
   const StepSums& sums = device_.sums_;
   if (sums.rank == nullptr || sums.roots[v] < 0) return CopyOut(v);
-  ops().Scale(sums.weight, gradient(v), count);
   sums_.push_back({gradient(v), count, sums.everywhere ? RankSum::kAllRanks : sums.roots[v]});
   summed_.push_back(v);
   sum_floats_ += count;
@@ -377,6 +394,9 @@ void StepDevice::Step::GradientDone(size_t v) {
 void StepDevice::Step::QueueSums() {
   if (sums_.empty()) return;
   const StepSums& sums = device_.sums_;
+  // Only ResidentVariables has the same layout on all ranks.
+  if (own_.resident != nullptr) JoinNeighbours(&sums_);
+  for (const RankSum& sum : sums_) ops().Scale(sums.weight, sum.x, sum.count);
   FlushOut();  // or they would wait for the sums
   device_.queue_->Reduce(*sums.rank, sums_);
   for (const size_t v : summed_) {
@@ -403,8 +423,8 @@ absl::Status StepDevice::Step::End() {
   ended_ = true;
   FlushOut();
   QueueSums();
-  if (trains_ && own_.resident != nullptr) own_.resident->EndStep(*device_.queue_);
   for (const Fetched& fetch : fetches_) device_.queue_->CopyOut(fetch.from, fetch.to, fetch.bytes);
+  if (trains_ && own_.resident != nullptr) own_.resident->EndStep(own_.replica, *device_.queue_);
   RETURN_IF_ERROR(device_.queue_->Finish());
   if (trains_) device_.trained_rows_ = std::max(device_.trained_rows_, rows());
   for (const size_t v : done_) {
@@ -495,7 +515,7 @@ absl::StatusOr<std::unique_ptr<StepView>> StepDevice::Begin(const Batch& batch, 
   RETURN_IF_ERROR(Reserve(layout));
   queue_->BeginStep();
   // Not part of what recurs: an optimizer's constants may differ from update to update.
-  if (state->resident != nullptr) state->resident->BeginStep(*queue_);
+  if (state->resident != nullptr) state->resident->BeginStep(state->replica, *queue_);
   if (layout.recurs && sums_.rank == nullptr) queue_->BeginRecurring();
   auto step = std::make_unique<Step>(*this, batch, state, std::move(layout));
   step->SendInput();

@@ -49,7 +49,8 @@ struct StepSums {
   int number = 0;               // the rank's number
   float weight = 1;             // weight of this step's gradients
   absl::Span<const int> roots;  // by variable: the rank that receives the sum; -1: not summed
-  // All ranks, also of other processes, receive the sums; a root copies its sum to the host.
+  // All ranks, also of other processes, receive the sums; a root copies its sum to the host, unless
+  // the variables stay on the device (StepState::resident).
   bool everywhere = false;
 };
 

@@ -36,10 +36,12 @@ class ResidentVariables;
 class StepDevice;
 struct StepState {
   std::vector<VariableUse> uses;
-  // Not null: the values and gradients of all variables are there, on the GPU of `device`, and
-  // those of `uses` are empty (worker/models/resident_variables.h). All variables are dense, and a
-  // step uses them whole. Set before Plan.
+  // Not null: the values and gradients of all variables are there, in the copy of `replica` on the
+  // GPU of `device`, and those of `uses` are empty (worker/models/resident_variables.h). All
+  // variables are dense, and a step uses them whole. Set before Plan. A model that divides the
+  // batch over replicas may sum the gradients in host memory; then `uses` have the sums.
   ResidentVariables* resident = nullptr;
+  size_t replica = 0;
   // Rows of the step of all workers that train as one; 0: this worker trains alone.
   int64_t joint_rows = 0;
   std::vector<int32_t> positions;

@@ -7,6 +7,7 @@
 #include "common/dtype.h"
 #include "common/status.h"
 #include "worker/models/device_step.h"
+#include "worker/models/model.h"
 
 namespace cairn {
 namespace {
@@ -16,13 +17,13 @@ size_t PaddedFloats(size_t floats) { return (floats + 63) / 64 * 64; }
 
 }  // namespace
 
-ResidentVariables::ResidentVariables(std::unique_ptr<DeviceQueue> queue,
+ResidentVariables::ResidentVariables(std::vector<std::unique_ptr<DeviceQueue>> queues,
                                      std::vector<Variable> variables)
-    : queue_(std::move(queue)),
+    : copies_(queues.size()),
       variables_(std::move(variables)),
       parts_(variables_.size()),
-      gradients_(variables_.size()),
-      slots_(variables_.size()) {
+      gradients_(variables_.size()) {
+  for (size_t r = 0; r < queues.size(); ++r) copies_[r].queue = std::move(queues[r]);
   size_t floats = 0;
   const auto take = [&floats](size_t count) {
     return std::exchange(floats, floats + PaddedFloats(count));
@@ -46,52 +47,92 @@ ResidentVariables::ResidentVariables(std::unique_ptr<DeviceQueue> queue,
 }
 
 absl::StatusOr<std::unique_ptr<ResidentVariables>> ResidentVariables::Create(
-    std::unique_ptr<DeviceQueue> queue, std::vector<Variable> variables) {
+    std::vector<std::unique_ptr<DeviceQueue>> queues, std::vector<Variable> variables) {
   std::unique_ptr<ResidentVariables> resident(
-      new ResidentVariables(std::move(queue), std::move(variables)));
+      new ResidentVariables(std::move(queues), std::move(variables)));
   RETURN_IF_ERROR(resident->Allocate());
   return resident;
 }
 
 absl::Status ResidentVariables::Allocate() {
-  ASSIGN_OR_RETURN(void* const device, queue_->AllocateDevice(device_bytes()));
-  device_ = static_cast<float*>(device);
-  ASSIGN_OR_RETURN(void* const flag, queue_->AllocateHost(sizeof(float)));
+  for (Copy& copy : copies_) {
+    ASSIGN_OR_RETURN(void* const device, copy.queue->AllocateDevice(device_bytes()));
+    copy.device = static_cast<float*>(device);
+    // The gaps between gradients are read too.
+    copy.queue->ops().Zero(copy.device, total_floats_);
+    RETURN_IF_ERROR(copy.queue->Finish());
+  }
+  ASSIGN_OR_RETURN(void* const flag, copies_.front().queue->AllocateHost(sizeof(float)));
   flag_ = static_cast<float*>(flag);
   *flag_ = 0;
-  for (size_t v = 0; v < count(); ++v) {
-    for (size_t part = 1; part < parts(v); ++part) slots_[v][part - 1] = device_ + parts_[v][part];
-  }
   host_.resize(state_floats_);
-  // The gaps between gradients are read too.
-  queue_->ops().Zero(device_, total_floats_);
-  return queue_->Finish();
+  return absl::OkStatus();
 }
 
 ResidentVariables::~ResidentVariables() {
-  queue_->FreeDevice(device_);
-  queue_->FreeHost(flag_);
+  for (const Copy& copy : copies_) copy.queue->FreeDevice(copy.device);
+  copies_.front().queue->FreeHost(flag_);
+}
+
+absl::Status ResidentVariables::FinishAll() {
+  absl::Status status;
+  for (const Copy& copy : copies_) status.Update(copy.queue->Finish());
+  return status;
 }
 
 absl::Status ResidentVariables::Send() {
-  queue_->CopyIn(host_.data(), device_, state_bytes());
-  return queue_->Finish();
+  for (const Copy& copy : copies_) copy.queue->CopyIn(host_.data(), copy.device, state_bytes());
+  return FinishAll();
 }
 
 absl::Status ResidentVariables::Fetch() {
-  BeginStep(*queue_);
-  queue_->CopyOut(device_, host_.data(), state_bytes());
-  return queue_->Finish();
+  const Copy& first = copies_.front();
+  BeginStep(0, *first.queue);
+  first.queue->CopyOut(first.device, host_.data(), state_bytes());
+  return first.queue->Finish();
+}
+
+absl::Status ResidentVariables::FetchGradients(size_t replica, std::vector<VariableUse>* uses) {
+  DeviceQueue& queue = *copies_[replica].queue;
+  for (size_t v = 0; v < count(); ++v) {
+    HostVector<float>& to = (*uses)[v].gradient;
+    to.resize(variables_[v].floats);
+    queue.CopyOut(gradient(replica, v), to.data(), to.size() * sizeof(float));
+  }
+  return queue.Finish();
+}
+
+absl::Status ResidentVariables::SendGradients(const std::vector<VariableUse>& uses) {
+  if (std::all_of(uses.begin(), uses.end(), [](const auto& use) { return use.gradient.empty(); })) {
+    return absl::OkStatus();
+  }
+  // A replica without rows has not begun a step: the last update still needs its gradients.
+  for (size_t r = 0; r < copies_.size(); ++r) BeginStep(r, *copies_[r].queue);
+  RETURN_IF_ERROR(FinishAll());
+  for (size_t r = 0; r < copies_.size(); ++r) {
+    DeviceQueue& queue = *copies_[r].queue;
+    int last = 0;
+    for (size_t v = 0; v < count(); ++v) {
+      const HostVector<float>& from = uses[v].gradient;
+      last = queue.CopyIn(from.data(), gradient(r, v), from.size() * sizeof(float));
+    }
+    queue.AwaitCopy(last);
+    EndStep(r, queue);
+  }
+  return FinishAll();
 }
 
 void ResidentVariables::Update() {
-  pending_ = true;
+  for (Copy& copy : copies_) copy.pending = true;
   for (Variable& variable : variables_) ++variable.updates;
 }
 
-void ResidentVariables::BeginStep(DeviceQueue& queue) {
-  if (!std::exchange(pending_, false)) return;
+void ResidentVariables::BeginStep(size_t replica, DeviceQueue& queue) {
+  Copy& copy = copies_[replica];
+  if (replica == 0) *flag_ = 0;
+  if (!std::exchange(copy.pending, false)) return;
   std::vector<VariableArrays> group;
+  std::vector<std::array<void*, Optimizer::kMaxSlots>> slots(count());
   std::vector<bool> done(count());
   for (size_t first = 0; first < count(); ++first) {
     if (done[first]) continue;
@@ -102,9 +143,12 @@ void ResidentVariables::BeginStep(DeviceQueue& queue) {
         continue;
       }
       done[v] = true;
-      group.push_back({.value = device_ + parts_[v][0],
-                       .slots = slots_[v].data(),
-                       .gradient = gradient(v),
+      for (size_t part = 1; part < parts(v); ++part) {
+        slots[v][part - 1] = copy.device + parts_[v][part];
+      }
+      group.push_back({.value = copy.device + parts_[v][0],
+                       .slots = slots[v].data(),
+                       .gradient = gradient(replica, v),
                        .count = variables_[v].floats});
     }
     queue.ApplyOptimizer(*like.optimizer, like.optimizer->Begin(like.updates - 1), DType::kFloat32,
@@ -112,14 +156,17 @@ void ResidentVariables::BeginStep(DeviceQueue& queue) {
   }
 }
 
-void ResidentVariables::EndStep(DeviceQueue& queue) {
-  queue.FlagNotFinite(device_ + state_floats_, total_floats_ - state_floats_, flag_);
+void ResidentVariables::EndStep(size_t replica, DeviceQueue& queue) {
+  if (replica > 0) return;
+  queue.FlagNotFinite(copies_.front().device + state_floats_, total_floats_ - state_floats_, flag_);
 }
 
 absl::StatusOr<ResidentVariables::NotFinite> ResidentVariables::FindNotFinite() {
+  const Copy& first = copies_.front();
   HostVector<float> gradients(total_floats_ - state_floats_);
-  queue_->CopyOut(device_ + state_floats_, gradients.data(), gradients.size() * sizeof(float));
-  RETURN_IF_ERROR(queue_->Finish());
+  first.queue->CopyOut(first.device + state_floats_, gradients.data(),
+                       gradients.size() * sizeof(float));
+  RETURN_IF_ERROR(first.queue->Finish());
   *flag_ = 0;
   for (size_t v = 0; v < count(); ++v) {
     const float* const begin = gradients.data() + (gradients_[v] - state_floats_);

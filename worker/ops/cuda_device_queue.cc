@@ -148,7 +148,7 @@ void CudaDeviceQueue::CopyOut(const void* device, void* host, size_t bytes) {
   Select();
   if (out_lags_) {
     int number = 0;
-    Note(events_.Record(compute_.get(), &number), "event");
+    Note(events_.Record(compute(), &number), "event");
     if (error_.ok()) Note(events_.Await(out_.get(), number), "wait for ops");
     if (!error_.ok()) return;
     out_lags_ = false;
@@ -201,6 +201,13 @@ void CudaDeviceQueue::Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) {
   if (error == cudaSuccess) error = events_.Await(out_.get(), sum);
   Note(error, "wait for a sum");
   out_lags_ = error != cudaSuccess;
+}
+
+void CudaDeviceQueue::AwaitSums() {
+  if (rank_ == nullptr || !error_.ok()) return;
+  Select();
+  Note(Join(sums_.get(), compute_.get()), "wait for ops");
+  ops_follow_sums_ = true;
 }
 
 void CudaDeviceQueue::BeginOp() {
@@ -303,6 +310,7 @@ absl::Status CudaDeviceQueue::Finish() {
   }
   if (in_step_) CountStep();
   rank_ = nullptr;
+  ops_follow_sums_ = false;
   sums_pause_.reset();
   events_.Reset();
   copies_.clear();

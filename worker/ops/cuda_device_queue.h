@@ -58,6 +58,9 @@ class CudaDeviceQueue : public DeviceQueue {
   void Fail(const absl::Status& why) final;
   absl::Status Finish() final;
 
+  // Makes the ops until Finish, which must be kernels, follow the sums.
+  void AwaitSums();
+
   // Three of the four functions that loop_ops_cuda.h needs of an engine.
   void Zero(float* x, size_t count);
   void Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnMajor b, float* c,
@@ -75,7 +78,7 @@ class CudaDeviceQueue : public DeviceQueue {
   };
   // Computes the grid and selects the device.
   Grid GridOf(uint64_t count);
-  cudaStream_t compute() const { return compute_.get(); }
+  cudaStream_t compute() const { return (ops_follow_sums_ ? sums_ : compute_).get(); }
   // Returns true if the step defers its calls to Finish; then `call`, whose effect `parts`
   // determine, is one of them.
   template <typename Call, typename... Parts>
@@ -133,6 +136,9 @@ class CudaDeviceQueue : public DeviceQueue {
   absl::Status error_;
   bool out_lags_ = true;        // whether ops were queued that out_ does not wait for
   DeviceRank* rank_ = nullptr;  // of the sums in progress
+  // Whether ops run in the stream of the sums. In compute_ they would make a step whose sums hang
+  // look like one whose own ops do.
+  bool ops_follow_sums_ = false;
   std::optional<HostMemoryPause> sums_pause_;     // while sums are in progress
   absl::flat_hash_map<void*, size_t> allocated_;  // device memory, in bytes
   // Times of steps. Marks are numbers of events; those of copies are beginnings and ends.

@@ -100,7 +100,8 @@ class DeviceQueue {
   // Sums over several queues, of which this one is `rank`, after all ops called so far. Later ops
   // do not wait for the sums and must not write to their memory; later copies out do wait. Call it
   // after Fail too (the data is then unspecified), because the other ranks wait for it. If the sums
-  // fail, Finish returns the reason. `rank` is used until Finish.
+  // fail, Finish returns the reason; if they fail on another rank (kAborted, kUnavailable), only
+  // their memory is unspecified. `rank` is used until Finish.
   virtual void Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) = 0;
 
   // The CUDA stream of ops, on which the caller may queue work in the order of its calls here.
@@ -119,8 +120,9 @@ class DeviceQueue {
   // `variables` and its arrays of slots are read before the call returns.
   virtual void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
                               absl::Span<const VariableArrays> variables) = 0;
-  // Queues an op that sets *flag to 1 if x [count] has a NaN or an infinity. `flag` is in device
-  // memory or of AllocateHost, where the host may read it after Finish.
+  // Queues an op that sets *flag to 1 if x [count] has a NaN or an infinity, after all ops and sums
+  // called so far. `flag` is in device memory or of AllocateHost, where the host may read it after
+  // Finish. It must be the last op before Finish.
   virtual void FlagNotFinite(const float* x, size_t count, float* flag) = 0;
   // As ApplyOptimizer, for the rows of one variable whose numbers are in `rows` [row_count], in
   // device memory, distinct and inside the variable. The value and each slot have `width` elements

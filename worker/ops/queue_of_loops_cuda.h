@@ -16,7 +16,8 @@
 
 namespace cairn {
 
-// The base of `Engine`, which is as loop_ops_cuda.h asks. `Base` has the rest of the queue.
+// The base of `Engine`, which is as loop_ops_cuda.h asks, and whose AwaitSums makes later ops
+// follow the sums of Reduce. `Base` has the rest of the queue.
 template <typename Engine, typename Base = DeviceQueue>
 class QueueOfLoops : public Base {
  public:
@@ -30,6 +31,7 @@ class QueueOfLoops : public Base {
     LoopOptimizer(engine(), optimizer, step).Apply(dtype, variables);
   }
   void FlagNotFinite(const float* x, size_t count, float* flag) final {
+    engine().AwaitSums();
     engine().ForEach(count, kernels::FlagNotFiniteBody{x, flag});
   }
   void ApplyOptimizerToRows(const Optimizer& optimizer, const UpdateStep& step, DType dtype,

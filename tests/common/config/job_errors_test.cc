@@ -280,7 +280,6 @@ TEST(JobErrors, FeaturesNotBuiltAreRefusedWithTheAlternatives) {
   ExpectRefused(
       absl::StatusCode::kUnimplemented,
       {{{"strategy.type=tpu"}, "TPUStrategy is not built: it needs hardware"},
-       {{"strategy.cross_device_ops=hierarchical_copy"}, "it offers: auto, nccl"},
        {{"optimizer.use_ema=true"}, "optimizer.use_ema is not built in this version; leave it out"},
        {{"optimizer.gradient_accumulation_steps=2"}, "is not built in this version"},
        {{"optimizer.loss_scale_factor=2"}, "is not built in this version"}});

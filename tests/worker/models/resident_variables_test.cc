@@ -19,7 +19,7 @@
 #include "tests/support/fake_cuda/fake_gpus.h"
 #include "tests/support/status_matchers.h"
 #include "tests/worker/models/every_model.h"
-#include "tests/worker/models/random_batch.h"
+#include "tests/worker/models/resident_scene.h"
 #include "worker/models/device_step.h"
 #include "worker/ops/cuda_device_queue.h"
 #include "worker/ops/device_queue.h"
@@ -27,163 +27,34 @@
 namespace cairn::test {
 namespace {
 
-using Arrays = std::vector<HostVector<float>>;  // value and slots
-
-size_t FloatsOf(const VariableSpec& spec) {
-  size_t floats = 1;
-  for (const int64_t extent : spec.shape) floats *= static_cast<size_t>(extent);
-  return floats;
-}
-
-// A model without tables whose variables are on a fake GPU, and the same on the host, which gets
-// the GPU's gradients in every step and updates by the host's optimizer.
-class ResidentScene {
+// On one GPU.
+class OneGpuScene : public ResidentScene {
  public:
   enum class Graphs { kNo, kYes };
 
-  explicit ResidentScene(const ModelCase& c, OptimizerConfig optimizer = {},
-                         Graphs graphs = Graphs::kNo)
-      : schema_(c.schema),
-        model_(Model::Create(c.config, {}, c.schema).value()),
-        optimizer_(Optimizer::Create(optimizer).value()) {
-    std::vector<ResidentVariables::Variable> variables;
-    for (const VariableSpec& spec : model_->variables()) {
-      variables.push_back({.floats = FloatsOf(spec), .optimizer = optimizer_, .updates = 3});
-    }
-    resident_ =
-        ResidentVariables::Create(OpenGpuQueue(Gpu(0)).value(), std::move(variables)).value();
-    got_.resident = resident_.get();
-    for (StepState* state : {&got_, &want_}) {
+  explicit OneGpuScene(const ModelCase& c, const OptimizerConfig& optimizer = {},
+                       Graphs graphs = Graphs::kNo)
+      : ResidentScene(c, optimizer, {Gpu(0)}, Model::Create(c.config, {}, c.schema).value(),
+                      Model::Create(c.config, {}, c.schema).value()) {
+    for (StepState* state : {&got(), &want()}) {
       std::unique_ptr<DeviceQueue> queue = OpenGpuQueue(Gpu(0)).value();
       if (graphs == Graphs::kNo) static_cast<CudaDeviceQueue&>(*queue).StopGraphs();
       state->device = std::make_shared<StepDevice>(std::move(queue));
     }
-    std::mt19937_64 random(5);
-    std::normal_distribution<float> normal(0.0f, c.stddev);
-    for (size_t v = 0; v < resident_->count(); ++v) {
-      Arrays& arrays = host_.emplace_back();
-      for (size_t part = 0; part < resident_->parts(v); ++part) {
-        HostVector<float>& array = arrays.emplace_back(resident_->floats(v));
-        const double slot = part == 0 ? 0 : optimizer_->slots()[part - 1].initial_value;
-        for (float& x : array) x = part == 0 ? normal(random) : static_cast<float>(slot);
-        std::copy(array.begin(), array.end(), resident_->host(v, part).begin());
-      }
-    }
-    EXPECT_OK(resident_->Send());
   }
-
-  absl::Status Train(int64_t rows, uint32_t seed) {
-    batch_ = RandomBatch(schema_, rows, model_->outputs(), seed);
-    RETURN_IF_ERROR(model_->Plan(batch_, &got_));
-    return model_->Train(batch_, &got_).status();
-  }
-
-  // Train and Update, on the host too.
-  absl::Status Step(int64_t rows, uint32_t seed) {
-    RETURN_IF_ERROR(Train(rows, seed));
-    resident_->Update();
-    RETURN_IF_ERROR(model_->Plan(batch_, &want_));
-    for (size_t v = 0; v < host_.size(); ++v) CopyRows(v, &want_.uses[v]);
-    RETURN_IF_ERROR(model_->Train(batch_, &want_).status());
-    const UpdateStep step = optimizer_->Begin(3 + updates_++);
-    for (size_t v = 0; v < host_.size(); ++v) {
-      const HostVector<float> gradient = Whole(v, want_.uses[v]);
-      float* slots[Optimizer::kMaxSlots] = {};
-      for (size_t s = 1; s < host_[v].size(); ++s) slots[s - 1] = host_[v][s].data();
-      optimizer_->Apply(step, host_[v][0].data(), slots, gradient.data(), gradient.size());
-    }
-    return absl::OkStatus();
-  }
-
-  void ExpectSame() {
-    ASSERT_OK(resident_->Fetch());
-    for (size_t v = 0; v < host_.size(); ++v) {
-      EXPECT_EQ(resident_->updates(v), 3 + updates_);
-      for (size_t part = 0; part < host_[v].size(); ++part) {
-        const absl::Span<float> got = resident_->host(v, part);
-        const HostVector<float>& want = host_[v][part];
-        const float tolerance = HasSplitProducts() ? 1e-5f : 0;
-        EXPECT_TRUE(std::equal(
-            got.begin(), got.end(), want.begin(), want.end(),
-            [&](float a, float b) { return std::abs(a - b) <= tolerance * (1 + std::abs(b)); }))
-            << model_->variables()[v].name << ", part " << part;
-      }
-    }
-  }
-
-  // A step computes a large gradient in parts if it copies it to the host. BLAS may round the parts
-  // differently from the whole, which depends on the processor.
-  bool HasSplitProducts() const {
-    constexpr size_t kSplitFloats = (2 << 20) / sizeof(float);
-    for (size_t v = 0; v < resident_->count(); ++v) {
-      if (resident_->floats(v) >= kSplitFloats) return true;
-    }
-    return false;
-  }
-
-  const Model& model() const { return *model_; }
-  ResidentVariables& resident() { return *resident_; }
-  Batch& batch() { return batch_; }
-  absl::Status TrainAgain() { return model_->Train(batch_, &got_).status(); }
-  StepState& state() { return got_; }
-
- private:
-  size_t WidthOf(size_t v, const VariableUse& use) const {
-    return use.ids.empty() ? 0 : use.values.size() / use.ids.size();
-  }
-  void CopyRows(size_t v, VariableUse* use) const {
-    if (use->part == Part::kWhole) {
-      use->values = host_[v][0];
-      return;
-    }
-    const size_t width = WidthOf(v, *use);
-    for (size_t i = 0; i < use->ids.size(); ++i) {
-      std::copy_n(host_[v][0].data() + static_cast<size_t>(use->ids[i]) * width, width,
-                  use->values.data() + i * width);
-    }
-  }
-  HostVector<float> Whole(size_t v, const VariableUse& use) const {
-    if (use.part == Part::kWhole) return use.gradient;
-    HostVector<float> whole(host_[v][0].size());
-    const size_t width = WidthOf(v, use);
-    for (size_t i = 0; i < use.ids.size(); ++i) {
-      std::copy_n(use.gradient.data() + i * width, width,
-                  whole.data() + static_cast<size_t>(use.ids[i]) * width);
-    }
-    return whole;
-  }
-
-  const Schema schema_;
-  const std::unique_ptr<Model> model_;
-  const std::shared_ptr<const Optimizer> optimizer_;
-  std::unique_ptr<ResidentVariables> resident_;
-  std::vector<Arrays> host_;  // by variable
-  int64_t updates_ = 0;
-  Batch batch_;
-  StepState got_, want_;
 };
-
-std::vector<ModelCase> ModelsWithoutTables() {
-  std::vector<ModelCase> cases;
-  for (const ModelCase& c : EveryModel()) {
-    if (c.schema.key_columns == 0) cases.push_back(c);
-  }
-  cases.push_back(LargeModel());
-  return cases;
-}
 
 class Resident : public ::testing::TestWithParam<ModelCase> {};
 
 TEST_P(Resident, ValuesAndSlotsAreThoseOfTheHost) {
-  for (const ResidentScene::Graphs graphs :
-       {ResidentScene::Graphs::kNo, ResidentScene::Graphs::kYes}) {
+  for (const OneGpuScene::Graphs graphs : {OneGpuScene::Graphs::kNo, OneGpuScene::Graphs::kYes}) {
     // Where products are rounded differently, Adam would divide a gradient of nearly zero by
     // itself.
     const bool large = GetParam().name == std::string("mlp_large");
     const OptimizerConfig optimizer =
         large ? OptimizerConfig{.type = "adagrad", .learning_rate = ConstantRate(0.5)}
               : OptimizerConfig{.type = "adam"};
-    ResidentScene scene(GetParam(), optimizer, graphs);
+    OneGpuScene scene(GetParam(), optimizer, graphs);
     EXPECT_EQ(scene.HasSplitProducts(), large);
     for (uint32_t step = 0; step < 4; ++step) ASSERT_OK(scene.Step(33, step));
     scene.ExpectSame();
@@ -195,19 +66,12 @@ TEST_P(Resident, ValuesAndSlotsAreThoseOfTheHost) {
 INSTANTIATE_TEST_SUITE_P(Models, Resident, ::testing::ValuesIn(ModelsWithoutTables()),
                          [](const auto& info) { return info.param.name; });
 
-ModelCase ThreeLayers() {
-  ModelCase c{.name = "mlp", .config = SmallConfig("mlp"), .schema = {.dense_columns = 8}};
-  c.config.hidden = {32, 16};
-  c.config.loss = "sigmoid_cross_entropy";
-  return c;
-}
-
 TEST(ResidentOptimizers, AllUpdateAsOnTheHost) {
   for (const OptimizerCase& c : OptimizerCases()) {
     SCOPED_TRACE(c.name);
     // The power of another FTRL differs in the last bits.
     if (c.name == "FtrlAll") continue;
-    ResidentScene scene(ThreeLayers(), ConfigOf(c));
+    OneGpuScene scene(ThreeLayers(), ConfigOf(c));
     for (uint32_t step = 0; step < 5; ++step) ASSERT_OK(scene.Step(16, step));
     scene.ExpectSame();
   }
@@ -215,7 +79,7 @@ TEST(ResidentOptimizers, AllUpdateAsOnTheHost) {
 
 // A gradient that Update does not follow changes nothing.
 TEST(ResidentSteps, AStepWithoutUpdateChangesNothing) {
-  ResidentScene scene(ThreeLayers(), {.type = "adam"});
+  OneGpuScene scene(ThreeLayers(), {.type = "adam"});
   ASSERT_OK(scene.Step(16, 1));
   ASSERT_OK(scene.Train(16, 2));
   scene.ExpectSame();
@@ -225,7 +89,7 @@ TEST(ResidentSteps, AStepWithoutUpdateChangesNothing) {
 
 // The batch goes in, and the losses come out.
 TEST(ResidentCounts, AStepCopiesNoWeights) {
-  ResidentScene scene(ThreeLayers(), {.type = "adam"});
+  OneGpuScene scene(ThreeLayers(), {.type = "adam"});
   for (uint32_t step = 0; step < 2; ++step) {
     ASSERT_OK(scene.Train(64, step));
     scene.resident().Update();
@@ -250,7 +114,7 @@ TEST(ResidentCounts, AStepCopiesNoWeights) {
 
 // The update's constants differ from step to step, and the rest is a graph.
 TEST(ResidentCounts, AStepThatRecursIsTheUpdateAndOneLaunch) {
-  ResidentScene scene(ThreeLayers(), {.type = "adam"}, ResidentScene::Graphs::kYes);
+  OneGpuScene scene(ThreeLayers(), {.type = "adam"}, OneGpuScene::Graphs::kYes);
   for (int i = 0; i < 3; ++i) {
     ASSERT_OK(scene.Train(64, 1));
     scene.resident().Update();
@@ -268,24 +132,24 @@ TEST(ResidentCounts, AStepThatRecursIsTheUpdateAndOneLaunch) {
 }
 
 TEST(ResidentFailures, AnyFailingCallIsAnErrorOfItsStep) {
-  const auto run = [](ResidentScene& scene) -> absl::Status {
+  const auto run = [](OneGpuScene& scene) -> absl::Status {
     RETURN_IF_ERROR(scene.Train(16, 2));
     scene.resident().Update();
     return scene.resident().Fetch();
   };
   const auto scene = [] {
-    auto made = std::make_unique<ResidentScene>(ThreeLayers(), OptimizerConfig{.type = "adam"});
+    auto made = std::make_unique<OneGpuScene>(ThreeLayers(), OptimizerConfig{.type = "adam"});
     EXPECT_OK(made->Step(16, 1));
     return made;
   };
-  const std::unique_ptr<ResidentScene> healthy = scene();
+  const std::unique_ptr<OneGpuScene> healthy = scene();
   const int64_t before = fake::Calls();
   ASSERT_OK(run(*healthy));
   const int64_t calls = fake::Calls() - before;
   ASSERT_GT(calls, 10);
   for (int64_t n = 1; n <= calls; ++n) {
     SCOPED_TRACE(absl::StrCat("call ", n, " of ", calls));
-    const std::unique_ptr<ResidentScene> failing = scene();
+    const std::unique_ptr<OneGpuScene> failing = scene();
     fake::settings().fail_at = static_cast<int>(n);
     const absl::Status status = run(*failing);
     ASSERT_EQ(fake::settings().fail_at, 0);
@@ -297,8 +161,10 @@ TEST(ResidentFailures, TooLittleMemoryIsAnErrorThatLeavesNothing) {
   const size_t before = fake::DeviceBytes();
   fake::settings().largest_allocation = size_t{1} << 20;
   const std::shared_ptr<const Optimizer> sgd = Optimizer::Create({}).value();
-  const auto resident = ResidentVariables::Create(OpenGpuQueue(Gpu(0)).value(),
-                                                  {{.floats = size_t{1} << 20, .optimizer = sgd}});
+  std::vector<std::unique_ptr<DeviceQueue>> queues;
+  for (const int32_t gpu : {1, 0}) queues.push_back(OpenGpuQueue(Gpu(gpu)).value());
+  const auto resident =
+      ResidentVariables::Create(std::move(queues), {{.floats = size_t{1} << 20, .optimizer = sgd}});
   fake::settings().largest_allocation = SIZE_MAX;
   EXPECT_THAT(resident, StatusIs(absl::StatusCode::kResourceExhausted,
                                  ::testing::HasSubstr("bytes of its memory")));
@@ -307,7 +173,7 @@ TEST(ResidentFailures, TooLittleMemoryIsAnErrorThatLeavesNothing) {
 
 // The first gradient that is not finite is named, and the next step begins anew.
 TEST(ResidentNotFinite, IsFoundAndForgotten) {
-  ResidentScene scene(ThreeLayers(), {.type = "adam"});
+  OneGpuScene scene(ThreeLayers(), {.type = "adam"});
   ASSERT_OK(scene.Step(16, 1));
   EXPECT_TRUE(scene.resident().finite());
   ASSERT_OK(scene.Train(16, 2));
@@ -326,7 +192,7 @@ TEST(ResidentNotFinite, IsFoundAndForgotten) {
 
 TEST(ResidentMemory, IsFreedWithTheVariables) {
   const size_t device = fake::DeviceBytes(), host = fake::HostBytes();
-  { ResidentScene scene(ThreeLayers()); }
+  { OneGpuScene scene(ThreeLayers()); }
   EXPECT_EQ(fake::DeviceBytes(), device);
   EXPECT_EQ(fake::HostBytes(), host);
 }

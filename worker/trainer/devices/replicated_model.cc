@@ -76,6 +76,7 @@ class ReplicatedModel::StepOfReplicas {
         batch_(batch),
         state_(*state),
         rows_of_ids_(state->uses.size()),
+        host_sums_(model.host_sums_),
         ranks_(ranks),
         errors_(replicas_),
         outgrown_(replicas_) {
@@ -108,6 +109,8 @@ class ReplicatedModel::StepOfReplicas {
     const auto rows = static_cast<size_t>(batch_.rows);
     TakeRows(batch_, FirstOf(replica, replicas_, rows), FirstOf(replica + 1, replicas_, rows),
              &share.batch);
+    share.state.resident = resident();
+    share.state.replica = replica;
     RETURN_IF_ERROR(model_.Plan(share.batch, &share.state));
     for (size_t v = 0; v < state_.uses.size(); ++v) CopyValues(v, &share.state.uses[v]);
     ASSIGN_OR_RETURN(placements_[replica], step_devices_.Place(devices_[replica], &share.state));
@@ -150,9 +153,9 @@ class ReplicatedModel::StepOfReplicas {
                        .number = static_cast<int>(replica),
                        .weight = workers() == nullptr ? Weight(share) : JointWeight(share),
                        .roots = roots_,
-                       .everywhere = workers() != nullptr});
+                       .everywhere = workers() != nullptr || resident() != nullptr});
     }
-    const absl::StatusOr<double> loss = model_.Train(share.batch, &share.state);
+    const absl::StatusOr<double> loss = Train(replica);
     if (adds_up) device->SetSums({});
     if (loss.ok()) {
       share.loss = *loss;
@@ -214,6 +217,27 @@ class ReplicatedModel::StepOfReplicas {
   }
 
  private:
+  // Null: the variables travel through host memory.
+  ResidentVariables* resident() const { return state_.resident; }
+
+  // Trains a replica. Returns the loss. Gradients that are not summed on the devices are in host
+  // memory afterwards.
+  absl::StatusOr<double> Train(size_t replica) {
+    ReplicaShare& share = state_.shares[replica];
+    if (resident() == nullptr || !roots_.empty()) return model_.Train(share.batch, &share.state);
+    double loss = 0;
+    if (share.batch.rows > 0) {
+      ASSIGN_OR_RETURN(loss, model_.Train(share.batch, &share.state));
+      RETURN_IF_ERROR(resident()->FetchGradients(replica, &share.state.uses));
+    }
+    for (size_t v = 0; v < state_.uses.size(); ++v) {
+      const size_t floats = resident()->floats(v);
+      if (share.batch.rows == 0) share.state.uses[v].gradient.assign(floats, 0.0f);
+      if (replica == 0) state_.uses[v].gradient.resize(floats);
+    }
+    return loss;
+  }
+
   // The group of the workers that sum; null: this worker sums alone.
   CollectiveGroup* workers() const { return ranks_ == nullptr ? nullptr : ranks_->peers().workers; }
   // Sums over the workers, if there are others.
@@ -275,9 +299,19 @@ class ReplicatedModel::StepOfReplicas {
   void ReduceRange(size_t variable, size_t first, size_t count) {
     float* const to = state_.uses[variable].gradient.data() + first;
     std::fill_n(to, count, 0.0f);
-    for (const ReplicaShare& share : state_.shares) {
-      AddScaled(share.state.uses[variable].gradient.data() + first, count, Weight(share), to);
+    const auto add = [&](const ReplicaShare& share, float* sum) {
+      AddScaled(share.state.uses[variable].gradient.data() + first, count, Weight(share), sum);
+    };
+    if (host_sums_ != CrossDeviceOps::kHierarchicalCopy) {
+      for (const ReplicaShare& share : state_.shares) add(share, to);
+      return;
     }
+    const HierarchicalPlan plan =
+        PlanHierarchicalCopy(static_cast<int>(replicas_), static_cast<int64_t>(variable));
+    std::vector<float> other(count);
+    for (const int r : plan.main_half) add(state_.shares[static_cast<size_t>(r)], to);
+    for (const int r : plan.other_half) add(state_.shares[static_cast<size_t>(r)], other.data());
+    AddScaled(other.data(), count, 1, to);
   }
 
   void AddRows(size_t variable, const ReplicaShare& share, HostVector<float>* to) const {
@@ -302,6 +336,7 @@ class ReplicatedModel::StepOfReplicas {
   const Batch& batch_;
   StepState& state_;
   std::vector<absl::flat_hash_map<int64_t, size_t>> rows_of_ids_;  // for variables used by ids
+  const CrossDeviceOps host_sums_;
   // Sums on the devices; without roots, nothing is summed there.
   GpuRanks* const ranks_;
   absl::Span<const std::unique_ptr<DeviceRank>> joined_;
@@ -313,11 +348,12 @@ class ReplicatedModel::StepOfReplicas {
 
 ReplicatedModel::ReplicatedModel(std::unique_ptr<Model> model, std::unique_ptr<Strategy> strategy,
                                  std::vector<Device> devices, OpenQueue open,
-                                 std::unique_ptr<GpuRanks> ranks)
+                                 std::unique_ptr<GpuRanks> ranks, CrossDeviceOps host_sums)
     : PlacedModel(std::move(model), devices.front(), std::move(open)),
       strategy_(std::move(strategy)),
       devices_(std::move(devices)),
-      ranks_(std::move(ranks)) {}
+      ranks_(std::move(ranks)),
+      host_sums_(host_sums) {}
 
 absl::Status ReplicatedModel::Run(StepOfReplicas* step) const {
   using Arguments = absl::Span<const Value>;
@@ -387,11 +423,12 @@ absl::StatusOr<std::unique_ptr<GpuRanks>> RanksOfWorkers(const StrategyConfig& c
   const CommunicationConfig& communication = config.communication;
   ASSIGN_OR_RETURN(const CommunicationImplementation implementation,
                    CommunicationImplementationFromName(communication.implementation));
-  if (config.cross_device_ops == "reduction_to_one_device") {
+  if (config.cross_device_ops != "auto" && config.cross_device_ops != "nccl") {
     if (implementation != CommunicationImplementation::kNccl) return nullptr;
-    return AsBadInput(absl::InvalidArgumentError(
+    return AsBadInput(absl::InvalidArgumentError(absl::StrCat(
         "strategy.communication.implementation: nccl sums between the GPUs of a worker too; leave "
-        "strategy.cross_device_ops: reduction_to_one_device out"));
+        "strategy.cross_device_ops: ",
+        config.cross_device_ops, " out")));
   }
   absl::StatusOr<std::unique_ptr<GpuRanks>> ranks = JoinWorkers(
       {.devices = devices,
@@ -433,8 +470,10 @@ absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model>
   for (size_t i = 0; i < devices.size(); ++i) places.push_back(Cpu(static_cast<int32_t>(i)));
   ASSIGN_OR_RETURN(std::unique_ptr<Strategy> strategy,
                    MakeStrategy(type, {.devices = std::move(places)}));
-  return std::make_unique<ReplicatedModel>(std::move(model), std::move(strategy),
-                                           std::move(devices), open, std::move(ranks));
+  return std::make_unique<ReplicatedModel>(
+      std::move(model), std::move(strategy), std::move(devices), open, std::move(ranks),
+      cross_device_ops == "hierarchical_copy" ? CrossDeviceOps::kHierarchicalCopy
+                                              : CrossDeviceOps::kReductionToOneDevice);
 }
 
 }  // namespace cairn

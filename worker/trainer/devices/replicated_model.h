@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/device.h"
+#include "worker/collective/cross_device_ops.h"
 #include "worker/models/model.h"
 #include "worker/strategy/gpu_ranks.h"
 #include "worker/strategy/strategy.h"
@@ -25,6 +26,10 @@ namespace cairn {
 // replicas, one with more rows than any before it (its memory is not allocated yet), and one that
 // overlaps with another thread's. The values are the same but for the order of addition.
 //
+// If the step's variables stay on the GPUs (StepState::resident), every GPU receives the sums, and
+// `gradient` of the uses stays empty; the sums of the other kinds of step are there, and must go to
+// the GPUs (ResidentVariables::SendGradients).
+//
 // If the ranks are those of all workers, the workers agree on the variables that all of them use
 // whole, and the GPUs of all sum these; such a gradient is of_all_workers, and every worker must
 // train the same steps.
@@ -35,10 +40,13 @@ namespace cairn {
 class ReplicatedModel : public PlacedModel {
  public:
   // `strategy` has one replica for each device. Its own devices are all CPUs: the replicas' host
-  // threads.
+  // threads. `host_sums`: in which order host memory adds up variables that all replicas use whole:
+  // in the replicas' order, or, for kHierarchicalCopy, by PlanHierarchicalCopy, where the number of
+  // a variable is that of its pack.
   ReplicatedModel(std::unique_ptr<Model> model, std::unique_ptr<Strategy> strategy,
                   std::vector<Device> devices, OpenQueue open = OpenGpuQueue,
-                  std::unique_ptr<GpuRanks> ranks = nullptr);
+                  std::unique_ptr<GpuRanks> ranks = nullptr,
+                  CrossDeviceOps host_sums = CrossDeviceOps::kReductionToOneDevice);
 
   absl::StatusOr<double> Train(const Batch& batch, StepState* state) const override;
 
@@ -49,6 +57,7 @@ class ReplicatedModel : public PlacedModel {
   const std::unique_ptr<Strategy> strategy_;
   const std::vector<Device> devices_;
   const std::unique_ptr<GpuRanks> ranks_;
+  const CrossDeviceOps host_sums_;
 };
 
 // The ranks for sums between the GPUs of all workers, as strategy.communication demands; null:
@@ -61,8 +70,8 @@ absl::StatusOr<std::unique_ptr<GpuRanks>> RanksOfWorkers(const StrategyConfig& c
 // Returns `model` on `devices` (DevicesOf) under a job's strategy.type and cross_device_ops:
 // `model` itself on one CPU device, a DeviceModel on one GPU, otherwise a model that divides
 // batches over the devices. With `auto`, different GPUs sum by NCCL if it is installed; with
-// `nccl`, an error says why they cannot. `ranks`, of RanksOfWorkers,
-// replace those of cross_device_ops.
+// `nccl`, an error says why they cannot. With the other methods, host memory sums. `ranks`, of
+// RanksOfWorkers, replace those of cross_device_ops.
 absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(
     std::unique_ptr<Model> model, const std::string& strategy_type, std::vector<Device> devices,
     const std::string& cross_device_ops, GpuArithmetic arithmetic = {},

@@ -10,6 +10,7 @@
 #include "common/shape.h"
 #include "common/status.h"
 #include "thrift/limits.h"
+#include "worker/trainer/devices/device_model.h"
 
 namespace cairn {
 namespace {
@@ -69,9 +70,13 @@ std::string ResidentState::WhyNot(const Parts& parts) {
   const std::string& type = job.strategy.type;
   if (type == "parameter_server") return "with strategy.type parameter_server others change them";
   if (job.strategy.consistency == "sync") return "strategy.consistency sync counts each gradient";
-  if (parts.workers > 1) return "several workers train together";
+  if (parts.workers > 1 && parts.summing_workers == nullptr) {
+    return "several workers train together, and their GPUs do not sum gradients by NCCL";
+  }
   if (parts.client.server_count() != 1) return "there are several servers";
-  if (parts.devices.size() > 1) return "the worker has several replicas";
+  const bool cpus = std::any_of(parts.devices.begin(), parts.devices.end(),
+                                [](const Device& device) { return device.is_cpu(); });
+  if (cpus) return "a replica is on a CPU";
   const std::string& durability = job.storage.durability;
   if (durability != "snapshot" && durability != "off") {
     return absl::StrCat("storage.durability ", durability, " stores every step");
@@ -87,22 +92,33 @@ absl::StatusOr<std::unique_ptr<ResidentState>> ResidentState::TakeIfPossible(con
   const bool gpus = std::any_of(parts.devices.begin(), parts.devices.end(),
                                 [](const Device& device) { return !device.is_cpu(); });
   if (!gpus) return nullptr;
+  std::string why = WhyNot(parts);
+  absl::StatusOr<std::unique_ptr<ResidentState>> taken = nullptr;
+  if (why.empty()) taken = Take(parts);
+  const bool no_memory = absl::IsResourceExhausted(taken.status());
+  if (no_memory) {
+    why = std::string(taken.status().message());
+  } else if (!taken.ok()) {
+    return taken;
+  }
+  if (parts.summing_workers != nullptr) {  // so every worker has GPUs and comes here
+    int64_t without = why.empty() ? 0 : 1;
+    RETURN_IF_ERROR(parts.summing_workers->AllReduce(ReduceOp::kSum,
+                                                     MutableBuffer{DType::kInt64, &without, 1},
+                                                     Deadline::In(parts.call_timeout)));
+    if (why.empty() && without > 0) why = "another worker's do; its log says why";
+  }
+  if (why.empty()) {
+    LOG(INFO) << parts.task << ": variables and optimizer slots stay on "
+              << DevicesText(parts.devices) << ": " << (*taken)->variables().state_bytes()
+              << " bytes each";
+    return taken;
+  }
   const std::string text =
-      absl::StrCat(parts.task, ": variables travel through host memory in every step: ");
-  if (const std::string why = WhyNot(parts); !why.empty()) {
-    LOG(INFO) << text << why;
-    return nullptr;
-  }
-  absl::StatusOr<std::unique_ptr<ResidentState>> taken = Take(parts);
-  if (absl::IsResourceExhausted(taken.status())) {
-    LOG(WARNING) << text << taken.status().message();
-    return nullptr;
-  }
-  if (taken.ok()) {
-    LOG(INFO) << parts.task << ": variables and optimizer slots stay on " << parts.devices[0].text()
-              << ": " << (*taken)->variables().state_bytes() << " bytes";
-  }
-  return taken;
+      absl::StrCat(parts.task, ": variables travel through host memory in every step: ", why);
+  LOG_IF(WARNING, no_memory) << text;
+  LOG_IF(INFO, !no_memory) << text;
+  return nullptr;
 }
 
 ResidentState::ResidentState(const Parts& parts, std::unique_ptr<ResidentVariables> variables)
@@ -132,9 +148,12 @@ absl::StatusOr<std::unique_ptr<ResidentState>> ResidentState::Take(const Parts& 
     }
     variables.push_back({.floats = FloatsOf(spec), .optimizer = std::move(optimizer)});
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<DeviceQueue> queue, OpenGpuQueue(parts.devices[0]));
+  std::vector<std::unique_ptr<DeviceQueue>> queues;
+  for (const Device device : parts.devices) {
+    ASSIGN_OR_RETURN(queues.emplace_back(), OpenGpuQueue(device));
+  }
   ASSIGN_OR_RETURN(std::unique_ptr<ResidentVariables> made,
-                   ResidentVariables::Create(std::move(queue), std::move(variables)));
+                   ResidentVariables::Create(std::move(queues), std::move(variables)));
   std::unique_ptr<ResidentState> state(new ResidentState(parts, std::move(made)));
   RETURN_IF_ERROR(state->Pull());
   return state;
@@ -165,7 +184,10 @@ absl::Status ResidentState::Pull() {
   return variables_->Send();
 }
 
-absl::Status ResidentState::Update() {
+absl::Status ResidentState::Update(const StepState& state) {
+  const absl::Status sent = variables_->SendGradients(state.uses);
+  failed_ = !sent.ok();
+  RETURN_IF_ERROR(sent);
   if (variables_->finite()) {
     variables_->Update();
     return absl::OkStatus();

@@ -1,4 +1,4 @@
-// Keeps a job's variables on the worker's GPU between steps, and writes them back to the server.
+// Keeps a job's variables on the worker's GPUs between steps, and writes them back to the server.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,15 @@
 #include "common/device.h"
 #include "common/variables/variable_spec.h"
 #include "worker/client/ps_client.h"
+#include "worker/collective/collective_group.h"
+#include "worker/models/model.h"
 #include "worker/models/resident_variables.h"
 
 namespace cairn {
 
-// While it exists, the GPU has the current values and slots, and the server those of the last
-// write-back, which it stores together with the position in the data: a killed job continues from
-// there exactly. Thread safety: none.
+// While it exists, the GPU of each replica has the current values and slots, and the server those
+// of the last write-back, which it stores together with the position in the data: a killed job
+// continues from there exactly. Thread safety: none.
 class ResidentState {
  public:
   struct Parts {
@@ -31,27 +33,29 @@ class ResidentState {
     PsClient& client;
     absl::Span<const Device> devices;  // one for each replica
     int32_t workers = 1;
-    absl::string_view task;  // for the log
+    CollectiveGroup* summing_workers = nullptr;  // all workers, if their GPUs sum by NCCL
+    absl::string_view task;                      // for the log
     absl::Duration call_timeout;
   };
 
   // Why the variables of a job have to travel through host memory in every step; "": they can stay
-  // on the GPU, because one worker with one GPU is the only one that changes them.
+  // on the GPUs, because all replicas apply the same gradients and nobody else changes them.
   static std::string WhyNot(const Parts& parts);
-  // Pulls values and slots, and copies them to the GPU. All of `parts` outlive the result. Null:
-  // WhyNot has a reason, or the GPU has too little memory; then the log says so, unless the worker
-  // has no GPU. Errors as PsClient, and the GPU's.
+  // Pulls values and slots, and copies them to the GPUs. All of `parts` outlive the result. Null:
+  // WhyNot has a reason, or a GPU has too little memory; then the log says so, unless the worker
+  // has no GPU. All summing workers call it, and either all or none of the results are null.
+  // Errors as PsClient and CollectiveGroup, and the GPUs'.
   static absl::StatusOr<std::unique_ptr<ResidentState>> TakeIfPossible(const Parts& parts);
   // Waits for a write-back that is running.
   ~ResidentState();
 
   ResidentVariables& variables() { return *variables_; }
-  // Updates the variables by the gradients of the last step. With not_finite: skip a step whose
-  // gradients have NaN or infinity changes nothing and is counted. kInvalidArgument: they have,
-  // without it.
-  absl::Status Update();
+  // Updates the variables by the gradients of the last step, which was that of `state`. With
+  // not_finite: skip a step whose gradients have NaN or infinity changes nothing and is counted.
+  // kInvalidArgument: they have, without it. Otherwise errors of the GPUs.
+  absl::Status Update(const StepState& state);
   int64_t dropped() const { return dropped_; }
-  // A step or a copy of the GPU failed, so its memory is unspecified: nothing is written back any
+  // A step or a copy of a GPU failed, so its memory is unspecified: nothing is written back any
   // more.
   void NoteFailure() { failed_ = true; }
   bool failed() const { return failed_; }
@@ -59,9 +63,9 @@ class ResidentState {
   // Whether storage.snapshot_interval_seconds have passed since the last write-back began; never if
   // durability is off.
   bool Due(absl::Duration now) const { return now >= next_; }
-  // Copies values and slots from the GPU, after all updates, and stores them with `position`. The
-  // server's part runs beside later steps unless `wait`. Returns an earlier write-back's error, if
-  // there was one. Does nothing if the last write-back had this position.
+  // Copies values and slots from the first GPU, after all updates, and stores them with `position`.
+  // The server's part runs beside later steps unless `wait`. Returns an earlier write-back's error,
+  // if there was one. Does nothing if the last write-back had this position.
   absl::Status WriteBack(const std::string& position, bool wait);
 
  private:

@@ -86,6 +86,7 @@ absl::Status TrainLoop::AnnounceEnd() {
 
 absl::StatusOr<bool> TrainLoop::Read(int64_t number) {
   Step& step = pipeline_.step(number);
+  if (parts_.resident != nullptr) step.state.resident = &parts_.resident->variables();
   if (parts_.lockstep != nullptr) {
     return parts_.lockstep->Load(number < max_loads_, parts_.reader, &step);
   }
@@ -93,7 +94,6 @@ absl::StatusOr<bool> TrainLoop::Read(int64_t number) {
   const absl::StatusOr<bool> more = parts_.reader.Next(&step.batch);
   if (!more.ok()) return AsBadInput(Annotate(more.status(), "data.train"));
   if (!*more) return false;
-  if (parts_.resident != nullptr) step.state.resident = &parts_.resident->variables();
   const absl::Status planned = parts_.model.Plan(step.batch, &step.state);
   if (!planned.ok()) return AsBadInput(Annotate(planned, "data.train"));
   return true;
@@ -107,14 +107,20 @@ absl::Status TrainLoop::Load(int64_t number) {
   return absl::OkStatus();
 }
 
+bool TrainLoop::IsOfOthers(const absl::Status& status) const {
+  return parts_.lockstep != nullptr && (absl::IsAborted(status) || absl::IsUnavailable(status));
+}
+
 absl::Status TrainLoop::DoStep(int64_t number) {
   RETURN_IF_ERROR(pipeline_.WaitPulled(number));
   Step& step = pipeline_.step(number);
   const absl::StatusOr<double> trained = parts_.model.Train(step.batch, &step.state);
+  if (!trained.ok() && parts_.resident != nullptr && !IsOfOthers(trained.status())) {
+    parts_.resident->NoteFailure();
+  }
   if (!trained.ok() && parts_.lockstep != nullptr) {
     return parts_.lockstep->Advise(trained.status());
   }
-  if (!trained.ok() && parts_.resident != nullptr) parts_.resident->NoteFailure();
   RETURN_IF_ERROR(trained.status());
   double loss = *trained;
   if (parts_.lockstep != nullptr) {
@@ -134,7 +140,7 @@ absl::Status TrainLoop::DoStep(int64_t number) {
   RETURN_IF_ERROR(guard_.Check(position_.total_steps + 1, loss, finishes));
   stopping_ = !finishes && parts_.stop_requested();
   if (parts_.resident != nullptr) {
-    RETURN_IF_ERROR(parts_.resident->Update());
+    RETURN_IF_ERROR(parts_.resident->Update(step.state));
     Advance(number);
     RETURN_IF_ERROR(Record(number, loss, rows, finishes || stopping_));
     return finishes ? absl::OkStatus() : DoWhatIsDue(number);

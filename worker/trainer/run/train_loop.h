@@ -43,12 +43,12 @@ struct TrainLoopParts {
   Checkpointer* checkpointer = nullptr;  // used every checkpoint.every_steps; null: this worker
                                          // makes no checkpoints
   RunMeter* meter = nullptr;             // null: not measured
-  ResidentState* resident = nullptr;     // the variables stay on the GPU; null: they travel through
-                                         // the pipeline
-  std::string task;                      // "worker:0"
-  Lockstep* lockstep = nullptr;          // of workers that train as one; null: this worker trains
-                                         // alone
-  bool others_watch = false;             // other workers read the roster, so send heartbeats
+  ResidentState* resident = nullptr;  // the variables stay on the GPUs; null: they travel through
+                                      // the pipeline
+  std::string task;                   // "worker:0"
+  Lockstep* lockstep = nullptr;       // of workers that train as one; null: this worker trains
+                                      // alone
+  bool others_watch = false;          // other workers read the roster, so send heartbeats
   bool synchronous = false;  // a training push contributes to a mean and must contain nothing else
   absl::Duration call_timeout;
   StopRequested stop_requested;
@@ -86,8 +86,11 @@ class TrainLoop {
   void Advance(int64_t number);
   // Stores the variables that are on the GPU, as of the steps so far.
   absl::Status WriteBack(bool wait);
-  // At the end, also after an error that is not the GPU's.
+  // At the end, also after an error that is not the GPUs'.
   absl::Status EndResident(const absl::Status& trained);
+  // Whether an error of a step is another worker's: only the gradients of this step are lost on
+  // this worker's GPUs.
+  bool IsOfOthers(const absl::Status& status) const;
   // Prepares the push of step `number`.
   void PreparePush(int64_t number, bool finishes);
   // Announces the end of the run in a separate push; every push before it has been answered.

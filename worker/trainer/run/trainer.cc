@@ -208,6 +208,7 @@ class Training {
                      RanksOfWorkers(options_.job.strategy, devices_, *options_.group));
     if (gpus != nullptr) {
       LOG(INFO) << options_.task << ": sums gradients between the GPUs of all workers by NCCL";
+      summing_workers_ = options_.group;
       ASSIGN_OR_RETURN(model_,
                        MakeModel(options_.job, reader_->schema(), devices_, std::move(gpus)));
     }
@@ -356,9 +357,8 @@ class Training {
   absl::Status OpenOutput() {
     const OutputConfig& config = options_.job.output;
     if (options_.worker != 0 && options_.group != nullptr) {
-      if (!config.metrics_file.empty()) {
-        LOG(INFO) << "the first worker writes the metrics of all: no " << config.metrics_file;
-      }
+      LOG_IF(INFO, !config.metrics_file.empty())
+          << "the first worker writes the metrics of all: no " << config.metrics_file;
       return absl::OkStatus();
     }
     if (!config.metrics_file.empty()) {
@@ -378,6 +378,7 @@ class Training {
                                           .client = *client_,
                                           .devices = devices_,
                                           .workers = options_.workers,
+                                          .summing_workers = summing_workers_,
                                           .task = options_.task,
                                           .call_timeout = CallTimeout(options_)});
   }
@@ -480,9 +481,8 @@ class Training {
         WaitForOthers(*client_, options_.worker, options_.workers, start_.position.run, entry_,
                       last_position_, absl::Seconds(options_.job.strategy.ps_wait_seconds),
                       CallTimeout(options_), options_.stop_requested));
-    if (others.silent.empty()) return absl::OkStatus();
-    LOG(WARNING) << WorkersText(others.silent)
-                 << " did not finish and is silent; continues without it";
+    LOG_IF(WARNING, !others.silent.empty())
+        << WorkersText(others.silent) << " did not finish and is silent; continues without it";
     return absl::OkStatus();
   }
 
@@ -508,9 +508,10 @@ class Training {
   std::unique_ptr<Checkpointer> checkpointer_;  // only on the first worker, if a directory is named
   RunOutput output_;
   std::vector<VariableSpec> specs_;
-  bool went_back_ = false;            // --fresh returned the job to a checkpoint
-  std::optional<Lockstep> lockstep_;  // set for workers that train as one
-  bool took_state_ = false;           // this worker took another one's state
+  bool went_back_ = false;                      // --fresh returned the job to a checkpoint
+  std::optional<Lockstep> lockstep_;            // set for workers that train as one
+  bool took_state_ = false;                     // this worker took another one's state
+  CollectiveGroup* summing_workers_ = nullptr;  // set if the GPUs of all workers sum by NCCL
   int64_t joint_start_ = 0;
   RunStart start_;
   std::string last_position_;

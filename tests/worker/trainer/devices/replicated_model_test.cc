@@ -16,6 +16,7 @@
 #include "tests/worker/models/model_scene.h"
 #include "tests/worker/models/random_batch.h"
 #include "tests/worker/trainer/joint/divided_model.h"
+#include "worker/collective/cross_device_ops.h"
 #include "worker/strategy/gpu_ranks.h"
 #include "worker/strategy/mirrored_strategy.h"
 
@@ -71,6 +72,38 @@ TEST(ReplicatedModel, HasTheGradientsOfTheWholeBatch) {
       }
     }
   }
+}
+
+// The order of additions is that of TensorFlow's HierarchicalCopyAllReduce.
+TEST(ReplicatedModel, HierarchicalCopyAddsUpTheHalvesFirst) {
+  constexpr int kReplicas = 4;
+  const test::ModelScene scene = test::SparseScene("linear", 12);
+  const std::vector<Device> devices = {Cpu(0), Cpu(1), Cpu(2), Cpu(3)};
+  const auto model =
+      DivideOverReplicas(scene.MakeModel(), "mirrored", devices, "hierarchical_copy").value();
+  CheckScene(scene, 64, *model);
+  const Batch batch = test::RandomBatch(scene.schema, 64, 1, 3);
+  StepState state;
+  ASSERT_OK(model->Plan(batch, &state));
+  test::FillValues(&state);
+  ASSERT_OK(model->Train(batch, &state));
+  bool another_order_differs = false;
+  for (size_t v = 0; v < state.uses.size(); ++v) {
+    if (state.uses[v].part != Part::kWhole) continue;
+    const HierarchicalPlan plan = PlanHierarchicalCopy(kReplicas, static_cast<int64_t>(v));
+    for (size_t i = 0; i < state.uses[v].gradient.size(); ++i) {
+      const auto sum = [&](const std::vector<int>& replicas) {
+        float total = 0;
+        for (const int r : replicas) {
+          total += 0.25f * state.shares[static_cast<size_t>(r)].state.uses[v].gradient[i];
+        }
+        return total;
+      };
+      EXPECT_EQ(state.uses[v].gradient[i], sum(plan.main_half) + sum(plan.other_half));
+      another_order_differs |= state.uses[v].gradient[i] != sum({0, 1, 2, 3});
+    }
+  }
+  EXPECT_TRUE(another_order_differs);
 }
 
 // Two replicas share a GPU, one is on another GPU, one on the CPU; each step has its own memory.
