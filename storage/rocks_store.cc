@@ -39,7 +39,7 @@ size_t ReaderCount() {
 
 constexpr size_t kMaxLogBytes = 4 << 20;  // twice that on disk: LOG and LOG.old
 
-// RocksDB's flushes and compactions fail outside any call.
+// Records failures of RocksDB's flushes and compactions, which run outside any call.
 class FailureListener : public rocksdb::EventListener {
  public:
   FailureListener(Failure& failure, std::string context)

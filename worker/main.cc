@@ -236,8 +236,8 @@ absl::StatusOr<GlooOptions> JointGroup(const WorkerFlags& flags, const TrainerOp
                               "--allow_plaintext if the network is trusted"));
 }
 
-// Connects to all other workers. A stop signal meanwhile ends the process, which has nothing open
-// yet.
+// Connects to all other workers. A stop signal in the meantime ends the process, which has nothing
+// open yet.
 absl::StatusOr<std::unique_ptr<CollectiveGroup>> ConnectWorkers(const GlooOptions& gloo,
                                                                 absl::Duration patience) {
   absl::StatusOr<std::unique_ptr<CollectiveGroup>> group;

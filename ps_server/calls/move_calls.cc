@@ -57,8 +57,8 @@ class Moving {
   absl::Status Write();
   absl::Status Hold(wire::MoveReply& reply);
   // Holds the variable between two steps of a synchronous job. False: steps that have begun here
-  // have not all closed yet; contributions to later steps are rejected meanwhile. The caller holds
-  // move.mutex.
+  // have not all closed yet; contributions to later steps are rejected in the meantime. The caller
+  // holds move.mutex.
   absl::StatusOr<bool> Drained(Move& move, absl::Duration until);
   // Whether the job is synchronous. A job that was synchronous and has no live workers counts too,
   // because its workers may return.
@@ -335,7 +335,7 @@ absl::Status Moving::CheckCaughtUp() {
     if (session->caught_up()) continue;
     if (session->left()) {
       const TracedLock order = admission_.LockOrder(*session, "an earlier call of the worker");
-      // It may have returned meanwhile.
+      // It may have returned in the meantime.
       if (session->left()) session->Fence(session->incarnation() + 1);
     }
     if (session->caught_up()) continue;

@@ -456,7 +456,7 @@ class Restoring {
     ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog_.TakeSlot(SlotText()));
     RETURN_IF_ERROR(rows_.flusher.failure());
     RETURN_IF_ERROR(CheckAbsent());
-    // No snapshot may run meanwhile: it could still write the workers' earlier records.
+    // No snapshot may run in the meantime: it could still write the workers' earlier records.
     return rows_.flusher.Exclusively([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::Status {
       std::vector<WorkerRecord> workers = Workers();
       AddSteps(workers);

@@ -71,7 +71,7 @@ class Scanner {
   // Appends the stripe's rows with keys from `first` on, in the order of keys, up to max_rows_ in
   // total.
   absl::Status ScanStripe(const EmbeddingStripe& stripe, int64_t first);
-  // As ScanStripe. False: rows left memory or the disk meanwhile, and nothing was appended.
+  // Like ScanStripe. False: rows left memory or the disk meanwhile, and nothing was appended.
   absl::StatusOr<bool> TryScan(const EmbeddingStripe& stripe, int64_t first);
   absl::Status ReadCold(const EmbeddingStripe& stripe, int64_t first, size_t room);
   void Merge(const EmbeddingStripe& stripe, int64_t first, size_t room);

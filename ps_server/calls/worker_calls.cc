@@ -67,7 +67,7 @@ absl::StatusOr<int64_t> Incarnation(const ServerInfo& info, Admission& admission
     const bool is_again = request.start != 0 && request.start == session.start();
     if (info.index() == 0) {
       if (is_again) return known;
-      // Its reply was lost, or it arrives late: a new incarnation would fence the later start.
+      // A late or repeated hello of a replaced start: a new incarnation would fence its successor.
       if (session.WasReplaced(request.start)) return admission.CheckIncarnation(session, 0);
       if (known < kMaxIncarnation) return known + 1;
       return absl::ResourceExhaustedError(absl::StrCat(
@@ -201,7 +201,7 @@ absl::Status Hello(JobCatalog& catalog, Admission& admission, const Members& mem
 absl::Status Leave(const ServerInfo& info, Admission& admission, Flusher& flusher,
                    const Admitted& admitted, int64_t incarnation) {
   Session* const session = admitted.session.get();
-  // Sets the mark that is stored with the session. False: a newer start of the worker uses it now.
+  // Stores whether the worker has left. False: a newer start of the worker now uses the session.
   const auto set_left = [&](bool left) {
     const TracedLock order = admission.LockOrder(*session, "an earlier call of the worker");
     if (session->incarnation() != incarnation) return false;

@@ -16,7 +16,7 @@ absl::Status Hello(JobCatalog& catalog, Admission& admission, const Members& mem
                    const wire::HelloRequest& request, wire::HelloReply& reply);
 
 // Waits until everything the worker pushed is durable, then ends its lease; not if a newer
-// incarnation than `incarnation`, the caller's, has said hello meanwhile.
+// incarnation than `incarnation`, the caller's, has said hello in the meantime.
 absl::Status Leave(const ServerInfo& info, Admission& admission, Flusher& flusher,
                    const Admitted& admitted, int64_t incarnation);
 

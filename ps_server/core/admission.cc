@@ -60,7 +60,7 @@ void Admission::AwaitUpdates(const Job& job) {
   }
 }
 
-// Whether `session` still belongs to a job: the job may have been dropped meanwhile.
+// Whether `session` still belongs to a job: the job may have been dropped in the meantime.
 bool Admission::IsCurrent(const Session& session) const {
   const std::shared_ptr<Job> job = registry_.Find(session.job());
   if (job == nullptr) return false;
@@ -72,7 +72,7 @@ bool Admission::IsCurrent(const Session& session) const {
 }
 
 absl::Status Admission::StoreIncarnation(Session& session) {
-  // Moving rows may raise the incarnation once more meanwhile.
+  // Moving rows may raise the incarnation once more in the meantime.
   const int64_t incarnation = session.incarnation();
   Flusher& flusher = order_.flusher;
   if (info_.applied_is_durable()) {

@@ -194,7 +194,7 @@ void Cohort::Lose(int32_t worker) {
   const auto found = members_.find(worker);
   if (found == members_.end() || found->second.state == WorkerState::kLeft) return;
   Member& lost = found->second;
-  if (lost.session->leased()) return;  // a call or heartbeat arrived meanwhile
+  if (lost.session->leased()) return;  // a call or heartbeat arrived in the meantime
   // No worker waits for one that takes no more steps.
   if (Counts(lost) && settings_.on_worker_loss == WorkerLoss::kFail) Fail(LossOf(lost));
   Place(lost, WorkerState::kLost, lost.step);
@@ -378,7 +378,7 @@ absl::Status Cohort::Await(const Session& session, int64_t incarnation, int64_t 
                            Deadline deadline) {
   absl::MutexLock lock(&mutex_);
   const auto found = members_.find(session.worker());
-  if (found == members_.end()) return absl::OkStatus();  // the job was dropped meanwhile
+  if (found == members_.end()) return absl::OkStatus();  // the job was dropped in the meantime
   Member& member = found->second;                        // stays: members are never erased
   RETURN_IF_ERROR(CheckPlace(session, incarnation, member));
   RETURN_IF_ERROR(CheckMember(member));

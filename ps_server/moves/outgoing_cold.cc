@@ -20,7 +20,7 @@ OutgoingCold::OutgoingCold(EmbeddingStripe& stripe)
 
 void OutgoingCold::Begin() {
   const uint32_t updates = stripe_.updates();
-  // If the numbering of updates has started over, no number says what has changed.
+  // Once the update counter has restarted, it no longer identifies the rows that have changed.
   const bool all = !begun_ || noted_->since > updates;
   if (all ? stripe_.cold_rows() > 0 : noted_->too_many) {
     if (all || !scan_at_.has_value()) {

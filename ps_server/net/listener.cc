@@ -134,7 +134,7 @@ absl::Status Listener::Listen() {
   return StartAccepting();
 }
 
-// After an error, Stop ends the connections that were accepted meanwhile.
+// If this fails, Stop closes the connections that were accepted before the failure.
 absl::Status Listener::StartAccepting() {
   try {
     accept_thread_ = std::thread([this] { AcceptLoop(); });

@@ -218,7 +218,7 @@ absl::StatusOr<bool> Evictor::Round(int64_t goal_bytes) {
     }
     // Stay at a stripe until it has no more rows to give.
     if (bytes < kMaxRows * tables[at]->table()->layout().row_charge()) ++hand_bucket_;
-    if (waiting() > 0) return true;  // the next round goes on
+    if (waiting() > 0) return true;  // the next round continues
   }
   ReturnMemory(tables);
   return freed > 0;

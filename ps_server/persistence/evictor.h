@@ -48,7 +48,7 @@ class Evictor {
   // Runs `work` while the evictor writes and drops nothing. A running round ends with its current
   // stripe.
   absl::Status Exclusively(absl::FunctionRef<absl::Status()> work);
-  // As Exclusively, but a running round ends as usual.
+  // Like Exclusively, but a running round ends as usual.
   absl::Status BetweenRounds(absl::FunctionRef<absl::Status()> work);
   // The number of calls that wait in Exclusively.
   int32_t waiting() const { return waiting_.load(); }

@@ -144,8 +144,8 @@ bool LocalStream::AtData() {
   return false;
 }
 
-// A peer that asks for room waits for the reply and reads it. If the reply does not fit into the
-// socket, the peer is not reading, which is a violation.
+// Reports the bytes that were read since the last report. A peer that has asked for this reads the
+// reply; if the reply does not fit into the socket, the peer is not reading: a violation.
 void LocalStream::TellRoom() {
   if (read_ == told_read_) return;
   if (out_at_ < out_end_) {  // in the middle of a record

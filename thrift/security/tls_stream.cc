@@ -24,7 +24,7 @@ namespace {
 constexpr size_t kRecordBytes = 16 << 10;
 constexpr size_t kBatchBytes = 4 * kRecordBytes;
 static_assert(kBatchBytes + 4 * 256 < SocketBio::kGatherBytes);
-// A handshake's waits check the time this often.
+// How often a waiting handshake checks its deadline.
 constexpr absl::Duration kSlice = absl::Seconds(1);
 
 void SetTimeouts(int fd, absl::Duration timeout) {

@@ -64,7 +64,7 @@ class Failure {
   // Call repeatedly during a wait. Returns an error if the wait is in vain; Get returns it from
   // then on.
   absl::Status Look() { return Note(FindFault()); }
-  // As Look, but outside of waits: only failures that another process has reported.
+  // Like Look, but outside of waits: only failures that another process has reported.
   absl::Status Reported() {
     return Note(peers_.workers == nullptr ? absl::OkStatus() : peers_.workers->usable());
   }

@@ -25,7 +25,7 @@ struct CheckpointCreateOptions {
   std::string directory;  // on every server's host; empty: checkpoint.directory of the job file
 };
 // Makes a checkpoint while the job trains. Its name, JOB.kept-TIME-…, keeps it out of the job's own
-// retention. Under sync no step may close meanwhile: a few attempts are made, then kAborted.
+// retention. Under sync no step may close in the meantime: a few attempts are made, then kAborted.
 // kNotFound: the servers hold nothing of the job.
 absl::StatusOr<Answer> CreateCheckpoint(const CheckpointCreateOptions& options);
 

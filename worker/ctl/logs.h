@@ -19,8 +19,8 @@ struct LogsOptions {
 };
 
 // Shows the last lines of each task, prefixed with its name. With `follow` and without `json` it
-// goes on to print new lines until the launch ends or, if a directory was given, until the process
-// is interrupted.
+// continues to print new lines until the launch ends or, if a directory was given, until the
+// process is interrupted.
 absl::StatusOr<Answer> RunLogs(const LogsOptions& options, bool json);
 
 }  // namespace cairn

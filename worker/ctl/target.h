@@ -52,7 +52,8 @@ std::string JobOfCommand(const std::string& command);
 // Takes the servers from --servers, else from --cluster, else from TF_CONFIG, else from the job
 // file's cluster. Errors are those of flags and files (AsBadInput).
 absl::StatusOr<Target> ResolveTarget(const TargetOptions& options);
-// As ResolveTarget, for commands that address no job: neither `options` nor the target names a job.
+// Like ResolveTarget, for commands that address no job: neither `options` nor the target names a
+// job.
 absl::StatusOr<Target> ResolveServers(const TargetOptions& options);
 // Sets the job's name, and the job file if `job` is a file.
 absl::Status ResolveJob(const std::string& job, Target* target);

@@ -248,7 +248,7 @@ TEST(Leave, OfAnEarlierStartDoesNotEndTheLeaseOfTheNext) {
   Service service(core);
   TestClient earlier(service, 0), next(service, 0);
   ASSERT_OK(earlier.Hello());
-  const auto admitted = core.admission.Admit(earlier.caller());  // the server goes on with it late
+  const auto admitted = core.admission.Admit(earlier.caller());  // the server is late with it
   ASSERT_OK(admitted);
   ASSERT_OK(next.Hello());
   ASSERT_GT(next.caller().incarnation, earlier.caller().incarnation);

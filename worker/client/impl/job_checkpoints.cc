@@ -123,8 +123,8 @@ void FillDepartedParts(std::vector<ServerCheckpoint>& parts) {
 }
 
 // Whether every row is in the copy of the server that owns it by the newest map. Servers are copied
-// one after the other, so a row that moves meanwhile may be in no copy, or on a server that joined
-// too late to be asked. `parts`: by server.
+// one after the other, so a row that moves in the meantime may be in no copy, or on a server that
+// joined too late to be asked. `parts`: by server.
 bool Whole(const std::vector<ServerCheckpoint>& parts) {
   std::map<std::string, std::vector<const VariableSpec*>> copies;  // by server
   for (size_t s = 0; s < parts.size(); ++s) {

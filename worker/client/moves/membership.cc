@@ -227,7 +227,7 @@ absl::StatusOr<JobHoldings> Membership::Describe(Deadline deadline) {
       status = EnsureServersKnown(holdings->specs[i], deadline);
     }
     const bool again = absl::IsUnavailable(status) && (version() != members || Changed(deadline));
-    if (again) continue;  // servers came or went meanwhile
+    if (again) continue;  // servers came or went in the meantime
     RETURN_IF_ERROR(status);
     for (const VariableSpec& spec : holdings->specs) variables_.Insert(spec);
     return holdings;

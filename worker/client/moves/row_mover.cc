@@ -141,7 +141,8 @@ class Mover {
     }
   }
 
-  // Retries while the server's memory is full: it evicts rows meanwhile (ps_server/COLD_ROWS.md).
+  // Retries while the server's memory is full: it evicts rows in the meantime
+  // (ps_server/COLD_ROWS.md).
   absl::StatusOr<wire::MoveReply> StepWithRoom(int32_t server, wire::MoveAction::type action) {
     const Deadline patience = Deadline::Earlier(deadline_, Deadline::In(kRoomPatience));
     while (true) {

@@ -34,8 +34,8 @@ struct ProgressStatistics {
 };
 
 // Decides when a line of progress is due, and formats it: the first line a second after the start,
-// then one every `interval`. An interval of zero: no lines. Times are of one clock (MonotonicNow).
-// Thread safety: none.
+// then one every `interval`. An interval of zero: no lines. All times are from one clock
+// (MonotonicNow). Thread safety: none.
 class ProgressLines {
  public:
   ProgressLines(std::string task, absl::Duration interval, absl::Duration start);

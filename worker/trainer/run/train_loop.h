@@ -99,7 +99,7 @@ class TrainLoop {
   bool CheckpointDue() const;
   bool EvaluationDue() const;
   // Evaluates and makes checkpoints if due after step `number`; workers that train as one wait
-  // meanwhile.
+  // in the meantime.
   absl::Status DoWhatIsDue(int64_t number);
   absl::Status Evaluate();
   // The share of the run, in [0, 1], that is done with `batch`.
