@@ -1,7 +1,6 @@
 #include "common/dtype.h"
 
 #include <array>
-#include <cmath>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"

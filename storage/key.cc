@@ -1,7 +1,5 @@
 #include "storage/key.h"
 
-#include <cstring>
-
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "storage/bytes.h"

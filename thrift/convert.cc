@@ -3,7 +3,6 @@
 #include <iterator>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"

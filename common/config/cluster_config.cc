@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/config/cluster_section.h"
 #include "common/config/config_node.h"

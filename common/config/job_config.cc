@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "common/config/cluster_section.h"
 #include "common/config/config_node.h"

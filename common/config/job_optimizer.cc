@@ -1,10 +1,8 @@
 // Section `optimizer`.
 #include <utility>
 
-#include "absl/strings/str_join.h"
 #include "common/config/job_sections.h"
 #include "common/config/section_reader.h"
-#include "common/nearest.h"
 #include "common/status.h"
 
 namespace cairn {

@@ -1,6 +1,5 @@
 // Sections `strategy`, `storage`, `checkpoint`, `evaluation` and `output`.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/match.h"

@@ -10,7 +10,6 @@
 #include "absl/strings/str_split.h"
 #include "common/config/job_sections.h"
 #include "common/config/section_reader.h"
-#include "common/status.h"
 
 namespace cairn {
 namespace {

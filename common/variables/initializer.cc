@@ -9,7 +9,6 @@
 #include "common/arguments.h"
 #include "common/hash.h"
 #include "common/nearest.h"
-#include "common/shape.h"
 #include "common/status.h"
 
 namespace cairn {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <memory>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"

@@ -1,7 +1,5 @@
 #include "ps_server/calls/gradient_check.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 

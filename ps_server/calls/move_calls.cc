@@ -17,7 +17,6 @@
 #include "ps_server/core/reply_holds.h"
 #include "ps_server/moves/arriving_rows.h"
 #include "ps_server/moves/outgoing_rows.h"
-#include "thrift/convert.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
 

@@ -1,7 +1,6 @@
 #include "ps_server/calls/pull.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>

@@ -9,7 +9,6 @@
 #include "ps_server/calls/gradient_update.h"
 #include "ps_server/core/request_items.h"
 #include "ps_server/jobs/step_mean.h"
-#include "thrift/errors.h"
 #include "thrift/limits.h"
 
 namespace cairn {

@@ -15,7 +15,6 @@
 #include "ps_server/core/reply_holds.h"
 #include "ps_server/core/request_items.h"
 #include "storage/bytes.h"
-#include "thrift/errors.h"
 
 namespace cairn {
 namespace {

@@ -1,12 +1,10 @@
 #include "ps_server/calls/service.h"
 
 #include <new>
-#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
-#include "common/deadline.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "ps_server/calls/assign.h"

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/log.h"
 #include "common/status.h"

@@ -1,8 +1,5 @@
 #include "ps_server/core/value_coding.h"
 
-#include <string>
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "common/dtype.h"
 #include "common/status.h"

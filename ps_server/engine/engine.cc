@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/log.h"
@@ -14,7 +13,6 @@
 #include "ps_server/engine/server_load.h"
 #include "ps_server/persistence/untracked_memory.h"
 #include "storage/checkpoint_note.h"
-#include "thrift/errors.h"
 
 namespace cairn {
 namespace {

@@ -1,7 +1,6 @@
 #include "ps_server/moves/arriving_rows.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"

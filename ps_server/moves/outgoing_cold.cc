@@ -1,7 +1,6 @@
 #include "ps_server/moves/outgoing_cold.h"
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <utility>

@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <optional>
-#include <utility>
 
-#include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/log.h"

@@ -5,7 +5,6 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/log.h"

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <ctime>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"

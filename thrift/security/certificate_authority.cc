@@ -4,9 +4,6 @@
 #include <openssl/rand.h>
 
 #include <array>
-#include <cstring>
-#include <ctime>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

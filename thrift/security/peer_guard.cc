@@ -3,7 +3,6 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "common/status.h"
 
 namespace cairn {
 namespace {

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "common/time_text.h"
 #include "thrift/security/certificate.h"
 

@@ -1,13 +1,11 @@
 #include "worker/capi/call.h"
 
 #include <atomic>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <optional>
 #include <thread>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -149,11 +147,6 @@ absl::Status CheckNotNull(const void* pointer, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(what, " is null"));
 }
 
-}  // namespace cairn::capi
-
-using cairn::capi::interrupt_check;
-using cairn::capi::OfThisThread;
-
 extern "C" {
 
 int cairn_last_error_code(void) { return OfThisThread().code; }
@@ -162,9 +155,11 @@ const char* cairn_last_error_message(void) { return OfThisThread().message.c_str
 
 void cairn_set_interrupt_check(cairn_interrupt_function function, void* context,
                                int this_thread_only) {
-  auto* const check = new cairn::capi::InterruptCheck{function, context, {}};
+  auto* const check = new InterruptCheck{function, context, {}};
   if (this_thread_only != 0) check->thread = std::this_thread::get_id();
   interrupt_check = check;
 }
 
 }  // extern "C"
+
+}  // namespace cairn::capi

@@ -47,16 +47,8 @@ absl::Status CheckRows(int64_t rows) {
 }
 
 }  // namespace
-}  // namespace cairn::capi
 
 using absl::string_view;
-using cairn::Deadline;
-using cairn::PsClient;
-using cairn::capi::Client;
-using cairn::capi::RunData;
-using cairn::capi::RunWith;
-using cairn::capi::Sources;
-using cairn::capi::Targets;
 
 extern "C" {
 
@@ -91,7 +83,7 @@ int cairn_step(cairn_client* client, const cairn_item* sources, uint64_t source_
                  {sources, source_count, position, position_size, targets, target_count}, timeout,
                  [rows](PsClient& ps, const Sources& from, string_view at, const Targets& to,
                         Deadline end) -> absl::Status {
-                   RETURN_IF_ERROR(cairn::capi::CheckRows(rows));
+                   RETURN_IF_ERROR(CheckRows(rows));
                    return ps.Step(from, at, to, end, rows);
                  });
 }
@@ -102,7 +94,7 @@ int cairn_end_step(cairn_client* client, const cairn_item* sources, uint64_t sou
                  timeout,
                  [rows](PsClient& ps, const Sources& from, string_view at, const Targets&,
                         Deadline end) -> absl::Status {
-                   RETURN_IF_ERROR(cairn::capi::CheckRows(rows));
+                   RETURN_IF_ERROR(CheckRows(rows));
                    return ps.EndStep(from, at, rows, end);
                  });
 }
@@ -115,7 +107,7 @@ int cairn_end_steps(cairn_client* client, double timeout) {
 int cairn_largest_step_gap(cairn_client* client, double timeout, int64_t* steps) {
   return RunWith("cairn_largest_step_gap", client, timeout,
                  [&](Client& c, Deadline deadline) -> absl::Status {
-                   RETURN_IF_ERROR(cairn::capi::CheckNotNull(steps, "steps"));
+                   RETURN_IF_ERROR(CheckNotNull(steps, "steps"));
                    ASSIGN_OR_RETURN(*steps, c.ps->LargestStepGap(deadline));
                    return absl::OkStatus();
                  });
@@ -130,3 +122,5 @@ int cairn_assign(cairn_client* client, const cairn_item* sources, uint64_t sourc
 }
 
 }  // extern "C"
+
+}  // namespace cairn::capi

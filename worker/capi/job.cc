@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/config/job_config.h"
@@ -53,31 +52,25 @@ absl::Status Restore(Client& client, const char* folder) {
 }
 
 }  // namespace
-}  // namespace cairn::capi
-
-using cairn::Deadline;
-using cairn::capi::CheckNotNull;
-using cairn::capi::Client;
-using cairn::capi::RunWith;
 
 extern "C" {
 
 int cairn_checkpoint(cairn_client* client, const char* directory, int64_t step, int64_t keep,
                      char** folder) {
   return RunWith("cairn_checkpoint", client, 0, [&](Client& c, Deadline) {
-    return cairn::capi::MakeCheckpoint(c, directory, step, keep, folder);
+    return MakeCheckpoint(c, directory, step, keep, folder);
   });
 }
 
 int cairn_restore(cairn_client* client, const char* folder) {
   return RunWith("cairn_restore", client, 0,
-                 [&](Client& c, Deadline) { return cairn::capi::Restore(c, folder); });
+                 [&](Client& c, Deadline) { return Restore(c, folder); });
 }
 
 int cairn_counters(cairn_client* client, cairn_counters_t* counters) {
   return RunWith("cairn_counters", client, 0, [&](Client& c, Deadline) -> absl::Status {
     RETURN_IF_ERROR(CheckNotNull(counters, "counters"));
-    const cairn::ClientCounters now = c.ps->counters();
+    const ClientCounters now = c.ps->counters();
     *counters = {.bytes_pushed = now.bytes_pushed,
                  .bytes_pulled = now.bytes_pulled,
                  .retries = now.retries,
@@ -95,10 +88,12 @@ int cairn_counters(cairn_client* client, cairn_counters_t* counters) {
 int cairn_staleness(cairn_client* client, cairn_staleness_t* staleness) {
   return RunWith("cairn_staleness", client, 0, [&](Client& c, Deadline) -> absl::Status {
     RETURN_IF_ERROR(CheckNotNull(staleness, "staleness"));
-    const cairn::StalenessSummary now = c.ps->staleness();
+    const StalenessSummary now = c.ps->staleness();
     *staleness = {.mean = now.mean, .p99 = now.p99, .max = now.max};
     return absl::OkStatus();
   });
 }
 
 }  // extern "C"
+
+}  // namespace cairn::capi

@@ -3,9 +3,9 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "common/local_gpus.h"
 #include "common/status.h"
 #include "worker/cluster/device_spec.h"
-#include "worker/cluster/local_gpus.h"
 
 namespace cairn {
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/config/cluster_config.h"
 #include "common/status.h"

@@ -1,6 +1,5 @@
 #include "worker/cluster/named_cluster.h"
 
-#include <memory>
 #include <utility>
 #include <vector>
 

@@ -8,8 +8,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/local_gpus.h"
 #include "common/status.h"
-#include "worker/cluster/local_gpus.h"
 #include "worker/cluster/slurm_text.h"
 
 namespace cairn {

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
-#include <optional>
 #include <set>
 #include <thread>
 #include <utility>

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 

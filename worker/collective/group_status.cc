@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/status.h"
 #include "worker/collective/collective_call.h"
 #include "worker/collective/control_wire.h"
 

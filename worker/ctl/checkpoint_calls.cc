@@ -3,7 +3,6 @@
 #include <memory>
 #include <random>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

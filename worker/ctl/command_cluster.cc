@@ -3,7 +3,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/config/security_flags.h"
 #include "worker/ctl/bench.h"
 #include "worker/ctl/certs.h"
 #include "worker/ctl/doctor.h"

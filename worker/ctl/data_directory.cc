@@ -1,7 +1,6 @@
 #include "worker/ctl/data_directory.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <optional>
 #include <tuple>

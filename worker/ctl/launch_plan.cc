@@ -6,9 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <system_error>
-#include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/config/job_config.h"

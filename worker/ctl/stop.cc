@@ -1,6 +1,5 @@
 #include "worker/ctl/stop.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <optional>

@@ -7,8 +7,6 @@
 #pragma once
 
 #include <atomic>
-#include <cmath>
-#include <cstddef>
 #include <cstdint>
 
 #ifdef __CUDACC__

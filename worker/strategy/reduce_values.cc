@@ -1,7 +1,6 @@
 #include "worker/strategy/reduce_values.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <vector>
 

@@ -1,6 +1,5 @@
 #include "worker/strategy/variable_lookup.h"
 
-#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"

@@ -1,7 +1,6 @@
 #include "worker/client/impl/variable_catalog.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "common/status.h"
 #include "worker/client/plan/data_plan.h"
 #include "worker/client/routing/row_moves.h"
 

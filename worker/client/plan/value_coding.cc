@@ -1,7 +1,5 @@
 #include "worker/client/plan/value_coding.h"
 
-#include <string>
-
 #include "absl/strings/str_cat.h"
 #include "common/dtype.h"
 #include "common/status.h"

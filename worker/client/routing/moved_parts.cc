@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -11,7 +10,6 @@
 #include "absl/types/span.h"
 #include "common/status.h"
 #include "common/value_format.h"
-#include "thrift/convert.h"
 
 namespace cairn {
 namespace {

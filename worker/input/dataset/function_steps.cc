@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/catch_exceptions.h"
 #include "common/status.h"
 #include "worker/input/dataset/parallel_map.h"

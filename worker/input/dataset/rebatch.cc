@@ -1,7 +1,6 @@
 #include "worker/input/dataset/rebatch.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -1,7 +1,6 @@
 // The progress line that a terminal shows while a worker trains.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "absl/time/time.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/exit_status.h"

@@ -1,7 +1,5 @@
 #include "worker/trainer/steps/wire_formats.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 
 namespace cairn {
