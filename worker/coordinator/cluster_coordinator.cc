@@ -6,6 +6,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "common/catch_exceptions.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "worker/coordinator/coordinator_core.h"
 #include "worker/strategy/worker_scope.h"

@@ -21,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "common/config/cluster_config.h"
 #include "common/deadline.h"
+#include "common/local_gpus.h"
 #include "common/status.h"
 #include "common/write_all.h"
 #include "thrift/limits.h"

@@ -7,6 +7,8 @@
 #pragma once
 
 #include <atomic>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #ifdef __CUDACC__

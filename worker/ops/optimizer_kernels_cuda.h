@@ -7,6 +7,7 @@
 // pointer is aligned, a thread moves 16 bytes of each array at a time.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "worker/ops/kernels_cuda.h"

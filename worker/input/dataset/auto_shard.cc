@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "worker/input/dataset/dataset_node.h"
 #include "worker/input/dataset/steps.h"
