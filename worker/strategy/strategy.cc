@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "worker/strategy/context_stack.h"
 #include "worker/strategy/replica_barrier.h"
