@@ -12,6 +12,7 @@
 #include "common/config/cli.h"
 #include "common/config/cluster_config.h"
 #include "common/config/security_flags.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/nearest.h"
 #include "common/status.h"
@@ -139,8 +140,7 @@ void AddSecurityFlags(Flags flags, ListenerOptions& listener) {
 
 absl::StatusOr<absl::Duration> Seconds(absl::string_view flag, double seconds, double least) {
   if (std::isfinite(seconds) && seconds >= least) return absl::Seconds(seconds);
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, " is ", seconds, "; at least ", least, " is allowed"));
+  return InvalidArgument("--", flag, " is ", seconds, "; at least ", least, " is allowed");
 }
 
 absl::Status ReadEngineFlags(const ServerFlags& flags, EngineOptions& engine) {
@@ -158,9 +158,8 @@ absl::Status ReadEngineFlags(const ServerFlags& flags, EngineOptions& engine) {
   engine.own_process = true;
   const std::string& not_finite = flags.not_finite;
   if (not_finite != "reject" && not_finite != "skip") {
-    return absl::InvalidArgumentError(absl::StrCat("--not_finite is '", not_finite, "'",
-                                                   DidYouMean(not_finite, {"reject", "skip"}),
-                                                   "; it is reject or skip"));
+    return InvalidArgument("--not_finite is '", not_finite, "'",
+                           DidYouMean(not_finite, {"reject", "skip"}), "; it is reject or skip");
   }
   engine.not_finite = not_finite == "skip" ? NotFinitePolicy::kSkip : NotFinitePolicy::kReject;
   return absl::OkStatus();
@@ -180,16 +179,15 @@ absl::Status ReadTask(const ServerFlags& flags, ServerConfig& config) {
   for (const std::string& warning : cluster.warnings) LOG(WARNING) << warning;
   const std::string type = flags.task_type.empty() ? cluster.task_type : flags.task_type;
   if (!type.empty() && type != "ps") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("this program is a ps, the task is '", type, "': start cairn-worker for it"));
+    return InvalidArgument("this program is a ps, the task is '", type,
+                           "': start cairn-worker for it");
   }
   const int32_t index = flags.task_index >= 0 ? flags.task_index : cluster.task_index;
   const std::vector<std::string>& addresses = cluster.addresses("ps");
   if (index < 0 || static_cast<size_t>(index) >= addresses.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(index < 0 ? std::string("--task_index N is required")
-                               : absl::StrCat("--task_index is ", index),
-                     "; the cluster has ", addresses.size(), " ps tasks, numbered from 0"));
+    return InvalidArgument(index < 0 ? std::string("--task_index N is required")
+                                     : absl::StrCat("--task_index is ", index),
+                           "; the cluster has ", addresses.size(), " ps tasks, numbered from 0");
   }
   const std::string& address = addresses[static_cast<size_t>(index)];
   ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
@@ -209,7 +207,7 @@ absl::Status ReadTask(const ServerFlags& flags, ServerConfig& config) {
 absl::Status ReadHealthPort(int32_t port, ServerConfig& config) {
   if (port == -1) return absl::OkStatus();
   if (port < 0 || port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat("--health_port is ", port, "; it is 0 … 65535"));
+    return InvalidArgument("--health_port is ", port, "; it is 0 … 65535");
   }
   if (!config.http.has_value()) {
     return absl::InvalidArgumentError(

@@ -6,6 +6,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "ps_server/calls/gradient_check.h"
 #include "thrift/errors.h"
@@ -26,10 +27,9 @@ absl::Status CheckMovable(absl::string_view server, const ItemName& name,
   if (variable.spec().optimizer.type != "none" && IsFloating(variable.spec().dtype)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(ItemText(server, name), ": a ", DTypeName(variable.spec().dtype),
-                   " variable with optimizer '", variable.spec().optimizer.type,
-                   "' takes no gradients: assign to it, or create it with an optimizer"));
+  return InvalidArgument(ItemText(server, name), ": a ", DTypeName(variable.spec().dtype),
+                         " variable with optimizer '", variable.spec().optimizer.type,
+                         "' takes no gradients: assign to it, or create it with an optimizer");
 }
 
 }  // namespace
@@ -113,10 +113,9 @@ absl::Status GradientUpdate::CheckDistinct() {
   if (twice == shards.end()) return absl::OkStatus();
   for (const PreparedItem& item : scratch_.prepared_) {
     if (&item.target.shard() != *twice) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("push on ", access_.server, " names shard ", (*twice)->index(), " of \"",
-                     item.target.variable->spec().name,
-                     "\" twice: give all its rows in one item, repeated ids are summed"));
+    return InvalidArgument("push on ", access_.server, " names shard ", (*twice)->index(), " of \"",
+                           item.target.variable->spec().name,
+                           "\" twice: give all its rows in one item, repeated ids are summed");
   }
   return absl::OkStatus();
 }
@@ -213,12 +212,12 @@ absl::StatusOr<bool> GradientUpdate::PrepareAll(const VariableMap& variables,
   if (finite_) return true;
   access_.counters.Add("not_finite");
   if (access_.not_finite == NotFinitePolicy::kSkip) return false;
-  return WithReason(absl::InvalidArgumentError(absl::StrCat(
-                        not_finite_item_,
-                        ": the gradient holds NaN or infinity; nothing was applied: lower "
-                        "the learning rate, clip, or start the server with "
-                        "--not_finite=skip")),
-                    wire::ErrorReason::NOT_FINITE);
+  return WithReason(
+      InvalidArgument(not_finite_item_,
+                      ": the gradient holds NaN or infinity; nothing was applied: lower "
+                      "the learning rate, clip, or start the server with "
+                      "--not_finite=skip"),
+      wire::ErrorReason::NOT_FINITE);
 }
 
 void GradientUpdate::FillVersions(const VariableMap& variables, wire::PushReply& reply) const {

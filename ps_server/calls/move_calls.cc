@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/variables/variable_map.h"
@@ -30,7 +31,7 @@ constexpr int64_t kMinReadBytes = 64 << 10;
 
 template <typename... Parts>
 absl::Status NotDue(const Parts&... parts) {
-  return absl::FailedPreconditionError(absl::StrCat(parts...));
+  return FailedPrecondition(parts...);
 }
 
 class Moving {
@@ -123,9 +124,8 @@ absl::Status Moving::CheckMap(const VariableSpec& map) const {
   for (size_t i = 0; i < before.size(); ++i) {
     if (before[i] == after[i]) continue;
     if (before[i] != request_.source || after[i] != request_.target) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("piece ", i, " goes from ps:", before[i], " to ps:", after[i],
-                       ": all pieces of one move have the same source and target"));
+      return InvalidArgument("piece ", i, " goes from ps:", before[i], " to ps:", after[i],
+                             ": all pieces of one move have the same source and target");
     }
     ++moved;
   }
@@ -262,9 +262,9 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
     }
   }
   if (static_cast<int64_t>(pieces.size()) > kMaxPayloadBytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("a stripe has ", rows.largest_bytes(), " bytes; a payload has at most ",
-                     kMaxPayloadBytes, ": create the table with more buckets"));
+    return ResourceExhausted("a stripe has ", rows.largest_bytes(),
+                             " bytes; a payload has at most ", kMaxPayloadBytes,
+                             ": create the table with more buckets");
   }
   reply.data = Payload::Copy(pieces.data(), pieces.size());
   reply.stripes = rows.stripes();
@@ -527,9 +527,8 @@ void Moving::Refresh() {
 absl::Status Moving::Run(wire::MoveReply& reply) {
   const int32_t count = catalog_.info().max_servers();
   if (request_.source >= count || request_.target >= count || request_.source == request_.target) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("from ps:", request_.source, " to ps:", request_.target,
-                     ": name two different servers below ps:", count));
+    return InvalidArgument("from ps:", request_.source, " to ps:", request_.target,
+                           ": name two different servers below ps:", count);
   }
   const bool both = request_.action == wire::MoveAction::PREPARE ||
                     request_.action == wire::MoveAction::COMMIT ||

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "ps_server/calls/pull.h"
 #include "ps_server/core/cold_rows.h"
@@ -39,8 +39,8 @@ std::string CursorBytes(Cursor cursor) {
 absl::StatusOr<Cursor> CursorFrom(const std::string& bytes) {
   if (bytes.empty()) return Cursor{};
   if (bytes.size() != kCursorBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "cursor has ", bytes.size(), " bytes; use the cursor of the last reply, or none"));
+    return InvalidArgument("cursor has ", bytes.size(),
+                           " bytes; use the cursor of the last reply, or none");
   }
   return Cursor{
       .bucket = LoadBigEndian<uint32_t>(bytes.data()),
@@ -147,10 +147,9 @@ absl::Status Scanner::ScanStripe(const EmbeddingStripe& stripe, int64_t first) {
   const absl::MutexLock undisturbed(&stripe.writing());
   ASSIGN_OR_RETURN(scanned, TryScan(stripe, first));
   if (scanned) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat("rows of bucket ", stripe.id().stripe, " of \"", variable_.spec().name,
-                   "\" are deleted in memory and still on disk: this server could not write, its "
-                   "log says why; restart it"));
+  return Unavailable("rows of bucket ", stripe.id().stripe, " of \"", variable_.spec().name,
+                     "\" are deleted in memory and still on disk: this server could not write, its "
+                     "log says why; restart it");
 }
 
 absl::Status Scanner::Run(Cursor cursor, wire::ScanReply& reply) {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "storage/bytes.h"
 
@@ -63,8 +63,8 @@ absl::Status OutgoingCold::Scan(const StripeStore& store, size_t bytes) {
   size_t seen = 0;
   const auto take = [&](int64_t key, absl::string_view row) {
     if (row.size() != row_bytes) {
-      status = absl::DataLossError(absl::StrCat("the cold row of key ", key, " has ", row.size(),
-                                                " bytes, not ", row_bytes));
+      status =
+          DataLoss("the cold row of key ", key, " has ", row.size(), " bytes, not ", row_bytes);
       return false;
     }
     // The next call continues with this row.

@@ -1,7 +1,7 @@
 #include "ps_server/net/peer_service.h"
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
 
@@ -47,8 +47,8 @@ void PeerService::why(wire::WhyReply& reply, const wire::Caller& caller) {
 
 void PeerService::move(wire::MoveReply& reply, const wire::MoveRequest& request) {
   if (request.max_bytes < kMinMoveBytes) {
-    throw ToServerError(absl::InvalidArgumentError(
-        absl::StrCat("field max_bytes is ", request.max_bytes, "; the least is ", kMinMoveBytes)));
+    throw ToServerError(InvalidArgument("field max_bytes is ", request.max_bytes, "; the least is ",
+                                        kMinMoveBytes));
   }
   service().move(reply, request);
 }

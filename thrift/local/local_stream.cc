@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 
 namespace cairn {
 namespace {
@@ -53,9 +54,8 @@ LocalStream::LocalStream(int fd, SharedRings rings, Side side, std::string peer)
 
 void LocalStream::Violated(absl::string_view what) {
   broken_ = true;
-  failure_ = absl::InternalError(
-      absl::StrCat(peer_, " broke the rules of the local transport: it ", what,
-                   "; run the same release on both sides, or --local_transport=off"));
+  failure_ = Internal(peer_, " broke the rules of the local transport: it ", what,
+                      "; run the same release on both sides, or --local_transport=off");
 }
 
 ssize_t LocalStream::FailedBy(int error) {

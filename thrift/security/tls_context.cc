@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "thrift/security/certificate.h"
@@ -17,8 +17,7 @@ constexpr char kCiphers13[] =
 constexpr char kCiphers12[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
 
 absl::Status Refused(absl::string_view flag, const std::string& path) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, " ", path, " cannot be used: ", TakeOpensslError()));
+  return InvalidArgument("--", flag, " ", path, " cannot be used: ", TakeOpensslError());
 }
 
 absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const SecurityOptions& options,
@@ -39,7 +38,7 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const SecurityOptions& options,
   SSL_CTX_set_mode(raw, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_NO_AUTO_CHAIN);
   if (SSL_CTX_set_ciphersuites(raw, kCiphers13) != 1 ||
       SSL_CTX_set_cipher_list(raw, kCiphers12) != 1) {
-    return absl::InternalError(absl::StrCat("TLS ciphers: ", TakeOpensslError()));
+    return Internal("TLS ciphers: ", TakeOpensslError());
   }
   if (SSL_CTX_use_certificate_chain_file(raw, options.tls_certificate.c_str()) != 1) {
     return Refused("tls_certificate", options.tls_certificate);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/catch_exceptions.h"
+#include "common/errors.h"
 #include "common/interruption.h"
 #include "common/status.h"
 #include "worker/capi/handle_table.h"
@@ -68,8 +69,8 @@ absl::StatusOr<KnownVariable> Client::Find(absl::string_view variable) const {
   absl::ReaderMutexLock lock(&mutex_);
   const auto found = variables_.find(variable);
   if (found != variables_.end()) return found->second;
-  return absl::NotFoundError(absl::StrCat("variable '", variable, "' of job '", job,
-                                          "': this client has neither created nor described it"));
+  return NotFound("variable '", variable, "' of job '", job,
+                  "': this client has neither created nor described it");
 }
 
 absl::StatusOr<Deadline> Client::DeadlineIn(double timeout_seconds) const {
@@ -77,9 +78,8 @@ absl::StatusOr<Deadline> Client::DeadlineIn(double timeout_seconds) const {
   if (timeout_seconds > 0 && timeout_seconds <= kLongestTimeoutSeconds) {
     return Deadline::In(absl::Seconds(timeout_seconds));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("timeout is ", timeout_seconds,
-                   "; expected seconds above 0, at most 1e9, or 0 for the client's own"));
+  return InvalidArgument("timeout is ", timeout_seconds,
+                         "; expected seconds above 0, at most 1e9, or 0 for the client's own");
 }
 
 int Run(absl::string_view function, absl::FunctionRef<absl::Status()> body) {
@@ -91,9 +91,8 @@ int Run(absl::string_view function, absl::FunctionRef<absl::Status()> body) {
   if (!thrown.ok()) status = thrown;
   if (status.ok()) return CAIRN_OK;
   if (interruption.interrupted()) {
-    status = absl::CancelledError(
-        absl::StrCat(function, ": interrupted while it waited (", status.message(),
-                     "); close a client whose push was interrupted and connect again"));
+    status = Cancelled(function, ": interrupted while it waited (", status.message(),
+                       "); close a client whose push was interrupted and connect again");
   }
   return SetLastError(status);
 }
@@ -144,7 +143,7 @@ char* CopyText(absl::string_view text) {
 
 absl::Status CheckNotNull(const void* pointer, absl::string_view what) {
   if (pointer != nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(what, " is null"));
+  return InvalidArgument(what, " is null");
 }
 
 extern "C" {

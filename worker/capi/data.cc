@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/capi/c.h"
 #include "worker/capi/call.h"
@@ -42,8 +43,7 @@ int RunData(absl::string_view function, const cairn_client* handle, const Data& 
 
 absl::Status CheckRows(int64_t rows) {
   if (rows > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("step: rows is ", rows, "; expected the rows of input, at least 1"));
+  return InvalidArgument("step: rows is ", rows, "; expected the rows of input, at least 1");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/config/job_config.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/capi/c.h"
 #include "worker/capi/call.h"
@@ -20,8 +21,8 @@ absl::Status MakeCheckpoint(Client& client, const char* directory, int64_t step,
   RETURN_IF_ERROR(CheckNotNull(directory, "directory"));
   RETURN_IF_ERROR(CheckNotNull(folder, "folder"));
   if (step < 0 || keep < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("checkpoint: step is ", step, " and keep is ", keep, "; expected 0 or more"));
+    return InvalidArgument("checkpoint: step is ", step, " and keep is ", keep,
+                           "; expected 0 or more");
   }
   JobConfig job;
   job.name = client.job;
@@ -31,9 +32,7 @@ absl::Status MakeCheckpoint(Client& client, const char* directory, int64_t step,
                    Checkpointer::Create(job, *client.ps));
   RETURN_IF_ERROR(checkpointer->MakeNow(step));
   ASSIGN_OR_RETURN(const CheckpointFolders folders, ListCheckpoints(directory, client.job));
-  if (folders.finished.empty()) {
-    return absl::NotFoundError(absl::StrCat("checkpoint: ", directory, " has none any more"));
-  }
+  if (folders.finished.empty()) return NotFound("checkpoint: ", directory, " has none any more");
   *folder = CopyText(absl::StrCat(directory, "/", folders.finished.back().name));
   return absl::OkStatus();
 }
@@ -41,9 +40,8 @@ absl::Status MakeCheckpoint(Client& client, const char* directory, int64_t step,
 absl::Status Restore(Client& client, const char* folder) {
   RETURN_IF_ERROR(CheckNotNull(folder, "folder"));
   if (client.worker >= 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("restore: this client is worker ", client.worker,
-                     ", which a restore would fence; connect a client that is no worker"));
+    return FailedPrecondition("restore: this client is worker ", client.worker,
+                              ", which a restore would fence; connect a client that is no worker");
   }
   JobConfig job;
   job.name = client.job;

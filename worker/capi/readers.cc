@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/config/job_config.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/capi/c.h"
 #include "worker/capi/call.h"
@@ -54,9 +54,9 @@ absl::StatusOr<std::unique_ptr<Reader>> Open(const char* text, const char* data_
   RETURN_IF_ERROR(CheckNotNull(text, "job"));
   if (options.workers < 1 || options.worker < 0 || options.worker >= options.workers ||
       options.start_epoch < 0 || options.start_row < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "worker is ", options.worker, " of ", options.workers, ", epoch ", options.start_epoch,
-        ", row ", options.start_row, "; expected worker below workers, and none below 0"));
+    return InvalidArgument("worker is ", options.worker, " of ", options.workers, ", epoch ",
+                           options.start_epoch, ", row ", options.start_row,
+                           "; expected worker below workers, and none below 0");
   }
   JobOptions parsing;
   if (data_root != nullptr) parsing.data_root = data_root;
@@ -65,8 +65,7 @@ absl::StatusOr<std::unique_ptr<Reader>> Open(const char* text, const char* data_
   JobConfig& job = *parsed;
   options.files = evaluate ? job.data.eval : job.data.train;
   if (options.files.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("job: data.", evaluate ? "eval" : "train", " names no file"));
+    return InvalidArgument("job: data.", evaluate ? "eval" : "train", " names no file");
   }
   options.training = !evaluate;
   options.data = std::move(job.data);

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/capi/c.h"
 #include "worker/capi/call.h"
@@ -22,10 +22,7 @@ class OpenRecords {
   explicit OpenRecords(std::unique_ptr<RecordReader> reader) : reader_(std::move(reader)) {}
 
   absl::Status Read(int64_t most, cairn_records_t* out) {
-    if (most < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("records: most is ", most, "; expected 1 or more"));
-    }
+    if (most < 1) return InvalidArgument("records: most is ", most, "; expected 1 or more");
     absl::MutexLock lock(&mutex_);
     *out = {};
     bytes_.clear();

@@ -14,6 +14,7 @@
 #include "common/config/config_node.h"
 #include "common/config/section_reader.h"
 #include "common/dynamic_library.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/capi/c.h"
 #include "worker/capi/call.h"
@@ -53,8 +54,8 @@ absl::StatusOr<LaunchConfig> ParseLaunchConfig(absl::string_view text, absl::str
       {Integer("servers", &config.servers, 1, kMaxServers), Path("directory", &config.directory),
        Choice("durability", &config.durability, {"off", "snapshot", "log", "log_sync"})}));
   if (!config.directory.empty()) return config;
-  return absl::InvalidArgumentError(
-      absl::StrCat(source, ": directory: is missing; expected a folder for the servers' state"));
+  return InvalidArgument(source,
+                         ": directory: is missing; expected a folder for the servers' state");
 }
 
 struct ServerLibrary {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/config/variable_config.h"
 #include "common/dtype.h"
+#include "common/errors.h"
 #include "common/optimizer/optimizer.h"
 #include "common/status.h"
 #include "worker/capi/c.h"
@@ -110,8 +110,7 @@ absl::Status Scan(Client& client, const char* variable, Deadline deadline, cairn
   RETURN_IF_ERROR(CheckNotNull(variable, "variable"));
   ASSIGN_OR_RETURN(const KnownVariable known, client.Find(variable));
   if (known.kind != VariableKind::kEmbedding) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("variable '", variable, "' is dense: pull it instead"));
+    return InvalidArgument("variable '", variable, "' is dense: pull it instead");
   }
   const auto scanned = std::make_shared<Scanned>();
   scanned->dim = known.shape[0];

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
 #include "thrift/limits.h"
@@ -99,9 +100,9 @@ absl::StatusOr<std::string> MakeDirectory(const CheckpointCreateOptions& options
         "where to? name the folder, or give --job FILE, a job file with checkpoint.directory"));
   }
   if (target.job.size() > kMaxCheckpointJobBytes) {
-    return AsBadInput(absl::InvalidArgumentError(
-        absl::StrCat("job name of ", target.job.size(), " bytes: with checkpoints at most ",
-                     kMaxCheckpointJobBytes, " are allowed")));
+    return AsBadInput(InvalidArgument("job name of ", target.job.size(),
+                                      " bytes: with checkpoints at most ", kMaxCheckpointJobBytes,
+                                      " are allowed"));
   }
   std::error_code error;
   const fs::path absolute = fs::absolute(directory, error).lexically_normal();
@@ -118,9 +119,9 @@ absl::Status CheckNobodyTrains(const Target& target) {
     const bool there =
         worker.state == "live" || worker.state == "joining" || worker.state == "returning";
     if (!there) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        target.WorkerName(worker.worker), " (", worker.origin, ") is ", worker.state, " at step ",
-        worker.step, ": a restore would fence it; end the job's workers first"));
+    return FailedPrecondition(target.WorkerName(worker.worker), " (", worker.origin, ") is ",
+                              worker.state, " at step ", worker.step,
+                              ": a restore would fence it; end the job's workers first");
   }
   return absl::OkStatus();
 }
@@ -134,8 +135,7 @@ absl::StatusOr<Answer> CreateCheckpoint(const CheckpointCreateOptions& options) 
   ASSIGN_OR_RETURN(const std::vector<VariableSpec> specs,
                    client->Describe(Deadline::In(target.timeout)));
   if (specs.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("the servers hold nothing of a job '", target.job, "': is that its name?"));
+    return NotFound("the servers hold nothing of a job '", target.job, "': is that its name?");
   }
   ASSIGN_OR_RETURN(const CheckpointManifest manifest, Create(*client, target, directory));
   const std::string folder = absl::StrCat(directory, "/", manifest.name);
@@ -159,9 +159,9 @@ absl::StatusOr<Answer> RestoreCheckpoint(const CheckpointRestoreOptions& options
   ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client, Connect(target));
   ASSIGN_OR_RETURN(const JobHoldings holdings, client->Examine(Deadline::In(target.timeout)));
   if (!holdings.specs.empty() && !holdings.from_unfinished_restore && !options.replace) {
-    return absl::AlreadyExistsError(absl::StrCat(
+    return AlreadyExists(
         "the servers hold ", holdings.specs.size(), " variables of job ", target.job,
-        ": --replace drops them for the checkpoint's, --job NAME restores under another name"));
+        ": --replace drops them for the checkpoint's, --job NAME restores under another name");
   }
   JobConfig job;
   job.name = target.job;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
 #include "worker/ctl/checkpoints.h"
@@ -193,9 +194,9 @@ absl::StatusOr<Answer> VerifyCheckpoints(const std::string& folder) {
     const absl::StatusOr<Found> found = Look(folder);
     if (!found.ok()) return AsBadInput(found.status());
     if (found->finished.empty() && found->damaged.empty()) {
-      return AsBadInput(absl::NotFoundError(
-          absl::StrCat(folder, " is no finished checkpoint (no ", CheckpointManifest::kFileName,
-                       ") and holds none: cairnctl checkpoint list DIR lists the existing ones")));
+      return AsBadInput(
+          NotFound(folder, " is no finished checkpoint (no ", CheckpointManifest::kFileName,
+                   ") and holds none: cairnctl checkpoint list DIR lists the existing ones"));
     }
     for (const auto& [path, manifest] : found->finished) {
       Report(path, manifest, &list, &answer.text, &wrong);
@@ -208,10 +209,10 @@ absl::StatusOr<Answer> VerifyCheckpoints(const std::string& folder) {
   }
   answer.json = {{"ok", wrong == 0}, {"checkpoints", std::move(list)}};
   if (wrong > 0) {
-    answer.finding = absl::DataLossError(absl::StrCat(
-        wrong, wrong == 1 ? " file is" : " files are",
-        " corrupt or missing: restore another checkpoint, or bring the files back from a "
-        "copy"));
+    answer.finding =
+        DataLoss(wrong, wrong == 1 ? " file is" : " files are",
+                 " corrupt or missing: restore another checkpoint, or bring the files back from a "
+                 "copy");
   }
   return answer;
 }

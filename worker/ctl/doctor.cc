@@ -21,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "common/config/cluster_config.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/local_gpus.h"
 #include "common/status.h"
 #include "common/write_all.h"
@@ -258,8 +259,8 @@ Answer DoctorAnswer(const std::vector<Finding>& findings) {
   answer.text = std::move(text);
   answer.json = {{"ok", bad == 0}, {"findings", std::move(list)}};
   if (bad > 0) {
-    answer.finding = absl::FailedPreconditionError(
-        absl::StrCat(bad, bad == 1 ? " thing is" : " things are", " bad; each has its fix above"));
+    answer.finding = FailedPrecondition(bad, bad == 1 ? " thing is" : " things are",
+                                        " bad; each has its fix above");
   }
   return answer;
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
 #include "worker/ctl/human_text.h"
@@ -41,9 +42,8 @@ absl::StatusOr<std::vector<size_t>> ServersOf(const DrainOptions& options, const
     int64_t index = 0;
     if (!absl::SimpleAtoi(absl::StripPrefix(task, "ps:"), &index) || index < 0 ||
         index >= static_cast<int64_t>(target.members.addresses.size())) {
-      return absl::InvalidArgumentError(absl::StrCat("'", task, "' is no server: the cluster has ",
-                                                     target.members.addresses.size(),
-                                                     ", from ps:0 on"));
+      return InvalidArgument("'", task, "' is no server: the cluster has ",
+                             target.members.addresses.size(), ", from ps:0 on");
     }
     const size_t server = static_cast<size_t>(index);
     if (std::find(servers.begin(), servers.end(), server) == servers.end()) {
@@ -61,10 +61,10 @@ absl::Status AwaitEnd(const Target& target, size_t server, Deadline deadline) {
     if (absl::IsUnavailable(there)) return absl::OkStatus();
     absl::SleepFor(kGonePollInterval);
   }
-  return absl::DeadlineExceededError(
-      absl::StrCat(target.ServerName(server),
-                   " has written everything but still listens: its log (stderr) says why, or "
-                   "something has started it again"));
+  return DeadlineExceeded(
+      target.ServerName(server),
+      " has written everything but still listens: its log (stderr) says why, or "
+      "something has started it again");
 }
 
 absl::Status Drain(const Target& target, size_t server, Deadline deadline) {

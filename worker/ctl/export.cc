@@ -11,6 +11,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
 #include "worker/client/ps_client.h"
@@ -38,8 +39,7 @@ absl::StatusOr<Answer> Export(PsClient& client, const std::string& job, const Jo
                              [](const auto& spec) { return spec.name == RosterSpec().name; }),
               specs.end());
   if (specs.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("no variable of a job '", job, "' is in ", from, ": is that its name?"));
+    return NotFound("no variable of a job '", job, "' is in ", from, ": is that its name?");
   }
   RETURN_IF_ERROR(ExportVariables(client, specs, {.job = config}, file, kVariableTimeout));
   std::error_code error;

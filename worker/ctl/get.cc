@@ -13,6 +13,7 @@
 #include "common/config/local_transport.h"
 #include "common/deadline.h"
 #include "common/dtype.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/hash.h"
 #include "common/nearest.h"
@@ -34,9 +35,8 @@ absl::StatusOr<VariableSpec> FindVariable(const std::vector<VariableSpec>& specs
     if (spec.name == name) return spec;
     names.push_back(spec.name);
   }
-  return absl::NotFoundError(absl::StrCat("job ", job, " has no variable '", name, "'",
-                                          DidYouMean(name, names), "; cairnctl inspect lists ",
-                                          names.size()));
+  return NotFound("job ", job, " has no variable '", name, "'", DidYouMean(name, names),
+                  "; cairnctl inspect lists ", names.size());
 }
 
 // The rows to read, and the number of values per row.
@@ -53,9 +53,8 @@ absl::StatusOr<Selected> Select(const VariableSpec& spec, const std::vector<std:
   const int64_t rows = spec.shape.empty() ? 1 : spec.shape.front();
   selected.width = table ? spec.shape.front() : RowWidth(spec.shape);
   if (keys.empty() && table) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(spec.name, " is an embedding table: name its keys, as in 'cairnctl get ",
-                     spec.name, " 17'; cairnctl export writes all rows"));
+    return InvalidArgument(spec.name, " is an embedding table: name its keys, as in 'cairnctl get ",
+                           spec.name, " 17'; cairnctl export writes all rows");
   }
   for (const std::string& text : keys) {
     int64_t row = 0;
@@ -64,16 +63,16 @@ absl::StatusOr<Selected> Select(const VariableSpec& spec, const std::vector<std:
     } else if (absl::SimpleAtoi(text, &row) && row >= 0 && row < rows) {
       selected.ids.push_back(row);
     } else {
-      return absl::InvalidArgumentError(absl::StrCat("'", text, "' is no row of ", spec.name,
-                                                     ", which has ", rows, " rows from 0 on"));
+      return InvalidArgument("'", text, "' is no row of ", spec.name, ", which has ", rows,
+                             " rows from 0 on");
     }
   }
   selected.part = keys.empty() ? Part::kWhole : table ? Part::kKeys : Part::kRows;
   selected.rows = keys.empty() ? rows : static_cast<int64_t>(keys.size());
   if (selected.width > 0 && selected.rows > kMostValuesShown / selected.width) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(selected.rows, " rows of ", selected.width, " numbers are more than the ",
-                     kMostValuesShown, " of one answer: name rows, or use cairnctl export"));
+    return InvalidArgument(selected.rows, " rows of ", selected.width,
+                           " numbers are more than the ", kMostValuesShown,
+                           " of one answer: name rows, or use cairnctl export");
   }
   return selected;
 }

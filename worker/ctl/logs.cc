@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
 #include "common/write_all.h"
@@ -62,7 +63,7 @@ class TaskLog {
     if (file_ < 0) return absl::ErrnoToStatus(errno, absl::StrCat("opening ", path_));
     struct stat found = {};
     if (fstat(file_, &found) != 0 || !S_ISREG(found.st_mode)) {
-      return absl::InvalidArgumentError(absl::StrCat(path_, " is not a regular file"));
+      return InvalidArgument(path_, " is not a regular file");
     }
     return absl::OkStatus();
   }
@@ -129,15 +130,15 @@ absl::StatusOr<Logs> OpenLogs(const LogsOptions& options, const std::string& dir
   Logs logs;
   for (const std::string& task : options.tasks.empty() ? all : options.tasks) {
     if (std::find(all.begin(), all.end(), task) == all.end()) {
-      return absl::NotFoundError(absl::StrCat("no task '", task, "' has a log in ", directory,
-                                              "; there are ", absl::StrJoin(all, ", ")));
+      return NotFound("no task '", task, "' has a log in ", directory, "; there are ",
+                      absl::StrJoin(all, ", "));
     }
     logs.push_back(std::make_unique<TaskLog>(task, TaskLogPath(directory, task)));
     RETURN_IF_ERROR(logs.back()->Open());
   }
   if (logs.empty()) {
-    return absl::NotFoundError(absl::StrCat(
-        directory, " has no logs of a launch: cairnctl launch --log_directory DIR writes them"));
+    return NotFound(directory,
+                    " has no logs of a launch: cairnctl launch --log_directory DIR writes them");
   }
   return logs;
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
 #include "worker/client/moves/remote_moves.h"
@@ -27,8 +28,8 @@ absl::StatusOr<std::vector<int32_t>> EmptiedServers(const RebalanceOptions& opti
     int32_t index = 0;
     if (!absl::SimpleAtoi(absl::StripPrefix(task, "ps:"), &index) || index < 0 ||
         static_cast<size_t>(index) >= server_count) {
-      return absl::InvalidArgumentError(absl::StrCat("'", task, "' is no server: the cluster has ",
-                                                     server_count, ", from ps:0 on"));
+      return InvalidArgument("'", task, "' is no server: the cluster has ", server_count,
+                             ", from ps:0 on");
     }
     servers.push_back(index);
   }
@@ -41,8 +42,7 @@ absl::Status CheckOptions(const RebalanceOptions& options) {
     return absl::InvalidArgumentError("--busy_fraction is above 0 and at most 1");
   }
   if (options.by != "memory" && options.by != "load") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--by is memory or load, not '", options.by, "'"));
+    return InvalidArgument("--by is memory or load, not '", options.by, "'");
   }
   if (!(options.watch_seconds >= 0.1 && options.watch_seconds <= 3600)) {
     return absl::InvalidArgumentError("--watch_seconds is from 0.1 to 3600");
@@ -157,10 +157,7 @@ class Rebalancing {
   absl::StatusOr<Answer> Run(const std::vector<int32_t>& emptied) {
     const auto count = static_cast<int32_t>(target_.members.addresses.size());
     ASSIGN_OR_RETURN(std::vector<VariablePlaces> variables, servers_.Describe(target_.job));
-    if (variables.empty()) {
-      return absl::NotFoundError(
-          absl::StrCat("the servers have no variables of job ", target_.job));
-    }
+    if (variables.empty()) return NotFound("the servers have no variables of job ", target_.job);
     const bool by_load = options_.by == "load";
     PieceLoads loads;
     if (by_load) {
@@ -218,10 +215,10 @@ class Rebalancing {
                          [](int64_t load) { return load == 0; });
     });
     if (idle) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "no worker pulled or pushed rows of job ", target_.job, " for ", SecondsText(seconds),
-          ": no load to balance. Rebalance while it trains, "
-          "watch longer (--watch_seconds), or use --by memory"));
+      return FailedPrecondition("no worker pulled or pushed rows of job ", target_.job, " for ",
+                                SecondsText(seconds),
+                                ": no load to balance. Rebalance while it trains, "
+                                "watch longer (--watch_seconds), or use --by memory");
     }
     *variables = std::move(now);
     return loads;

@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
 #include "worker/ctl/drain.h"
@@ -29,8 +30,8 @@ absl::StatusOr<Answer> StopLaunch(const LaunchRecord& launch, Deadline deadline)
   }
   while (IsRunning(launch)) {
     if (deadline.Expired()) {
-      return absl::DeadlineExceededError(
-          absl::StrCat(launch.Name(), " still ends its tasks; a second cairnctl stop kills them"));
+      return DeadlineExceeded(launch.Name(),
+                              " still ends its tasks; a second cairnctl stop kills them");
     }
     absl::SleepFor(kStopPollInterval);
   }

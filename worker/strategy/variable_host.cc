@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/client/ps_client.h"
 #include "worker/ops/tensor_math.h"
@@ -29,10 +29,9 @@ absl::StatusOr<Tensor> Kept(absl::string_view variable, const Tensor& tensor) {
   ASSIGN_OR_RETURN(Tensor kept, CastTensor(host, DType::kFloat64));
   for (const double value : kept.values<double>()) {
     if (std::abs(value) < kLargestExact) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("write of about ", value, " to variable \"", variable,
-                     "\": servers keep integers as float64, exact below 2^53; use a float64 "
-                     "variable for larger ones"));
+    return InvalidArgument("write of about ", value, " to variable \"", variable,
+                           "\": servers keep integers as float64, exact below 2^53; use a float64 "
+                           "variable for larger ones");
   }
   return kept;
 }
@@ -42,10 +41,10 @@ absl::StatusOr<Tensor> Restored(absl::string_view variable, const Tensor& kept, 
   if (!IsInteger(dtype)) return kept;
   for (const double value : kept.values<double>()) {
     if (std::abs(value) <= LargestKept(dtype) && std::abs(value) < kLargestExact) continue;
-    return absl::OutOfRangeError(absl::StrCat("read of variable \"", variable, "\": its value ",
-                                              value, " is outside the range of ", DTypeName(dtype),
-                                              " that servers keep exactly (below 2^53); assign a "
-                                              "new value, or use a float64 variable"));
+    return OutOfRange("read of variable \"", variable, "\": its value ", value,
+                      " is outside the range of ", DTypeName(dtype),
+                      " that servers keep exactly (below 2^53); assign a "
+                      "new value, or use a float64 variable");
   }
   return CastTensor(kept, dtype);
 }
@@ -122,11 +121,11 @@ absl::Status VariableHost::Assign(const HostedRows& to, const Tensor& values) {
 absl::Status VariableHost::Add(const HostedRows& to, const Tensor& delta, bool subtract) {
   ASSIGN_OR_RETURN(const VariableSpec spec, Find(to.variable));
   if (!(spec.optimizer == PlainUpdates())) {
-    return absl::UnimplementedError(
-        absl::StrCat("assign_add or assign_sub of variable \"", to.variable,
-                     "\", whose optimizer is ", OptimizerText(spec.optimizer),
-                     ": servers add atomically only to variables without an optimizer; create it "
-                     "with trainable false, assign it whole, or push a gradient"));
+    return Unimplemented(
+        "assign_add or assign_sub of variable \"", to.variable, "\", whose optimizer is ",
+        OptimizerText(spec.optimizer),
+        ": servers add atomically only to variables without an optimizer; create it "
+        "with trainable false, assign it whole, or push a gradient");
   }
   ASSIGN_OR_RETURN(Tensor kept, Checked("add", to, delta));
   if (!subtract) {
@@ -158,17 +157,15 @@ absl::StatusOr<VariableSpec> VariableHost::Find(const std::string& name) const {
   absl::MutexLock lock(&mutex_);
   const auto found = specs_.find(name);
   if (found != specs_.end()) return found->second;
-  return absl::InvalidArgumentError(
-      absl::StrCat("variable \"", name, "\" was not created through this host"));
+  return InvalidArgument("variable \"", name, "\" was not created through this host");
 }
 
 absl::StatusOr<Tensor> VariableHost::Checked(absl::string_view method, const HostedRows& to,
                                              const Tensor& values) const {
   ASSIGN_OR_RETURN(const VariableSpec spec, Find(to.variable));
   if (values.is_text() || values.dtype() != spec.dtype || values.shape() != ShapeOf(spec, to)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(method, " of variable \"", to.variable, "\": found ", values.TypeText(),
-                     ", expected ", DTypeName(spec.dtype), " ", ShapeText(ShapeOf(spec, to))));
+    return InvalidArgument(method, " of variable \"", to.variable, "\": found ", values.TypeText(),
+                           ", expected ", DTypeName(spec.dtype), " ", ShapeText(ShapeOf(spec, to)));
   }
   return Kept(to.variable, values);
 }

@@ -1,10 +1,9 @@
 #include "worker/client/delivery/position.h"
+#include "common/errors.h"
 
 #include <algorithm>
 #include <limits>
 #include <optional>
-
-#include "absl/strings/str_cat.h"
 
 namespace cairn {
 namespace {
@@ -93,8 +92,8 @@ void NoteUnasked(const ResumePoint& of_server, ResumePoint* chosen) {
 
 absl::Status CheckUserPosition(absl::string_view position) {
   if (position.size() <= kMaxUserPositionBytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("push: the position has ", position.size(),
-                                                 " bytes; ", kMaxUserPositionBytes, " allowed"));
+  return InvalidArgument("push: the position has ", position.size(), " bytes; ",
+                         kMaxUserPositionBytes, " allowed");
 }
 
 void EncodePosition(int64_t sequence, absl::Span<const int64_t> last_part,

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/input/dataset/rows.h"
 #include "worker/input/dataset/steps.h"
@@ -124,9 +124,8 @@ absl::StatusOr<Tensor> PadColumn(absl::Span<const Element> rows, size_t column) 
     const Tensor& value = row[column];
     if (value.rank() != first.rank() || value.is_text() != first.is_text() ||
         (!value.is_text() && value.dtype() != first.dtype())) {
-      return absl::InvalidArgumentError(absl::StrCat("PaddedBatch: component ", column, " is ",
-                                                     first.TypeText(), " and ", value.TypeText(),
-                                                     " in one batch; rank and type must agree"));
+      return InvalidArgument("PaddedBatch: component ", column, " is ", first.TypeText(), " and ",
+                             value.TypeText(), " in one batch; rank and type must agree");
     }
     for (size_t i = 0; i < widest.size(); ++i) widest[i] = std::max(widest[i], value.shape()[i]);
   }
@@ -172,8 +171,8 @@ absl::StatusOr<bool> BatchNode::PaddedIterator::Next(Element* element) {
   element->clear();
   for (const Element& row : rows) {
     if (row.size() == rows.front().size()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("PaddedBatch: elements of ", row.size(), " and ",
-                                                   rows.front().size(), " components"));
+    return InvalidArgument("PaddedBatch: elements of ", row.size(), " and ", rows.front().size(),
+                           " components");
   }
   for (size_t column = 0; column < rows.front().size(); ++column) {
     ASSIGN_OR_RETURN(Tensor padded, PadColumn(rows, column));

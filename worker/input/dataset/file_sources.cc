@@ -1,7 +1,7 @@
 // The records of one file: lines, TFRecord, fixed length.
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/input/dataset/record_file.h"
 #include "worker/input/dataset/steps.h"
@@ -115,9 +115,8 @@ class FixedRecordsNode : public FileNode {
       std::string record(record_bytes_, '\0');
       ASSIGN_OR_RETURN(const size_t read, file_->Read(record.data(), record.size()));
       if (read < record.size()) {
-        return absl::DataLossError(absl::StrCat(file_->path(), ": ends at byte ", file_->offset(),
-                                                ", inside a record of ", record_bytes_,
-                                                " bytes; it was cut meanwhile"));
+        return DataLoss(file_->path(), ": ends at byte ", file_->offset(), ", inside a record of ",
+                        record_bytes_, " bytes; it was cut meanwhile");
       }
       --left_;
       element->assign(1, Text(std::move(record)));
@@ -141,9 +140,9 @@ absl::StatusOr<std::unique_ptr<DatasetIterator>> FixedRecordsNode::MakeIterator(
   const int64_t file_bytes = opened->file_bytes();
   const int64_t between = file_bytes - header_bytes_ - footer_bytes_;
   if (between < 0 || between % record_bytes_ != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        file(), ": of its ", file_bytes, " bytes, a header of ", header_bytes_, " and a footer of ",
-        footer_bytes_, " leave no whole number of records of ", record_bytes_, " bytes"));
+    return InvalidArgument(file(), ": of its ", file_bytes, " bytes, a header of ", header_bytes_,
+                           " and a footer of ", footer_bytes_,
+                           " leave no whole number of records of ", record_bytes_, " bytes");
   }
   RETURN_IF_ERROR(opened->SkipTo(header_bytes_));
   return std::make_unique<Iterator>(std::move(opened), between / record_bytes_, record_bytes_);

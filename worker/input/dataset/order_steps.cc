@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/input/dataset/steps.h"
 #include "worker/input/random.h"
@@ -233,11 +233,11 @@ class ShardIterator : public DatasetIterator {
     for (int64_t next = index_ + 1; next < shards_ && !ended_; ++next) {
       RETURN_IF_ERROR(Pass());
       if (ended_) {
-        return too_few_ = absl::InvalidArgumentError(absl::StrCat(
+        return too_few_ = InvalidArgument(
                    "Could not apply FILE or DATA based sharding: the dataset has only ", next,
                    " file(s) or element(s), fewer than the ", shards_,
                    " workers; give it more, or use AutoShardPolicy::kOff (every worker reads "
-                   "all)"));
+                   "all)");
       }
     }
     checked_ = true;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/input/dataset/rows.h"
 #include "worker/input/dataset/steps.h"
@@ -219,14 +219,14 @@ absl::StatusOr<std::vector<int64_t>> BatchSizesForWorker(int64_t global_batch, i
   constexpr int64_t kMaxReplicas = int64_t{1} << 24;
   if (global_batch < 0 || workers < 1 || replicas_per_worker < 1 || worker < 0 ||
       worker >= workers || workers > kMaxReplicas / replicas_per_worker) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("batch sizes of worker ", worker, " of ", workers, " with ",
-                     replicas_per_worker, " replicas each, for a global batch of ", global_batch,
-                     ": workers and replicas must be 1 "
-                     "to ",
-                     kMaxReplicas,
-                     " in all, the worker below the number of workers, the batch not "
-                     "negative"));
+    return InvalidArgument("batch sizes of worker ", worker, " of ", workers, " with ",
+                           replicas_per_worker, " replicas each, for a global batch of ",
+                           global_batch,
+                           ": workers and replicas must be 1 "
+                           "to ",
+                           kMaxReplicas,
+                           " in all, the worker below the number of workers, the batch not "
+                           "negative");
   }
   const int64_t replicas = workers * replicas_per_worker;
   std::vector<int64_t> sizes(static_cast<size_t>(replicas), global_batch / replicas);
@@ -242,9 +242,9 @@ absl::StatusOr<int64_t> ComputeBatchSize(const Dataset& dataset) {
     bool all_known = true;
     for (const TensorSpec& component : *spec) {
       if (component.shape.has_value() && component.shape->empty()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("the dataset's elements have a scalar component (", component.ToText(),
-                         "): they are not batched; call Batch before it is distributed"));
+        return InvalidArgument("the dataset's elements have a scalar component (",
+                               component.ToText(),
+                               "): they are not batched; call Batch before it is distributed");
       }
       all_known = all_known && component.shape.has_value() && component.shape->front() >= 0;
     }

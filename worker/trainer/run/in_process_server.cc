@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "ps_server/engine/engine.h"
 #include "ps_server/engine/process_setup.h"
@@ -69,9 +70,8 @@ absl::StatusOr<std::unique_ptr<InProcessServer>> InProcessServer::Open(const Job
   if (create) RETURN_IF_ERROR(MakeParent(parent));
   std::error_code error;
   if (!create && !fs::exists(folder, error)) {
-    return absl::NotFoundError(
-        absl::StrCat(folder.string(), ": no state of job '", job.name,
-                     "' is there; train first, or name its folder by storage.directory"));
+    return NotFound(folder.string(), ": no state of job '", job.name,
+                    "' is there; train first, or name its folder by storage.directory");
   }
   EngineOptions options;
   options.directory = folder.string();
