@@ -110,9 +110,7 @@ absl::Status TrainLoop::DoStep(int64_t number) {
   RETURN_IF_ERROR(pipeline_.WaitPulled(number));
   Step& step = pipeline_.step(number);
   const absl::StatusOr<double> trained = parts_.model.Train(step.batch, &step.state);
-  if (!trained.ok() && parts_.lockstep != nullptr) {
-    return parts_.lockstep->Advise(trained.status());
-  }
+  if (!trained.ok() && parts_.lockstep != nullptr) return parts_.lockstep->Advise(trained.status());
   if (!trained.ok() && parts_.resident != nullptr) parts_.resident->NoteFailure();
   RETURN_IF_ERROR(trained.status());
   double loss = *trained;
