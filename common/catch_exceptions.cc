@@ -1,7 +1,8 @@
 #include "common/catch_exceptions.h"
-#include "common/errors.h"
 
 #include <exception>
+
+#include "common/errors.h"
 
 namespace cairn {
 

@@ -1,7 +1,8 @@
 #include "common/dynamic_library.h"
-#include "common/errors.h"
 
 #include <dlfcn.h>
+
+#include "common/errors.h"
 
 namespace cairn {
 

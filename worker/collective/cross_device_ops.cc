@@ -1,4 +1,5 @@
 #include "worker/collective/cross_device_ops.h"
+
 #include "common/errors.h"
 
 namespace cairn {

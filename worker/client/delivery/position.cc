@@ -1,9 +1,10 @@
 #include "worker/client/delivery/position.h"
-#include "common/errors.h"
 
 #include <algorithm>
 #include <limits>
 #include <optional>
+
+#include "common/errors.h"
 
 namespace cairn {
 namespace {

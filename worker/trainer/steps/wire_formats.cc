@@ -1,4 +1,5 @@
 #include "worker/trainer/steps/wire_formats.h"
+
 #include "common/errors.h"
 
 namespace cairn {
