@@ -14,7 +14,7 @@
 #include "common/host_name.h"
 #include "common/log.h"
 #include "common/status.h"
-#include "ps_server/calls/describe.h"
+#include "ps_server/calls/calls.h"
 #include "storage/checkpoint_folder.h"
 #include "storage/checkpoint_note.h"
 #include "storage/directory.h"

@@ -1,4 +1,4 @@
-#include "ps_server/calls/move_calls.h"
+#include "ps_server/calls/calls.h"
 
 #include <algorithm>
 #include <memory>
@@ -28,11 +28,6 @@ constexpr absl::Duration kCaughtUpRetry = absl::Milliseconds(50);
 // A READ returns at most 1/kReadShare of the memory budget, or kMinReadBytes if that is more.
 constexpr int64_t kReadShare = 32;
 constexpr int64_t kMinReadBytes = 64 << 10;
-
-template <typename... Parts>
-absl::Status NotDue(const Parts&... parts) {
-  return FailedPrecondition(parts...);
-}
 
 class Moving {
  public:
@@ -117,7 +112,8 @@ absl::Status Moving::CheckMap(const VariableSpec& map) const {
   RETURN_IF_ERROR(ValidateSpec(map, catalog_.info().max_servers()));
   if (!SameButPlaces(now, map)) return absl::InvalidArgumentError("the map changes the pieces");
   if (map.map_version != now.map_version + 1) {
-    return NotDue("its map has version ", now.map_version, " here, not ", map.map_version - 1);
+    return FailedPrecondition("its map has version ", now.map_version, " here, not ",
+                              map.map_version - 1);
   }
   const std::vector<int32_t> before = PlacesOf(now), after = PlacesOf(map);
   int64_t moved = 0;
@@ -137,8 +133,8 @@ absl::StatusOr<std::shared_ptr<Move>> Moving::FindMove(bool outgoing) const {
   std::shared_ptr<Move> move = moves_.Find(request_.caller.job, request_.variable);
   if (move == nullptr || (move->outgoing != nullptr) != outgoing || !(move->map == map_) ||
       move->start != request_.start) {
-    return NotDue("no such move has begun here (", rows_.server,
-                  " may have been restarted since): begin with PREPARE");
+    return FailedPrecondition("no such move has begun here (", rows_.server,
+                              " may have been restarted since): begin with PREPARE");
   }
   return move;
 }
@@ -166,7 +162,7 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
   if (before != nullptr) {
     const TracedLock lock = moves_.Lock(*before);
     if (before->ready && !before->ended) {
-      return NotDue(
+      return FailedPrecondition(
           "rows have arrived here by another move that has not ended: COMMIT it if its source has "
           "committed it, else ABORT it");
     }
@@ -188,8 +184,9 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
     move = std::make_shared<Move>(map_, request_.start, nullptr, std::move(rows));
   }
   if (!moves_.Put(request_.caller.job, request_.variable, move)) {
-    return moves_.arrivals_closed() ? NotDue("this server is about to leave the cluster")
-                                    : Superseded();
+    return moves_.arrivals_closed()
+               ? FailedPrecondition("this server is about to leave the cluster")
+               : Superseded();
   }
   if (move->arriving == nullptr) return absl::OkStatus();
   // An earlier move may have left rows of these stripes on disk.
@@ -275,7 +272,8 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
 absl::Status Moving::Write() {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/false));
   const TracedLock lock = moves_.Lock(*move);
-  if (move->ready || move->ended) return NotDue("all rows have arrived, or the move was aborted");
+  if (move->ready || move->ended)
+    return FailedPrecondition("all rows have arrived, or the move was aborted");
   RETURN_IF_ERROR(rows_.flusher.failure());
   const absl::string_view pieces(reinterpret_cast<const char*>(request_.data.data()),
                                  request_.data.size());
@@ -285,7 +283,7 @@ absl::Status Moving::Write() {
 absl::Status Moving::Hold(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
   const TracedLock lock = moves_.Lock(*move);
-  if (move->ended) return NotDue("the move was aborted");
+  if (move->ended) return FailedPrecondition("the move was aborted");
   Variable& variable = move->outgoing->variable();
   const absl::Duration until = MonotonicNow() + absl::Seconds(request_.hold_seconds);
   absl::Status status;
@@ -359,7 +357,7 @@ absl::Status Moving::Ready() {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/false));
   const TracedLock lock = moves_.Lock(*move);
   if (move->ready) return absl::OkStatus();
-  if (move->ended) return NotDue("the move was aborted");
+  if (move->ended) return FailedPrecondition("the move was aborted");
   RETURN_IF_ERROR(move->arriving->CheckWhole());
   RETURN_IF_ERROR(Fence(move->arriving->incarnations()));
   CAIRN_CRASH_POINT("move: before it is ready");
@@ -381,15 +379,16 @@ absl::Status Moving::Ready() {
 
 absl::Status Moving::HandOver(Move& move) {
   const TracedLock lock = moves_.Lock(move);
-  if (move.ended) return NotDue("the move was aborted");
+  if (move.ended) return FailedPrecondition("the move was aborted");
   OutgoingRows& rows = *move.outgoing;
   if (!rows.variable().Held()) {
-    return NotDue("updates are not held, or the hold has expired: HOLD, READ the rest, READY");
+    return FailedPrecondition(
+        "updates are not held, or the hold has expired: HOLD, READ the rest, READY");
   }
-  if (!rows.AllRead()) return NotDue("stripes have changed since they were read");
+  if (!rows.AllRead()) return FailedPrecondition("stripes have changed since they were read");
   ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog_.TakeSlot(text_));
   // From here on, the hold cannot expire.
-  if (!rows.variable().Held(/*for_good=*/true)) return NotDue("the hold has expired");
+  if (!rows.variable().Held(/*for_good=*/true)) return FailedPrecondition("the hold has expired");
   // Also for the variable that will have replaced it.
   const absl::Cleanup end_hold = [&rows] { rows.variable().Hold(absl::ZeroDuration()); };
   CAIRN_CRASH_POINT("move: before the rows are given away");
@@ -408,15 +407,16 @@ absl::Status Moving::Learn() {
     // Whether a mover asks the source if its COMMIT arrived. FinishMove's calls have no start.
     const bool asks = here_ == request_.source && request_.start != 0;
     if (!asks || now == map_) return absl::OkStatus();
-    return NotDue("map version ", now.map_version, " was installed here by another mover");
+    return FailedPrecondition("map version ", now.map_version,
+                              " was installed here by another mover");
   }
   RETURN_IF_ERROR(ValidateSpec(map_, catalog_.info().max_servers()));
   if (!SameButPlaces(now, map_)) return absl::InvalidArgumentError("the map changes the pieces");
   const std::vector<int32_t> before = PlacesOf(now), after = PlacesOf(map_);
   for (size_t i = 0; i < before.size(); ++i) {
     if ((before[i] == here_) == (after[i] == here_)) continue;
-    return NotDue("the map moves piece ", i, " from ps:", before[i], " to ps:", after[i],
-                  ", and no such move has ended here");
+    return FailedPrecondition("the map moves piece ", i, " from ps:", before[i],
+                              " to ps:", after[i], ", and no such move has ended here");
   }
   // Rows that have arrived here by another map of this version, or by an older one, will never
   // belong to this server.
@@ -440,12 +440,13 @@ absl::Status Moving::Commit() {
   const std::shared_ptr<Move> move = moves_.Find(request_.caller.job, request_.variable);
   if (move == nullptr || !(move->map == map_)) return Learn();
   if (move->outgoing != nullptr) {
-    if (move->start != request_.start) return NotDue("the move was started again since");
+    if (move->start != request_.start)
+      return FailedPrecondition("the move was started again since");
     return HandOver(*move);
   }
   {
     const TracedLock lock = moves_.Lock(*move);
-    if (!move->ready) return NotDue("not all rows have arrived here: call READY first");
+    if (!move->ready) return FailedPrecondition("not all rows have arrived here: call READY first");
   }
   return TakeArrived(catalog_, moves_, *admitted_.job, request_.variable, map_.map_version);
 }
@@ -464,7 +465,7 @@ bool Moving::HasClaim() const {
 }
 
 absl::Status Moving::Superseded() const {
-  return NotDue(
+  return FailedPrecondition(
       "another mover of the variable began later and replaced this one: run this one "
       "again when the other has ended (or ",
       rows_.server, " was restarted since this one began)");
@@ -504,8 +505,9 @@ absl::Status Moving::AbortArriving(Move& move) {
   Refresh();
   const int64_t version = move.map.map_version;
   if (version != map_.map_version && version > variable_->spec().map_version) {
-    return NotDue("rows have arrived here by map version ", version,
-                  ", which their source may have committed: COMMIT it on every server first");
+    return FailedPrecondition(
+        "rows have arrived here by map version ", version,
+        ", which their source may have committed: COMMIT it on every server first");
   }
   return Discard(move);
 }
@@ -513,8 +515,8 @@ absl::Status Moving::AbortArriving(Move& move) {
 absl::Status Moving::CheckNotTaken() {
   Refresh();
   if (variable_->spec().map_version < map_.map_version) return absl::OkStatus();
-  return NotDue("map version ", map_.map_version,
-                " is installed here already: COMMIT it on every server");
+  return FailedPrecondition("map version ", map_.map_version,
+                            " is installed here already: COMMIT it on every server");
 }
 
 // Sets variable_ to the current variable: another step may have run since this call was admitted.

@@ -1,4 +1,4 @@
-#include "ps_server/calls/push.h"
+#include "ps_server/calls/calls.h"
 
 #include <memory>
 #include <utility>

@@ -10,7 +10,7 @@
 
 #include "common/errors.h"
 #include "common/status.h"
-#include "ps_server/calls/pull.h"
+#include "ps_server/calls/calls.h"
 #include "ps_server/core/cold_rows.h"
 #include "ps_server/core/reply_holds.h"
 #include "ps_server/core/request_items.h"

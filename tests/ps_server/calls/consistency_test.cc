@@ -3,8 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "ps_server/calls/calls.h"
 #include "ps_server/calls/service.h"
-#include "ps_server/calls/worker_calls.h"
 #include "ps_server/core/server_core.h"
 #include "ps_server/core/statistics.h"
 #include "tests/ps_server/server_fixture.h"
