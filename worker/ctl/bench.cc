@@ -1,4 +1,4 @@
-#include "worker/ctl/bench.h"
+#include "worker/ctl/cluster_commands.h"
 
 #include <algorithm>
 #include <cmath>

@@ -15,7 +15,7 @@
 #include "thrift/limits.h"
 #include "worker/client/delivery/position.h"
 #include "worker/client/ps_client.h"
-#include "worker/ctl/checkpoints.h"
+#include "worker/ctl/job_commands.h"
 #include "worker/ctl/server_view.h"
 #include "worker/trainer/checkpoints/checkpoint_folders.h"
 #include "worker/trainer/checkpoints/checkpoint_manifest.h"
@@ -27,14 +27,6 @@ namespace cairn {
 namespace {
 
 namespace fs = std::filesystem;
-
-absl::StatusOr<std::unique_ptr<PsClient>> Connect(const Target& target) {
-  ClientOptions options{.job = target.job, .task = "cairnctl", .servers = target.members.addresses};
-  options.ps_wait = target.timeout;
-  options.security = target.security;
-  options.local_transport = LocalTransport::kOff;  // not worth setting up for a few small calls
-  return PsClient::Connect(options, Deadline::In(target.timeout));
-}
 
 std::string NewName(const std::string& job) {
   std::random_device random;
@@ -131,7 +123,7 @@ absl::Status CheckNobodyTrains(const Target& target) {
 absl::StatusOr<Answer> CreateCheckpoint(const CheckpointCreateOptions& options) {
   ASSIGN_OR_RETURN(const Target target, ResolveTarget(options.target));
   ASSIGN_OR_RETURN(const std::string directory, MakeDirectory(options, target));
-  ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client, Connect(target));
+  ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client, target.ConnectClient("off"));
   ASSIGN_OR_RETURN(const std::vector<VariableSpec> specs,
                    client->Describe(Deadline::In(target.timeout)));
   if (specs.empty()) {
@@ -156,7 +148,7 @@ absl::StatusOr<Answer> RestoreCheckpoint(const CheckpointRestoreOptions& options
   if (wanted.job.empty()) wanted.job = manifest->job;
   ASSIGN_OR_RETURN(const Target target, ResolveTarget(wanted));
   RETURN_IF_ERROR(CheckNobodyTrains(target));
-  ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client, Connect(target));
+  ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client, target.ConnectClient("off"));
   ASSIGN_OR_RETURN(const JobHoldings holdings, client->Examine(Deadline::In(target.timeout)));
   if (!holdings.specs.empty() && !holdings.from_unfinished_restore && !options.replace) {
     return AlreadyExists(

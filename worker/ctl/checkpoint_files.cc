@@ -11,9 +11,9 @@
 #include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
-#include "worker/ctl/checkpoints.h"
 #include "worker/ctl/data_directory.h"
 #include "worker/ctl/human_text.h"
+#include "worker/ctl/job_commands.h"
 #include "worker/trainer/checkpoints/checkpoint_manifest.h"
 
 namespace cairn {

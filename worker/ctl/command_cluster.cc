@@ -3,14 +3,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "worker/ctl/bench.h"
 #include "worker/ctl/certs.h"
+#include "worker/ctl/cluster_commands.h"
 #include "worker/ctl/doctor.h"
-#include "worker/ctl/drain.h"
-#include "worker/ctl/launch.h"
-#include "worker/ctl/logs.h"
-#include "worker/ctl/servers.h"
-#include "worker/ctl/stop.h"
 #include "worker/ctl/tree.h"
 
 namespace cairn {

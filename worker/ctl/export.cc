@@ -1,4 +1,4 @@
-#include "worker/ctl/export.h"
+#include "worker/ctl/job_commands.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -93,18 +93,9 @@ absl::StatusOr<Answer> RunExport(const ExportOptions& options) {
     }
     return ExportCheckpoint(options);
   }
-  const absl::StatusOr<LocalTransport> local_transport =
-      LocalTransportFromName(options.local_transport);
-  if (!local_transport.ok()) return AsBadInput(local_transport.status());
   ASSIGN_OR_RETURN(const Target target, ResolveOnlyJob(wanted));
-  const ClientOptions client_options{.job = target.job,
-                                     .task = "cairnctl",
-                                     .servers = target.members.addresses,
-                                     .ps_wait = target.timeout,
-                                     .security = target.security,
-                                     .local_transport = *local_transport};
   ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client,
-                   PsClient::Connect(client_options, Deadline::In(target.timeout)));
+                   target.ConnectClient(options.local_transport));
   const JobConfig* const config = target.job_file.has_value() ? &*target.job_file : nullptr;
   return Export(*client, target.job, config, "the servers", options.file);
 }

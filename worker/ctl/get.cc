@@ -1,4 +1,4 @@
-#include "worker/ctl/get.h"
+#include "worker/ctl/job_commands.h"
 
 #include <cmath>
 #include <cstddef>
@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/config/local_transport.h"
 #include "common/deadline.h"
 #include "common/dtype.h"
 #include "common/errors.h"
@@ -27,6 +26,15 @@ namespace cairn {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// The limit of numbers in one answer.
+constexpr int64_t kMostValuesShown = 100000;
+
+// A number is the key itself; any other text ("C3:68fd1e64") is hashed as the data readers hash it.
+int64_t KeyFromText(absl::string_view text) {
+  int64_t key = 0;
+  return absl::SimpleAtoi(text, &key) ? key : static_cast<int64_t>(HashBytes(text));
+}
 
 absl::StatusOr<VariableSpec> FindVariable(const std::vector<VariableSpec>& specs,
                                           const std::string& name, const std::string& job) {
@@ -143,26 +151,12 @@ Answer Show(const VariableSpec& spec, const GetOptions& options, const Selected&
 
 }  // namespace
 
-int64_t KeyFromText(absl::string_view text) {
-  int64_t key = 0;
-  return absl::SimpleAtoi(text, &key) ? key : static_cast<int64_t>(HashBytes(text));
-}
-
 absl::StatusOr<Answer> RunGet(const GetOptions& options) {
-  const absl::StatusOr<LocalTransport> local_transport =
-      LocalTransportFromName(options.local_transport);
-  if (!local_transport.ok()) return AsBadInput(local_transport.status());
   ASSIGN_OR_RETURN(Target target, ResolveOnlyJob(options.target));
   target.LearnMembers().IgnoreError();
-  const ClientOptions client_options{.job = target.job,
-                                     .task = "cairnctl",
-                                     .servers = target.members.addresses,
-                                     .ps_wait = target.timeout,
-                                     .security = target.security,
-                                     .local_transport = *local_transport};
   const Deadline deadline = Deadline::In(target.timeout);
   ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client,
-                   PsClient::Connect(client_options, deadline));
+                   target.ConnectClient(options.local_transport));
   ASSIGN_OR_RETURN(const std::vector<VariableSpec> specs, client->Describe(deadline));
   ASSIGN_OR_RETURN(const VariableSpec spec, FindVariable(specs, options.variable, target.job));
   const absl::StatusOr<Selected> selected = Select(spec, options.keys);

@@ -1,4 +1,4 @@
-#include "worker/ctl/launch.h"
+#include "worker/ctl/cluster_commands.h"
 
 #include <poll.h>
 #include <sys/signalfd.h>

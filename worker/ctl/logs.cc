@@ -1,4 +1,4 @@
-#include "worker/ctl/logs.h"
+#include "worker/ctl/cluster_commands.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

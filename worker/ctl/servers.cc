@@ -1,4 +1,4 @@
-#include "worker/ctl/servers.h"
+#include "worker/ctl/cluster_commands.h"
 
 #include <cstdint>
 #include <memory>

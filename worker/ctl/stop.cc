@@ -1,4 +1,4 @@
-#include "worker/ctl/stop.h"
+#include "worker/ctl/cluster_commands.h"
 
 #include <cerrno>
 #include <csignal>
@@ -14,7 +14,6 @@
 #include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
-#include "worker/ctl/drain.h"
 #include "worker/ctl/human_text.h"
 #include "worker/ctl/launch_record.h"
 

@@ -14,6 +14,7 @@
 #include "common/deadline.h"
 #include "thrift/client/wire_client.h"
 #include "worker/client/moves/member_list.h"
+#include "worker/client/ps_client.h"
 
 namespace cairn {
 
@@ -43,6 +44,9 @@ struct Target {
   std::string WorkerName(int32_t ordinal) const;
   // Errors as ClientSecurity::Load and WireClient::Connect.
   absl::StatusOr<std::unique_ptr<WireClient>> Connect(size_t server, Deadline deadline) const;
+  // A client of the job that is no worker. `local_transport` is a flag's value; "off" suits a few
+  // small calls. Errors as LocalTransportFromName (AsBadInput) and PsClient::Connect.
+  absl::StatusOr<std::unique_ptr<PsClient>> ConnectClient(const std::string& local_transport) const;
 };
 
 // A job name that shows in servers' logs which process asks: "cairnctl-drain-HOST-PID".
