@@ -142,10 +142,10 @@ absl::StatusOr<Answer> CreateCheckpoint(const CheckpointCreateOptions& options) 
 }
 
 absl::StatusOr<Answer> RestoreCheckpoint(const CheckpointRestoreOptions& options) {
-  const absl::StatusOr<CheckpointManifest> manifest = CheckpointManifest::ReadFrom(options.folder);
-  if (!manifest.ok()) return AsBadInput(manifest.status());
+  ASSIGN_OR_RETURN(const CheckpointManifest manifest,
+                   AsBadInput(CheckpointManifest::ReadFrom(options.folder)));
   TargetOptions wanted = options.target;
-  if (wanted.job.empty()) wanted.job = manifest->job;
+  if (wanted.job.empty()) wanted.job = manifest.job;
   ASSIGN_OR_RETURN(const Target target, ResolveTarget(wanted));
   RETURN_IF_ERROR(CheckNobodyTrains(target));
   ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client, target.ConnectClient("off"));
@@ -162,10 +162,10 @@ absl::StatusOr<Answer> RestoreCheckpoint(const CheckpointRestoreOptions& options
   Answer answer;
   answer.json = {{"folder", options.folder},
                  {"job", target.job},
-                 {"step", manifest->step},
+                 {"step", manifest.step},
                  {"servers", target.members.addresses.size()}};
   answer.text = absl::StrCat("job ", target.job, " is on ", target.members.addresses.size(),
-                             " servers as it was at step ", manifest->step,
+                             " servers as it was at step ", manifest.step,
                              ": start its workers, which continue from there\n");
   return answer;
 }

@@ -105,12 +105,11 @@ absl::StatusOr<Answer> RunDrain(const DrainOptions& options) {
   if (options.wait_seconds <= 0) {
     return AsBadInput(absl::InvalidArgumentError("--wait_seconds is a number above 0"));
   }
-  const absl::StatusOr<std::vector<size_t>> servers = ServersOf(options, target);
-  if (!servers.ok()) return AsBadInput(servers.status());
+  ASSIGN_OR_RETURN(const std::vector<size_t> servers, AsBadInput(ServersOf(options, target)));
   Answer answer;
   answer.json = {{"servers", nlohmann::ordered_json::array()}};
   std::string failed;
-  for (const Drained& one : DrainAll(target, *servers, absl::Seconds(options.wait_seconds))) {
+  for (const Drained& one : DrainAll(target, servers, absl::Seconds(options.wait_seconds))) {
     const double seconds = absl::ToDoubleSeconds(one.took);
     nlohmann::ordered_json json = {{"server", absl::StrCat("ps:", one.server)},
                                    {"address", target.members.addresses[one.server]},

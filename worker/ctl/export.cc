@@ -59,9 +59,8 @@ absl::StatusOr<Answer> Export(PsClient& client, const std::string& job, const Jo
 }
 
 absl::StatusOr<Answer> ExportCheckpoint(const ExportOptions& options) {
-  const absl::StatusOr<CheckpointManifest> manifest =
-      CheckpointManifest::ReadFrom(options.checkpoint);
-  if (!manifest.ok()) return AsBadInput(manifest.status());
+  ASSIGN_OR_RETURN(const CheckpointManifest manifest,
+                   AsBadInput(CheckpointManifest::ReadFrom(options.checkpoint)));
   std::error_code error;
   const fs::path parent =
       options.scratch.empty() ? fs::temp_directory_path(error) : fs::path(options.scratch);
@@ -72,7 +71,7 @@ absl::StatusOr<Answer> ExportCheckpoint(const ExportOptions& options) {
   }
   const auto remove = absl::MakeCleanup([&] { fs::remove_all(folder, error); });
   JobConfig job;
-  job.name = manifest->job;
+  job.name = manifest.job;
   job.storage.directory = folder;
   ASSIGN_OR_RETURN(const std::unique_ptr<InProcessServer> server,
                    OpenCheckpoint(job, options.checkpoint, "export"));

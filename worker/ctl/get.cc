@@ -159,17 +159,16 @@ absl::StatusOr<Answer> RunGet(const GetOptions& options) {
                    target.ConnectClient(options.local_transport));
   ASSIGN_OR_RETURN(const std::vector<VariableSpec> specs, client->Describe(deadline));
   ASSIGN_OR_RETURN(const VariableSpec spec, FindVariable(specs, options.variable, target.job));
-  const absl::StatusOr<Selected> selected = Select(spec, options.keys);
-  if (!selected.ok()) return AsBadInput(selected.status());
-  std::vector<std::byte> values(static_cast<size_t>(selected->rows * selected->width) *
+  ASSIGN_OR_RETURN(const Selected selected, AsBadInput(Select(spec, options.keys)));
+  std::vector<std::byte> values(static_cast<size_t>(selected.rows * selected.width) *
                                 DTypeBytes(spec.dtype));
   const PullTarget pull{.variable = spec.name,
-                        .part = selected->part,
-                        .ids = selected->ids,
+                        .part = selected.part,
+                        .ids = selected.ids,
                         .out = absl::MakeSpan(values),
                         .slot = options.slot};
   RETURN_IF_ERROR(client->Pull({&pull, 1}, deadline));
-  return Show(spec, options, *selected, values);
+  return Show(spec, options, selected, values);
 }
 
 }  // namespace cairn

@@ -290,8 +290,7 @@ absl::StatusOr<std::string> FindProgram(absl::string_view name, const std::strin
 }
 
 absl::StatusOr<LaunchPlan> PlanLaunch(const LaunchOptions& options, const std::string& folder) {
-  absl::StatusOr<LaunchPlan> plan = Plan(options, folder);
-  if (!plan.ok()) return AsBadInput(plan.status());
+  ASSIGN_OR_RETURN(LaunchPlan plan, AsBadInput(Plan(options, folder)));
   return plan;
 }
 

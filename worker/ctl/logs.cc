@@ -174,16 +174,15 @@ absl::StatusOr<Answer> RunLogs(const LogsOptions& options, bool json) {
     ASSIGN_OR_RETURN(launch, FindLaunch(options.launch));
     directory = launch->log_directory;
   }
-  const absl::StatusOr<Logs> logs = OpenLogs(options, directory);
-  if (!logs.ok()) return AsBadInput(logs.status());
+  ASSIGN_OR_RETURN(const Logs logs, AsBadInput(OpenLogs(options, directory)));
   size_t width = 0;
-  for (const auto& log : *logs) width = std::max(width, log->task().size());
+  for (const auto& log : logs) width = std::max(width, log->task().size());
   const bool colors = ShowsColors(STDOUT_FILENO);
   Answer answer;
   Json list = Json::array();
   std::vector<LinePrefix> prefixes;
-  for (size_t i = 0; i < logs->size(); ++i) {
-    TaskLog& log = *(*logs)[i];
+  for (size_t i = 0; i < logs.size(); ++i) {
+    TaskLog& log = *logs[i];
     prefixes.emplace_back(log.task(), width, colors ? static_cast<int>(i) : -1);
     const std::string text = log.Tail(options.lines);
     std::vector<std::string> lines =
@@ -195,7 +194,7 @@ absl::StatusOr<Answer> RunLogs(const LogsOptions& options, bool json) {
   answer.json = {{"log_directory", directory}, {"tasks", std::move(list)}};
   if (!options.follow) return answer;
   if (!WriteAll(STDOUT_FILENO, answer.text)) return Answer{};
-  Follow(*logs, prefixes, launch);
+  Follow(logs, prefixes, launch);
   return Answer{};
 }
 

@@ -163,11 +163,11 @@ class Rebalancing {
     if (by_load) {
       ASSIGN_OR_RETURN(loads, WatchLoads(&variables));
     }
-    const absl::StatusOr<RebalancePlan> plan =
-        PlanRebalance(variables, count, emptied, options_.tolerance, loads);
-    if (!plan.ok()) return AsBadInput(plan.status());
+    ASSIGN_OR_RETURN(
+        const RebalancePlan plan,
+        AsBadInput(PlanRebalance(variables, count, emptied, options_.tolerance, loads)));
     Answer answer;
-    ShowPlan(variables, *plan, by_load, &answer);
+    ShowPlan(variables, plan, by_load, &answer);
     if (options_.plan_only) return answer;
     // Shows the cost before the moves begin.
     std::fprintf(stderr, "%s", answer.text.c_str());
@@ -176,9 +176,9 @@ class Rebalancing {
       if (places.all_know) continue;
       RETURN_IF_ERROR(FinishMove(target_.job, places.newest, servers_.servers(), servers_));
     }
-    RETURN_IF_ERROR(GiveUpUnplanned(variables, *plan));
-    for (size_t i = 0; i < plan->moves.size(); ++i) {
-      const PlannedMove& planned = plan->moves[i];
+    RETURN_IF_ERROR(GiveUpUnplanned(variables, plan));
+    for (size_t i = 0; i < plan.moves.size(); ++i) {
+      const PlannedMove& planned = plan.moves[i];
       answer.finding =
           MoveOne(planned, variables[planned.variable], count, &answer, &answer.json["moves"][i]);
       if (!answer.finding.ok()) break;
@@ -265,13 +265,12 @@ absl::StatusOr<Answer> RunRebalance(const RebalanceOptions& options) {
   ASSIGN_OR_RETURN(Target target, ResolveTarget(options.target));
   if (const absl::Status valid = CheckOptions(options); !valid.ok()) return AsBadInput(valid);
   RETURN_IF_ERROR(target.LearnMembers());
-  absl::StatusOr<std::vector<int32_t>> emptied =
-      EmptiedServers(options, target.members.addresses.size());
-  if (!emptied.ok()) return AsBadInput(emptied.status());
+  ASSIGN_OR_RETURN(std::vector<int32_t> emptied,
+                   AsBadInput(EmptiedServers(options, target.members.addresses.size())));
   for (size_t i = 0; i < target.members.addresses.size(); ++i) {
-    if (target.members.HasLeft(i)) emptied->push_back(static_cast<int32_t>(i));
+    if (target.members.HasLeft(i)) emptied.push_back(static_cast<int32_t>(i));
   }
-  return Rebalancing(target, options).Run(*emptied);
+  return Rebalancing(target, options).Run(emptied);
 }
 
 }  // namespace cairn

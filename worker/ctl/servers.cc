@@ -120,26 +120,25 @@ absl::StatusOr<Answer> RunServersList(const ServersOptions& options) {
 
 absl::StatusOr<Answer> RunServersAdd(const ServersOptions& options) {
   ASSIGN_OR_RETURN(Target target, ResolveServers(options.target));
-  const absl::StatusOr<int32_t> index = IndexOf(options.task);
-  if (!index.ok()) return AsBadInput(index.status());
-  const auto server = static_cast<size_t>(*index);
+  ASSIGN_OR_RETURN(const int32_t index, AsBadInput(IndexOf(options.task)));
+  const auto server = static_cast<size_t>(index);
   std::string address = options.address;
   if (address.empty() && server < target.members.addresses.size()) {
     address = target.members.addresses[server];
   }
   if (address.empty()) {
-    return AsBadInput(InvalidArgument("ps:", *index,
-                                      " is not in the cluster file: give its --address HOST:PORT"));
+    return AsBadInput(
+        InvalidArgument("ps:", index, " is not in the cluster file: give its --address HOST:PORT"));
   }
   RETURN_IF_ERROR(target.LearnMembers());
   if (server >= target.members.addresses.size()) target.members.addresses.resize(server + 1);
   target.members.addresses[server] = address;
-  RETURN_IF_ERROR(Annotate(CheckNewcomer(target, *index), target.ServerName(server)));
+  RETURN_IF_ERROR(Annotate(CheckNewcomer(target, index), target.ServerName(server)));
   ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> first,
                    target.Connect(0, Deadline::In(target.timeout)));
   wire::ChangeMembersRequest request;
   request.action = wire::MembersAction::ADD;
-  request.index = *index;
+  request.index = index;
   request.address = address;
   ASSIGN_OR_RETURN(const wire::ChangeMembersReply changed, Change(*first, request));
   target.members.Take(changed.members);
@@ -151,19 +150,18 @@ absl::StatusOr<Answer> RunServersAdd(const ServersOptions& options) {
 
 absl::StatusOr<Answer> RunServersRemove(const ServersOptions& options) {
   ASSIGN_OR_RETURN(Target target, ResolveServers(options.target));
-  const absl::StatusOr<int32_t> index = IndexOf(options.task);
-  if (!index.ok()) return AsBadInput(index.status());
-  const auto server = static_cast<size_t>(*index);
+  ASSIGN_OR_RETURN(const int32_t index, AsBadInput(IndexOf(options.task)));
+  const auto server = static_cast<size_t>(index);
   RETURN_IF_ERROR(target.LearnMembers());
   if (server >= target.members.addresses.size()) {
-    return AsBadInput(NotFound("there is no ps:", *index, ": the cluster has ",
+    return AsBadInput(NotFound("there is no ps:", index, ": the cluster has ",
                                target.members.addresses.size(), " servers"));
   }
   if (target.members.HasLeft(server)) return AnswerOf(target);
   ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> leaving,
                    target.Connect(server, Deadline::In(target.timeout)));
   wire::ChangeMembersRequest request;
-  request.index = *index;
+  request.index = index;
   request.action = wire::MembersAction::CLOSE;
   ASSIGN_OR_RETURN(wire::ChangeMembersReply closed, Change(*leaving, request));
   RETURN_IF_ERROR(TellMaps(target, *leaving));

@@ -97,14 +97,13 @@ absl::StatusOr<std::unique_ptr<WireClient>> Target::Connect(size_t server,
 
 absl::StatusOr<std::unique_ptr<PsClient>> Target::ConnectClient(
     const std::string& local_transport) const {
-  const absl::StatusOr<LocalTransport> local = LocalTransportFromName(local_transport);
-  if (!local.ok()) return AsBadInput(local.status());
+  ASSIGN_OR_RETURN(const LocalTransport local, AsBadInput(LocalTransportFromName(local_transport)));
   return PsClient::Connect({.job = job,
                             .task = "cairnctl",
                             .servers = members.addresses,
                             .ps_wait = timeout,
                             .security = security,
-                            .local_transport = *local},
+                            .local_transport = local},
                            Deadline::In(timeout));
 }
 

@@ -92,9 +92,9 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenTrainReader(const TrainerOptions& op
 absl::StatusOr<std::unique_ptr<Model>> MakeModel(const JobConfig& job, const Schema& schema,
                                                  std::vector<Device> devices,
                                                  std::unique_ptr<GpuRanks> ranks = nullptr) {
-  absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(job.model, job.data, schema);
-  if (!model.ok()) return AsBadInput(model.status());
-  return DivideOverReplicas(*std::move(model), job.strategy.type, std::move(devices),
+  ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
+                   AsBadInput(Model::Create(job.model, job.data, schema)));
+  return DivideOverReplicas(std::move(model), job.strategy.type, std::move(devices),
                             job.strategy.cross_device_ops,
                             {.precision = ParseMatmulPrecision(job.strategy.matmul_precision),
                              .deterministic = job.strategy.deterministic},
@@ -383,10 +383,9 @@ class Training {
 
   absl::Status MakeCheckpointer() {
     if (options_.worker != 0 || options_.job.checkpoint.directory.empty()) return absl::OkStatus();
-    absl::StatusOr<std::unique_ptr<Checkpointer>> made =
-        Checkpointer::Create(options_.job, *client_);
-    if (!made.ok()) return AsBadInput(made.status());
-    checkpointer_ = *std::move(made);
+    ASSIGN_OR_RETURN(std::unique_ptr<Checkpointer> made,
+                     AsBadInput(Checkpointer::Create(options_.job, *client_)));
+    checkpointer_ = std::move(made);
     return absl::OkStatus();
   }
 
@@ -411,8 +410,8 @@ class Training {
     RETURN_IF_ERROR(MakeCheckpointer());
     const bool evaluates = options_.worker == 0 && !options_.job.data.eval.empty();
     const StopRequested stopped_together = [this] { return lockstep_->stopped_by() >= 0; };
-    absl::StatusOr<WireFormats> formats = WireFormats::Create(options_.job.strategy.wire, *model_);
-    if (!formats.ok()) return AsBadInput(formats.status());
+    ASSIGN_OR_RETURN(WireFormats formats,
+                     AsBadInput(WireFormats::Create(options_.job.strategy.wire, *model_)));
     ASSIGN_OR_RETURN(const std::unique_ptr<ResidentState> resident, KeepOnGpu());
     const RunMeter::Watching watching(options_.meter, client_.get());
     TrainLoop loop(
@@ -423,7 +422,7 @@ class Training {
          .clipper = clipper,
          .output = output_,
          .roster_entry = entry_,
-         .formats = *formats,
+         .formats = formats,
          .evaluator = evaluates ? &evaluator : nullptr,
          .checkpointer = checkpointer_.get(),
          .meter = options_.meter,
