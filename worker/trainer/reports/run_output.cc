@@ -8,16 +8,14 @@
 namespace cairn {
 
 absl::Status RunOutput::OpenMetrics(const std::string& path, bool append) {
-  ASSIGN_OR_RETURN(std::unique_ptr<MetricsFile> file, AsBadInput(MetricsFile::Open(path, append)));
-  metrics_ = std::move(file);
+  ASSIGN_OR_RETURN(metrics_, AsBadInput(MetricsFile::Open(path, append)));
   return absl::OkStatus();
 }
 
 absl::Status RunOutput::OpenEvents(const std::string& folder, int64_t first_step,
                                    std::optional<ScheduleConfig> learning_rate) {
-  ASSIGN_OR_RETURN(std::unique_ptr<TrainingEvents> events,
+  ASSIGN_OR_RETURN(events_,
                    AsBadInput(TrainingEvents::Open(folder, first_step, std::move(learning_rate))));
-  events_ = std::move(events);
   return absl::OkStatus();
 }
 

@@ -383,9 +383,7 @@ class Training {
 
   absl::Status MakeCheckpointer() {
     if (options_.worker != 0 || options_.job.checkpoint.directory.empty()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(std::unique_ptr<Checkpointer> made,
-                     AsBadInput(Checkpointer::Create(options_.job, *client_)));
-    checkpointer_ = std::move(made);
+    ASSIGN_OR_RETURN(checkpointer_, AsBadInput(Checkpointer::Create(options_.job, *client_)));
     return absl::OkStatus();
   }
 
