@@ -1,6 +1,5 @@
 #include "common/shape.h"
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/errors.h"

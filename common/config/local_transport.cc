@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "absl/status/status.h"
 #include "common/errors.h"
 
 namespace cairn {

@@ -1,18 +1,65 @@
 #include "ps_server/calls/gradient_update.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/errors.h"
+#include "common/optimizer/clip.h"
 #include "common/status.h"
-#include "ps_server/calls/gradient_check.h"
 #include "thrift/errors.h"
 
 namespace cairn {
 namespace {
+
+// NaN and infinity are the values whose exponent bits are all set.
+bool HalvesFinite(const std::byte* values, size_t count, uint16_t exponent_bits) {
+  bool finite = true;
+  for (size_t i = 0; i < count; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, values + i * sizeof(bits), sizeof(bits));
+    finite &= (bits & exponent_bits) != exponent_bits;
+  }
+  return finite;
+}
+
+template <typename T>
+absl::Span<const T> SpanOf(const std::byte* values, size_t count) {
+  return {reinterpret_cast<const T*>(values), count};
+}
+
+// True where none of `count` elements is NaN or infinite.
+bool IsFinite(DType dtype, const std::byte* values, size_t count) {
+  switch (dtype) {
+    case DType::kFloat32: return AllFinite(SpanOf<float>(values, count));
+    case DType::kFloat64: return AllFinite(SpanOf<double>(values, count));
+    case DType::kFloat16: return HalvesFinite(values, count, 0x7c00);
+    case DType::kBFloat16: return HalvesFinite(values, count, 0x7f80);
+    case DType::kInt32:
+    case DType::kInt64: return true;
+  }
+  return true;
+}
+
+// The gradient scaled so that its norm is at most `limit`, in `clipped`: Keras' clipnorm.
+void ClipNorm(DType dtype, const std::byte* gradient, size_t count, double limit,
+              std::vector<std::byte>& clipped) {
+  clipped.assign(gradient, gradient + count * DTypeBytes(dtype));
+  if (dtype == DType::kFloat64) {
+    return ClipByNorm({reinterpret_cast<double*>(clipped.data()), count}, limit);
+  }
+  if (dtype == DType::kFloat32) {
+    return ClipByNorm({reinterpret_cast<float*>(clipped.data()), count}, static_cast<float>(limit));
+  }
+  std::vector<float> floats(count);
+  ToFloat32(dtype, gradient, count, floats.data());
+  ClipByNorm(absl::MakeSpan(floats), static_cast<float>(limit));
+  FromFloat32(dtype, floats.data(), count, clipped.data());
+}
 
 ItemName NameOf(const wire::PushItem& item) {
   return {.call = "push",
@@ -89,7 +136,7 @@ absl::Status GradientUpdate::Prepare(const VariableMap& variables, size_t i) {
   ASSIGN_OR_RETURN(prepared.values, ValuesOf(item, name, prepared.target));
   prepared.gradient = prepared.values.data();
   const DType dtype = prepared.target.part_dtype();
-  if (!AllFinite(dtype, prepared.gradient, prepared.values.size() / DTypeBytes(dtype))) {
+  if (!IsFinite(dtype, prepared.gradient, prepared.values.size() / DTypeBytes(dtype))) {
     if (finite_) not_finite_item_ = ItemText(access_.server, name);
     finite_ = false;
     return absl::OkStatus();  // errors of the other items take precedence

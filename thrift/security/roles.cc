@@ -3,7 +3,6 @@
 #include <array>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/errors.h"

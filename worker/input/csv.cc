@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/errors.h"

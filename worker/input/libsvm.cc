@@ -3,7 +3,6 @@
 #include <limits>
 #include <memory>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/errors.h"
 #include "worker/input/labels.h"

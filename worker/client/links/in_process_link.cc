@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/errors.h"
 #include "common/status.h"

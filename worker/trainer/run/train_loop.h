@@ -13,7 +13,6 @@
 #include "worker/trainer/devices/resident_state.h"
 #include "worker/trainer/joint/lockstep.h"
 #include "worker/trainer/reports/progress.h"
-#include "worker/trainer/reports/progress_bar.h"
 #include "worker/trainer/reports/report.h"
 #include "worker/trainer/reports/run_meter.h"
 #include "worker/trainer/reports/run_output.h"
