@@ -3,12 +3,9 @@
 #include <string>
 
 #include "common/config/local_transport.h"
-#include "worker/ctl/inspect.h"
 #include "worker/ctl/job_commands.h"
 #include "worker/ctl/jobs.h"
-#include "worker/ctl/status.h"
 #include "worker/ctl/tree.h"
-#include "worker/ctl/why.h"
 
 namespace cairn {
 

@@ -1,4 +1,4 @@
-#include "worker/ctl/status.h"
+#include "worker/ctl/job_commands.h"
 
 #include <unistd.h>
 
