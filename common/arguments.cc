@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/errors.h"
 #include "common/nearest.h"
 #include "common/status.h"
 
@@ -40,13 +41,9 @@ absl::Status CheckName(absl::string_view owner, const std::string& name,
     if (spec.name == name) return absl::OkStatus();
     names.push_back(spec.name);
   }
-  if (names.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(owner, " has no argument '", name, "': it takes none"));
-  }
-  return absl::InvalidArgumentError(absl::StrCat(owner, " has no argument '", name, "'",
-                                                 DidYouMean(name, names), "; it takes ",
-                                                 absl::StrJoin(names, ", ")));
+  if (names.empty()) return InvalidArgument(owner, " has no argument '", name, "': it takes none");
+  return InvalidArgument(owner, " has no argument '", name, "'", DidYouMean(name, names),
+                         "; it takes ", absl::StrJoin(names, ", "));
 }
 
 }  // namespace
@@ -58,13 +55,12 @@ absl::Status CheckArguments(absl::string_view owner, const Arguments& arguments,
     const auto found = arguments.find(spec.name);
     if (found == arguments.end()) {
       if (spec.presence != ArgumentSpec::kRequired) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(owner, " needs the argument '", spec.name, "'"));
+      return InvalidArgument(owner, " needs the argument '", spec.name, "'");
     }
     const RangeRule rule = RuleOf(spec.range);
     if (std::isfinite(found->second) && rule.holds(found->second)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        owner, ": ", spec.name, " is ", NumberText(found->second), ", must be ", rule.text));
+    return InvalidArgument(owner, ": ", spec.name, " is ", NumberText(found->second), ", must be ",
+                           rule.text);
   }
   return absl::OkStatus();
 }

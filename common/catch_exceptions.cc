@@ -2,7 +2,7 @@
 
 #include <exception>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 
 namespace cairn {
 
@@ -11,9 +11,9 @@ absl::Status CallCatching(absl::string_view whose, absl::FunctionRef<void()> fn)
     fn();
     return absl::OkStatus();
   } catch (const std::exception& thrown) {
-    return absl::UnknownError(absl::StrCat(whose, " threw: ", thrown.what()));
+    return Unknown(whose, " threw: ", thrown.what());
   } catch (...) {
-    return absl::UnknownError(absl::StrCat(whose, " threw something other than a std::exception"));
+    return Unknown(whose, " threw something other than a std::exception");
   }
 }
 

@@ -4,6 +4,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/errors.h"
 
 namespace cairn {
 
@@ -22,9 +23,9 @@ absl::StatusOr<Device> ParseDevice(absl::string_view text) {
       absl::ascii_isdigit(rest[0]) && absl::SimpleAtoi(rest, &index)) {
     return gpu ? Gpu(index) : Cpu(index);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("device '", text,
-                   "' is not a device of this process; write cpu:N (logical devices) or gpu:N"));
+  return InvalidArgument(
+      "device '", text,
+      "' is not a device of this process; write cpu:N (logical devices) or gpu:N");
 }
 
 }  // namespace cairn

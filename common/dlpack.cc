@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/shape.h"
 #include "common/status.h"
 
@@ -33,24 +33,23 @@ absl::StatusOr<DType> FromDLType(const DLDataType& type) {
   for (const auto& [dtype, code] : kTypes) {
     if (type.code == code && type.bits == 8 * DTypeBytes(dtype) && type.lanes == 1) return dtype;
   }
-  return absl::InvalidArgumentError(absl::StrCat("DLPack tensor: found type code ", type.code,
-                                                 " of ", type.bits, " bits and ", type.lanes,
-                                                 " lanes; allowed are float16, bfloat16, float32, "
-                                                 "float64, int32 and int64: convert it first"));
+  return InvalidArgument("DLPack tensor: found type code ", type.code, " of ", type.bits,
+                         " bits and ", type.lanes,
+                         " lanes; allowed are float16, bfloat16, float32, "
+                         "float64, int32 and int64: convert it first");
 }
 
 absl::StatusOr<Device> DeviceOf(const DLDevice& device) {
   if (device.device_type == kDLCPU || device.device_type == kDLCUDAHost) return Cpu(0);
   if (device.device_type == kDLCUDA) return Gpu(device.device_id);
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgument(
       "DLPack tensor: found device type ", static_cast<int>(device.device_type),
-      "; allowed are CPU (1), CUDA (2) and pinned host memory (3): copy it to one of them first"));
+      "; allowed are CPU (1), CUDA (2) and pinned host memory (3): copy it to one of them first");
 }
 
 absl::StatusOr<Shape> ShapeOf(const DLTensor& tensor) {
   if (tensor.ndim < 0 || (tensor.ndim > 0 && tensor.shape == nullptr)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("DLPack tensor: found ", tensor.ndim, " dimensions without a shape"));
+    return InvalidArgument("DLPack tensor: found ", tensor.ndim, " dimensions without a shape");
   }
   Shape shape(tensor.shape, tensor.shape + tensor.ndim);
   RETURN_IF_ERROR(Annotate(ElementCount(shape).status(), "DLPack tensor"));
@@ -63,9 +62,9 @@ absl::Status CheckPacked(const DLTensor& tensor, const Shape& shape, int64_t ele
   int64_t packed = 1;
   for (size_t axis = shape.size(); axis-- > 0;) {
     if (shape[axis] != 1 && tensor.strides[axis] != packed) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "DLPack tensor of shape ", ShapeText(shape), ": found stride ", tensor.strides[axis],
-          " of axis ", axis, ", allowed is ", packed, " (row-major): make it contiguous first"));
+      return InvalidArgument("DLPack tensor of shape ", ShapeText(shape), ": found stride ",
+                             tensor.strides[axis], " of axis ", axis, ", allowed is ", packed,
+                             " (row-major): make it contiguous first");
     }
     packed *= shape[axis];
   }
@@ -85,8 +84,8 @@ void Release(DLManagedTensor* managed) { delete static_cast<Shared*>(managed->ma
 
 absl::StatusOr<DLManagedTensor*> ToDLPack(const Tensor& tensor) {
   if (tensor.is_text()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("to DLPack: found ", tensor.TypeText(), "; allowed are tensors of numbers"));
+    return InvalidArgument("to DLPack: found ", tensor.TypeText(),
+                           "; allowed are tensors of numbers");
   }
   auto shared = std::make_unique<Shared>(Shared{.tensor = tensor, .shape = tensor.shape()});
   const Device device = tensor.device();
@@ -112,15 +111,14 @@ absl::StatusOr<Tensor> FromDLPack(DLManagedTensor* managed) {
   ASSIGN_OR_RETURN(const int64_t elements, ElementCount(shape));
   RETURN_IF_ERROR(CheckPacked(tensor, shape, elements));
   if (elements > 0 && tensor.data == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("DLPack tensor of shape ", ShapeText(shape),
-                                                   ": found no memory for its elements"));
+    return InvalidArgument("DLPack tensor of shape ", ShapeText(shape),
+                           ": found no memory for its elements");
   }
   char* const data =
       tensor.data == nullptr ? nullptr : static_cast<char*>(tensor.data) + tensor.byte_offset;
   if (reinterpret_cast<uintptr_t>(data) % DTypeBytes(dtype) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("DLPack tensor of ", DTypeName(dtype),
-                                                   ": its memory is not aligned to ",
-                                                   DTypeBytes(dtype), " bytes: copy it first"));
+    return InvalidArgument("DLPack tensor of ", DTypeName(dtype), ": its memory is not aligned to ",
+                           DTypeBytes(dtype), " bytes: copy it first");
   }
   std::shared_ptr<void> owner(managed, [](void* memory) {
     auto* const held = static_cast<DLManagedTensor*>(memory);

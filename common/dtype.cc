@@ -1,10 +1,9 @@
 #include "common/dtype.h"
 
 #include <array>
-#include <cmath>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/float16.h"
 #include "common/nearest.h"
 
@@ -68,15 +67,14 @@ absl::StatusOr<DType> DTypeFromName(absl::string_view name) {
     if (kInfos[i].name == name) return kInfos[i].dtype;
     names[i] = kInfos[i].name;
   }
-  return absl::InvalidArgumentError(absl::StrCat("unknown dtype ", QuotedName(name),
-                                                 DidYouMean(name, names), "; known: ", kNames));
+  return InvalidArgument("unknown dtype ", QuotedName(name), DidYouMean(name, names),
+                         "; known: ", kNames);
 }
 
 absl::StatusOr<DType> DTypeFromNumber(int32_t number) {
   const DTypeInfo* info = FindInfo(number);
   if (info != nullptr) return info->dtype;
-  return absl::InvalidArgumentError(
-      absl::StrCat("dtype number ", number, " is unknown; known are 1 to 6: ", kNames));
+  return InvalidArgument("dtype number ", number, " is unknown; known are 1 to 6: ", kNames);
 }
 
 bool IsFloating(DType dtype) {

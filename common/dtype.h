@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"

@@ -9,9 +9,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/blocking.h"
+#include "common/errors.h"
 #include "common/monotonic_cond_var.h"
 
 namespace cairn {
@@ -27,7 +27,7 @@ absl::StatusOr<HostAddresses> Resolve(const HostLookup& look_up, const std::stri
   if (*error == 0)
     return HostAddresses(found,
                          [](const addrinfo* a) { ::freeaddrinfo(const_cast<addrinfo*>(a)); });
-  return absl::UnavailableError(absl::StrCat("host name \"", host, "\": ", ::gai_strerror(*error)));
+  return Unavailable("host name \"", host, "\": ", ::gai_strerror(*error));
 }
 
 // A lookup in progress. Thread safety: every method may be called from several threads at once.
@@ -95,8 +95,7 @@ std::shared_ptr<Pending> StartOrJoin(const std::string& host, const std::string&
     }).detach();
     std::move(forget).Cancel();
   } catch (const std::system_error& error) {
-    pending->End(absl::UnavailableError(
-        absl::StrCat("host name \"", host, "\": no thread to look it up: ", error.what())));
+    pending->End(Unavailable("host name \"", host, "\": no thread to look it up: ", error.what()));
   }
   return pending;
 }
@@ -113,9 +112,9 @@ absl::StatusOr<HostAddresses> LookUpHost(const std::string& host, const std::str
   const std::shared_ptr<Pending> pending = StartOrJoin(host, port, lookup);
   const absl::StatusOr<HostAddresses>* const result = pending->Wait(deadline);
   if (result != nullptr) return *result;
-  return absl::DeadlineExceededError(absl::StrCat(
-      "host name \"", host, "\" was not resolved before the deadline: check the machine's name ",
-      "servers, or give a numeric address"));
+  return DeadlineExceeded("host name \"", host,
+                          "\" was not resolved before the deadline: check the machine's name ",
+                          "servers, or give a numeric address");
 }
 
 }  // namespace cairn

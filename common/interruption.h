@@ -11,8 +11,8 @@ namespace cairn {
 // While in scope, every deadline that this thread checks counts as expired once `requested` has
 // returned true, so that the thread's waits end with kDeadlineExceeded. An inner scope hides the
 // outer one. `requested` may itself make scopes and wait: nothing interrupts these waits, and
-// `requested` is not called again meanwhile. Thread safety: none; `requested` runs on the thread
-// that made the scope.
+// `requested` is not called again in the meantime. Thread safety: none; `requested` runs on the
+// thread that made the scope.
 class Interruption {
  public:
   // How long a wait lasts before `requested` is called, and between two calls.

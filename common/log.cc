@@ -87,7 +87,7 @@ LogLine::~LogLine() {
   try {
     Deliver();
   } catch (const std::bad_alloc&) {
-    // A message that finds no memory is lost; the program goes on.
+    // A message that finds no memory is lost; the program continues.
   }
 }
 

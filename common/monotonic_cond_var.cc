@@ -1,7 +1,6 @@
 #include "common/monotonic_cond_var.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "common/blocking.h"
 #include "common/interruption.h"

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -24,7 +25,7 @@ absl::Status Failed(int error, absl::string_view what, const std::string& path) 
   switch (error) {
     case ENOENT: return absl::NotFoundError(text);
     case EACCES:
-    case EPERM: return absl::PermissionDeniedError(absl::StrCat(text, ": let this user read it"));
+    case EPERM: return PermissionDenied(text, ": let this user read it");
     default: return absl::UnavailableError(text);
   }
 }
@@ -38,8 +39,7 @@ absl::string_view TypeOf(mode_t mode) {
 
 absl::Status CheckType(const struct stat& found, const std::string& path) {
   if (S_ISREG(found.st_mode)) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(path, " is ", TypeOf(found.st_mode), "; a regular file is needed"));
+  return FailedPrecondition(path, " is ", TypeOf(found.st_mode), "; a regular file is needed");
 }
 
 }  // namespace
@@ -72,8 +72,7 @@ absl::StatusOr<std::string> ReadRegularFile(const std::string& path, int64_t max
     size += static_cast<size_t>(got);
   }
   if (size == most) {
-    return absl::OutOfRangeError(
-        absl::StrCat(path, " has more than the ", max_bytes, " bytes that such a file may have"));
+    return OutOfRange(path, " has more than the ", max_bytes, " bytes that such a file may have");
   }
   text.resize(size);
   return text;

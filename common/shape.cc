@@ -1,8 +1,8 @@
 #include "common/shape.h"
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/errors.h"
 
 namespace cairn {
 
@@ -14,16 +14,15 @@ absl::StatusOr<int64_t> ElementCount(absl::Span<const int64_t> shape) {
   bool empty = false;
   for (const int64_t extent : shape) {
     if (extent < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("shape ", ShapeText(shape), ": extent ", extent, " is negative"));
+      return InvalidArgument("shape ", ShapeText(shape), ": extent ", extent, " is negative");
     }
     if (extent == 0) {
       empty = true;
       continue;
     }
     if (count > kMaxElements / extent) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "shape ", ShapeText(shape), " has more than 2^53 elements (ignoring extents of 0)"));
+      return InvalidArgument("shape ", ShapeText(shape),
+                             " has more than 2^53 elements (ignoring extents of 0)");
     }
     count *= extent;
   }

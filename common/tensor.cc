@@ -1,7 +1,6 @@
 #include "common/tensor.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <utility>

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/config/cli.h"
 #include "common/config/cluster_config.h"
 #include "common/config/security_flags.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/nearest.h"
 #include "common/status.h"
@@ -32,12 +32,12 @@ everything and exits.
 Exit status: 0 stopped by a signal; 1 failed (the last line on stderr has the error and the next
 step); 2 bad flags or files.)";
 
-// The values of the flags, with their defaults.
+// The values of the flags that need a conversion, with their defaults; other flags set the
+// configuration itself.
 struct ServerFlags {
   std::string cluster;
   std::string task_type;
   int32_t task_index = -1;
-  std::string data_dir;
   std::string durability = "snapshot";
   double snapshot_interval_seconds = 5;
   int64_t memory_budget_bytes = 0;
@@ -46,22 +46,18 @@ struct ServerFlags {
   double lease_seconds = 10;
   double linger_seconds = 0;
   int32_t health_port = -1;
-  std::string port_file;
   std::string local_transport = "auto";
-  int32_t max_jobs = kDefaultMaxJobs;
-  int32_t max_workers = kDefaultMaxWorkers;
-  int64_t max_message_bytes = kDefaultMaxMessageBytes;
   HttpFlagValues http;
 };
 
-void AddTaskFlags(Flags flags, ServerFlags& values) {
+void AddTaskFlags(Flags flags, ServerFlags& values, EngineOptions& engine) {
   flags
       .Add("cluster", "FILE", values.cluster,
            "file that lists the tasks (YAML or TF_CONFIG's JSON); default: the variable TF_CONFIG")
       .Add("task_index", "N", values.task_index,
            "index of this server among the ps tasks; the cluster file may have it instead")
       .Add("task_type", "ps", values.task_type, "optional, for symmetry with other tasks")
-      .Add("data_dir", "DIR", values.data_dir,
+      .Add("data_dir", "DIR", engine.directory,
            "directory for the variables; created if absent; required")
       .Add("durability", "MODE", values.durability,
            "when an acknowledged push survives a crash. snapshot (default): from the next snapshot "
@@ -71,8 +67,8 @@ void AddTaskFlags(Flags flags, ServerFlags& values) {
            "time between snapshots; default 5")
       .Add("memory_budget_bytes", "N", values.memory_budget_bytes,
            "memory for variables and messages, and for the rest of the program if rows of tables "
-           "can "
-           "be evicted; 128 MiB or more; default 4 GiB, or three quarters of the machine's memory "
+           "can be evicted; 128 MiB or more; default 4 GiB, or three quarters of the machine's "
+           "memory "
            "if that is less")
       .Add("memory_wait_seconds", "S", values.memory_wait_seconds,
            "how long a call waits for memory before it is rejected; default 2")
@@ -86,9 +82,11 @@ void AddTaskFlags(Flags flags, ServerFlags& values) {
            "schedulers that stop workers and servers together; default 0");
 }
 
-void AddListenerFlags(Flags flags, ServerFlags& values, ListenerOptions& listener) {
+void AddListenerFlags(Flags flags, ServerFlags& values, ServerConfig& config) {
+  EngineOptions& engine = config.engine;
+  ListenerOptions& listener = config.listener;
   flags
-      .Add("max_message_bytes", "N", values.max_message_bytes,
+      .Add("max_message_bytes", "N", engine.max_message_bytes,
            "largest message that is read; default 1 GiB")
       .Add("max_connections", "N", listener.max_connections, "open connections; default 1024")
       .Add("max_connections_per_peer", "N", listener.max_connections_per_peer,
@@ -99,8 +97,8 @@ void AddListenerFlags(Flags flags, ServerFlags& values, ListenerOptions& listene
           "max_queued_calls", "N", listener.max_queued_calls,
           "calls that wait for a thread; a further call that moves rows is refused, with a time to "
           "retry after; default 512")
-      .Add("max_jobs", "N", values.max_jobs, "jobs on this server; default 1024")
-      .Add("max_workers", "N", values.max_workers,
+      .Add("max_jobs", "N", engine.max_jobs, "jobs on this server; default 1024")
+      .Add("max_workers", "N", engine.max_workers,
            "workers of all jobs together, also absent ones; one job has at most half of them, or "
            "1024; default 16384")
       .Add("stall_seconds", "S", listener.stall_seconds,
@@ -110,7 +108,7 @@ void AddListenerFlags(Flags flags, ServerFlags& values, ListenerOptions& listene
       .Add("local_transport", "M", values.local_transport,
            "which callers on this host may use shared memory instead of TCP: auto (default): those "
            "of this process's user; any_user; off (thrift/LOCAL.md)")
-      .Add("port_file", "FILE", values.port_file,
+      .Add("port_file", "FILE", config.port_file,
            "file that receives the bound address once the server accepts calls");
 }
 
@@ -142,12 +140,10 @@ void AddSecurityFlags(Flags flags, ListenerOptions& listener) {
 
 absl::StatusOr<absl::Duration> Seconds(absl::string_view flag, double seconds, double least) {
   if (std::isfinite(seconds) && seconds >= least) return absl::Seconds(seconds);
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, " is ", seconds, "; at least ", least, " is allowed"));
+  return InvalidArgument("--", flag, " is ", seconds, "; at least ", least, " is allowed");
 }
 
 absl::Status ReadEngineFlags(const ServerFlags& flags, EngineOptions& engine) {
-  engine.directory = flags.data_dir;
   if (engine.directory.empty()) {
     return absl::InvalidArgumentError("--data_dir DIR is required; --help lists the flags");
   }
@@ -160,16 +156,12 @@ absl::Status ReadEngineFlags(const ServerFlags& flags, EngineOptions& engine) {
   const int64_t budget = flags.memory_budget_bytes;
   engine.memory_budget_bytes = budget == 0 ? DefaultMemoryBudgetBytes() : budget;
   engine.own_process = true;
-  const std::string not_finite = flags.not_finite;
+  const std::string& not_finite = flags.not_finite;
   if (not_finite != "reject" && not_finite != "skip") {
-    return absl::InvalidArgumentError(absl::StrCat("--not_finite is '", not_finite, "'",
-                                                   DidYouMean(not_finite, {"reject", "skip"}),
-                                                   "; it is reject or skip"));
+    return InvalidArgument("--not_finite is '", not_finite, "'",
+                           DidYouMean(not_finite, {"reject", "skip"}), "; it is reject or skip");
   }
   engine.not_finite = not_finite == "skip" ? NotFinitePolicy::kSkip : NotFinitePolicy::kReject;
-  engine.max_message_bytes = flags.max_message_bytes;
-  engine.max_jobs = flags.max_jobs;
-  engine.max_workers = flags.max_workers;
   return absl::OkStatus();
 }
 
@@ -187,16 +179,15 @@ absl::Status ReadTask(const ServerFlags& flags, ServerConfig& config) {
   for (const std::string& warning : cluster.warnings) LOG(WARNING) << warning;
   const std::string type = flags.task_type.empty() ? cluster.task_type : flags.task_type;
   if (!type.empty() && type != "ps") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("this program is a ps, the task is '", type, "': start cairn-worker for it"));
+    return InvalidArgument("this program is a ps, the task is '", type,
+                           "': start cairn-worker for it");
   }
   const int32_t index = flags.task_index >= 0 ? flags.task_index : cluster.task_index;
   const std::vector<std::string>& addresses = cluster.addresses("ps");
   if (index < 0 || static_cast<size_t>(index) >= addresses.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(index < 0 ? std::string("--task_index N is required")
-                               : absl::StrCat("--task_index is ", index),
-                     "; the cluster has ", addresses.size(), " ps tasks, numbered from 0"));
+    return InvalidArgument(index < 0 ? std::string("--task_index N is required")
+                                     : absl::StrCat("--task_index is ", index),
+                           "; the cluster has ", addresses.size(), " ps tasks, numbered from 0");
   }
   const std::string& address = addresses[static_cast<size_t>(index)];
   ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
@@ -216,7 +207,7 @@ absl::Status ReadTask(const ServerFlags& flags, ServerConfig& config) {
 absl::Status ReadHealthPort(int32_t port, ServerConfig& config) {
   if (port == -1) return absl::OkStatus();
   if (port < 0 || port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat("--health_port is ", port, "; it is 0 … 65535"));
+    return InvalidArgument("--health_port is ", port, "; it is 0 … 65535");
   }
   if (!config.http.has_value()) {
     return absl::InvalidArgumentError(
@@ -235,8 +226,8 @@ absl::StatusOr<ServerConfig> ReadServerConfig(absl::Span<const char* const> argu
   ServerConfig config;
   ServerFlags flags;
   Program program("cairn-ps", kPurpose, kFooter);
-  AddTaskFlags(program.flags(), flags);
-  AddListenerFlags(program.flags(), flags, config.listener);
+  AddTaskFlags(program.flags(), flags, config.engine);
+  AddListenerFlags(program.flags(), flags, config);
   AddHealthFlags(program.flags(), flags);
   AddSecurityFlags(program.flags("Security (thrift/SECURITY.md)"), config.listener);
   ParsedLine line = program.Parse(arguments);
@@ -247,7 +238,6 @@ absl::StatusOr<ServerConfig> ReadServerConfig(absl::Span<const char* const> argu
   RETURN_IF_ERROR(ReadTask(flags, config));
   config.listener.max_message_bytes = config.engine.max_message_bytes;
   ASSIGN_OR_RETURN(config.listener.local_transport, LocalTransportFromName(flags.local_transport));
-  config.port_file = flags.port_file;
   ASSIGN_OR_RETURN(config.http,
                    ReadHttpFlags(flags.http, config.listener.security.allow_plaintext));
   RETURN_IF_ERROR(ReadHealthPort(flags.health_port, config));

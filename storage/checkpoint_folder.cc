@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
 #include "common/regular_file.h"
 #include "common/status.h"
 #include "storage/checksum.h"
@@ -40,9 +41,9 @@ bool IsDatabaseFile(absl::string_view name) {
 }
 
 absl::Status Foreign(const std::string& path, absl::string_view name) {
-  return absl::FailedPreconditionError(absl::StrCat(
-      path, " holds '", name, "', which no checkpoint has; nothing was deleted: move it away, or ",
-      "name another directory"));
+  return FailedPrecondition(path, " holds '", name,
+                            "', which no checkpoint has; nothing was deleted: move it away, or ",
+                            "name another directory");
 }
 
 struct PartContents {
@@ -96,17 +97,15 @@ std::string ListLine(const PartFileSum& file) {
 }
 
 absl::Status BadList(const std::string& path, absl::string_view line) {
-  return absl::DataLossError(
-      absl::StrCat(path, " is corrupt: found \"", absl::CHexEscape(line.substr(0, 80)),
-                   "\" where \"XXH3 (name) = 16 hex digits\" belongs: delete this checkpoint"));
+  return DataLoss(path, " is corrupt: found \"", absl::CHexEscape(line.substr(0, 80)),
+                  "\" where \"XXH3 (name) = 16 hex digits\" belongs: delete this checkpoint");
 }
 
 absl::StatusOr<std::vector<PartFileSum>> ReadList(const std::string& part) {
   const std::string path = absl::StrCat(part, "/", kList);
   const absl::StatusOr<std::string> text = ReadRegularFile(path, kMaxListBytes);
   if (absl::IsFailedPrecondition(text.status()) || absl::IsOutOfRange(text.status())) {
-    return absl::DataLossError(
-        absl::StrCat(kList, " is corrupt: ", text.status().message(), ": delete this checkpoint"));
+    return DataLoss(kList, " is corrupt: ", text.status().message(), ": delete this checkpoint");
   }
   if (!text.ok()) return text.status();
   if (text->empty()) return BadList(path, "");
@@ -186,8 +185,8 @@ absl::Status DropCheckpointPart(absl::string_view directory, absl::string_view n
   if (Exists(part)) {
     // A data directory may have such a name too, but it has no list of files.
     if (!Exists(absl::StrCat(part, "/", kList))) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          part, " has no file ", kList, ", so no checkpoint made it; nothing was deleted"));
+      return FailedPrecondition(part, " has no file ", kList,
+                                ", so no checkpoint made it; nothing was deleted");
     }
     RETURN_IF_ERROR(ListPart(part).status());
     // A half-deleted part must not look finished.
@@ -209,23 +208,20 @@ absl::Status VerifyPartFile(const std::string& part, const PartFileSum& file,
   const std::string path = absl::StrCat(part, "/", file.name);
   const std::vector<absl::string_view> steps = absl::StrSplit(file.name, '/');
   if (file.name.empty() || std::count(steps.begin(), steps.end(), "..") > 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a file of ", part, " is named '", absl::CHexEscape(file.name), "'"));
+    return InvalidArgument("a file of ", part, " is named '", absl::CHexEscape(file.name), "'");
   }
   constexpr absl::string_view kAdvice =
       "restore another checkpoint, or bring this file back from a copy";
   ASSIGN_OR_RETURN(const RegularFile found, OpenRegularFile(path));
   if (found.bytes != file.bytes) {
-    return absl::DataLossError(absl::StrCat(path, " is corrupt: it has ", found.bytes,
-                                            " bytes, the checkpoint was made with ", file.bytes,
-                                            ": ", kAdvice));
+    return DataLoss(path, " is corrupt: it has ", found.bytes,
+                    " bytes, the checkpoint was made with ", file.bytes, ": ", kAdvice);
   }
   ASSIGN_OR_RETURN(const FileSum sum, ChecksumOfFile(path, cancelled));
   if (sum.bytes == file.bytes && sum.checksum == file.checksum) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(path, " is corrupt: it has ", sum.bytes,
-                                          " bytes with XXH3 ", HexText(sum.checksum),
-                                          ", the checkpoint was made with ", file.bytes,
-                                          " bytes and ", HexText(file.checksum), ": ", kAdvice));
+  return DataLoss(path, " is corrupt: it has ", sum.bytes, " bytes with XXH3 ",
+                  HexText(sum.checksum), ", the checkpoint was made with ", file.bytes,
+                  " bytes and ", HexText(file.checksum), ": ", kAdvice);
 }
 
 }  // namespace cairn

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/regular_file.h"
 #include "common/status.h"
 #include "storage/directory.h"
@@ -40,7 +41,7 @@ absl::StatusOr<FileSum> ChecksumOfFile(const std::string& path,
   // Reads no further than the size at opening, so that reading a growing file ends.
   while (sum.bytes < file.bytes) {
     if (cancelled != nullptr && cancelled->load(std::memory_order_relaxed)) {
-      return absl::CancelledError(absl::StrCat("reading ", path, " was cancelled"));
+      return Cancelled("reading ", path, " was cancelled");
     }
     const ssize_t got = read(file.fd.get(), buffer.get(), kBufferBytes);
     if (got < 0 && errno == EINTR) continue;

@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -21,6 +20,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/errors.h"
 #include "common/regular_file.h"
 #include "common/status.h"
 #include "storage/record.h"
@@ -58,11 +58,11 @@ absl::Status SyncPath(const std::string& path, int flags) {
 }
 
 absl::Status DamagedMarker(const std::string& path, absl::string_view found) {
-  return absl::DataLossError(absl::StrCat(
+  return DataLoss(
       path, " is corrupt: found \"", absl::CHexEscape(found.substr(0, 64)), "\" where \"",
       kFirstLine,
       "\", \"format: N\" and \"server_index: N\" belong: write these three lines again, ",
-      "or restore the folder from a copy"));
+      "or restore the folder from a copy");
 }
 
 // OK: a marker of this format and server.
@@ -76,9 +76,9 @@ absl::Status CheckMarker(const std::string& path, int32_t server_index) {
     return DamagedMarker(path, text);
   }
   if (format != kFormatVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        path, ": the folder has format ", format, ", this program reads and writes format ",
-        kFormatVersion, ": use the program that made it, or name another data directory"));
+    return FailedPrecondition(path, ": the folder has format ", format,
+                              ", this program reads and writes format ", kFormatVersion,
+                              ": use the program that made it, or name another data directory");
   }
   absl::string_view index_text = lines.size() > 2 ? lines[2] : "";
   int32_t index = 0;
@@ -87,9 +87,9 @@ absl::Status CheckMarker(const std::string& path, int32_t server_index) {
     return DamagedMarker(path, text);
   }
   if (index != server_index) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, ": the folder belongs to ps:", index, ", this is ps:", server_index,
-                     ": give every server its own data directory, and each the one it had before"));
+    return FailedPrecondition(
+        path, ": the folder belongs to ps:", index, ", this is ps:", server_index,
+        ": give every server its own data directory, and each the one it had before");
   }
   return absl::OkStatus();
 }
@@ -104,19 +104,19 @@ absl::Status CheckWritable(const std::string& directory) {
 absl::Status Foreign(const std::string& directory, const std::vector<std::string>& names) {
   constexpr size_t kNamed = 3;
   const auto end = names.begin() + static_cast<ptrdiff_t>(std::min(names.size(), kNamed));
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FailedPrecondition(
       directory, " holds files that are not a Cairn store (",
       absl::StrJoin(names.begin(), end, ", "), names.size() > kNamed ? ", …" : "",
       "): name an empty folder, or one that a server made and that has its file CAIRN; nothing "
-      "was changed"));
+      "was changed");
 }
 
 absl::Status Unfinished(const std::string& directory) {
-  return absl::DataLossError(absl::StrCat(
+  return DataLoss(
       directory, "/", kUnfinished,
       " says that a server with durability off, which kept rows here "
       "because memory was short, did not end cleanly: some rows are newer than others. Remove the "
-      "folder to start with nothing; without the file the server starts with the rows on disk"));
+      "folder to start with nothing; without the file the server starts with the rows on disk");
 }
 
 }  // namespace
@@ -143,9 +143,8 @@ absl::StatusOr<DirectoryState> PrepareDirectory(const std::string& directory,
   if (Contains(names, kMarker)) {
     RETURN_IF_ERROR(CheckMarker(Join(directory, kMarker), server_index));
     if (!has_database || access(Join(directory, "db/CURRENT").c_str(), F_OK) != 0) {
-      return absl::DataLossError(
-          absl::StrCat(directory, "/db/CURRENT is missing though ", directory, "/", kMarker,
-                       " says that a store was made here: restore the folder from a copy"));
+      return DataLoss(directory, "/db/CURRENT is missing though ", directory, "/", kMarker,
+                      " says that a store was made here: restore the folder from a copy");
     }
     if (Contains(names, kUnfinished)) return Unfinished(directory);
     RETURN_IF_ERROR(CheckWritable(directory));
@@ -177,8 +176,8 @@ absl::Status FinishDirectory(const std::string& directory) {
 }
 
 absl::Status InUse(absl::string_view by) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("in use by ", by, ": end it, or give every server a data directory of its own"));
+  return FailedPrecondition("in use by ", by,
+                            ": end it, or give every server a data directory of its own");
 }
 
 absl::StatusOr<Descriptor> LockDirectory(const std::string& directory, DirectoryState state) {
@@ -195,10 +194,10 @@ absl::Status CheckInPlace(const std::string& directory, int lock) {
   for (const char* name : {kMarker, "db/CURRENT"}) {
     const std::string path = Join(directory, name);
     if (access(path.c_str(), F_OK) == 0) continue;
-    return absl::DataLossError(absl::StrCat(
+    return DataLoss(
         path, " is gone (", std::strerror(errno),
         ") while this server runs on it: the folder was removed or moved, and what is written "
-        "to it now is lost: end this server and bring the folder back, or restore a checkpoint"));
+        "to it now is lost: end this server and bring the folder back, or restore a checkpoint");
   }
   // Another file of that name is not locked, so a second server may run on the folder.
   struct stat locked {};
@@ -206,10 +205,10 @@ absl::Status CheckInPlace(const std::string& directory, int lock) {
   const std::string marker = Join(directory, kMarker);
   if (fstat(lock, &locked) == 0 && stat(marker.c_str(), &found) == 0 &&
       (locked.st_ino != found.st_ino || locked.st_dev != found.st_dev)) {
-    return absl::DataLossError(absl::StrCat(
+    return DataLoss(
         marker,
         " was replaced while this server runs on it: end every server that uses the folder "
-        "but one, and restore a checkpoint where two have written"));
+        "but one, and restore a checkpoint where two have written");
   }
   return absl::OkStatus();
 }
@@ -226,8 +225,7 @@ absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& directory
   DIR* open = opendir(directory.c_str());
   if (open == nullptr) {
     if (errno == ENOTDIR) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(directory, " is not a folder: name another data directory"));
+      return FailedPrecondition(directory, " is not a folder: name another data directory");
     }
     return ErrnoStatus(errno, absl::StrCat("list ", directory));
   }
@@ -249,15 +247,15 @@ absl::Status MakeFolder(const std::string& directory, mode_t mode) {
     const std::string parent = slash == std::string::npos ? "." : directory.substr(0, slash + 1);
     RETURN_IF_ERROR(SyncFolder(parent));
   } else if (errno == ENOENT) {
-    return absl::NotFoundError(absl::StrCat(
-        directory, " cannot be made: its parent folder is missing: create the parent, or name ",
-        "another data directory"));
+    return NotFound(directory,
+                    " cannot be made: its parent folder is missing: create the parent, or name ",
+                    "another data directory");
   } else if (errno != EEXIST) {
     return ErrnoStatus(errno, absl::StrCat("make folder ", directory));
   } else if (access(directory.c_str(), F_OK) != 0 && errno == ENOENT) {
-    return absl::NotFoundError(absl::StrCat(directory,
-                                            " is a link to a folder that is missing: create that "
-                                            "folder, or name another directory"));
+    return NotFound(directory,
+                    " is a link to a folder that is missing: create that "
+                    "folder, or name another directory");
   }
   return absl::OkStatus();
 }
@@ -328,10 +326,10 @@ absl::Status ErrnoStatus(int error, absl::string_view what) {
   switch (error) {
     case ENOSPC:
     case EDQUOT:
-    case EFBIG: return absl::ResourceExhaustedError(absl::StrCat(message, ": ", DiskFullAdvice()));
+    case EFBIG: return ResourceExhausted(message, ": ", DiskFullAdvice());
     case EACCES:
     case EPERM:
-    case EROFS: return absl::PermissionDeniedError(absl::StrCat(message, ": ", PermissionAdvice()));
+    case EROFS: return PermissionDenied(message, ": ", PermissionAdvice());
     case ENOENT: return absl::NotFoundError(message);
     default: return absl::UnavailableError(message);
   }

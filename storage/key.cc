@@ -1,9 +1,8 @@
 #include "storage/key.h"
 
-#include <cstring>
-
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "storage/bytes.h"
 
 namespace cairn {
@@ -28,9 +27,8 @@ bool IsKind(absl::string_view key, RecordKind kind) {
 }
 
 absl::Status NotAKey(absl::string_view what, absl::string_view key) {
-  return absl::DataLossError(absl::StrCat("not the key of a ", what,
-                                          " record: ", absl::BytesToHexString(key.substr(0, 64)),
-                                          key.size() > 64 ? "…" : "", " (", key.size(), " bytes)"));
+  return DataLoss("not the key of a ", what, " record: ", absl::BytesToHexString(key.substr(0, 64)),
+                  key.size() > 64 ? "…" : "", " (", key.size(), " bytes)");
 }
 
 // The length comes first, so that keys of jobs with a common name prefix do not mix.

@@ -1,6 +1,7 @@
 #include "storage/record.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "common/version.h"
 #include "storage/bytes.h"
@@ -34,7 +35,7 @@ std::string Sealed(absl::string_view key, std::string value) {
 }
 
 absl::Status Damaged(absl::string_view key, absl::string_view what) {
-  return absl::DataLossError(absl::StrCat(KeyText(key), ": ", what));
+  return DataLoss(KeyText(key), ": ", what);
 }
 
 // Takes fields from the front of a value. After a missing field, ok() is false and all later fields

@@ -17,8 +17,8 @@ namespace {
 
 constexpr size_t kReaderLogBytes = 1 << 20;
 
-// RocksDB would wait forever for a FIFO's writer. Files may disappear meanwhile if a server uses
-// the folder.
+// RocksDB would wait forever for a FIFO's writer. Files may disappear in the meantime if a server
+// uses the folder.
 absl::Status CheckRegularFiles(const std::string& path) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(path));
   for (const std::string& name : names) {

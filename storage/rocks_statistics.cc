@@ -113,7 +113,7 @@ bool RocksStore::Behind() const {
   return false;
 }
 
-// Recursive, so that the other folders still count if one is deleted meanwhile.
+// Recursive, so that the other folders still count if one is deleted in the meantime.
 int64_t FolderBytes(const std::string& folder) {
   namespace fs = std::filesystem;
   int64_t bytes = 0;

@@ -18,7 +18,8 @@ namespace cairn {
 // RocksDB's properties, and those of its tickers that are useful to an operator.
 std::vector<StoreStatistic> StatisticsOf(rocksdb::DB& db);
 
-// Bytes of all files in `folder` and below; files that are deleted meanwhile may count or not.
+// Bytes of all files in `folder` and below; files that are deleted in the meantime may count or
+// not.
 int64_t FolderBytes(const std::string& folder);
 
 // FolderBytes, which visits every file, cached for a few seconds.

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/errors.h"
 #include "storage/directory.h"
 
 namespace cairn {
@@ -29,24 +30,24 @@ absl::Status FromRocks(const rocksdb::Status& status, absl::string_view what) {
   const std::string message = absl::StrCat(what, ": ", text);
   if (status.IsNoSpace() || status.subcode() == rocksdb::Status::kSpaceLimit ||
       Mentions(text, {ENOSPC, EDQUOT, EFBIG})) {
-    return absl::ResourceExhaustedError(absl::StrCat(message, ": ", DiskFullAdvice()));
+    return ResourceExhausted(message, ": ", DiskFullAdvice());
   }
   if (status.IsMemoryLimit()) return absl::ResourceExhaustedError(message);
   if (status.IsCorruption()) {
-    return absl::DataLossError(absl::StrCat(
-        message, ": a file is corrupt: check the disk and restore the folder from a copy"));
+    return DataLoss(message,
+                    ": a file is corrupt: check the disk and restore the folder from a copy");
   }
   if (status.IsIOError() && Mentions(text, {EACCES, EPERM, EROFS})) {
-    return absl::PermissionDeniedError(absl::StrCat(message, ": ", PermissionAdvice()));
+    return PermissionDenied(message, ": ", PermissionAdvice());
   }
   if (status.IsIOError()) return absl::UnavailableError(message);
   if (status.IsNotFound()) return absl::NotFoundError(message);
   if (status.IsNotSupported()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        message, ": the folder was written by another RocksDB: use the program that wrote it"));
+    return FailedPrecondition(
+        message, ": the folder was written by another RocksDB: use the program that wrote it");
   }
   if (status.IsShutdownInProgress() || status.IsAborted()) {
-    return absl::FailedPreconditionError(absl::StrCat(message, ": the store is closed"));
+    return FailedPrecondition(message, ": the store is closed");
   }
   return absl::InternalError(message);
 }

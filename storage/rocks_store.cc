@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "common/blocking.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
 #include "common/scoped_unlock.h"
 #include "common/status.h"
 #include "rocksdb/env.h"
@@ -39,7 +40,7 @@ size_t ReaderCount() {
 
 constexpr size_t kMaxLogBytes = 4 << 20;  // twice that on disk: LOG and LOG.old
 
-// RocksDB's flushes and compactions fail outside any call.
+// Records failures of RocksDB's flushes and compactions, which run outside any call.
 class FailureListener : public rocksdb::EventListener {
  public:
   FailureListener(Failure& failure, std::string context)
@@ -151,25 +152,24 @@ absl::Status RocksStore::CheckSynced(absl::string_view newest_log) const {
   ASSIGN_OR_RETURN(const uint64_t synced, synced_note_.Read());
   const uint64_t found = db_->GetLatestSequenceNumber();
   if (found >= synced) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(
-      DatabasePath(directory_), " ends with write ", found, ", though ", synced_note_.path(),
-      " says that ", synced, " were synced: ",
-      newest_log.empty() ? "its newest log (.log) was removed"
-                         : absl::StrCat(newest_log,
-                                        " was cut short or is corrupt at its end, or a "
-                                        "newer log was removed"),
-      ": check the disk and restore the folder from a copy; without ", synced_note_.path(),
-      " the server starts with the rest, and workers report the pushes that it lost"));
+  return DataLoss(DatabasePath(directory_), " ends with write ", found, ", though ",
+                  synced_note_.path(), " says that ", synced, " were synced: ",
+                  newest_log.empty() ? "its newest log (.log) was removed"
+                                     : absl::StrCat(newest_log,
+                                                    " was cut short or is corrupt at its end, or a "
+                                                    "newer log was removed"),
+                  ": check the disk and restore the folder from a copy; without ",
+                  synced_note_.path(),
+                  " the server starts with the rest, and workers report the pushes that it lost");
 }
 
 absl::Status RocksStore::OpenError(const rocksdb::Status& status, const std::string& path) const {
   const std::string text = status.ToString();
   // The folder itself was checked before, so one of RocksDB's own files is missing.
   if (status.IsIOError() && absl::StrContains(text, std::strerror(ENOENT))) {
-    return absl::DataLossError(absl::StrCat("RocksDB in ", path, ": ", text,
-                                            ": a file is missing (a MANIFEST: or ", path,
-                                            "/CURRENT, which names it, is corrupt): check the disk "
-                                            "and restore the folder from a copy"));
+    return DataLoss("RocksDB in ", path, ": ", text, ": a file is missing (a MANIFEST: or ", path,
+                    "/CURRENT, which names it, is corrupt): check the disk "
+                    "and restore the folder from a copy");
   }
   if (absl::StrContains(text, "lock hold by current process")) return InUse("this process");
   if (absl::StrContains(text, "While lock file") &&
@@ -200,21 +200,20 @@ absl::Status RocksStore::ReadMeta(const StoreOptions& options, bool create) {
   } else if (read.IsNotFound() && create) {
     meta_.server_index = options.server_index;
   } else if (read.IsNotFound()) {
-    return absl::DataLossError(
-        absl::StrCat(DatabasePath(directory_), " has no meta record though ",
-                     "a store was made here: restore the folder from a copy"));
+    return DataLoss(DatabasePath(directory_), " has no meta record though ",
+                    "a store was made here: restore the folder from a copy");
   } else {
     return FromRocks(read, "read the meta record");
   }
   if (meta_.format != kFormatVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the database has format ", meta_.format, ", this program reads and writes format ",
-        kFormatVersion, ": use the program that made it"));
+    return FailedPrecondition("the database has format ", meta_.format,
+                              ", this program reads and writes format ", kFormatVersion,
+                              ": use the program that made it");
   }
   if (meta_.server_index != options.server_index) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the database belongs to ps:", meta_.server_index, ", this is ps:", options.server_index,
-        ": give every server its own data directory"));
+    return FailedPrecondition("the database belongs to ps:", meta_.server_index,
+                              ", this is ps:", options.server_index,
+                              ": give every server its own data directory");
   }
   return absl::OkStatus();
 }
@@ -266,8 +265,7 @@ absl::Status RocksStore::Scan(absl::string_view first, absl::string_view end,
 absl::Status RocksStore::PutVariable(const VariableRecord& record) {
   absl::ReaderMutexLock lock(&life_);
   if (record.id == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("variable \"", record.name, "\": id 0 is not allowed, ids start at 1"));
+    return InvalidArgument("variable \"", record.name, "\": id 0 is not allowed, ids start at 1");
   }
   const std::string key = VariableKey(record.id);
   rocksdb::WriteBatch batch;
@@ -350,8 +348,8 @@ absl::Status RocksStore::FillEpoch(absl::Span<const ShardRecord> shards,
   }
   for (const WorkerRecord& worker : workers) {
     if (worker.job.size() > kMaxJobBytes) {
-      return absl::InvalidArgumentError(absl::StrCat("a job's name has ", worker.job.size(),
-                                                     " bytes, allowed are ", kMaxJobBytes));
+      return InvalidArgument("a job's name has ", worker.job.size(), " bytes, allowed are ",
+                             kMaxJobBytes);
     }
     const std::string key = WorkerKey(worker.job, worker.worker);
     if (put.ok()) put = batch.Put(key, EncodeWorker(key, worker));
@@ -396,9 +394,8 @@ absl::Status RocksStore::PutJob(absl::string_view job, absl::Span<const Variable
 absl::Status RocksStore::PutDecision(const DecisionRecord& record, bool sync) {
   absl::ReaderMutexLock lock(&life_);
   if (record.job.size() > kMaxJobBytes || record.step < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a decision of step ", record.step, " of a job whose name has ",
-                     record.job.size(), " bytes; allowed are 1 or more, and ", kMaxJobBytes));
+    return InvalidArgument("a decision of step ", record.step, " of a job whose name has ",
+                           record.job.size(), " bytes; allowed are 1 or more, and ", kMaxJobBytes);
   }
   rocksdb::WriteBatch batch;
   const std::string key = DecisionKey(record.job, record.step);

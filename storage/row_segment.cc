@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "storage/bytes.h"
 #include "storage/checksum.h"
@@ -38,19 +38,16 @@ bool IsOfEveryRow(absl::string_view value) { return value.size() > kKindAt && va
 absl::StatusOr<StoredRows> ReadRowSegment(absl::string_view key, absl::string_view value) {
   ASSIGN_OR_RETURN(absl::string_view rest, VerifyChecksum(key, value));
   if (rest.size() < kHeadBytes) {
-    return absl::DataLossError(
-        absl::StrCat(KeyText(key), ": ", rest.size(), " bytes are too few for a row segment"));
+    return DataLoss(KeyText(key), ": ", rest.size(), " bytes are too few for a row segment");
   }
   const size_t row_bytes = LoadLittleEndian<uint32_t>(rest.data());
   if (const auto kind = static_cast<uint8_t>(rest[kKindAt]); kind > 1) {
-    return absl::DataLossError(
-        absl::StrCat(KeyText(key), ": ", kind, " is not a kind of row segment"));
+    return DataLoss(KeyText(key), ": ", kind, " is not a kind of row segment");
   }
   rest.remove_prefix(kHeadBytes);
   if (rest.size() % (StoredRows::kKeyBytes + row_bytes) != 0) {
-    return absl::DataLossError(absl::StrCat(KeyText(key), ": ", rest.size(),
-                                            " bytes are not a whole number of rows of ", row_bytes,
-                                            " bytes and a key"));
+    return DataLoss(KeyText(key), ": ", rest.size(), " bytes are not a whole number of rows of ",
+                    row_bytes, " bytes and a key");
   }
   return StoredRows(rest, row_bytes);
 }

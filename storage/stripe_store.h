@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -259,8 +258,8 @@ class StripeStore {
 
   // Copies the store's present state into `folder`, which becomes a store folder
   // (storage/directory.h): tables by hard links if the file system allows, everything synced.
-  // Writes continue meanwhile. The folder must not exist, its parent must; after a failure it may
-  // exist, incomplete. kResourceExhausted: a disk is full.
+  // Writes continue in the meantime. The folder must not exist, its parent must; after a failure it
+  // may exist, incomplete. kResourceExhausted: a disk is full.
   virtual absl::Status Checkpoint(const std::string& folder) = 0;
 
   // Starts background compaction. Call it after the last LoadStripes of a server's start, because

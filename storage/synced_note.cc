@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/errors.h"
 #include "storage/checksum.h"
 #include "storage/directory.h"
 
@@ -49,10 +50,10 @@ absl::StatusOr<uint64_t> SyncedNote::Read() const {
   uint64_t sequence = 0, inode = 0;
   if (words.size() != 6 || !absl::SimpleAtoi(words[1], &sequence) ||
       !absl::SimpleAtoi(words[3], &inode) || text != LineOf(sequence, inode)) {
-    return absl::DataLossError(absl::StrCat(
+    return DataLoss(
         path_, " is corrupt: found \"", absl::CHexEscape(text.substr(0, 80)),
         "\": check the disk; without that file the server starts, and does not check that its log "
-        "has everything that was synced"));
+        "has everything that was synced");
   }
   return inode == InodeOf(database_) ? sequence : 0;
 }

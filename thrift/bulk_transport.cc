@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/blocking.h"
+#include "common/errors.h"
 #include "common/interruption.h"
 #include "thrift/errors.h"
 
@@ -355,9 +356,8 @@ void BulkTransport::CheckRest() {
 absl::Status BulkTransport::ParkedTooLong() const {
   const std::chrono::duration<double> idle = absl::ToChronoNanoseconds(options_.idle);
   if (Clock::now() - parked_since_ <= idle) return absl::OkStatus();
-  return absl::DeadlineExceededError(absl::StrCat(options_.peer,
-                                                  " sent nothing for longer than --idle_seconds, ",
-                                                  absl::ToDoubleSeconds(options_.idle)));
+  return DeadlineExceeded(options_.peer, " sent nothing for longer than --idle_seconds, ",
+                          absl::ToDoubleSeconds(options_.idle));
 }
 
 // A message that has begun must progress within `stall`, and at kMinBytesPerSecond on average.

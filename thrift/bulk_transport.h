@@ -114,7 +114,7 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
 
   const std::string& peer() const { return options_.peer; }
   int fd() const { return socket_->getSocketFD(); }
-  // As SocketStream::PeerHasData.
+  // Like SocketStream::PeerHasData.
   bool PeerHasData() { return stream_->PeerHasData(); }
   // Why the last TTransportException had the type CORRUPTED_DATA.
   const absl::Status& failure() const { return failure_; }

@@ -3,13 +3,13 @@
 #include <iterator>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "thrift/limits.h"
 
@@ -66,9 +66,8 @@ wire::Initializer InitializerToWire(const InitializerConfig& config) {
 
 absl::Status AtMost(const char* field, size_t found, int64_t limit, const char* limit_name) {
   if (static_cast<int64_t>(found) <= limit) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("field ", field, " has ", found,
-                                                 " entries; at most ", limit, " are allowed (",
-                                                 limit_name, ")"));
+  return InvalidArgument("field ", field, " has ", found, " entries; at most ", limit,
+                         " are allowed (", limit_name, ")");
 }
 
 // Fills in fields that the client omitted: one shard, or 16 buckets, all on this server.
@@ -90,8 +89,8 @@ absl::StatusOr<VariableSpec> Convert(const wire::VariableSpec& wire, int32_t ser
     case wire::VariableKind::DENSE: spec.kind = VariableKind::kDense; break;
     case wire::VariableKind::EMBEDDING: spec.kind = VariableKind::kEmbedding; break;
     default:
-      return absl::InvalidArgumentError(absl::StrCat(
-          "field kind is ", static_cast<int32_t>(wire.kind), "; it is 1 (DENSE) or 2 (EMBEDDING)"));
+      return InvalidArgument("field kind is ", static_cast<int32_t>(wire.kind),
+                             "; it is 1 (DENSE) or 2 (EMBEDDING)");
   }
   ASSIGN_OR_RETURN(spec.dtype, cairn::FromWire(wire.dtype));
   spec.shape = wire.shape;
@@ -103,9 +102,8 @@ absl::StatusOr<VariableSpec> Convert(const wire::VariableSpec& wire, int32_t ser
     case wire::TouchedRows::ALL: spec.touched_rows = TouchedRows::kAll; break;
     case wire::TouchedRows::PUSHED: spec.touched_rows = TouchedRows::kPushed; break;
     default:
-      return absl::InvalidArgumentError(absl::StrCat("field touched_rows is ",
-                                                     static_cast<int32_t>(wire.touched_rows),
-                                                     "; it is 1 (ALL) or 2 (PUSHED)"));
+      return InvalidArgument("field touched_rows is ", static_cast<int32_t>(wire.touched_rows),
+                             "; it is 1 (ALL) or 2 (PUSHED)");
   }
   // The wire's default is that of dense variables. An embedding has only one choice, so an omitted
   // field means that choice.
@@ -189,9 +187,9 @@ absl::StatusOr<ValueFormat> FromWire(wire::ValueFormat::type format) {
   if (number >= 0 && number < static_cast<int32_t>(std::size(kValueFormatNames))) {
     return static_cast<ValueFormat>(number);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("format number ", number, " is unknown; known are 0 to ",
-                   std::size(kValueFormatNames) - 1, ": ", absl::StrJoin(kValueFormatNames, ", ")));
+  return InvalidArgument("format number ", number, " is unknown; known are 0 to ",
+                         std::size(kValueFormatNames) - 1, ": ",
+                         absl::StrJoin(kValueFormatNames, ", "));
 }
 
 absl::StatusOr<DType> FromWire(wire::DType::type dtype) {
@@ -222,29 +220,27 @@ absl::StatusOr<Consistency> FromWire(const wire::Consistency& wire) {
     case wire::ConsistencyMode::SSP: consistency.mode = ConsistencyMode::kSsp; break;
     case wire::ConsistencyMode::SYNC: consistency.mode = ConsistencyMode::kSync; break;
     default:
-      return absl::InvalidArgumentError(absl::StrCat("consistency.mode is ",
-                                                     static_cast<int32_t>(wire.mode),
-                                                     "; it is 1 (ASYNC), 2 (SSP) or 3 (SYNC)"));
+      return InvalidArgument("consistency.mode is ", static_cast<int32_t>(wire.mode),
+                             "; it is 1 (ASYNC), 2 (SSP) or 3 (SYNC)");
   }
   if (wire.staleness_bound_steps < 0 || wire.replicas_to_aggregate < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "consistency.staleness_bound_steps is ", wire.staleness_bound_steps,
-        ", replicas_to_aggregate ", wire.replicas_to_aggregate, "; the least of each is 0"));
+    return InvalidArgument("consistency.staleness_bound_steps is ", wire.staleness_bound_steps,
+                           ", replicas_to_aggregate ", wire.replicas_to_aggregate,
+                           "; the least of each is 0");
   }
   consistency.staleness_bound_steps = wire.staleness_bound_steps;
   consistency.replicas_to_aggregate = wire.replicas_to_aggregate;
   const bool rows = wire.sync_mean == wire::SyncMean::ROWS;
   if (!rows && wire.sync_mean != wire::SyncMean::CONTRIBUTORS) {
-    return absl::InvalidArgumentError(absl::StrCat("consistency.sync_mean is ",
-                                                   static_cast<int32_t>(wire.sync_mean),
-                                                   "; it is 1 (ROWS) or 2 (CONTRIBUTORS)"));
+    return InvalidArgument("consistency.sync_mean is ", static_cast<int32_t>(wire.sync_mean),
+                           "; it is 1 (ROWS) or 2 (CONTRIBUTORS)");
   }
   consistency.sync_mean = rows ? SyncMean::kRows : SyncMean::kContributors;
   const bool goes_on = wire.on_worker_loss == wire::WorkerLoss::CONTINUE;
   if (!goes_on && wire.on_worker_loss != wire::WorkerLoss::FAIL) {
-    return absl::InvalidArgumentError(absl::StrCat("consistency.on_worker_loss is ",
-                                                   static_cast<int32_t>(wire.on_worker_loss),
-                                                   "; it is 1 (CONTINUE) or 2 (FAIL)"));
+    return InvalidArgument("consistency.on_worker_loss is ",
+                           static_cast<int32_t>(wire.on_worker_loss),
+                           "; it is 1 (CONTINUE) or 2 (FAIL)");
   }
   consistency.on_worker_loss = goes_on ? WorkerLoss::kContinue : WorkerLoss::kFail;
   return consistency;

@@ -14,8 +14,8 @@ namespace cairn {
 // Bytes of a message that either side reads: --max_message_bytes of cairn-ps and cairn-worker.
 // 1 GiB suffices for a step of a 256 M parameter dense model; larger variables should be sharded.
 inline constexpr int64_t kDefaultMaxMessageBytes = int64_t{1} << 30;
-// Smallest and largest value of that flag: hello, describe and an error must fit; 64 GiB exceeds
-// any machine whose memory budget could admit the message.
+// Smallest and largest value of --max_message_bytes. The smallest has room for hello, describe and
+// an error. The largest exceeds the memory budget of any machine.
 inline constexpr int64_t kMinMessageBytesLimit = int64_t{1} << 20;
 inline constexpr int64_t kMaxMessageBytesLimit = int64_t{1} << 36;
 // Bytes of one payload: TBinaryProtocol stores the length as a signed 32-bit integer.
@@ -109,7 +109,7 @@ inline constexpr int64_t kMaxUnauthenticatedMessageBytes = 4 << 10;
 // program that creates them (a SHA-512 in hexadecimal has 128).
 inline constexpr size_t kMinTokenBytes = 16;
 inline constexpr size_t kMaxTokenBytes = 512;
-// Bytes and lines of the file of accepted tokens: every authentication compares with all of them.
+// Bytes and lines of the file of accepted tokens: every authentication searches all lines.
 inline constexpr int64_t kMaxTokenFileBytes = 1 << 20;
 inline constexpr size_t kMaxTokens = 4096;
 
@@ -144,7 +144,7 @@ inline constexpr double kMaxWaitSeconds = 60;
 // be longer by one stripe. Larger pieces are no faster, and are held in memory three times.
 inline constexpr int64_t kMinMoveBytes = 64 << 10;
 inline constexpr int64_t kMaxMoveBytes = 64 << 20;
-// The longest time that a move may refuse updates, because its mover may die meanwhile.
+// The longest time that a move may refuse updates, because its mover may die in the meantime.
 inline constexpr double kMaxHoldSeconds = 60;
 // Interval of a worker's heartbeats to each server, unless a third of its lease is shorter. After
 // three missed heartbeats a server considers the worker missing. Heartbeats also notify a worker,

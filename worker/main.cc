@@ -73,20 +73,19 @@ absl::StatusOr<JobConfig> ReadJob(const WorkerFlags& flags) {
   JobOptions options;
   options.data_root = flags.data_root;
   options.overrides = flags.overrides;
-  absl::StatusOr<JobConfig> job = ReadJobFile(flags.job, options);
-  if (!job.ok()) return AsBadInput(job.status());
-  const std::string& restore = job->checkpoint.restore;
+  ASSIGN_OR_RETURN(JobConfig job, AsBadInput(ReadJobFile(flags.job, options)));
+  const std::string& restore = job.checkpoint.restore;
   if (flags.fresh && flags.trains_more && (restore == "latest" || restore == "none")) {
     return BadFlag(
         "--fresh starts the job over, so --continue has nothing to continue: give one of them, or "
         "name the checkpoint to return to by checkpoint.restore");
   }
-  if (!flags.metrics_file.empty()) job->output.metrics_file = flags.metrics_file;
-  if (!flags.export_file.empty()) job->output.export_file = flags.export_file;
-  const std::string& target = job->output.export_file;
+  if (!flags.metrics_file.empty()) job.output.metrics_file = flags.metrics_file;
+  if (!flags.export_file.empty()) job.output.export_file = flags.export_file;
+  const std::string& target = job.output.export_file;
   if (!target.empty()) RETURN_IF_ERROR(AsBadInput(CheckExportFile(target)));
-  job->data.max_steps = flags.max_steps.value_or(job->data.max_steps);
-  for (const std::string& warning : job->warnings) LOG(WARNING) << warning;
+  job.data.max_steps = flags.max_steps.value_or(job.data.max_steps);
+  for (const std::string& warning : job.warnings) LOG(WARNING) << warning;
   return job;
 }
 
@@ -109,22 +108,21 @@ absl::StatusOr<ClusterConfig> ReadCluster(const WorkerFlags& flags, const JobCon
 }
 
 absl::StatusOr<ClusterConfig> FindCluster(const WorkerFlags& flags, const JobConfig& job) {
-  absl::StatusOr<ClusterConfig> cluster = ReadCluster(flags, job);
-  if (!cluster.ok()) return AsBadInput(cluster.status());
+  ASSIGN_OR_RETURN(ClusterConfig cluster, AsBadInput(ReadCluster(flags, job)));
   const std::string& type = flags.task_type;
   const int32_t index = flags.task_index.value_or(-1);
   const bool names_task = (!type.empty() && type != kEvaluator) || (type.empty() && index >= 0);
-  if (names_task && cluster->tasks.empty()) {
+  if (names_task && cluster.tasks.empty()) {
     return BadFlag(
         "--task_type and --task_index name a task of a cluster, and there is none: give --cluster "
         "FILE, or leave them out for a server in process");
   }
   if (!type.empty()) {
-    cluster->task_type = type;
-    cluster->task_index = 0;
+    cluster.task_type = type;
+    cluster.task_index = 0;
   }
-  if (index >= 0) cluster->task_index = index;
-  for (const std::string& warning : cluster->warnings) LOG(WARNING) << warning;
+  if (index >= 0) cluster.task_index = index;
+  for (const std::string& warning : cluster.warnings) LOG(WARNING) << warning;
   return cluster;
 }
 
@@ -227,17 +225,16 @@ absl::StatusOr<GlooOptions> JointGroup(const WorkerFlags& flags, const TrainerOp
   const std::vector<std::string>& others = cluster.addresses("worker");
   gloo.addresses.insert(gloo.addresses.end(), others.begin(), others.end());
   const std::string& own = gloo.addresses[static_cast<size_t>(gloo.rank)];
-  const absl::StatusOr<HostPort> host_port = ParseHostPort(own);
-  if (!host_port.ok()) return AsBadInput(host_port.status());
-  if (IsLoopback(host_port->host) || flags.security.allow_plaintext) return gloo;
+  ASSIGN_OR_RETURN(const HostPort host_port, AsBadInput(ParseHostPort(own)));
+  if (IsLoopback(host_port.host) || flags.security.allow_plaintext) return gloo;
   return BadFlag(absl::StrCat(options.task, " at ", own,
                               " can be reached by other hosts, and between workers there is "
                               "neither encryption nor authentication: give "
                               "--allow_plaintext if the network is trusted"));
 }
 
-// Connects to all other workers. A stop signal meanwhile ends the process, which has nothing open
-// yet.
+// Connects to all other workers. A stop signal in the meantime ends the process, which has nothing
+// open yet.
 absl::StatusOr<std::unique_ptr<CollectiveGroup>> ConnectWorkers(const GlooOptions& gloo,
                                                                 absl::Duration patience) {
   absl::StatusOr<std::unique_ptr<CollectiveGroup>> group;
@@ -283,11 +280,10 @@ absl::StatusOr<Report> RunTogether(const WorkerFlags& flags, TrainerOptions opti
 // Starts the pages for operators. Null: the flags ask for none.
 absl::StatusOr<std::unique_ptr<HttpServer>> Monitor(const WorkerFlags& flags,
                                                     const RunMeter& meter) {
-  const absl::StatusOr<std::optional<HttpFlags>> http =
-      ReadHttpFlags(flags.http, flags.security.allow_plaintext);
-  if (!http.ok()) return AsBadInput(http.status());
-  if (!http->has_value()) return std::unique_ptr<HttpServer>();
-  return StartWorkerMonitor(**http, meter);
+  ASSIGN_OR_RETURN(const std::optional<HttpFlags> http,
+                   AsBadInput(ReadHttpFlags(flags.http, flags.security.allow_plaintext)));
+  if (!http.has_value()) return std::unique_ptr<HttpServer>();
+  return StartWorkerMonitor(*http, meter);
 }
 
 // Sets `job` and `summary` to the other contents of the summary.
@@ -305,8 +301,7 @@ absl::StatusOr<Report> Run(const WorkerFlags& flags, JobConfig& job, SummaryOpti
   const bool evaluates = cluster.task_type == kEvaluator;
   summary.follows = evaluates;
   const bool calls_servers = !evaluates && !cluster.tasks.empty() && type == "parameter_server";
-  const absl::StatusOr<LocalTransport> transport = flags.CheckCalls(calls_servers);
-  if (!transport.ok()) return AsBadInput(transport.status());
+  ASSIGN_OR_RETURN(const LocalTransport transport, AsBadInput(flags.CheckCalls(calls_servers)));
   options.open_checkpoint = OpensCheckpoints(options.job, "warm-start");
   RunMeter meter(options.job.name, cluster.task_type.empty()
                                        ? options.task
@@ -316,7 +311,7 @@ absl::StatusOr<Report> Run(const WorkerFlags& flags, JobConfig& job, SummaryOpti
   if (evaluates) return RunEvaluator(flags, std::move(options), cluster.task_index);
   if (cluster.tasks.empty()) return RunInProcess(flags, options, /*folder_of=*/"");
   if (type == "parameter_server") {
-    return RunOnServers(flags, std::move(options), cluster, *transport);
+    return RunOnServers(flags, std::move(options), cluster, transport);
   }
   if (type == "multi_worker_mirrored") return RunTogether(flags, std::move(options), cluster);
   return BadFlag(

@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/config/cli.h"
 #include "common/config/security_flags.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -93,32 +93,26 @@ absl::StatusOr<WorkerFlags> ReadWorkerFlags(absl::Span<const char* const> argume
 
 absl::Status WorkerFlags::Validate() const {
   if (mode != "train" && mode != "evaluate" && mode != "predict") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--mode is '", mode, "'; there are train, evaluate and predict"));
+    return InvalidArgument("--mode is '", mode, "'; there are train, evaluate and predict");
   }
   if ((mode == "predict") != !predictions.empty()) {
     return absl::InvalidArgumentError("--mode predict and --predictions FILE go together");
   }
   if (!trains() && fresh) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--fresh forgets what --mode ", mode, " would read"));
+    return InvalidArgument("--fresh forgets what --mode ", mode, " would read");
   }
   if (!trains() && trains_more) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--continue is for --mode train; with --mode ", mode, " leave it out"));
+    return InvalidArgument("--continue is for --mode train; with --mode ", mode, " leave it out");
   }
   if (!trains() && (max_steps.has_value() || !metrics_file.empty())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--max_steps and --metrics_file are for --mode train; with --mode ", mode,
-                     " leave them out"));
+    return InvalidArgument("--max_steps and --metrics_file are for --mode train; with --mode ",
+                           mode, " leave them out");
   }
   if (max_steps.value_or(0) < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--max_steps is ", *max_steps, "; 0 (no limit) or more is allowed"));
+    return InvalidArgument("--max_steps is ", *max_steps, "; 0 (no limit) or more is allowed");
   }
   if (task_index.value_or(0) < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--task_index is ", *task_index, "; tasks are numbered from 0"));
+    return InvalidArgument("--task_index is ", *task_index, "; tasks are numbered from 0");
   }
   return absl::OkStatus();
 }

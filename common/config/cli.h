@@ -17,7 +17,7 @@ namespace cairn {
 // Declares flags under one heading of --help. Thread safety: none.
 class Flags {
  public:
-  // `app` outlives this object.
+  // `app` must outlive this object.
   explicit Flags(CLI::App& app, std::string heading = "Flags");
 
   // Declares --name, given as "--name=value" or "--name value"; the last one counts.

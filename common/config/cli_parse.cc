@@ -3,7 +3,6 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"

@@ -8,6 +8,7 @@
 #include "common/config/config_node.h"
 #include "common/config/job_sections.h"
 #include "common/config/section_reader.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -27,11 +28,11 @@ absl::Status ReadClientStrategy(const ConfigNode& section, const std::string& pa
     bool known = false;
     for (const absl::string_view key : kStrategyKeys) known = known || member.key == key;
     if (section.kind == ConfigNode::Kind::kMap && !known) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(member.key_where, ": ", path, ".", member.key,
-                       ": has no effect here; a client has consistency, staleness_bound_steps, "
-                       "replicas_to_aggregate, sync_mean, on_worker_loss, ps_wait_seconds and "
-                       "partitioner"));
+      return InvalidArgument(
+          member.key_where, ": ", path, ".", member.key,
+          ": has no effect here; a client has consistency, staleness_bound_steps, "
+          "replicas_to_aggregate, sync_mean, on_worker_loss, ps_wait_seconds and "
+          "partitioner");
     }
   }
   JobConfig job;
@@ -96,8 +97,8 @@ absl::Status FindServers(const ConfigNode& root, ClientConfig* config, Given* gi
   const int named = (config->servers.empty() ? 0 : 1) + (given->cluster_file.empty() ? 0 : 1) +
                     (has_cluster ? 1 : 0);
   if (named > 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        root.where, ": servers, cluster_file and cluster each name servers; keep one"));
+    return InvalidArgument(root.where,
+                           ": servers, cluster_file and cluster each name servers; keep one");
   }
   if (!config->servers.empty()) return absl::OkStatus();
   if (!given->cluster_file.empty()) {
@@ -159,9 +160,9 @@ absl::Status CheckStrategy(const ConfigNode& root, const ClientConfig& config) {
   for (const auto& use : kUses) {
     const ConfigNode* const member = section->Find(use.key);
     if (member == nullptr || strategy.consistency == use.consistency) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(member->key_where, ": strategy.", use.key, ": has no effect with consistency ",
-                     strategy.consistency, "; leave it out, or choose ", use.consistency));
+    return InvalidArgument(member->key_where, ": strategy.", use.key,
+                           ": has no effect with consistency ", strategy.consistency,
+                           "; leave it out, or choose ", use.consistency);
   }
   if (config.workers == 0 || strategy.replicas_to_aggregate <= config.workers) {
     return absl::OkStatus();
@@ -176,10 +177,9 @@ absl::StatusOr<ClientConfig> ReadClientText(absl::string_view text, absl::string
   Given given;
   RETURN_IF_ERROR(ReadSection(root, "", Fields(&config, &given)));
   if (config.job.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source,
-                     ": job: is missing; expected the name under which the servers keep "
-                     "the variables"));
+    return InvalidArgument(source,
+                           ": job: is missing; expected the name under which the servers keep "
+                           "the variables");
   }
   RETURN_IF_ERROR(FindServers(root, &config, &given));
   RETURN_IF_ERROR(FindWorker(root, given, &config));

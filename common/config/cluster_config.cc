@@ -4,17 +4,16 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/config/cluster_section.h"
 #include "common/config/config_node.h"
 #include "common/config/section_reader.h"
+#include "common/errors.h"
 #include "common/nearest.h"
 #include "common/printable_text.h"
 #include "common/status.h"
@@ -41,8 +40,7 @@ absl::Status ReadAddress(const ConfigNode& value, const std::string& path, std::
   }
   const absl::StatusOr<HostPort> parsed = ParseHostPort(value.text);
   if (!parsed.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(value.where, ": ", path, ": ", parsed.status().message()));
+    return InvalidArgument(value.where, ": ", path, ": ", parsed.status().message());
   }
   *out = value.text;
   return absl::OkStatus();
@@ -74,9 +72,8 @@ absl::Status ReadTasks(const ConfigNode& value, const std::string& path,
     int64_t index = i;
     if (is_map && (!absl::SimpleAtoi(child.key, &index) || index < 0 || index >= count ||
                    !(*tasks)[index].empty())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(child.key_where, ": ", path, ": task '", child.key, "': the ", count,
-                       " tasks must be numbered 0 to ", count - 1, " without gaps"));
+      return InvalidArgument(child.key_where, ": ", path, ": task '", child.key, "': the ", count,
+                             " tasks must be numbered 0 to ", count - 1, " without gaps");
     }
     RETURN_IF_ERROR(ReadAddress(child, absl::StrCat(path, "[", index, "]"), &(*tasks)[index]));
   }
@@ -103,18 +100,16 @@ absl::Status ReadCluster(const ConfigNode& cluster, ClusterConfig* config) {
       const auto [other, is_new] = taken.try_emplace(tasks[i], task);
       // Port 0 means any free port, so several tasks may use it.
       if (!is_new && !absl::EndsWith(tasks[i], ":0")) {
-        return absl::InvalidArgumentError(absl::StrCat(job.where, ": ", path, ": ", tasks[i],
-                                                       " is given to ", other->second, " and to ",
-                                                       task, "; each task needs its own"));
+        return InvalidArgument(job.where, ": ", path, ": ", tasks[i], " is given to ",
+                               other->second, " and to ", task, "; each task needs its own");
       }
     }
   }
   for (const absl::string_view job : {"chief", "evaluator"}) {
     const size_t count = config->addresses(job).size();
     if (count > 1) {
-      return absl::InvalidArgumentError(absl::StrCat(cluster.Find(job)->where, ": cluster.", job,
-                                                     " has ", count,
-                                                     " tasks; there is at most one ", job));
+      return InvalidArgument(cluster.Find(job)->where, ": cluster.", job, " has ", count,
+                             " tasks; there is at most one ", job);
     }
   }
   return absl::OkStatus();
@@ -127,14 +122,12 @@ absl::Status CheckTask(const ConfigNode& task, const ClusterConfig& config) {
   }
   const size_t count = config.addresses(config.task_type).size();
   if (count == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(WhereOf(task, "type"), ": task.type is ",
-                                                   config.task_type,
-                                                   "; the cluster has no such task"));
+    return InvalidArgument(WhereOf(task, "type"), ": task.type is ", config.task_type,
+                           "; the cluster has no such task");
   }
   if (config.task_index >= static_cast<int64_t>(count)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(WhereOf(task, "index"), ": task.index is ", config.task_index, "; cluster.",
-                     config.task_type, " has tasks 0 to ", count - 1));
+    return InvalidArgument(WhereOf(task, "index"), ": task.index is ", config.task_index,
+                           "; cluster.", config.task_type, " has tasks 0 to ", count - 1);
   }
   return absl::OkStatus();
 }
@@ -243,8 +236,7 @@ bool IsLoopback(absl::string_view host) {
 
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
   const auto refuse = [&](absl::string_view why) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("address '", EscapedText(address.substr(0, 300)), "' ", why));
+    return InvalidArgument("address '", EscapedText(address.substr(0, 300)), "' ", why);
   };
   if (absl::StrContains(address, "://")) return refuse("has a scheme; give host:port alone");
   const size_t colon = address.rfind(':');

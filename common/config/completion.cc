@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "common/config/cli_help.h"
+#include "common/errors.h"
 
 namespace cairn {
 namespace {
@@ -106,8 +107,7 @@ std::string CompletedShells() {
 absl::StatusOr<std::string> CompletionScript(absl::string_view shell, const CLI::App& app) {
   const auto found = Shells().find(shell);
   if (found == Shells().end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", shell, "' is none of the shells: ", CompletedShells()));
+    return InvalidArgument("'", shell, "' is none of the shells: ", CompletedShells());
   }
   const auto& [script, between_paths, one_case] = found->second;
   std::vector<std::string> paths;

@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/printable_text.h"
 #include "common/status.h"
 #include "yaml-cpp/depthguard.h"
@@ -28,7 +29,7 @@ namespace cairn {
 namespace {
 
 absl::Status Refuse(absl::string_view where, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat(where, ": ", why));
+  return InvalidArgument(where, ": ", why);
 }
 
 // Length of the UTF-8 sequence at the start of `text`, or 0 if it is not valid. Overlong forms and

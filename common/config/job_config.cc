@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "common/config/cluster_section.h"
 #include "common/config/config_node.h"
 #include "common/config/job_sections.h"
 #include "common/config/section_reader.h"
+#include "common/errors.h"
 #include "common/printable_text.h"
 #include "common/status.h"
 
@@ -71,7 +71,7 @@ absl::Status ReadRoot(const ConfigNode& root, const JobOptions& options, JobConf
 }  // namespace
 
 absl::Status JobError(const ConfigNode& root, absl::string_view path, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat(WhereOf(root, path), ": ", path, ": ", why));
+  return InvalidArgument(WhereOf(root, path), ": ", path, ": ", why);
 }
 
 namespace {

@@ -12,6 +12,7 @@
 #include "common/config/job_sections.h"
 #include "common/config/local_path.h"
 #include "common/config/section_reader.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -47,8 +48,7 @@ class FileFinder {
     if (is_glob && stat(full.c_str(), &status) != 0) {
       files = Expand(full);
       if (files.empty() && check_) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(value.where, ": ", path, ": no file matches ", full, hint_));
+        return InvalidArgument(value.where, ": ", path, ": no file matches ", full, hint_);
       }
     }
     // Also for a glob that need not match yet; the reader reports missing files later.
@@ -57,8 +57,7 @@ class FileFinder {
       if (!check_) break;
       const std::string why = WhyUnreadable(file);
       if (!why.empty()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(value.where, ": ", path, ": ", file, ": ", why, hint_));
+        return InvalidArgument(value.where, ": ", path, ": ", file, ": ", why, hint_);
       }
     }
     return files;
@@ -108,9 +107,9 @@ absl::Status ReadImagePair(const ConfigNode& entry, const std::string& path,
   RETURN_IF_ERROR(ReadSection(
       entry, path, {Custom("images", read_into(&images)), Custom("labels", read_into(&labels))}));
   if (images.empty() || images.size() != labels.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         entry.where, ": ", path, ": ", images.size(), " image files and ", labels.size(),
-        " label files; every image file needs a label file, as in {images: a.gz, labels: b.gz}"));
+        " label files; every image file needs a label file, as in {images: a.gz, labels: b.gz}");
   }
   for (size_t i = 0; i < images.size(); ++i) files->push_back({images[i], labels[i]});
   return absl::OkStatus();
@@ -135,8 +134,7 @@ absl::Status ReadFiles(const ConfigNode& value, const std::string& path, bool is
       for (const std::string& file : found) files->push_back({file, ""});
     }
     if (files->size() > kMaxFiles) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(value.where, ": ", path, ": more than ", kMaxFiles, " files"));
+      return InvalidArgument(value.where, ": ", path, ": more than ", kMaxFiles, " files");
     }
   }
   return absl::OkStatus();

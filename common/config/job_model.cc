@@ -1,6 +1,7 @@
 // Section `model`.
 #include "common/config/job_sections.h"
 #include "common/config/section_reader.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "common/variables/variable_spec.h"
 
@@ -31,10 +32,9 @@ absl::Status ReadEmbedding(const ConfigNode& value, const std::string& path, Mod
          return ReadRowStorage(storage, at, &embedding.row_storage);
        })}));
   if (!vocabulary.empty() && embedding.hash_buckets > 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(value.where, ": ", path,
-                     ": has both vocabulary and hash_buckets; keep one (vocabulary: "
-                     "dynamic creates a row for every key)"));
+    return InvalidArgument(value.where, ": ", path,
+                           ": has both vocabulary and hash_buckets; keep one (vocabulary: "
+                           "dynamic creates a row for every key)");
   }
   return absl::OkStatus();
 }

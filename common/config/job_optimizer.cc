@@ -1,10 +1,9 @@
 // Section `optimizer`.
 #include <utility>
 
-#include "absl/strings/str_join.h"
 #include "common/config/job_sections.h"
 #include "common/config/section_reader.h"
-#include "common/nearest.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -135,13 +134,13 @@ absl::Status ReadPerVariable(const ConfigNode& value, const std::string& path,
     fields.push_back(Text("match", &result.match));
     RETURN_IF_ERROR(ReadSection(entry, at, fields));
     if (result.match.empty() || entry.Find("type") == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          entry.where, ": ", at, ": needs match (variables, as in \"wide/*\") and type"));
+      return InvalidArgument(entry.where, ": ", at,
+                             ": needs match (variables, as in \"wide/*\") and type");
     }
     if (result.optimizer.global_clipnorm > 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return InvalidArgument(
           WhereOf(entry, "global_clipnorm"), ": ", at,
-          ".global_clipnorm: is the norm of all variables together; give it in optimizer"));
+          ".global_clipnorm: is the norm of all variables together; give it in optimizer");
     }
     RETURN_IF_ERROR(CheckOptimizer(entry, at, result.optimizer));
     out->push_back(std::move(result));

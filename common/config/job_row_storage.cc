@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/config/job_sections.h"
 #include "common/config/section_reader.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -43,8 +44,7 @@ absl::Status ReadPerTable(const ConfigNode& value, const std::string& path,
     fields.push_back(Text("match", &result.match));
     RETURN_IF_ERROR(ReadSection(entry, at, fields));
     if (result.match.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(entry.where, ": ", at, ": needs match (tables, as in \"wide/*\")"));
+      return InvalidArgument(entry.where, ": ", at, ": needs match (tables, as in \"wide/*\")");
     }
     out->push_back(std::move(result));
   }

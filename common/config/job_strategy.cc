@@ -1,6 +1,5 @@
 // Sections `strategy`, `storage`, `checkpoint`, `evaluation` and `output`.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -8,6 +7,7 @@
 #include "absl/strings/strip.h"
 #include "common/config/job_sections.h"
 #include "common/config/section_reader.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -20,9 +20,9 @@ constexpr int64_t kMaxPullAheadSteps = 64;  // each holds a batch and its rows i
 
 absl::Status ReadType(const ConfigNode& value, const std::string& path, std::string* type) {
   if (value.kind == ConfigNode::Kind::kScalar && value.text == "tpu") {
-    return absl::UnimplementedError(absl::StrCat(
+    return Unimplemented(
         value.where, ": ", path,
-        ": TPUStrategy is not built: it needs hardware and a compiler outside this project"));
+        ": TPUStrategy is not built: it needs hardware and a compiler outside this project");
   }
   return Choice("type", type,
                 {"parameter_server", "mirrored", "multi_worker_mirrored", "central_storage",
@@ -48,8 +48,8 @@ absl::Status ReadDevices(const ConfigNode& value, const std::string& path,
     // one.
     if (absl::StartsWith(item.text, "cpu:") &&
         std::find(found.begin(), found.end(), item.text) != found.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(item.where, ": ", path, ": ", item.text, " is named twice; name each once"));
+      return InvalidArgument(item.where, ": ", path, ": ", item.text,
+                             " is named twice; name each once");
     }
     found.push_back(item.text);
   }
@@ -74,7 +74,7 @@ absl::Status ReadPartitioner(const ConfigNode& value, const std::string& path,
                                  Integer("max_shards", &result.max_shards, 0, kMaxShards)}));
   }
   const auto refuse = [&](absl::string_view why) {
-    return absl::InvalidArgumentError(absl::StrCat(value.where, ": ", path, ": ", why));
+    return InvalidArgument(value.where, ": ", path, ": ", why);
   };
   if (result.type == "fixed_shards" && result.num_shards == 0) {
     return refuse("fixed_shards needs num_shards");
@@ -190,8 +190,8 @@ absl::Status ReadStorage(const ConfigNode& section, const std::string& path, Job
        NumberFrom("snapshot_interval_seconds", 0.001, &storage.snapshot_interval_seconds),
        Integer("memory_budget_bytes", &storage.memory_budget_bytes, 0)}));
   if (!storage.directory.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(WhereOf(section, "directory"), ": ", path,
-                                                 ".directory: is empty; expected a folder's path"));
+  return InvalidArgument(WhereOf(section, "directory"), ": ", path,
+                         ".directory: is empty; expected a folder's path");
 }
 
 absl::Status ReadPatterns(const ConfigNode& value, const std::string& path,
@@ -218,9 +218,8 @@ absl::Status ReadWarmStart(const ConfigNode& section, const std::string& path,
                      return ReadPatterns(value, at, &out->variables);
                    })}));
   if (!out->from.empty() || section.Find("variables") == nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(WhereOf(section, "variables"), ": ", path,
-                   ".variables: come from a checkpoint; name its folder by ", path, ".from"));
+  return InvalidArgument(WhereOf(section, "variables"), ": ", path,
+                         ".variables: come from a checkpoint; name its folder by ", path, ".from");
 }
 
 absl::Status ReadCheckpoint(const ConfigNode& section, const std::string& path, JobConfig* job) {
@@ -233,14 +232,13 @@ absl::Status ReadCheckpoint(const ConfigNode& section, const std::string& path, 
          return ReadWarmStart(value, at, &checkpoint.warm_start);
        })}));
   if (checkpoint.restore.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(WhereOf(section, "restore"), ": ", path,
-                     ".restore: is empty; expected latest, none or a checkpoint's folder"));
+    return InvalidArgument(WhereOf(section, "restore"), ": ", path,
+                           ".restore: is empty; expected latest, none or a checkpoint's folder");
   }
   if (checkpoint.every_steps == 0 || !checkpoint.directory.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      WhereOf(section, "every_steps"), ": ", path, ".every_steps: ", checkpoint.every_steps,
-      " asks for checkpoints; name ", path, ".directory too"));
+  return InvalidArgument(WhereOf(section, "every_steps"), ": ", path,
+                         ".every_steps: ", checkpoint.every_steps, " asks for checkpoints; name ",
+                         path, ".directory too");
 }
 
 absl::Status ReadEvaluation(const ConfigNode& section, const std::string& path, JobConfig* job) {

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/config/job_sections.h"
 #include "common/config/section_reader.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "common/value_format.h"
 
@@ -36,8 +37,8 @@ absl::Status CheckFraction(const ConfigNode& section, const std::string& path,
                            const WireFormatConfig& config) {
   const ConfigNode* fraction = section.Find("top_k_fraction");
   if (fraction == nullptr || config.push == "top_k") return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      fraction->where, ": ", path, ".top_k_fraction: is for push: top_k, not for ", config.push));
+  return InvalidArgument(fraction->where, ": ", path,
+                         ".top_k_fraction: is for push: top_k, not for ", config.push);
 }
 
 absl::Status ReadPerVariable(const ConfigNode& value, const std::string& path,
@@ -54,8 +55,8 @@ absl::Status ReadPerVariable(const ConfigNode& value, const std::string& path,
     fields.push_back(Text("match", &result.match));
     RETURN_IF_ERROR(ReadSection(entry, at, fields));
     if (result.match.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(entry.where, ": ", at, ": needs match (variables, as in \"embedding/*\")"));
+      return InvalidArgument(entry.where, ": ", at,
+                             ": needs match (variables, as in \"embedding/*\")");
     }
     RETURN_IF_ERROR(CheckFraction(entry, at, result.format));
     out->push_back(std::move(result));

@@ -10,7 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "common/config/job_sections.h"
 #include "common/config/section_reader.h"
-#include "common/status.h"
+#include "common/errors.h"
 
 namespace cairn {
 namespace {
@@ -175,7 +175,7 @@ absl::Status CheckKeyUses(const ConfigNode& root, JobConfig* job) {
     if (std::find(reported.begin(), reported.end(), use.path) != reported.end()) continue;
     reported.push_back(use.path);
     if (use.refused && (use.is_default == nullptr || !use.is_default(*job))) {
-      return absl::InvalidArgumentError(absl::StrCat(member->key_where, ": ", Refusal(use, value)));
+      return InvalidArgument(member->key_where, ": ", Refusal(use, value));
     }
     job->warnings.push_back(absl::StrCat(member->key_where, ": ", Warning(use, value)));
     // Row rules and formats apply to every table; tables of models without embeddings must stay

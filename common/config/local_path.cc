@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/printable_text.h"
 
 namespace cairn {
@@ -25,11 +26,11 @@ absl::Status CheckLocalPath(absl::string_view what, absl::string_view path) {
   const size_t mark = path.find(kMark);
   if (mark == absl::string_view::npos || !IsScheme(path.substr(0, mark))) return absl::OkStatus();
   const bool is_file = absl::EqualsIgnoreCase(path.substr(0, mark), "file");
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, ": found \"", EscapedText(path.substr(0, 100)),
-                   "\", a URL; expected a path on this machine: ",
-                   is_file ? absl::StrCat("write ", EscapedText(path.substr(mark + kMark.size())))
-                           : "copy the files here, or mount the storage and name its folder"));
+  return InvalidArgument(what, ": found \"", EscapedText(path.substr(0, 100)),
+                         "\", a URL; expected a path on this machine: ",
+                         is_file
+                             ? absl::StrCat("write ", EscapedText(path.substr(mark + kMark.size())))
+                             : "copy the files here, or mount the storage and name its folder");
 }
 
 }  // namespace cairn

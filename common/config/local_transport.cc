@@ -2,8 +2,7 @@
 
 #include <array>
 
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 
 namespace cairn {
 namespace {
@@ -26,8 +25,7 @@ absl::StatusOr<LocalTransport> LocalTransportFromName(absl::string_view name) {
   for (const LocalTransport transport : kAll) {
     if (LocalTransportName(transport) == name) return transport;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--local_transport is \"", name, "\"; it is auto, any_user or off"));
+  return InvalidArgument("--local_transport is \"", name, "\"; it is auto, any_user or off");
 }
 
 }  // namespace cairn

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/config/config_node.h"
+#include "common/errors.h"
 #include "common/printable_text.h"
 #include "common/status.h"
 
@@ -42,15 +43,15 @@ absl::StatusOr<ConfigNode*> Step(ConfigNode* parent, absl::string_view step, abs
     return child != nullptr ? child : Append(parent, step);
   }
   if (parent->kind != ConfigNode::Kind::kList) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        where, ": ", path, " is ", parent->Shown(),
-        ", which has no keys; to replace it, set it as a whole: --set ", path, "='{…}'"));
+    return InvalidArgument(where, ": ", path, " is ", parent->Shown(),
+                           ", which has no keys; to replace it, set it as a whole: --set ", path,
+                           "='{…}'");
   }
   size_t index = 0;
   if (!absl::SimpleAtoi(step, &index) || index > parent->children.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, ": ", path, " is a list; expected a number from 0 to ",
-                     parent->children.size(), " (which appends) after it, found '", step, "'"));
+    return InvalidArgument(where, ": ", path, " is a list; expected a number from 0 to ",
+                           parent->children.size(), " (which appends) after it, found '", step,
+                           "'");
   }
   if (index == parent->children.size()) return Append(parent, "");
   return &parent->children[index];
@@ -69,9 +70,8 @@ absl::Status ApplyOverride(absl::string_view assignment, ConfigNode* root) {
     valid = valid && !step.empty() && std::all_of(step.begin(), step.end(), absl::ascii_isprint);
   }
   if (!valid || steps.size() > kMaxConfigDepth) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--set '", EscapedText(assignment.substr(0, kMaxKeyBytes)),
-                     "': expected key.path=value, as in --set optimizer.type=adam"));
+    return InvalidArgument("--set '", EscapedText(assignment.substr(0, kMaxKeyBytes)),
+                           "': expected key.path=value, as in --set optimizer.type=adam");
   }
   const std::string where = absl::StrCat("--set ", parts.first);
   ASSIGN_OR_RETURN(ConfigNode value, ParseTree(parts.second, where));

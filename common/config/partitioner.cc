@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "common/errors.h"
 #include "common/shape.h"
 #include "common/status.h"
 
@@ -16,8 +17,7 @@ int64_t DivideUp(int64_t value, int64_t by) { return value / by + (value % by !=
 
 absl::Status AtLeastOne(absl::string_view partitioner, absl::string_view argument, int64_t value) {
   if (value >= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(partitioner, ": ", argument, " is ", value, "; it must be at least 1"));
+  return InvalidArgument(partitioner, ": ", argument, " is ", value, "; it must be at least 1");
 }
 
 class FixedShards : public Partitioner {
@@ -114,8 +114,7 @@ absl::StatusOr<std::vector<int64_t>> Partitioner::PartitionStrings(
 absl::StatusOr<std::vector<int64_t>> Partitioner::PartitionBytes(absl::Span<const int64_t> shape,
                                                                  int64_t element_bytes) const {
   const auto refuse = [&](absl::string_view why) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name(), " on shape ", ShapeText(shape), ": ", why));
+    return InvalidArgument(name(), " on shape ", ShapeText(shape), ": ", why);
   };
   if (shape.empty()) return refuse("a scalar has no axis to cut; keep it whole");
   const absl::StatusOr<int64_t> elements = ElementCount(shape);
@@ -154,8 +153,8 @@ absl::StatusOr<std::unique_ptr<Partitioner>> MaxSizePartitioner(int64_t max_shar
 
 absl::StatusOr<std::vector<DenseShard>> DivShards(int64_t rows, int64_t shards) {
   if (rows < 0 || shards < 1 || shards > std::max<int64_t>(rows, 1)) {
-    return absl::InvalidArgumentError(absl::StrCat(rows, " rows cannot be cut into ", shards,
-                                                   " shards; allowed: 1 to the number of rows"));
+    return InvalidArgument(rows, " rows cannot be cut into ", shards,
+                           " shards; allowed: 1 to the number of rows");
   }
   std::vector<DenseShard> result(shards);
   int64_t first = 0;

@@ -23,7 +23,7 @@ class Partitioner {
   // for these too.
   absl::StatusOr<std::vector<int64_t>> Partition(absl::Span<const int64_t> shape,
                                                  DType dtype) const;
-  // As Partition, for a variable of strings. Each string counts as `bytes_per_string` bytes.
+  // Like Partition, for a variable of strings. Each string counts as `bytes_per_string` bytes.
   absl::StatusOr<std::vector<int64_t>> PartitionStrings(absl::Span<const int64_t> shape) const;
 
  protected:

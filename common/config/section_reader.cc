@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "common/config/local_path.h"
+#include "common/errors.h"
 #include "common/nearest.h"
 #include "common/printable_text.h"
 #include "common/status.h"
@@ -43,9 +44,9 @@ absl::Status ReadChoice(const ConfigNode& value, const std::string& path, const 
     return Unexpected(value, path, absl::StrCat("one of: ", absl::StrJoin(choices, ", ")));
   }
   if (std::find(choices.begin(), choices.end(), value.text) == choices.end()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        value.where, ": ", path, ": found ", value.Shown(), DidYouMean(value.text, choices),
-        ", expected one of: ", absl::StrJoin(choices, ", ")));
+    return InvalidArgument(value.where, ": ", path, ": found ", value.Shown(),
+                           DidYouMean(value.text, choices),
+                           ", expected one of: ", absl::StrJoin(choices, ", "));
   }
   *out = value.text;
   return absl::OkStatus();
@@ -55,10 +56,10 @@ absl::Status UnknownKey(const ConfigNode& member, const std::string& path,
                         const std::vector<Field>& fields) {
   Names known;
   for (const Field& field : fields) known.push_back(field.key);
-  return absl::InvalidArgumentError(
-      absl::StrCat(member.key_where, ": unknown key '", EscapedText(member.key.substr(0, 60)), "'",
-                   path.empty() ? "" : absl::StrCat(" in ", path), DidYouMean(member.key, known),
-                   "; known keys: ", absl::StrJoin(known, ", ")));
+  return InvalidArgument(member.key_where, ": unknown key '", EscapedText(member.key.substr(0, 60)),
+                         "'", path.empty() ? "" : absl::StrCat(" in ", path),
+                         DidYouMean(member.key, known),
+                         "; known keys: ", absl::StrJoin(known, ", "));
 }
 
 }  // namespace
@@ -163,8 +164,8 @@ Field Section(absl::string_view key, std::vector<Field> fields) {
 
 Field NotBuilt(absl::string_view key, std::string instead) {
   return {key, [instead = std::move(instead)](const ConfigNode& value, const std::string& path) {
-            return absl::UnimplementedError(absl::StrCat(
-                value.key_where, ": ", path, " is not built in this version; ", instead));
+            return Unimplemented(value.key_where, ": ", path, " is not built in this version; ",
+                                 instead);
           }};
 }
 
@@ -214,15 +215,14 @@ absl::Status Unexpected(const ConfigNode& value, absl::string_view path,
   const bool number_in_quotes =
       value.quoted && (absl::StrContains(expected, "integer") ||
                        absl::StrContains(expected, "number") || expected == "true or false");
-  return absl::InvalidArgumentError(absl::StrCat(value.where, ": ", path, ": found ", value.Shown(),
-                                                 number_in_quotes ? " in quotes" : "",
-                                                 ", expected ", expected));
+  return InvalidArgument(value.where, ": ", path, ": found ", value.Shown(),
+                         number_in_quotes ? " in quotes" : "", ", expected ", expected);
 }
 
 absl::Status NotBuiltError(const ConfigNode& value, absl::string_view path, absl::string_view what,
                            absl::string_view offered) {
-  return absl::UnimplementedError(absl::StrCat(
-      value.where, ": ", path, ": ", what, " is not built in this version; it offers: ", offered));
+  return Unimplemented(value.where, ": ", path, ": ", what,
+                       " is not built in this version; it offers: ", offered);
 }
 
 }  // namespace cairn

@@ -7,6 +7,7 @@
 #include "common/config/job_sections.h"
 #include "common/config/section_reader.h"
 #include "common/dtype.h"
+#include "common/errors.h"
 #include "common/shape.h"
 #include "common/status.h"
 
@@ -64,8 +65,7 @@ std::vector<Field> TableFields(Description* out) {
 }
 
 absl::Status Refuse(const ConfigNode& node, const Description& description, absl::string_view why) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(node.where, ": variable '", description.spec.name, "': ", why));
+  return InvalidArgument(node.where, ": variable '", description.spec.name, "': ", why);
 }
 
 absl::Status FinishDense(const ConfigNode& node, const PartitionerConfig& partitioner,
@@ -119,9 +119,7 @@ absl::Status ReadVariable(const ConfigNode& node, const std::string& path,
   description.spec.optimizer.type = "none";
   RETURN_IF_ERROR(
       ReadSection(node, path, is_table ? TableFields(&description) : DenseFields(&description)));
-  if (description.spec.name.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(node.where, ": a variable has no name"));
-  }
+  if (description.spec.name.empty()) return InvalidArgument(node.where, ": a variable has no name");
   if (is_table) {
     FinishTable(&description);
   } else {

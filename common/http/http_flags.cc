@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/config/cluster_config.h"
+#include "common/errors.h"
 
 namespace cairn {
 
@@ -40,14 +41,13 @@ absl::StatusOr<std::optional<HttpFlags>> ReadHttpFlags(const HttpFlagValues& val
         "too (0: a free port)");
   }
   if (flags.server.port < 0 || flags.server.port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--http_port is ", flags.server.port, "; it is 0 … 65535"));
+    return InvalidArgument("--http_port is ", flags.server.port, "; it is 0 … 65535");
   }
   if (!IsLoopback(flags.server.address) && !plaintext && !allow_plaintext) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         "--http_address ", flags.server.address,
         " can be reached by other hosts, and HTTP here has neither encryption nor authentication: "
-        "leave it on 127.0.0.1, or give --http_allow_plaintext if the network is trusted"));
+        "leave it on 127.0.0.1, or give --http_allow_plaintext if the network is trusted");
   }
   return std::optional<HttpFlags>(flags);
 }
@@ -59,8 +59,8 @@ absl::Status WriteAddressFile(absl::string_view flag, const std::string& path,
   out << address << "\n";
   out.close();
   if (out && std::rename(part.c_str(), path.c_str()) == 0) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("--", flag, " ", path, " cannot be written: ",
-                                             std::strerror(errno), ": choose another place"));
+  return Unavailable("--", flag, " ", path, " cannot be written: ", std::strerror(errno),
+                     ": choose another place");
 }
 
 }  // namespace cairn

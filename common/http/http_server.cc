@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/config/cluster_config.h"
+#include "common/errors.h"
 #include "common/monotonic_cond_var.h"
 
 // civetweb creates threads with 100 KiB stacks, and glibc takes the thread-local memory of every
@@ -216,9 +217,8 @@ absl::Status CivetwebServer::Listen(const HttpOptions& options) {
   mg_server_port bound{};
   if (context_ == nullptr || mg_get_server_ports(context_, 1, &bound) != 1) {
     const std::lock_guard<std::mutex> lock(log_mutex_);
-    return absl::UnavailableError(
-        absl::StrCat("HTTP on ", wanted, ": ", first_log_.empty() ? "cannot listen" : first_log_,
-                     "; choose another --http_port (0 finds a free one) or --http_address"));
+    return Unavailable("HTTP on ", wanted, ": ", first_log_.empty() ? "cannot listen" : first_log_,
+                       "; choose another --http_port (0 finds a free one) or --http_address");
   }
   host_ = host;
   port_ = bound.port;

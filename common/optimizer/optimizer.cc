@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/arguments.h"
+#include "common/errors.h"
 #include "common/nearest.h"
 #include "common/optimizer/kernels.h"
 #include "common/optimizer/rules.h"
@@ -155,14 +156,12 @@ absl::Status CheckClip(absl::string_view owner, const OptimizerConfig& config) {
                            Clip{"global_clipnorm", config.global_clipnorm}}) {
     if (clip.value == 0) continue;
     if (!std::isfinite(clip.value) || clip.value < 0) {
-      return absl::InvalidArgumentError(absl::StrCat(owner, ": ", clip.name, " is ",
-                                                     NumberText(clip.value),
-                                                     ", must be more than 0, or 0 for none"));
+      return InvalidArgument(owner, ": ", clip.name, " is ", NumberText(clip.value),
+                             ", must be more than 0, or 0 for none");
     }
     if (!set.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(owner, ": both ", set, " and ", clip.name,
-                                                     " are set; choose one of clipvalue,",
-                                                     " clipnorm, global_clipnorm"));
+      return InvalidArgument(owner, ": both ", set, " and ", clip.name,
+                             " are set; choose one of clipvalue,", " clipnorm, global_clipnorm");
     }
     set = clip.name;
   }
@@ -173,25 +172,23 @@ absl::Status CheckClip(absl::string_view owner, const OptimizerConfig& config) {
 absl::Status CheckDivisors(absl::string_view owner, const OptimizerConfig& config) {
   const Hyperparameters h = ReadHyperparameters(config.arguments);
   if (config.type == "adagrad" && h.initial_accumulator_value == 0 && h.epsilon == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         owner, ": initial_accumulator_value and epsilon are both 0, so a first gradient",
-        " of 0 would be divided by 0; give one of them a value"));
+        " of 0 would be divided by 0; give one of them a value");
   }
   const bool fixed = config.learning_rate.type == "constant";
   if (config.type == "ftrl" && fixed && LearningRateAt(config.learning_rate, 0) <= 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(owner, ": learning_rate is 0, must be more than 0: ftrl divides by it"));
+    return InvalidArgument(owner, ": learning_rate is 0, must be more than 0: ftrl divides by it");
   }
   return absl::OkStatus();
 }
 
-absl::Status Unknown(absl::string_view type) {
+absl::Status UnknownType(absl::string_view type) {
   std::vector<absl::string_view> types;
   for (const OptimizerRule& rule : OptimizerRules()) types.push_back(rule.type);
   types.push_back(kNone);
-  return absl::InvalidArgumentError(absl::StrCat("unknown optimizer ", QuotedName(type),
-                                                 DidYouMean(type, types),
-                                                 "; known: ", absl::StrJoin(types, ", ")));
+  return InvalidArgument("unknown optimizer ", QuotedName(type), DidYouMean(type, types),
+                         "; known: ", absl::StrJoin(types, ", "));
 }
 
 }  // namespace
@@ -236,7 +233,7 @@ absl::StatusOr<std::unique_ptr<Optimizer>> Optimizer::Create(const OptimizerConf
     return std::make_unique<NoOptimizer>(config);
   }
   const OptimizerRule* rule = FindRule(config.type);
-  if (rule == nullptr) return Unknown(config.type);
+  if (rule == nullptr) return UnknownType(config.type);
   RETURN_IF_ERROR(CheckArguments(owner, config.arguments, rule->arguments));
   const OptimizerConfig full = WithDefaults(config);
   RETURN_IF_ERROR(Annotate(ValidateSchedule(full.learning_rate), owner));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "common/arguments.h"
+#include "common/errors.h"
 #include "common/nearest.h"
 #include "common/status.h"
 
@@ -152,8 +153,7 @@ const ScheduleRule* FindScheduleRule(absl::string_view type) {
 
 absl::Status CheckPiecewise(const ScheduleConfig& config) {
   const auto refuse = [](const auto&... parts) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("schedule 'piecewise_constant_decay': ", parts...));
+    return InvalidArgument("schedule 'piecewise_constant_decay': ", parts...);
   };
   if (config.values.size() != config.boundaries.size() + 1) {
     return refuse("values has ", config.values.size(), " numbers and boundaries ",
@@ -203,17 +203,15 @@ absl::Status ValidateSchedule(const ScheduleConfig& config) {
   if (rule == nullptr) {
     std::vector<absl::string_view> types;
     for (const ScheduleRule& known : Rules()) types.push_back(known.type);
-    return absl::InvalidArgumentError(absl::StrCat("unknown schedule ", QuotedName(config.type),
-                                                   DidYouMean(config.type, types),
-                                                   "; known: ", absl::StrJoin(types, ", ")));
+    return InvalidArgument("unknown schedule ", QuotedName(config.type),
+                           DidYouMean(config.type, types), "; known: ", absl::StrJoin(types, ", "));
   }
   RETURN_IF_ERROR(CheckArguments(absl::StrCat("schedule '", config.type, "'"), config.arguments,
                                  rule->arguments));
   if (rule->rate == &Piecewise) return CheckPiecewise(config);
   if (!config.boundaries.empty() || !config.values.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("schedule '", config.type,
-                     "' takes no boundaries and values; piecewise_constant_decay does"));
+    return InvalidArgument("schedule '", config.type,
+                           "' takes no boundaries and values; piecewise_constant_decay does");
   }
   return absl::OkStatus();
 }

@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/arguments.h"
+#include "common/errors.h"
 #include "common/hash.h"
 #include "common/nearest.h"
-#include "common/shape.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -158,22 +158,21 @@ absl::Status ValidateInitializer(const InitializerConfig& config, bool is_embedd
   if (type == nullptr) {
     std::vector<absl::string_view> types;
     for (const TypeSpec& known : Types()) types.push_back(known.type);
-    return absl::InvalidArgumentError(absl::StrCat("unknown ", owner,
-                                                   DidYouMean(config.type, types),
-                                                   "; known: ", absl::StrJoin(types, ", ")));
+    return InvalidArgument("unknown ", owner, DidYouMean(config.type, types),
+                           "; known: ", absl::StrJoin(types, ", "));
   }
   RETURN_IF_ERROR(CheckArguments(owner, config.arguments, type->arguments));
   const InitializerConfig full = WithDefaults(config);
   const double low = ArgumentOr(full.arguments, "minval", 0);
   const double high = ArgumentOr(full.arguments, "maxval", 0);
   if (low > high) {
-    return absl::InvalidArgumentError(absl::StrCat(owner, ": minval ", NumberText(low),
-                                                   " is more than maxval ", NumberText(high)));
+    return InvalidArgument(owner, ": minval ", NumberText(low), " is more than maxval ",
+                           NumberText(high));
   }
   if (is_embedding && config.type == "wave") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        owner, " is for dense variables only: an embedding row has no flat index; use ",
-        "uniform or normal"));
+    return InvalidArgument(owner,
+                           " is for dense variables only: an embedding row has no flat index; use ",
+                           "uniform or normal");
   }
   return absl::OkStatus();
 }

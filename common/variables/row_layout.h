@@ -31,7 +31,7 @@ class RowLayout {
   void ExpandPart(size_t part, const std::byte* row, float* values) const;
   // Writes every byte of the row, rounded to nearest.
   void Round(const float* floats, std::byte* row) const;
-  // As Round, but rounds each number up or down at random, as `draws` decides (RoundAtRandom).
+  // Like Round, but rounds each number up or down at random, as `draws` decides (RoundAtRandom).
   void RoundAtRandom(const float* floats, uint64_t draws, std::byte* row) const;
   // Writes part `part`, rounded to nearest. The other parts stay unchanged.
   void SetPart(size_t part, const float* values, std::byte* row) const;

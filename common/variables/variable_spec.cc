@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <memory>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -25,7 +25,7 @@ constexpr int64_t kMaxMapVersion = int64_t{1} << 53;
 
 template <typename... Parts>
 absl::Status Refuse(const VariableSpec& spec, const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat("variable \"", spec.name, "\": ", parts...));
+  return InvalidArgument("variable \"", spec.name, "\": ", parts...);
 }
 
 // Dense variables of size zero are allowed, as in TensorFlow: without rows ([0, 4]) or with rows
@@ -51,9 +51,8 @@ absl::Status CheckName(const VariableSpec& spec) {
     return absl::InvalidArgumentError("a variable's name is empty; it takes 1 to 512 characters");
   }
   if (spec.name.size() > kMaxNameBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("variable \"", spec.name.substr(0, 40), "…\": its name has ", spec.name.size(),
-                     " bytes, at most ", kMaxNameBytes, " are allowed"));
+    return InvalidArgument("variable \"", spec.name.substr(0, 40), "…\": its name has ",
+                           spec.name.size(), " bytes, at most ", kMaxNameBytes, " are allowed");
   }
   const auto bad = std::find_if(spec.name.begin(), spec.name.end(), [](char c) {
     return !absl::ascii_isalnum(static_cast<unsigned char>(c)) &&

@@ -76,7 +76,7 @@ absl::Status Train(int devices) {
       const auto optimizer,
       VariableOptimizer::Create({.type = "sgd", .learning_rate = ConstantRate(kLearningRate)}));
 
-  // 5. The dataset, cut for the replicas. Steps go on while one of them has rows.
+  // 5. The dataset, cut for the replicas. Steps continue while one of them has rows.
   ASSIGN_OR_RETURN(const DistributedDataset dataset, strategy->DistributeDataset(MakeDataset()));
 
   // 6. The loop.

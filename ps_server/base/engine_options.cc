@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/errors.h"
 #include "common/nearest.h"
 
 namespace cairn {
@@ -23,9 +23,8 @@ absl::StatusOr<Durability> DurabilityFromName(absl::string_view name) {
   for (size_t i = 0; i < kDurabilityNames.size(); ++i) {
     if (name == kDurabilityNames[i]) return static_cast<Durability>(i);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("durability '", name, "' is unknown", DidYouMean(name, kDurabilityNames),
-                   "; it is one of ", absl::StrJoin(kDurabilityNames, ", ")));
+  return InvalidArgument("durability '", name, "' is unknown", DidYouMean(name, kDurabilityNames),
+                         "; it is one of ", absl::StrJoin(kDurabilityNames, ", "));
 }
 
 StoreMemory StoreMemoryOf(int64_t memory_budget_bytes) {

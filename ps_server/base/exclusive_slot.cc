@@ -1,7 +1,7 @@
 #include "ps_server/base/exclusive_slot.h"
 
-#include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/time_text.h"
 
 namespace cairn {
@@ -12,9 +12,8 @@ absl::StatusOr<ExclusiveSlot::Held> ExclusiveSlot::Take(absl::string_view what,
   absl::MutexLock lock(&mutex_);
   while (taken_) {
     if (deadline.Expired()) {
-      return absl::UnavailableError(absl::StrCat(what, " waits for ", what_, ", which has run for ",
-                                                 DurationText(MonotonicNow() - since_),
-                                                 ": retry when it has ended"));
+      return Unavailable(what, " waits for ", what_, ", which has run for ",
+                         DurationText(MonotonicNow() - since_), ": retry when it has ended");
     }
     ended_.WaitUntil(&mutex_, deadline);
   }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "thrift/errors.h"
 
 namespace cairn {
@@ -134,10 +135,10 @@ void MemoryBudget::EndRound(bool freed) {
 
 absl::Status MemoryBudget::Exhausted(int64_t bytes, absl::string_view what) const {
   return WithReason(
-      absl::ResourceExhaustedError(absl::StrCat(
+      ResourceExhausted(
           what, " needs ", bytes, " bytes; ", used_bytes(), " of ", limit_,
           " bytes of memory are in use: raise --memory_budget_bytes (of a server in process: "
-          "storage.memory_budget_bytes) or use more servers")),
+          "storage.memory_budget_bytes) or use more servers"),
       wire::ErrorReason::MEMORY_BUDGET);
 }
 

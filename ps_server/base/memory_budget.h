@@ -33,9 +33,9 @@ class MemoryBudget {
   // waited for 100 ms goes first: otherwise smaller calls would take the memory before a large
   // request fits.
   absl::Status Acquire(int64_t bytes, absl::string_view what);
-  // As Acquire, but without waiting.
+  // Like Acquire, but without waiting.
   bool TryAcquire(int64_t bytes);
-  // As TryAcquire, but fails if more than `limit_bytes` would then be in use.
+  // Like TryAcquire, but fails if more than `limit_bytes` would then be in use.
   bool TryAcquireBelow(int64_t bytes, int64_t limit_bytes);
   void Release(int64_t bytes);
   // Takes `bytes` even beyond the limit, for small amounts in the middle of work that cannot stop

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "thrift/errors.h"
 
@@ -15,9 +16,9 @@ absl::StatusOr<Quota::Place> Quota::Take(absl::string_view who, For whom) {
   Place place(this, std::move(hold));
   if (before < terms_.limit || whom == For::kStore) return place;
   return WithReason(
-      absl::ResourceExhaustedError(absl::StrCat(
-          terms_.server, " keeps ", before, " ", terms_.what, ", ", who, " would be one more; ",
-          terms_.limit, " are allowed: drop finished jobs (drop_job), or raise ", terms_.flag)),
+      ResourceExhausted(terms_.server, " keeps ", before, " ", terms_.what, ", ", who,
+                        " would be one more; ", terms_.limit,
+                        " are allowed: drop finished jobs (drop_job), or raise ", terms_.flag),
       wire::ErrorReason::LIMIT);
 }
 

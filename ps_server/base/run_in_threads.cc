@@ -13,7 +13,7 @@ void RunInThreads(size_t threads, absl::FunctionRef<void()> body) {
   const auto help = [body] {
     try {
       body();
-    } catch (const std::bad_alloc&) {  // the other threads go on
+    } catch (const std::bad_alloc&) {  // the other threads continue
     }
   };
   std::vector<std::thread> helpers;

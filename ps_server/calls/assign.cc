@@ -1,4 +1,4 @@
-#include "ps_server/calls/assign.h"
+#include "ps_server/calls/calls.h"
 
 #include <algorithm>
 #include <memory>
@@ -7,6 +7,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "ps_server/core/cold_rows.h"
 #include "ps_server/core/request_items.h"
@@ -38,8 +39,8 @@ absl::Status CheckNoRepeats(absl::string_view server, const ItemName& name,
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   if (twice == sorted.end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(ItemText(server, name), ": id ", *twice, " is named twice: give it one value"));
+  return InvalidArgument(ItemText(server, name), ": id ", *twice,
+                         " is named twice: give it one value");
 }
 
 absl::StatusOr<std::vector<PreparedItem>> Prepare(const RowAccess& rows,
@@ -165,8 +166,8 @@ absl::Status ApplyTogether(const RowAccess& rows, UpdateOrder& order, StepCloser
 absl::Status ApplyLate(const RowAccess& rows, UpdateOrder& order, const Admitted& admitted,
                        const wire::AssignRequest& request, wire::PushReply& reply) {
   if (admitted.session == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        rows.server, ": a late part comes from a worker; this caller is not sequenced"));
+    return InvalidArgument(rows.server,
+                           ": a late part comes from a worker; this caller is not sequenced");
   }
   OrderedCall call(order, admitted, request.caller, request.sequence);
   RETURN_IF_ERROR(call.Lock());

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/errors.h"
 #include "common/printable_text.h"
 #include "common/status.h"
 #include "thrift/errors.h"
@@ -17,9 +18,8 @@ namespace {
 
 absl::Status Beyond(absl::string_view field, int64_t found, absl::string_view unit, int64_t limit,
                     absl::string_view limit_name) {
-  return WithReason(absl::InvalidArgumentError(absl::StrCat("field ", field, " has ", found, " ",
-                                                            unit, "; at most ", limit,
-                                                            " are allowed (", limit_name, ")")),
+  return WithReason(InvalidArgument("field ", field, " has ", found, " ", unit, "; at most ", limit,
+                                    " are allowed (", limit_name, ")"),
                     wire::ErrorReason::LIMIT);
 }
 
@@ -35,8 +35,8 @@ absl::Status CheckText(absl::string_view field, const std::string& text, int64_t
   RETURN_IF_ERROR(CheckLength(field, text, limit, limit_name));
   const std::string control = FirstControlOf(text);
   if (control.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("field ", field, " has the control character ",
-                                                 control, "; it is text of one line without any"));
+  return InvalidArgument("field ", field, " has the control character ", control,
+                         "; it is text of one line without any");
 }
 
 absl::Status CheckItemCount(absl::string_view field, size_t count) {
@@ -48,15 +48,14 @@ absl::Status CheckItemCount(absl::string_view field, size_t count) {
 
 absl::Status CheckAtLeast(absl::string_view field, int64_t found, int64_t least) {
   if (found >= least) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("field ", field, " is ", found, "; the least is ", least));
+  return InvalidArgument("field ", field, " is ", found, "; the least is ", least);
 }
 
 absl::Status CheckRange(absl::string_view field, int64_t found, int64_t least, int64_t most,
                         absl::string_view limit_name) {
   if (found >= least && found <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("field ", field, " is ", found, "; ", least,
-                                                 " to ", most, " (", limit_name, ") are allowed"));
+  return InvalidArgument("field ", field, " is ", found, "; ", least, " to ", most, " (",
+                         limit_name, ") are allowed");
 }
 
 absl::Status CheckIncarnation(absl::string_view field, int64_t found, int64_t least) {
@@ -76,15 +75,13 @@ absl::Status CheckStep(absl::string_view field, int64_t found, int64_t least) {
 absl::Status CheckName(absl::string_view field, const std::string& name, int64_t limit,
                        absl::string_view limit_name, absl::string_view marks) {
   RETURN_IF_ERROR(CheckLength(field, name, limit, limit_name));
-  if (name.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("field ", field, " is empty"));
-  }
+  if (name.empty()) return InvalidArgument("field ", field, " is empty");
   for (const char c : name) {
     if (absl::ascii_isalnum(static_cast<unsigned char>(c))) continue;
     if (marks.find(c) != absl::string_view::npos) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("field ", field, " has the byte ", static_cast<int>(static_cast<uint8_t>(c)),
-                     "; letters, digits and ", marks, " are allowed"));
+    return InvalidArgument("field ", field, " has the byte ",
+                           static_cast<int>(static_cast<uint8_t>(c)), "; letters, digits and ",
+                           marks, " are allowed");
   }
   return absl::OkStatus();
 }
@@ -105,16 +102,16 @@ absl::Status CheckTarget(const Item& item, int64_t& total_ids) {
   RETURN_IF_ERROR(CheckAtLeast("shard", item.shard, 0));
   const auto selection = static_cast<int32_t>(item.selection);
   if (selection < wire::Selection::WHOLE || selection > wire::Selection::KEYS) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("field selection is ", selection, "; it is 1 (WHOLE), 2 (ROWS) or 3 (KEYS)"));
+    return InvalidArgument("field selection is ", selection,
+                           "; it is 1 (WHOLE), 2 (ROWS) or 3 (KEYS)");
   }
   if (selection == wire::Selection::WHOLE && !item.ids.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("field ids has ", item.ids.size(),
-                                                   " bytes; with selection WHOLE there are none"));
+    return InvalidArgument("field ids has ", item.ids.size(),
+                           " bytes; with selection WHOLE there are none");
   }
   if (item.ids.size() % sizeof(int64_t) != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("field ids has ", item.ids.size(), " bytes, no multiple of 8: ids are int64"));
+    return InvalidArgument("field ids has ", item.ids.size(),
+                           " bytes, no multiple of 8: ids are int64");
   }
   total_ids += static_cast<int64_t>(item.ids.size() / sizeof(int64_t));
   if (total_ids > kMaxIdsPerCall) {
@@ -127,8 +124,7 @@ template <typename Item>
 absl::Status CheckDType(const Item& item) {
   const auto dtype = static_cast<int32_t>(item.dtype);
   if (dtype >= wire::DType::FLOAT32 && dtype <= wire::DType::INT64) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("field dtype is ", dtype, "; dtypes are 1 (float32) … 6 (int64)"));
+  return InvalidArgument("field dtype is ", dtype, "; dtypes are 1 (float32) … 6 (int64)");
 }
 
 absl::Status CheckItem(const wire::PushItem& item, int64_t& total_ids) {
@@ -154,11 +150,11 @@ absl::Status CheckItem(const wire::PullItem& item, int64_t& total_ids) {
   RETURN_IF_ERROR(CheckAtLeast("held.boot_id", item.held.boot_id, 0));
   RETURN_IF_ERROR(CheckAtLeast("held.mark", item.held.mark, 0));
   if (item.selection == wire::Selection::WHOLE && item.slot.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "field held is for selection WHOLE (1) of the value, found ",
-      item.slot.empty() ? absl::StrCat("selection ", static_cast<int32_t>(item.selection))
-                        : absl::StrCat("slot \"", item.slot, "\""),
-      ": leave it out"));
+  return InvalidArgument("field held is for selection WHOLE (1) of the value, found ",
+                         item.slot.empty()
+                             ? absl::StrCat("selection ", static_cast<int32_t>(item.selection))
+                             : absl::StrCat("slot \"", item.slot, "\""),
+                         ": leave it out");
 }
 
 template <typename Item>
@@ -180,9 +176,8 @@ absl::Status CheckTogether(const wire::AssignRequest& request) {
   for (size_t i = 0; i < request.items.size(); ++i) {
     const auto selection = static_cast<int32_t>(request.items[i].selection);
     if (selection == wire::Selection::WHOLE) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("items[", i, "]: field selection is ", selection,
-                     "; with together it is 1 (WHOLE): assign rows by another call"));
+    return InvalidArgument("items[", i, "]: field selection is ", selection,
+                           "; with together it is 1 (WHOLE): assign rows by another call");
   }
   return absl::OkStatus();
 }
@@ -203,8 +198,8 @@ absl::Status CheckDecisions(const std::vector<wire::StepDecision>& decisions) {
   for (const wire::StepDecision& decision : decisions) {
     RETURN_IF_ERROR(CheckStep("decisions.step", decision.step, 1));
     if (decision.step <= before) {
-      return absl::InvalidArgumentError(absl::StrCat("field decisions.step is ", decision.step,
-                                                     " after ", before, "; steps ascend"));
+      return InvalidArgument("field decisions.step is ", decision.step, " after ", before,
+                             "; steps ascend");
     }
     before = decision.step;
     contributions += static_cast<int64_t>(decision.contributions.size());
@@ -284,9 +279,8 @@ absl::Status CheckRequest(const wire::PullRequest& request) {
   RETURN_IF_ERROR(CheckRequest(request.caller));
   RETURN_IF_ERROR(CheckStep("step", request.step, -1));
   if (!(request.wait_seconds > 0 && request.wait_seconds <= kMaxWaitSeconds)) {
-    return absl::InvalidArgumentError(absl::StrCat("field wait_seconds is ", request.wait_seconds,
-                                                   "; it is above 0 and at most ", kMaxWaitSeconds,
-                                                   " (kMaxWaitSeconds)"));
+    return InvalidArgument("field wait_seconds is ", request.wait_seconds,
+                           "; it is above 0 and at most ", kMaxWaitSeconds, " (kMaxWaitSeconds)");
   }
   RETURN_IF_ERROR(CheckStep("decisions_after", request.decisions_after, -1));
   RETURN_IF_ERROR(CheckStep("all_durable_step", request.all_durable_step, 0));
@@ -349,8 +343,7 @@ absl::Status CheckRequest(const wire::MoveRequest& request) {
   RETURN_IF_ERROR(CheckVariable("variable", request.variable));
   const auto action = static_cast<int32_t>(request.action);
   if (action < wire::MoveAction::PREPARE || action > wire::MoveAction::DECIDED) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("field action is ", action, "; it is 1 (PREPARE) … 8 (DECIDED)"));
+    return InvalidArgument("field action is ", action, "; it is 1 (PREPARE) … 8 (DECIDED)");
   }
   RETURN_IF_ERROR(CheckAtLeast("map_version", request.map_version, 2));
   RETURN_IF_ERROR(CheckAtLeast("source", request.source, 0));
@@ -362,17 +355,15 @@ absl::Status CheckRequest(const wire::MoveRequest& request) {
     return Beyond("max_bytes", request.max_bytes, "bytes", kMaxMoveBytes, "kMaxMoveBytes");
   }
   if (request.hold_seconds > 0 && request.hold_seconds <= kMaxHoldSeconds) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("field hold_seconds is ", request.hold_seconds,
-                                                 "; it is above 0 and at most ", kMaxHoldSeconds,
-                                                 " (kMaxHoldSeconds)"));
+  return InvalidArgument("field hold_seconds is ", request.hold_seconds,
+                         "; it is above 0 and at most ", kMaxHoldSeconds, " (kMaxHoldSeconds)");
 }
 
 absl::Status CheckRequest(const wire::ChangeMembersRequest& request) {
   RETURN_IF_ERROR(CheckRequest(request.caller));
   const auto action = static_cast<int32_t>(request.action);
   if (action < wire::MembersAction::ADD || action > wire::MembersAction::REMOVE) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("field action is ", action, "; it is 1 (ADD) … 3 (REMOVE)"));
+    return InvalidArgument("field action is ", action, "; it is 1 (ADD) … 3 (REMOVE)");
   }
   RETURN_IF_ERROR(CheckAtLeast("index", request.index, 0));
   if (request.index >= kMaxServers) {

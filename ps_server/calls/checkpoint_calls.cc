@@ -10,10 +10,11 @@
 #include "absl/time/time.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/host_name.h"
 #include "common/log.h"
 #include "common/status.h"
-#include "ps_server/calls/describe.h"
+#include "ps_server/calls/calls.h"
 #include "storage/checkpoint_folder.h"
 #include "storage/checkpoint_note.h"
 #include "storage/directory.h"
@@ -37,19 +38,19 @@ std::string Canonical(const std::string& path) {
 
 absl::Status Checkpoints::CheckPlace(const wire::CheckpointRequest& request) const {
   if (!absl::StartsWith(request.directory, "/")) {
-    return absl::InvalidArgumentError(absl::StrCat(info_.name, ": checkpoint directory '",
-                                                   request.directory, "' is not an absolute path"));
+    return InvalidArgument(info_.name, ": checkpoint directory '", request.directory,
+                           "' is not an absolute path");
   }
   if (request.name == "." || request.name == "..") {
-    return absl::InvalidArgumentError(
-        absl::StrCat(info_.name, ": '", request.name, "' is not a valid name of a checkpoint"));
+    return InvalidArgument(info_.name, ": '", request.name,
+                           "' is not a valid name of a checkpoint");
   }
   const std::string database = Canonical(DatabasePath(info_.options.directory));
   const std::string wanted = Canonical(absl::StrCat(request.directory, "/", request.name));
   if (wanted == database || absl::StartsWith(wanted, absl::StrCat(database, "/"))) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        info_.name, ": checkpoint directory ", request.directory, " with name ", request.name,
-        " lies in the server's own database, ", database, ": name another directory"));
+    return InvalidArgument(info_.name, ": checkpoint directory ", request.directory, " with name ",
+                           request.name, " lies in the server's own database, ", database,
+                           ": name another directory");
   }
   return absl::OkStatus();
 }

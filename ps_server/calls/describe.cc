@@ -1,9 +1,8 @@
-#include "ps_server/calls/describe.h"
+#include "ps_server/calls/calls.h"
 
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "ps_server/core/request_items.h"

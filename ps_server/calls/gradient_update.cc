@@ -1,17 +1,65 @@
 #include "ps_server/calls/gradient_update.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
+#include "common/optimizer/clip.h"
 #include "common/status.h"
-#include "ps_server/calls/gradient_check.h"
 #include "thrift/errors.h"
 
 namespace cairn {
 namespace {
+
+// NaN and infinity are the values whose exponent bits are all set.
+bool HalvesFinite(const std::byte* values, size_t count, uint16_t exponent_bits) {
+  bool finite = true;
+  for (size_t i = 0; i < count; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, values + i * sizeof(bits), sizeof(bits));
+    finite &= (bits & exponent_bits) != exponent_bits;
+  }
+  return finite;
+}
+
+template <typename T>
+absl::Span<const T> SpanOf(const std::byte* values, size_t count) {
+  return {reinterpret_cast<const T*>(values), count};
+}
+
+// True where none of `count` elements is NaN or infinite.
+bool IsFinite(DType dtype, const std::byte* values, size_t count) {
+  switch (dtype) {
+    case DType::kFloat32: return AllFinite(SpanOf<float>(values, count));
+    case DType::kFloat64: return AllFinite(SpanOf<double>(values, count));
+    case DType::kFloat16: return HalvesFinite(values, count, 0x7c00);
+    case DType::kBFloat16: return HalvesFinite(values, count, 0x7f80);
+    case DType::kInt32:
+    case DType::kInt64: return true;
+  }
+  return true;
+}
+
+// The gradient scaled so that its norm is at most `limit`, in `clipped`: Keras' clipnorm.
+void ClipNorm(DType dtype, const std::byte* gradient, size_t count, double limit,
+              std::vector<std::byte>& clipped) {
+  clipped.assign(gradient, gradient + count * DTypeBytes(dtype));
+  if (dtype == DType::kFloat64) {
+    return ClipByNorm({reinterpret_cast<double*>(clipped.data()), count}, limit);
+  }
+  if (dtype == DType::kFloat32) {
+    return ClipByNorm({reinterpret_cast<float*>(clipped.data()), count}, static_cast<float>(limit));
+  }
+  std::vector<float> floats(count);
+  ToFloat32(dtype, gradient, count, floats.data());
+  ClipByNorm(absl::MakeSpan(floats), static_cast<float>(limit));
+  FromFloat32(dtype, floats.data(), count, clipped.data());
+}
 
 ItemName NameOf(const wire::PushItem& item) {
   return {.call = "push",
@@ -26,10 +74,9 @@ absl::Status CheckMovable(absl::string_view server, const ItemName& name,
   if (variable.spec().optimizer.type != "none" && IsFloating(variable.spec().dtype)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(ItemText(server, name), ": a ", DTypeName(variable.spec().dtype),
-                   " variable with optimizer '", variable.spec().optimizer.type,
-                   "' takes no gradients: assign to it, or create it with an optimizer"));
+  return InvalidArgument(ItemText(server, name), ": a ", DTypeName(variable.spec().dtype),
+                         " variable with optimizer '", variable.spec().optimizer.type,
+                         "' takes no gradients: assign to it, or create it with an optimizer");
 }
 
 }  // namespace
@@ -89,7 +136,7 @@ absl::Status GradientUpdate::Prepare(const VariableMap& variables, size_t i) {
   ASSIGN_OR_RETURN(prepared.values, ValuesOf(item, name, prepared.target));
   prepared.gradient = prepared.values.data();
   const DType dtype = prepared.target.part_dtype();
-  if (!AllFinite(dtype, prepared.gradient, prepared.values.size() / DTypeBytes(dtype))) {
+  if (!IsFinite(dtype, prepared.gradient, prepared.values.size() / DTypeBytes(dtype))) {
     if (finite_) not_finite_item_ = ItemText(access_.server, name);
     finite_ = false;
     return absl::OkStatus();  // errors of the other items take precedence
@@ -113,10 +160,9 @@ absl::Status GradientUpdate::CheckDistinct() {
   if (twice == shards.end()) return absl::OkStatus();
   for (const PreparedItem& item : scratch_.prepared_) {
     if (&item.target.shard() != *twice) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("push on ", access_.server, " names shard ", (*twice)->index(), " of \"",
-                     item.target.variable->spec().name,
-                     "\" twice: give all its rows in one item, repeated ids are summed"));
+    return InvalidArgument("push on ", access_.server, " names shard ", (*twice)->index(), " of \"",
+                           item.target.variable->spec().name,
+                           "\" twice: give all its rows in one item, repeated ids are summed");
   }
   return absl::OkStatus();
 }
@@ -213,12 +259,12 @@ absl::StatusOr<bool> GradientUpdate::PrepareAll(const VariableMap& variables,
   if (finite_) return true;
   access_.counters.Add("not_finite");
   if (access_.not_finite == NotFinitePolicy::kSkip) return false;
-  return WithReason(absl::InvalidArgumentError(absl::StrCat(
-                        not_finite_item_,
-                        ": the gradient holds NaN or infinity; nothing was applied: lower "
-                        "the learning rate, clip, or start the server with "
-                        "--not_finite=skip")),
-                    wire::ErrorReason::NOT_FINITE);
+  return WithReason(
+      InvalidArgument(not_finite_item_,
+                      ": the gradient holds NaN or infinity; nothing was applied: lower "
+                      "the learning rate, clip, or start the server with "
+                      "--not_finite=skip"),
+      wire::ErrorReason::NOT_FINITE);
 }
 
 void GradientUpdate::FillVersions(const VariableMap& variables, wire::PushReply& reply) const {

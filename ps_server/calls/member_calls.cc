@@ -1,4 +1,4 @@
-#include "ps_server/calls/member_calls.h"
+#include "ps_server/calls/calls.h"
 
 #include <memory>
 #include <string>
@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/config/cluster_config.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/variables/variable_map.h"
@@ -18,8 +19,7 @@ namespace {
 
 absl::Status CheckIsFirst(const ServerInfo& info) {
   if (info.index() == 0) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(info.name, " does not keep the list of servers: ask ps:0"));
+  return FailedPrecondition(info.name, " does not keep the list of servers: ask ps:0");
 }
 
 absl::Status CheckEmpty(JobCatalog& catalog) {
@@ -36,10 +36,9 @@ absl::Status CheckEmpty(JobCatalog& catalog) {
   constexpr size_t kShown = 5;
   const size_t count = held.size();
   held.resize(std::min(count, kShown));
-  return absl::FailedPreconditionError(
-      absl::StrCat(info.name, " has rows of ", count, " variables (", absl::StrJoin(held, ", "),
-                   count > kShown ? ", …" : "",
-                   "): move them first, cairnctl rebalance --job JOB --empty ", info.name));
+  return FailedPrecondition(info.name, " has rows of ", count, " variables (",
+                            absl::StrJoin(held, ", "), count > kShown ? ", …" : "",
+                            "): move them first, cairnctl rebalance --job JOB --empty ", info.name);
 }
 
 // From now on, no rows arrive. Fails if rows have arrived by a move that has not ended: they belong
@@ -47,10 +46,9 @@ absl::Status CheckEmpty(JobCatalog& catalog) {
 absl::Status CloseArrivals(const std::string& server, Moves& moves) {
   std::string job, variable;
   if (moves.CloseArrivals(&job, &variable)) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("rows of ", variable, " of job ", job, " are moving to ", server,
-                   ", or their mover ended early: cairnctl rebalance --job ", job, " --empty ",
-                   server, " finishes the move"));
+  return FailedPrecondition("rows of ", variable, " of job ", job, " are moving to ", server,
+                            ", or their mover ended early: cairnctl rebalance --job ", job,
+                            " --empty ", server, " finishes the move");
 }
 
 absl::Status Close(JobCatalog& catalog, Moves& moves, Members& members,
@@ -84,9 +82,7 @@ absl::Status Close(JobCatalog& catalog, Moves& moves, Members& members,
 absl::Status Add(JobCatalog& catalog, Members& members, const wire::ChangeMembersRequest& request) {
   RETURN_IF_ERROR(CheckIsFirst(catalog.info()));
   const auto address = ParseHostPort(request.address);
-  if (!address.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("address: ", address.status().message()));
-  }
+  if (!address.ok()) return InvalidArgument("address: ", address.status().message());
   RETURN_IF_ERROR(members.Add(request.index, request.address, catalog.store()));
   LOG(INFO) << catalog.info().name << ": ps:" << request.index << " is at " << request.address
             << "; servers are those of version " << members.version();
@@ -121,8 +117,8 @@ absl::Status ChangeMembers(JobCatalog& catalog, Moves& moves, Members& members,
       break;
     case wire::MembersAction::CLOSE:
       if (request.index != catalog.info().index()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "this is ", catalog.info().name, ", and ps:", request.index, " was to leave"));
+        return InvalidArgument("this is ", catalog.info().name, ", and ps:", request.index,
+                               " was to leave");
       }
       return Close(catalog, moves, members, reply.last_words);
   }

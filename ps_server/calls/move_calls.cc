@@ -1,4 +1,4 @@
-#include "ps_server/calls/move_calls.h"
+#include "ps_server/calls/calls.h"
 
 #include <algorithm>
 #include <memory>
@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/variables/variable_map.h"
@@ -17,7 +18,6 @@
 #include "ps_server/core/reply_holds.h"
 #include "ps_server/moves/arriving_rows.h"
 #include "ps_server/moves/outgoing_rows.h"
-#include "thrift/convert.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
 
@@ -28,11 +28,6 @@ constexpr absl::Duration kCaughtUpRetry = absl::Milliseconds(50);
 // A READ returns at most 1/kReadShare of the memory budget, or kMinReadBytes if that is more.
 constexpr int64_t kReadShare = 32;
 constexpr int64_t kMinReadBytes = 64 << 10;
-
-template <typename... Parts>
-absl::Status NotDue(const Parts&... parts) {
-  return absl::FailedPreconditionError(absl::StrCat(parts...));
-}
 
 class Moving {
  public:
@@ -57,8 +52,8 @@ class Moving {
   absl::Status Write();
   absl::Status Hold(wire::MoveReply& reply);
   // Holds the variable between two steps of a synchronous job. False: steps that have begun here
-  // have not all closed yet; contributions to later steps are rejected meanwhile. The caller holds
-  // move.mutex.
+  // have not all closed yet; contributions to later steps are rejected in the meantime. The caller
+  // holds move.mutex.
   absl::StatusOr<bool> Drained(Move& move, absl::Duration until);
   // Whether the job is synchronous. A job that was synchronous and has no live workers counts too,
   // because its workers may return.
@@ -117,16 +112,16 @@ absl::Status Moving::CheckMap(const VariableSpec& map) const {
   RETURN_IF_ERROR(ValidateSpec(map, catalog_.info().max_servers()));
   if (!SameButPlaces(now, map)) return absl::InvalidArgumentError("the map changes the pieces");
   if (map.map_version != now.map_version + 1) {
-    return NotDue("its map has version ", now.map_version, " here, not ", map.map_version - 1);
+    return FailedPrecondition("its map has version ", now.map_version, " here, not ",
+                              map.map_version - 1);
   }
   const std::vector<int32_t> before = PlacesOf(now), after = PlacesOf(map);
   int64_t moved = 0;
   for (size_t i = 0; i < before.size(); ++i) {
     if (before[i] == after[i]) continue;
     if (before[i] != request_.source || after[i] != request_.target) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("piece ", i, " goes from ps:", before[i], " to ps:", after[i],
-                       ": all pieces of one move have the same source and target"));
+      return InvalidArgument("piece ", i, " goes from ps:", before[i], " to ps:", after[i],
+                             ": all pieces of one move have the same source and target");
     }
     ++moved;
   }
@@ -138,8 +133,8 @@ absl::StatusOr<std::shared_ptr<Move>> Moving::FindMove(bool outgoing) const {
   std::shared_ptr<Move> move = moves_.Find(request_.caller.job, request_.variable);
   if (move == nullptr || (move->outgoing != nullptr) != outgoing || !(move->map == map_) ||
       move->start != request_.start) {
-    return NotDue("no such move has begun here (", rows_.server,
-                  " may have been restarted since): begin with PREPARE");
+    return FailedPrecondition("no such move has begun here (", rows_.server,
+                              " may have been restarted since): begin with PREPARE");
   }
   return move;
 }
@@ -167,7 +162,7 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
   if (before != nullptr) {
     const TracedLock lock = moves_.Lock(*before);
     if (before->ready && !before->ended) {
-      return NotDue(
+      return FailedPrecondition(
           "rows have arrived here by another move that has not ended: COMMIT it if its source has "
           "committed it, else ABORT it");
     }
@@ -189,8 +184,9 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
     move = std::make_shared<Move>(map_, request_.start, nullptr, std::move(rows));
   }
   if (!moves_.Put(request_.caller.job, request_.variable, move)) {
-    return moves_.arrivals_closed() ? NotDue("this server is about to leave the cluster")
-                                    : Superseded();
+    return moves_.arrivals_closed()
+               ? FailedPrecondition("this server is about to leave the cluster")
+               : Superseded();
   }
   if (move->arriving == nullptr) return absl::OkStatus();
   // An earlier move may have left rows of these stripes on disk.
@@ -263,9 +259,9 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
     }
   }
   if (static_cast<int64_t>(pieces.size()) > kMaxPayloadBytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("a stripe has ", rows.largest_bytes(), " bytes; a payload has at most ",
-                     kMaxPayloadBytes, ": create the table with more buckets"));
+    return ResourceExhausted("a stripe has ", rows.largest_bytes(),
+                             " bytes; a payload has at most ", kMaxPayloadBytes,
+                             ": create the table with more buckets");
   }
   reply.data = Payload::Copy(pieces.data(), pieces.size());
   reply.stripes = rows.stripes();
@@ -276,7 +272,8 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
 absl::Status Moving::Write() {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/false));
   const TracedLock lock = moves_.Lock(*move);
-  if (move->ready || move->ended) return NotDue("all rows have arrived, or the move was aborted");
+  if (move->ready || move->ended)
+    return FailedPrecondition("all rows have arrived, or the move was aborted");
   RETURN_IF_ERROR(rows_.flusher.failure());
   const absl::string_view pieces(reinterpret_cast<const char*>(request_.data.data()),
                                  request_.data.size());
@@ -286,7 +283,7 @@ absl::Status Moving::Write() {
 absl::Status Moving::Hold(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
   const TracedLock lock = moves_.Lock(*move);
-  if (move->ended) return NotDue("the move was aborted");
+  if (move->ended) return FailedPrecondition("the move was aborted");
   Variable& variable = move->outgoing->variable();
   const absl::Duration until = MonotonicNow() + absl::Seconds(request_.hold_seconds);
   absl::Status status;
@@ -335,7 +332,7 @@ absl::Status Moving::CheckCaughtUp() {
     if (session->caught_up()) continue;
     if (session->left()) {
       const TracedLock order = admission_.LockOrder(*session, "an earlier call of the worker");
-      // It may have returned meanwhile.
+      // It may have returned in the meantime.
       if (session->left()) session->Fence(session->incarnation() + 1);
     }
     if (session->caught_up()) continue;
@@ -360,7 +357,7 @@ absl::Status Moving::Ready() {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/false));
   const TracedLock lock = moves_.Lock(*move);
   if (move->ready) return absl::OkStatus();
-  if (move->ended) return NotDue("the move was aborted");
+  if (move->ended) return FailedPrecondition("the move was aborted");
   RETURN_IF_ERROR(move->arriving->CheckWhole());
   RETURN_IF_ERROR(Fence(move->arriving->incarnations()));
   CAIRN_CRASH_POINT("move: before it is ready");
@@ -382,15 +379,16 @@ absl::Status Moving::Ready() {
 
 absl::Status Moving::HandOver(Move& move) {
   const TracedLock lock = moves_.Lock(move);
-  if (move.ended) return NotDue("the move was aborted");
+  if (move.ended) return FailedPrecondition("the move was aborted");
   OutgoingRows& rows = *move.outgoing;
   if (!rows.variable().Held()) {
-    return NotDue("updates are not held, or the hold has expired: HOLD, READ the rest, READY");
+    return FailedPrecondition(
+        "updates are not held, or the hold has expired: HOLD, READ the rest, READY");
   }
-  if (!rows.AllRead()) return NotDue("stripes have changed since they were read");
+  if (!rows.AllRead()) return FailedPrecondition("stripes have changed since they were read");
   ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog_.TakeSlot(text_));
   // From here on, the hold cannot expire.
-  if (!rows.variable().Held(/*for_good=*/true)) return NotDue("the hold has expired");
+  if (!rows.variable().Held(/*for_good=*/true)) return FailedPrecondition("the hold has expired");
   // Also for the variable that will have replaced it.
   const absl::Cleanup end_hold = [&rows] { rows.variable().Hold(absl::ZeroDuration()); };
   CAIRN_CRASH_POINT("move: before the rows are given away");
@@ -409,15 +407,16 @@ absl::Status Moving::Learn() {
     // Whether a mover asks the source if its COMMIT arrived. FinishMove's calls have no start.
     const bool asks = here_ == request_.source && request_.start != 0;
     if (!asks || now == map_) return absl::OkStatus();
-    return NotDue("map version ", now.map_version, " was installed here by another mover");
+    return FailedPrecondition("map version ", now.map_version,
+                              " was installed here by another mover");
   }
   RETURN_IF_ERROR(ValidateSpec(map_, catalog_.info().max_servers()));
   if (!SameButPlaces(now, map_)) return absl::InvalidArgumentError("the map changes the pieces");
   const std::vector<int32_t> before = PlacesOf(now), after = PlacesOf(map_);
   for (size_t i = 0; i < before.size(); ++i) {
     if ((before[i] == here_) == (after[i] == here_)) continue;
-    return NotDue("the map moves piece ", i, " from ps:", before[i], " to ps:", after[i],
-                  ", and no such move has ended here");
+    return FailedPrecondition("the map moves piece ", i, " from ps:", before[i],
+                              " to ps:", after[i], ", and no such move has ended here");
   }
   // Rows that have arrived here by another map of this version, or by an older one, will never
   // belong to this server.
@@ -441,12 +440,13 @@ absl::Status Moving::Commit() {
   const std::shared_ptr<Move> move = moves_.Find(request_.caller.job, request_.variable);
   if (move == nullptr || !(move->map == map_)) return Learn();
   if (move->outgoing != nullptr) {
-    if (move->start != request_.start) return NotDue("the move was started again since");
+    if (move->start != request_.start)
+      return FailedPrecondition("the move was started again since");
     return HandOver(*move);
   }
   {
     const TracedLock lock = moves_.Lock(*move);
-    if (!move->ready) return NotDue("not all rows have arrived here: call READY first");
+    if (!move->ready) return FailedPrecondition("not all rows have arrived here: call READY first");
   }
   return TakeArrived(catalog_, moves_, *admitted_.job, request_.variable, map_.map_version);
 }
@@ -465,7 +465,7 @@ bool Moving::HasClaim() const {
 }
 
 absl::Status Moving::Superseded() const {
-  return NotDue(
+  return FailedPrecondition(
       "another mover of the variable began later and replaced this one: run this one "
       "again when the other has ended (or ",
       rows_.server, " was restarted since this one began)");
@@ -505,8 +505,9 @@ absl::Status Moving::AbortArriving(Move& move) {
   Refresh();
   const int64_t version = move.map.map_version;
   if (version != map_.map_version && version > variable_->spec().map_version) {
-    return NotDue("rows have arrived here by map version ", version,
-                  ", which their source may have committed: COMMIT it on every server first");
+    return FailedPrecondition(
+        "rows have arrived here by map version ", version,
+        ", which their source may have committed: COMMIT it on every server first");
   }
   return Discard(move);
 }
@@ -514,8 +515,8 @@ absl::Status Moving::AbortArriving(Move& move) {
 absl::Status Moving::CheckNotTaken() {
   Refresh();
   if (variable_->spec().map_version < map_.map_version) return absl::OkStatus();
-  return NotDue("map version ", map_.map_version,
-                " is installed here already: COMMIT it on every server");
+  return FailedPrecondition("map version ", map_.map_version,
+                            " is installed here already: COMMIT it on every server");
 }
 
 // Sets variable_ to the current variable: another step may have run since this call was admitted.
@@ -528,9 +529,8 @@ void Moving::Refresh() {
 absl::Status Moving::Run(wire::MoveReply& reply) {
   const int32_t count = catalog_.info().max_servers();
   if (request_.source >= count || request_.target >= count || request_.source == request_.target) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("from ps:", request_.source, " to ps:", request_.target,
-                     ": name two different servers below ps:", count));
+    return InvalidArgument("from ps:", request_.source, " to ps:", request_.target,
+                           ": name two different servers below ps:", count);
   }
   const bool both = request_.action == wire::MoveAction::PREPARE ||
                     request_.action == wire::MoveAction::COMMIT ||

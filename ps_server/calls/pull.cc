@@ -1,12 +1,12 @@
-#include "ps_server/calls/pull.h"
+#include "ps_server/calls/calls.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "ps_server/core/cold_rows.h"
 #include "ps_server/core/reply_holds.h"
@@ -148,10 +148,10 @@ absl::Status PullWith(const RowAccess& rows, int64_t boot_id, const Admitted& ad
     const int64_t item_bytes = target.rows * static_cast<int64_t>(target.row_bytes());
     if (item_bytes > kMaxPayloadBytes) {
       return WithReason(
-          absl::InvalidArgumentError(absl::StrCat(
+          InvalidArgument(
               ItemText(rows.server, name), ": the reply would have ", item_bytes,
               " bytes; a payload has at most ", kMaxPayloadBytes,
-              " (kMaxPayloadBytes): name fewer rows, or cut the variable into more shards")),
+              " (kMaxPayloadBytes): name fewer rows, or cut the variable into more shards"),
           wire::ErrorReason::LIMIT);
     }
     RETURN_IF_ERROR(CheckPullFormat(rows.server, name, target, item.format));

@@ -1,15 +1,15 @@
-#include "ps_server/calls/push.h"
+#include "ps_server/calls/calls.h"
 
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "ps_server/calls/gradient_update.h"
 #include "ps_server/core/request_items.h"
 #include "ps_server/jobs/step_mean.h"
-#include "thrift/errors.h"
 #include "thrift/limits.h"
 
 namespace cairn {
@@ -37,8 +37,7 @@ absl::Status ApplyNow(const RowAccess& rows, UpdateOrder& order, StepCloser& ste
 absl::Status CheckSequenced(absl::string_view server, const Admitted& admitted,
                             absl::string_view what) {
   if (admitted.session != nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(server, ": ", what, " comes from a worker; this caller is not sequenced"));
+  return InvalidArgument(server, ": ", what, " comes from a worker; this caller is not sequenced");
 }
 
 // Applies a part of a push whose rows have moved to this server since the push was sent.
@@ -120,9 +119,9 @@ absl::Status KeepForStep(const RowAccess& rows, UpdateOrder& order, const Admitt
   RETURN_IF_ERROR(CheckSequenced(rows.server, admitted, "a push for a step"));
   if (!admitted.job->steps().active() ||
       admitted.job->cohort().settings().mode != ConsistencyMode::kSync) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        rows.server, ": a push of worker ", request.caller.worker, " for a step of job ",
-        request.caller.job, ", whose consistency is not sync here: say hello with it first"));
+    return FailedPrecondition(rows.server, ": a push of worker ", request.caller.worker,
+                              " for a step of job ", request.caller.job,
+                              ", whose consistency is not sync here: say hello with it first");
   }
   OrderedCall call(order, admitted, request.caller, request.sequence);
   RETURN_IF_ERROR(call.Lock());

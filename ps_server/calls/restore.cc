@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/timeline.h"
@@ -126,9 +126,8 @@ class Restoring {
   absl::Status CheckAbsent() const {
     const std::shared_ptr<Job> job = catalog_.registry().Find(request_.caller.job);
     if (job == nullptr || job->variables()->empty()) return absl::OkStatus();
-    return absl::AlreadyExistsError(absl::StrCat("the server holds ", job->variables()->size(),
-                                                 " variables of job ", request_.caller.job,
-                                                 ": drop the job first (--fresh)"));
+    return AlreadyExists("the server holds ", job->variables()->size(), " variables of job ",
+                         request_.caller.job, ": drop the job first (--fresh)");
   }
 
   // Opens all parts of the checkpoint, or only this server's part if the number of servers is the
@@ -210,16 +209,15 @@ class Restoring {
           continue;
         }
         if (!is_new && !(at->second.before == kept.spec)) {
-          return absl::DataLossError(
-              absl::StrCat(source.folder->path, " has variable \"", name, "\" as ",
-                           SpecText(kept.spec), ", and an earlier part has it as ",
-                           SpecText(at->second.before), ": they belong to different checkpoints"));
+          return DataLoss(source.folder->path, " has variable \"", name, "\" as ",
+                          SpecText(kept.spec), ", and an earlier part has it as ",
+                          SpecText(at->second.before), ": they belong to different checkpoints");
         }
       }
     }
     RETURN_IF_ERROR(CheckNoneLeft());
     if (!incoming_.empty() || same_) return absl::OkStatus();
-    return absl::NotFoundError(absl::StrCat("the checkpoint has no variables of job ", job_));
+    return NotFound("the checkpoint has no variables of job ", job_);
   }
 
   // kDataLoss: a variable has rows on a server of which the checkpoint has no files.
@@ -227,9 +225,8 @@ class Restoring {
     for (const auto& [name, incoming] : incoming_) {
       for (const int32_t ps : PlacesOf(incoming.before)) {
         if (!HasLeft(request_.folders[static_cast<size_t>(ps)])) continue;
-        return absl::DataLossError(
-            absl::StrCat("variable \"", name, "\" has rows on ps:", ps,
-                         ", but the checkpoint has no files of that server: it is incomplete"));
+        return DataLoss("variable \"", name, "\" has rows on ps:", ps,
+                        ", but the checkpoint has no files of that server: it is incomplete");
       }
     }
     return absl::OkStatus();
@@ -456,7 +453,7 @@ class Restoring {
     ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, catalog_.TakeSlot(SlotText()));
     RETURN_IF_ERROR(rows_.flusher.failure());
     RETURN_IF_ERROR(CheckAbsent());
-    // No snapshot may run meanwhile: it could still write the workers' earlier records.
+    // No snapshot may run in the meantime: it could still write the workers' earlier records.
     return rows_.flusher.Exclusively([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::Status {
       std::vector<WorkerRecord> workers = Workers();
       AddSteps(workers);
@@ -478,8 +475,8 @@ class Restoring {
       ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, MakeJob(workers));
       job->SetVariables(job->VariablesWith(made));
       Registry::Jobs::node_type node = Registry::NodeOf(job);
-      const absl::Status why = absl::FailedPreconditionError(absl::StrCat(
-          "job ", request_.caller.job, " was restored meanwhile: start this task again"));
+      const absl::Status why = FailedPrecondition("job ", request_.caller.job,
+                                                  " was restored meanwhile: start this task again");
       // The new job replaces the job that had only sessions.
       const std::shared_ptr<Job> before = catalog_.registry().Find(request_.caller.job);
       std::optional<absl::MutexLock> deciding;
@@ -519,8 +516,7 @@ absl::Status CheckFolders(const wire::RestoreRequest& request) {
   }
   for (const wire::RestoreFolder& folder : request.folders) {
     if (!absl::StartsWith(folder.path, "/")) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("folder '", folder.path, "' is not an absolute path"));
+      return InvalidArgument("folder '", folder.path, "' is not an absolute path");
     }
   }
   return absl::OkStatus();
@@ -529,9 +525,9 @@ absl::Status CheckFolders(const wire::RestoreRequest& request) {
 // Turns the error of a call that CancelLongCalls ended into STOPPING.
 absl::Status AsStopping(const std::string& server, const absl::Status& status) {
   if (!absl::IsCancelled(status)) return status;
-  return WithReason(absl::UnavailableError(absl::StrCat(server, " is stopping: ", status.message(),
-                                                        "; retry when it is back")),
-                    wire::ErrorReason::STOPPING);
+  return WithReason(
+      Unavailable(server, " is stopping: ", status.message(), "; retry when it is back"),
+      wire::ErrorReason::STOPPING);
 }
 
 }  // namespace

@@ -8,14 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
-#include "ps_server/calls/pull.h"
+#include "ps_server/calls/calls.h"
 #include "ps_server/core/cold_rows.h"
 #include "ps_server/core/reply_holds.h"
 #include "ps_server/core/request_items.h"
 #include "storage/bytes.h"
-#include "thrift/errors.h"
 
 namespace cairn {
 namespace {
@@ -40,8 +39,8 @@ std::string CursorBytes(Cursor cursor) {
 absl::StatusOr<Cursor> CursorFrom(const std::string& bytes) {
   if (bytes.empty()) return Cursor{};
   if (bytes.size() != kCursorBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "cursor has ", bytes.size(), " bytes; use the cursor of the last reply, or none"));
+    return InvalidArgument("cursor has ", bytes.size(),
+                           " bytes; use the cursor of the last reply, or none");
   }
   return Cursor{
       .bucket = LoadBigEndian<uint32_t>(bytes.data()),
@@ -71,7 +70,7 @@ class Scanner {
   // Appends the stripe's rows with keys from `first` on, in the order of keys, up to max_rows_ in
   // total.
   absl::Status ScanStripe(const EmbeddingStripe& stripe, int64_t first);
-  // As ScanStripe. False: rows left memory or the disk meanwhile, and nothing was appended.
+  // Like ScanStripe. False: rows left memory or the disk meanwhile, and nothing was appended.
   absl::StatusOr<bool> TryScan(const EmbeddingStripe& stripe, int64_t first);
   absl::Status ReadCold(const EmbeddingStripe& stripe, int64_t first, size_t room);
   void Merge(const EmbeddingStripe& stripe, int64_t first, size_t room);
@@ -148,10 +147,9 @@ absl::Status Scanner::ScanStripe(const EmbeddingStripe& stripe, int64_t first) {
   const absl::MutexLock undisturbed(&stripe.writing());
   ASSIGN_OR_RETURN(scanned, TryScan(stripe, first));
   if (scanned) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat("rows of bucket ", stripe.id().stripe, " of \"", variable_.spec().name,
-                   "\" are deleted in memory and still on disk: this server could not write, its "
-                   "log says why; restart it"));
+  return Unavailable("rows of bucket ", stripe.id().stripe, " of \"", variable_.spec().name,
+                     "\" are deleted in memory and still on disk: this server could not write, its "
+                     "log says why; restart it");
 }
 
 absl::Status Scanner::Run(Cursor cursor, wire::ScanReply& reply) {

@@ -1,25 +1,15 @@
 #include "ps_server/calls/service.h"
 
 #include <new>
-#include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
-#include "common/deadline.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
-#include "ps_server/calls/assign.h"
+#include "ps_server/calls/calls.h"
 #include "ps_server/calls/check_request.h"
-#include "ps_server/calls/describe.h"
 #include "ps_server/calls/map_changes.h"
-#include "ps_server/calls/member_calls.h"
-#include "ps_server/calls/move_calls.h"
-#include "ps_server/calls/pull.h"
-#include "ps_server/calls/push.h"
-#include "ps_server/calls/step_calls.h"
-#include "ps_server/calls/variable_calls.h"
-#include "ps_server/calls/worker_calls.h"
 #include "ps_server/core/ordered_call.h"
 #include "thrift/errors.h"
 
@@ -50,17 +40,16 @@ bool CallGate::Enter() {
 }
 
 absl::Status StoppingError(absl::string_view server) {
-  return WithReason(
-      absl::UnavailableError(absl::StrCat(server, " is shutting down: retry when it is back")),
-      wire::ErrorReason::STOPPING);
+  return WithReason(Unavailable(server, " is shutting down: retry when it is back"),
+                    wire::ErrorReason::STOPPING);
 }
 
 absl::Status DrainingError(absl::string_view server) {
   return WithReason(
-      absl::UnavailableError(absl::StrCat(
+      Unavailable(
           server,
           " is draining: an operator asked it to write everything and exit (cairnctl drain). "
-          "Workers wait for it: start it again on its --data_dir")),
+          "Workers wait for it: start it again on its --data_dir"),
       wire::ErrorReason::STOPPING);
 }
 
@@ -95,11 +84,10 @@ void Service::Serve(Method method, const wire::Caller& caller, wire::ServerState
         core_.admission.FillState(admitted.job.get(), admitted.session.get(), *state);
       }
     } catch (const std::bad_alloc&) {
-      status = WithReason(
-          absl::ResourceExhaustedError(absl::StrCat(core_.info.name,
-                                                    ": the machine has no memory left: lower "
-                                                    "--memory_budget_bytes or use more servers")),
-          wire::ErrorReason::MEMORY_BUDGET);
+      status = WithReason(ResourceExhausted(core_.info.name,
+                                            ": the machine has no memory left: lower "
+                                            "--memory_budget_bytes or use more servers"),
+                          wire::ErrorReason::MEMORY_BUDGET);
     }
   } else {
     status = Refusal();
@@ -294,8 +282,8 @@ void Service::change_members(wire::ChangeMembersReply& reply,
 absl::Status Service::Drain(const wire::Caller& caller) {
   RETURN_IF_ERROR(CheckRequest(caller));
   if (!core_.info.options.drained) {
-    return absl::UnimplementedError(absl::StrCat(
-        core_.info.name, " runs in the process of a worker: end that process instead"));
+    return Unimplemented(core_.info.name,
+                         " runs in the process of a worker: end that process instead");
   }
   // This call must not enter the gate: Shut waits for all calls inside it.
   draining_.store(true);

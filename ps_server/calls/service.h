@@ -31,7 +31,7 @@ class CallGate {
   void Leave() { mutex_.ReaderUnlock(); }
   // Rejects calls from now on.
   void Refuse() { closing_.store(true); }
-  // As Refuse; returns when every call has left.
+  // Like Refuse; returns when every call has left.
   void Close();
 
  private:

@@ -1,4 +1,4 @@
-#include "ps_server/calls/step_calls.h"
+#include "ps_server/calls/calls.h"
 
 #include <algorithm>
 #include <limits>

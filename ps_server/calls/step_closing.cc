@@ -9,6 +9,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "ps_server/calls/gradient_update.h"
@@ -58,8 +59,8 @@ SyncSteps::Missing WhyMissing(const Job& job, bool any_rows, const NamedContribu
 // Stores a decision as durably as the server promises, before any worker learns of it.
 absl::Status StepCloser::Store(const JobSteps& steps, const DecisionRecord& decision) {
   if (steps.ended()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "job ", steps.job(), " was dropped or restored meanwhile: start this task again"));
+    return FailedPrecondition("job ", steps.job(),
+                              " was dropped or restored meanwhile: start this task again");
   }
   if (options_.durability == Durability::kOff) return absl::OkStatus();
   const WaitBoard::Waiting waiting(&order_.waits, "epoch",
@@ -170,9 +171,9 @@ absl::Status StepCloser::LearnDecisions(Job& job, absl::Span<const wire::StepDec
   if (decisions.empty()) return absl::OkStatus();
   JobSteps& steps = job.steps();
   if (!steps.active()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(rows_.server, ": decisions of steps of job ", job.name(),
-                     ", which is not synchronous here: say hello with that consistency first"));
+    return FailedPrecondition(
+        rows_.server, ": decisions of steps of job ", job.name(),
+        ", which is not synchronous here: say hello with that consistency first");
   }
   const absl::MutexLock deciding(&steps.deciding());
   for (const wire::StepDecision& decision : decisions) {

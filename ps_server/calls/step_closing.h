@@ -32,9 +32,9 @@ class StepCloser {
   absl::Status CloseSteps(Job& job);
 
   // For a worker that has announced request.step (Cohort::Await): waits until the steps below it
-  // are decided and closed on this server. The coordinator decides meanwhile. Fills in the open
-  // step and the decisions asked for. WAIT_EXPIRED names the missing workers. Otherwise errors as
-  // Cohort::Check; FENCED; STOPPING.
+  // are decided and closed on this server. The coordinator decides in the meantime. Fills in the
+  // open step and the decisions asked for. WAIT_EXPIRED names the missing workers. Otherwise errors
+  // as Cohort::Check; FENCED; STOPPING.
   absl::Status AwaitStepBegin(const Admitted& admitted, const wire::PullRequest& request,
                               wire::PullReply& reply);
 
@@ -44,7 +44,7 @@ class StepCloser {
                                      OrderedCall& call);
 
  private:
-  // The caller holds steps.deciding(). kFailedPrecondition: the job was dropped meanwhile.
+  // The caller holds steps.deciding(). kFailedPrecondition: the job was dropped in the meantime.
   absl::Status Store(const JobSteps& steps, const DecisionRecord& decision)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(steps.deciding());
   absl::Status Decide(JobSteps& steps, int64_t below);

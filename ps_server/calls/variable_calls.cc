@@ -1,4 +1,4 @@
-#include "ps_server/calls/variable_calls.h"
+#include "ps_server/calls/calls.h"
 
 #include <algorithm>
 #include <map>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/variables/spec_difference.h"
@@ -24,10 +24,9 @@ constexpr absl::Duration kMovingRetry = absl::Milliseconds(50);
 
 absl::Status ConflictError(const ServerInfo& info, const VariableSpec& have,
                            const VariableSpec& want, absl::string_view advice) {
-  return WithReason(
-      absl::AlreadyExistsError(absl::StrCat("create \"", want.name, "\" on ", info.name, ": ",
-                                            SpecDifferenceText(have, want), advice)),
-      wire::ErrorReason::SPEC_CONFLICT);
+  return WithReason(AlreadyExists("create \"", want.name, "\" on ", info.name, ": ",
+                                  SpecDifferenceText(have, want), advice),
+                    wire::ErrorReason::SPEC_CONFLICT);
 }
 
 // Whether both are specs of one variable, before and after its rows moved. A worker with the older
@@ -142,11 +141,11 @@ absl::Status CheckRoomForCalls(const Registry& registry, const MemoryBudget& bud
     bytes += more;
     if (bytes <= most - there) continue;
     return WithReason(
-        absl::ResourceExhaustedError(absl::StrCat(
+        ResourceExhausted(
             "create on ", info.name, ": variable \"", spec.name, "\" needs ", more,
             " bytes; variables and the store have ", there + bytes - more, " of ", most,
             ", seven eighths of --memory_budget_bytes (calls need the rest): raise it, use more "
-            "servers, or drop jobs")),
+            "servers, or drop jobs"),
         wire::ErrorReason::MEMORY_BUDGET);
   }
   return absl::OkStatus();

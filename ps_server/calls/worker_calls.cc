@@ -1,4 +1,4 @@
-#include "ps_server/calls/worker_calls.h"
+#include "ps_server/calls/calls.h"
 
 #include <algorithm>
 #include <string>
@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/consistency.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/timeline.h"
@@ -21,20 +22,19 @@ absl::Status CheckHello(JobCatalog& catalog, const wire::HelloRequest& request) 
   const std::string& server = catalog.info().name;
   const int32_t version = wire::g_cairn_constants.PROTOCOL_VERSION;
   if (request.protocol_version != version) {
-    return absl::FailedPreconditionError(absl::StrCat(server, " speaks protocol version ", version,
-                                                      ", the caller ", request.protocol_version,
-                                                      ": run the same release on both sides"));
+    return FailedPrecondition(server, " speaks protocol version ", version, ", the caller ",
+                              request.protocol_version, ": run the same release on both sides");
   }
   if (request.worker >= kTimelineWorker) {
-    return absl::InvalidArgumentError(absl::StrCat("hello to ", server, ": worker ", request.worker,
-                                                   "; allowed are -1 to ", kTimelineWorker - 1));
+    return InvalidArgument("hello to ", server, ": worker ", request.worker, "; allowed are -1 to ",
+                           kTimelineWorker - 1);
   }
   if (const int64_t most = catalog.registry().max_workers_of_job();
       request.expected_workers > most) {
-    return WithReason(absl::InvalidArgumentError(absl::StrCat(
-                          "hello to ", server, ": expected_workers is ", request.expected_workers,
-                          "; at most ", most, " are allowed in one job (--max_workers)")),
-                      wire::ErrorReason::LIMIT);
+    return WithReason(
+        InvalidArgument("hello to ", server, ": expected_workers is ", request.expected_workers,
+                        "; at most ", most, " are allowed in one job (--max_workers)"),
+        wire::ErrorReason::LIMIT);
   }
   return absl::OkStatus();
 }
@@ -67,18 +67,18 @@ absl::StatusOr<int64_t> Incarnation(const ServerInfo& info, Admission& admission
     const bool is_again = request.start != 0 && request.start == session.start();
     if (info.index() == 0) {
       if (is_again) return known;
-      // Its reply was lost, or it arrives late: a new incarnation would fence the later start.
+      // A late or repeated hello of a replaced start: a new incarnation would fence its successor.
       if (session.WasReplaced(request.start)) return admission.CheckIncarnation(session, 0);
       if (known < kMaxIncarnation) return known + 1;
-      return absl::ResourceExhaustedError(absl::StrCat(
-          info.name, ": worker ", request.worker, " of job ", request.job, " has incarnation ",
-          known, ", the highest possible one: drop the job (drop_job)"));
+      return ResourceExhausted(info.name, ": worker ", request.worker, " of job ", request.job,
+                               " has incarnation ", known,
+                               ", the highest possible one: drop the job (drop_job)");
     }
-    return absl::FailedPreconditionError(absl::StrCat(
+    return FailedPrecondition(
         info.name,
         " grants no incarnations: say hello to ps:0 first, and send the incarnation that it "
         "grants to the other servers. If the worker takes this server for ps:0, their "
-        "cluster files differ: give all tasks the same file"));
+        "cluster files differ: give all tasks the same file");
   }
   if (request.incarnation < known) {
     RETURN_IF_ERROR(admission.CheckIncarnation(session, request.incarnation));
@@ -201,7 +201,7 @@ absl::Status Hello(JobCatalog& catalog, Admission& admission, const Members& mem
 absl::Status Leave(const ServerInfo& info, Admission& admission, Flusher& flusher,
                    const Admitted& admitted, int64_t incarnation) {
   Session* const session = admitted.session.get();
-  // Sets the mark that is stored with the session. False: a newer start of the worker uses it now.
+  // Stores whether the worker has left. False: a newer start of the worker now uses the session.
   const auto set_left = [&](bool left) {
     const TracedLock order = admission.LockOrder(*session, "an earlier call of the worker");
     if (session->incarnation() != incarnation) return false;

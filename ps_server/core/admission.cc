@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "common/timeline.h"
 #include "ps_server/jobs/order_rules.h"
@@ -21,20 +21,19 @@ std::shared_ptr<const VariableMap> NoVariables() {
 
 absl::StatusOr<Admitted> Admission::Admit(const wire::Caller& caller) {
   if (ExpectsAnotherBoot(caller.boot_id, info_.boot_id)) {
-    return WithReason(absl::FailedPreconditionError(absl::StrCat(
-                          info_.name, " has boot id ", info_.boot_id, ", the caller expects ",
-                          caller.boot_id, ": it was restarted, say hello again")),
-                      wire::ErrorReason::REBOOTED);
+    return WithReason(
+        FailedPrecondition(info_.name, " has boot id ", info_.boot_id, ", the caller expects ",
+                           caller.boot_id, ": it was restarted, say hello again"),
+        wire::ErrorReason::REBOOTED);
   }
   Admitted admitted{.job = registry_.Find(caller.job)};
   admitted.variables = admitted.job == nullptr ? NoVariables() : admitted.job->variables();
   if (caller.worker < 0) return admitted;
   if (admitted.job != nullptr) admitted.session = admitted.job->FindSession(caller.worker);
   if (admitted.session == nullptr) {
-    return WithReason(
-        absl::FailedPreconditionError(absl::StrCat(info_.name, " knows no worker ", caller.worker,
-                                                   " of job ", caller.job, ": say hello first")),
-        wire::ErrorReason::REBOOTED);
+    return WithReason(FailedPrecondition(info_.name, " knows no worker ", caller.worker, " of job ",
+                                         caller.job, ": say hello first"),
+                      wire::ErrorReason::REBOOTED);
   }
   RETURN_IF_ERROR(CheckIncarnation(*admitted.session, caller.incarnation));
   if (admitted.session->stopped()) {
@@ -60,7 +59,7 @@ void Admission::AwaitUpdates(const Job& job) {
   }
 }
 
-// Whether `session` still belongs to a job: the job may have been dropped meanwhile.
+// Whether `session` still belongs to a job: the job may have been dropped in the meantime.
 bool Admission::IsCurrent(const Session& session) const {
   const std::shared_ptr<Job> job = registry_.Find(session.job());
   if (job == nullptr) return false;
@@ -72,7 +71,7 @@ bool Admission::IsCurrent(const Session& session) const {
 }
 
 absl::Status Admission::StoreIncarnation(Session& session) {
-  // Moving rows may raise the incarnation once more meanwhile.
+  // Moving rows may raise the incarnation once more in the meantime.
   const int64_t incarnation = session.incarnation();
   Flusher& flusher = order_.flusher;
   if (info_.applied_is_durable()) {
@@ -90,8 +89,8 @@ absl::Status Admission::StoreIncarnation(Session& session) {
     RETURN_IF_ERROR(flusher.Flush(Flusher::Reach::kSynced));
   }
   if (session.durable_incarnation() >= incarnation) return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat("hello to ", info_.name, ": job ", session.job(),
-                                         " was dropped meanwhile: say hello again"));
+  return Aborted("hello to ", info_.name, ": job ", session.job(),
+                 " was dropped meanwhile: say hello again");
 }
 
 void Admission::FillState(Job* job, const Session* session, wire::ServerState& state) const {

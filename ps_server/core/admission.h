@@ -26,8 +26,8 @@ class Admission {
   absl::StatusOr<Admitted> Admit(const wire::Caller& caller);
   // FENCED or REBOOTED if `incarnation` is not the current one of `session`.
   absl::Status CheckIncarnation(const Session& session, int64_t incarnation);
-  // Holds the order lock of the session: no update of the worker runs meanwhile. `what`: the calls
-  // that may hold it, for `why`.
+  // Holds the order lock of the session: no update of the worker runs in the meantime. `what`: the
+  // calls that may hold it, for `why`.
   TracedLock LockOrder(Session& session, absl::string_view what) {
     return TracedLock(&session.order(), &order_.waits, "order", what);
   }

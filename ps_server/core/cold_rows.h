@@ -22,7 +22,7 @@ namespace cairn {
 
 // Reads the rows of keys that have no row in memory from disk, many at a time, and while other keys
 // of the request are still looked up. Reused from one request to the next.
-// Thread safety: none; other threads may use the table meanwhile.
+// Thread safety: none; other threads may use the table in the meantime.
 class ColdReader {
  public:
   // A key's row, found after the disk was read.
@@ -55,7 +55,7 @@ class ColdReader {
   // Keys read by one thread: few, so that helpers begin early.
   static constexpr size_t kPieceKeys = 64;
 
-  // Keys that one thread reads; used by that thread alone meanwhile.
+  // Keys that one thread reads; used by that thread alone in the meantime.
   struct Piece {
     std::vector<ColdKey> keys;
     std::vector<uint64_t> departures;  // of the keys' stripes, before they were read
@@ -124,8 +124,9 @@ class ColdFetch final : public RowResolver {
 absl::Status FetchRows(const RowAccess& access, absl::Span<ColdFetch* const> fetches,
                        absl::string_view what, MemoryHold& hold);
 
-// As HostedTable::Pull, also for cold rows, which are read while the others are copied. BUSY: cold
-// rows were handed over to another server meanwhile. Otherwise errors as StripeStore::ReadCold.
+// Like HostedTable::Pull, also for cold rows, which are read while the others are copied. BUSY:
+// cold rows were handed over to another server in the meantime. Otherwise errors as
+// StripeStore::ReadCold.
 absl::Status PullTable(const RowAccess& access, Variable& variable, size_t part,
                        const KeyGroups& groups, float* out, uint32_t* found);
 

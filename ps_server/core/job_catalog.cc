@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/timeline.h"
@@ -60,8 +61,8 @@ absl::Status JobCatalog::Drop(const std::string& name) {
   // A running epoch would write stripes of the job again.
   RETURN_IF_ERROR(flusher_.Exclusively([&] { return evictor_.Exclusively(drop); }));
   if (job != nullptr) {
-    job->EndWaits(absl::FailedPreconditionError(
-        absl::StrCat("job ", name, " was dropped meanwhile: start this task again")));
+    job->EndWaits(
+        FailedPrecondition("job ", name, " was dropped meanwhile: start this task again"));
   }
   return absl::OkStatus();
 }
@@ -104,11 +105,11 @@ absl::Status JobCatalog::DropOtherTimeline(const std::string& name, int64_t time
   const std::shared_ptr<Job> job = other();
   if (job == nullptr) return absl::OkStatus();
   if (job->variables()->empty()) return Drop(name);
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FailedPrecondition(
       "hello to ", info_.name, ": it holds job ", name, " as it began at ",
       TimelineText(std::abs(job->timeline())), ", ps:0 as it began at ", TimelineText(timeline),
       ": one of the two was started on another directory; start it on its own --data_dir, or drop "
-      "the job (--fresh)"));
+      "the job (--fresh)");
 }
 
 }  // namespace cairn

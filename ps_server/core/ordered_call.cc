@@ -1,7 +1,7 @@
 #include "ps_server/core/ordered_call.h"
 
-#include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "ps_server/jobs/order_rules.h"
 #include "thrift/errors.h"
@@ -11,9 +11,8 @@ namespace {
 
 absl::Status CheckSequence(absl::string_view server, const wire::Sequence& sequence) {
   if (sequence.sequence < 1 || sequence.after < 0 || sequence.after >= sequence.sequence) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(server, ": sequence ", sequence.sequence, " after ", sequence.after,
-                     "; a sequence is 1 or more, and `after` is 0 or an earlier one"));
+    return InvalidArgument(server, ": sequence ", sequence.sequence, " after ", sequence.after,
+                           "; a sequence is 1 or more, and `after` is 0 or an earlier one");
   }
   return absl::OkStatus();
 }
@@ -32,17 +31,16 @@ absl::Status CheckIncarnation(UpdateOrder& order, const Session& session, int64_
   if (standing == IncarnationState::kCurrent) return absl::OkStatus();
   if (standing == IncarnationState::kFenced) {
     order.counters.Add("fenced");
-    return WithReason(absl::FailedPreconditionError(absl::StrCat(
-                          order.server, ": worker ", session.worker(), " of job ", session.job(),
-                          " calls as incarnation ", incarnation, ", but incarnation ", known, " (",
-                          session.holder(), ") has taken its place: this process must stop")),
-                      wire::ErrorReason::FENCED);
+    return WithReason(
+        FailedPrecondition(order.server, ": worker ", session.worker(), " of job ", session.job(),
+                           " calls as incarnation ", incarnation, ", but incarnation ", known, " (",
+                           session.holder(), ") has taken its place: this process must stop"),
+        wire::ErrorReason::FENCED);
   }
-  return WithReason(
-      absl::FailedPreconditionError(absl::StrCat(
-          order.server, ": worker ", session.worker(), " of job ", session.job(),
-          " calls as incarnation ", incarnation, ", known here is ", known, ": say hello first")),
-      wire::ErrorReason::REBOOTED);
+  return WithReason(FailedPrecondition(order.server, ": worker ", session.worker(), " of job ",
+                                       session.job(), " calls as incarnation ", incarnation,
+                                       ", known here is ", known, ": say hello first"),
+                    wire::ErrorReason::REBOOTED);
 }
 
 OrderedCall::OrderedCall(UpdateOrder& order, const Admitted& admitted, const wire::Caller& caller,
@@ -102,10 +100,10 @@ void OrderedCall::Commit(const absl::Status& outcome) {
 absl::Status OrderedCall::ReplayError(int64_t applied) const {
   shared_.counters.Add("pushes_reordered");
   return WithReason(
-      absl::FailedPreconditionError(absl::StrCat(
-          shared_.server, " has applied sequence ", applied, " of worker ", session_->worker(),
-          " of job ", session_->job(), "; sequence ", sequence_.sequence, " comes after ",
-          sequence_.after, ": send everything above ", applied, " again, in order")),
+      FailedPrecondition(shared_.server, " has applied sequence ", applied, " of worker ",
+                         session_->worker(), " of job ", session_->job(), "; sequence ",
+                         sequence_.sequence, " comes after ", sequence_.after,
+                         ": send everything above ", applied, " again, in order"),
       wire::ErrorReason::REPLAY, applied);
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/nearest.h"
 #include "common/status.h"
 #include "thrift/convert.h"
@@ -26,7 +27,7 @@ constexpr absl::Duration kArrivalRetry = absl::Milliseconds(10);
 
 template <typename... Parts>
 absl::Status Refuse(absl::string_view server, const ItemName& item, const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(ItemText(server, item), ": ", parts...));
+  return InvalidArgument(ItemText(server, item), ": ", parts...);
 }
 
 absl::Status ElsewhereError(absl::string_view server, const ItemName& item,
@@ -45,7 +46,7 @@ absl::Status ElsewhereError(absl::string_view server, const ItemName& item,
                                    ": send its part there"),
                       {ToWire(variable.spec())});
   }
-  return absl::InvalidArgumentError(absl::StrCat(text, ": reload the map"));
+  return InvalidArgument(text, ": reload the map");
 }
 
 absl::Status TakeDenseShard(absl::string_view server, const ItemName& item, ItemTarget& target) {
@@ -133,9 +134,9 @@ absl::Status UnknownVariable(absl::string_view server, const VariableMap& variab
   std::vector<absl::string_view> names;
   for (const auto& [name, variable] : variables) names.push_back(name);
   std::sort(names.begin(), names.end());
-  return absl::NotFoundError(absl::StrCat(ItemText(server, item), ": the job has ", names.size(),
-                                          " variables here, none of that name",
-                                          DidYouMean(item.variable, names), "; create it first"));
+  return NotFound(ItemText(server, item), ": the job has ", names.size(),
+                  " variables here, none of that name", DidYouMean(item.variable, names),
+                  "; create it first");
 }
 
 absl::StatusOr<ItemTarget> ResolveItem(absl::string_view server, const VariableMap& variables,

@@ -1,10 +1,8 @@
 #include "ps_server/core/value_coding.h"
 
-#include <string>
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "common/dtype.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "common/value_format.h"
 #include "thrift/convert.h"
@@ -17,7 +15,7 @@ int64_t WidthOf(const ItemTarget& target) {
 }
 
 absl::Status Refuse(absl::string_view server, const ItemName& item, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat(ItemText(server, item), ": ", why));
+  return InvalidArgument(ItemText(server, item), ": ", why);
 }
 
 absl::StatusOr<ValueFormat> FormatOf(absl::string_view server, const ItemName& item,

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "ps_server/calls/service.h"
@@ -14,7 +14,6 @@
 #include "ps_server/engine/server_load.h"
 #include "ps_server/persistence/untracked_memory.h"
 #include "storage/checkpoint_note.h"
-#include "thrift/errors.h"
 
 namespace cairn {
 namespace {
@@ -23,20 +22,19 @@ namespace {
 // empty one or from a checkpoint.
 absl::Status WithRestoreAdvice(const absl::Status& status, const std::string& directory) {
   if (!absl::IsDataLoss(status)) return status;
-  return absl::DataLossError(absl::StrCat(status.message(), "; or ", RestoreAdvice(directory)));
+  return DataLoss(status.message(), "; or ", RestoreAdvice(directory));
 }
 
 absl::Status CheckLimit(absl::string_view flag, int32_t value, int32_t highest) {
   if (value >= 1 && value <= highest) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, " is ", value, "; 1 to ", highest, " are allowed"));
+  return InvalidArgument("--", flag, " is ", value, "; 1 to ", highest, " are allowed");
 }
 
 absl::Status CheckOptions(const EngineOptions& options) {
   if (options.server_count < 1 || options.server_index < 0 ||
       options.server_index >= options.server_count) {
-    return absl::InvalidArgumentError(absl::StrCat("server index ", options.server_index,
-                                                   " is outside [0, ", options.server_count, ")"));
+    return InvalidArgument("server index ", options.server_index, " is outside [0, ",
+                           options.server_count, ")");
   }
   if (options.snapshot_interval <= absl::ZeroDuration() || options.lease <= absl::ZeroDuration() ||
       options.memory_wait < absl::ZeroDuration()) {
@@ -47,9 +45,8 @@ absl::Status CheckOptions(const EngineOptions& options) {
   RETURN_IF_ERROR(CheckLimit("max_workers", options.max_workers, kMaxWorkersLimit));
   const int64_t store_bytes = StoreMemoryOf(options.memory_budget_bytes).total_bytes;
   if (options.memory_budget_bytes > store_bytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("a memory budget of ", options.memory_budget_bytes,
-                                                 " bytes is too small: the store alone takes ",
-                                                 store_bytes));
+  return InvalidArgument("a memory budget of ", options.memory_budget_bytes,
+                         " bytes is too small: the store alone takes ", store_bytes);
 }
 
 class ServingEngine final : public Engine {

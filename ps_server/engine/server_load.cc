@@ -45,7 +45,7 @@ absl::Status ReadVariables(JobCatalog& catalog, Moves& moves, MemoryBudget& budg
   }
   CAIRN_CRASH_POINT("start: variables read");
   // Deletes what an interrupted restore has written: ids without a record, which may be below those
-  // of variables that were created meanwhile.
+  // of variables that were created in the meantime.
   std::vector<uint32_t> ids;
   for (const VariableRecord& record : records) ids.push_back(record.id);
   ids.push_back(std::numeric_limits<uint32_t>::max());

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/time_text.h"
@@ -44,13 +45,13 @@ absl::Status Cohort::AgreeLocked(const Consistency& wanted, int32_t worker) cons
                       member.state == WorkerState::kFinished ||
                       member.state == WorkerState::kJoining;
     if (!live || other == worker || !member.has_settings) continue;
-    return WithReason(
-        absl::FailedPreconditionError(absl::StrCat(
-            "worker ", worker, " of job ", job_, " asks for consistency \"",
-            ConsistencyText(wanted), "\", but worker ", other, " (", member.session->origin(),
-            ", last seen ", DurationText(member.session->SinceSeen()), " ago) trains it with \"",
-            ConsistencyText(settings_), "\": give all workers the same `strategy` section")),
-        wire::ErrorReason::CONSISTENCY_CONFLICT);
+    return WithReason(FailedPrecondition("worker ", worker, " of job ", job_,
+                                         " asks for consistency \"", ConsistencyText(wanted),
+                                         "\", but worker ", other, " (", member.session->origin(),
+                                         ", last seen ", DurationText(member.session->SinceSeen()),
+                                         " ago) trains it with \"", ConsistencyText(settings_),
+                                         "\": give all workers the same `strategy` section"),
+                      wire::ErrorReason::CONSISTENCY_CONFLICT);
   }
   return absl::OkStatus();
 }
@@ -175,9 +176,8 @@ absl::Status Cohort::LossOf(const Member& lost) const {
           : absl::StrCat("(", session.origin(), ") is lost: last seen at ",
                          TimeOfDayText(absl::Now() - session.SinceSeen()), ", at step ", lost.step);
   return WithReason(
-      absl::AbortedError(absl::StrCat(
-          "worker ", session.worker(), " of job ", job_, " ", last,
-          ", and on_worker_loss is fail: start all workers of the job again, they resume")),
+      Aborted("worker ", session.worker(), " of job ", job_, " ", last,
+              ", and on_worker_loss is fail: start all workers of the job again, they resume"),
       wire::ErrorReason::WORKER_LOST);
 }
 
@@ -194,7 +194,7 @@ void Cohort::Lose(int32_t worker) {
   const auto found = members_.find(worker);
   if (found == members_.end() || found->second.state == WorkerState::kLeft) return;
   Member& lost = found->second;
-  if (lost.session->leased()) return;  // a call or heartbeat arrived meanwhile
+  if (lost.session->leased()) return;  // a call or heartbeat arrived in the meantime
   // No worker waits for one that takes no more steps.
   if (Counts(lost) && settings_.on_worker_loss == WorkerLoss::kFail) Fail(LossOf(lost));
   Place(lost, WorkerState::kLost, lost.step);
@@ -214,9 +214,9 @@ absl::Status Cohort::CheckMember(Member& member) {
   if (!member.loss.ok()) return member.loss;
   if (member.state == WorkerState::kJoining && member.session->stopped()) {
     return WithReason(
-        absl::FailedPreconditionError(absl::StrCat(
+        FailedPrecondition(
             "worker ", member.session->worker(), " of job ", job_,
-            " joined before this server knew at which step the others are: say hello again")),
+            " joined before this server knew at which step the others are: say hello again"),
         wire::ErrorReason::LEASE_ENDED);
   }
   if (member.state != WorkerState::kLost) return absl::OkStatus();
@@ -231,8 +231,7 @@ absl::Status Cohort::CheckMember(Member& member) {
     session.set_stopped(false);
     return absl::OkStatus();
   }
-  return WithReason(absl::FailedPreconditionError(
-                        absl::StrCat(who, ", so others went on without it: say hello again")),
+  return WithReason(FailedPrecondition(who, ", so others went on without it: say hello again"),
                     wire::ErrorReason::LEASE_ENDED);
 }
 
@@ -368,17 +367,17 @@ absl::Status Cohort::CheckPlace(const Session& session, int64_t incarnation,
   if (session.incarnation() == incarnation && member.session.get() == &session) {
     return absl::OkStatus();
   }
-  return WithReason(absl::FailedPreconditionError(absl::StrCat(
-                        "worker ", session.worker(), " of job ", job_, ": a newer start (",
-                        member.session->holder(), ") has taken its place: this process must stop")),
-                    wire::ErrorReason::FENCED);
+  return WithReason(
+      FailedPrecondition("worker ", session.worker(), " of job ", job_, ": a newer start (",
+                         member.session->holder(), ") has taken its place: this process must stop"),
+      wire::ErrorReason::FENCED);
 }
 
 absl::Status Cohort::Await(const Session& session, int64_t incarnation, int64_t step,
                            Deadline deadline) {
   absl::MutexLock lock(&mutex_);
   const auto found = members_.find(session.worker());
-  if (found == members_.end()) return absl::OkStatus();  // the job was dropped meanwhile
+  if (found == members_.end()) return absl::OkStatus();  // the job was dropped in the meantime
   Member& member = found->second;                        // stays: members are never erased
   RETURN_IF_ERROR(CheckPlace(session, incarnation, member));
   RETURN_IF_ERROR(CheckMember(member));

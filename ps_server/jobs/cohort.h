@@ -71,7 +71,7 @@ class Cohort {
   // Errors as in Agree.
   absl::StatusOr<int64_t> Join(std::shared_ptr<Session> session, const Hello& hello);
   void Leave(int32_t worker);
-  // The worker's lease has ended. Does nothing if the lease has begun again meanwhile.
+  // The worker's lease has ended. Does nothing if the lease has begun again in the meantime.
   void Lose(int32_t worker);
 
   // Whether `session`, whose `stopped` is set, may continue. A worker under async whose lease has

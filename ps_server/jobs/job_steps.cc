@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
 #include "common/time_text.h"
 #include "ps_server/jobs/step_mean.h"
 #include "thrift/limits.h"
@@ -186,9 +187,8 @@ absl::StatusOr<bool> JobSteps::TryBegin(int32_t worker, const wire::PullRequest&
                                         wire::PullReply& reply) const {
   absl::MutexLock lock(&mutex_);
   if (role_.coordinator && request.step > steps_.open() + 1) {
-    return absl::InvalidArgumentError(absl::StrCat("worker ", worker, " of job ", job_,
-                                                   " begins step ", request.step, ", but step ",
-                                                   steps_.open(), " is open: begin that one"));
+    return InvalidArgument("worker ", worker, " of job ", job_, " begins step ", request.step,
+                           ", but step ", steps_.open(), " is open: begin that one");
   }
   if (closing_ || steps_.closed() < request.step - 1) return false;
   if (role_.coordinator && steps_.closed() != steps_.decided()) return false;

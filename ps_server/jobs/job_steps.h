@@ -46,7 +46,7 @@ class JobSteps {
   };
   using Waiters = std::list<Waiter>;
 
-  // `cohort` outlives this.
+  // `cohort` must outlive this object.
   JobSteps(absl::string_view job, Cohort* cohort, const StepRole& role)
       : job_(job), cohort_(*cohort), role_(role) {}
 
@@ -77,7 +77,7 @@ class JobSteps {
   // On the coordinator: the last sequence of `worker` that a decision names; otherwise 0.
   int64_t LastNamed(int32_t worker) const;
 
-  // As SyncSteps::Add.
+  // Like SyncSteps::Add.
   SyncSteps::Added Add(PendingContribution contribution, bool replaces);
 
   // Held from the making of a decision until the decision is stored and learned, by everything that

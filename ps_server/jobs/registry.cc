@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
@@ -68,10 +69,10 @@ absl::StatusOr<std::shared_ptr<Session>> Job::AddSession(std::shared_ptr<Session
   const auto count = static_cast<int64_t>(sessions_.size());
   if (whom == Quota::For::kCaller && count >= max_workers_ && !sessions_.contains(worker)) {
     return WithReason(
-        absl::ResourceExhaustedError(absl::StrCat(
-            workers_.server(), " keeps ", count, " workers of job ", name_, ", worker ", worker,
-            " would be one more; one job may have ", max_workers_, " of the ", workers_.limit(),
-            " that --max_workers allows: drop the job (drop_job), or raise the flag")),
+        ResourceExhausted(workers_.server(), " keeps ", count, " workers of job ", name_,
+                          ", worker ", worker, " would be one more; one job may have ",
+                          max_workers_, " of the ", workers_.limit(),
+                          " that --max_workers allows: drop the job (drop_job), or raise the flag"),
         wire::ErrorReason::LIMIT);
   }
   return sessions_.try_emplace(worker, Resident{std::move(session), std::move(place)})

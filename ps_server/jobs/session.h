@@ -63,7 +63,7 @@ class Session {
 
   // Every part of `sequence` is in its stripes, or the sequence is void. Order held.
   void Applied(int64_t sequence, absl::string_view position);
-  // As Applied, for a sequence that waited for its step, which has closed. An empty `position`
+  // Like Applied, for a sequence that waited for its step, which has closed. An empty `position`
   // means that it is not known here: the position of an earlier sequence stays. Does not throw.
   void Closed(int64_t sequence, std::string position);
   // Every sequence up to `through` that has a part here is applied or waits for its step. Order

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <string>
 #include <unordered_map>
 #include <utility>
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "ps_server/base/bad_alloc.h"
 #include "ps_server/base/run_in_threads.h"
@@ -51,9 +52,9 @@ class Peers::Peer {
       stub.describe(answer.described, request);
     }));
     if (answer.described.server_index != server_) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(options_.servers[static_cast<size_t>(server_)],
-                       " answers as ps:", answer.described.server_index, ", not as ps:", server_));
+      return FailedPrecondition(options_.servers[static_cast<size_t>(server_)],
+                                " answers as ps:", answer.described.server_index,
+                                ", not as ps:", server_);
     }
     return client_->Call("why", deadline,
                          [&](WireClient::Stub& stub) { stub.why(answer.why, request.caller); });

@@ -1,11 +1,10 @@
 #include "ps_server/moves/arriving_rows.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "ps_server/moves/move_pieces.h"
 #include "storage/bytes.h"
@@ -139,9 +138,8 @@ absl::Status ArrivingRows::WriteRows(const MovePiece& piece, EmbeddingStripe& st
   const size_t row_bytes = stripe.table().stored_bytes();
   const size_t stride = row_bytes + StoredRows::kKeyBytes;
   if (piece.count != static_cast<int64_t>(row_bytes) || piece.bytes.size() % stride != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(piece.bytes.size(), " bytes of rows of ",
-                                                   piece.count, " bytes; here a row has ",
-                                                   row_bytes, " and its key"));
+    return InvalidArgument(piece.bytes.size(), " bytes of rows of ", piece.count,
+                           " bytes; here a row has ", row_bytes, " and its key");
   }
   const bool cold = piece.kind == PieceKind::kColdRows;
   for (size_t at = 0; at < piece.bytes.size(); at += kBlockRows * stride) {
@@ -154,8 +152,8 @@ absl::Status ArrivingRows::WriteRows(const MovePiece& piece, EmbeddingStripe& st
 absl::Status ArrivingRows::WriteStripe(const MovePiece& piece, StripeStore& store) {
   Stripe* const stripe = Find(piece.shard, piece.stripe);
   if (stripe == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("stripe ", piece.stripe, " of shard ",
-                                                   piece.shard, " is not part of the move"));
+    return InvalidArgument("stripe ", piece.stripe, " of shard ", piece.shard,
+                           " is not part of the move");
   }
   const bool cold = piece.kind == PieceKind::kColdRows;
   const bool rows = cold || piece.kind == PieceKind::kRows;
@@ -194,8 +192,7 @@ absl::Status ArrivingRows::WriteStripe(const MovePiece& piece, StripeStore& stor
 absl::Status ArrivingRows::SetRules(const MovePiece& piece) {
   Stripe* const stripe = variable_->table() == nullptr ? nullptr : Find(piece.shard, piece.stripe);
   if (stripe == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("stripe ", piece.stripe, ", of row rules, is not part of the move"));
+    return InvalidArgument("stripe ", piece.stripe, ", of row rules, is not part of the move");
   }
   auto& table_stripe = static_cast<EmbeddingStripe&>(*stripe);
   int64_t more = 0;
@@ -242,8 +239,7 @@ absl::Status ArrivingRows::WriteShard(const MovePiece& piece) {
                      .watermarks = piece.marks});
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("shard ", piece.shard, " is not part of the move"));
+  return InvalidArgument("shard ", piece.shard, " is not part of the move");
 }
 
 absl::Status ArrivingRows::Write(absl::string_view pieces, StripeStore& store) {
@@ -267,9 +263,9 @@ absl::Status ArrivingRows::Write(absl::string_view pieces, StripeStore& store) {
 absl::Status ArrivingRows::CheckWhole() const {
   const size_t wanted = ids().size();
   if (written_.size() == wanted && numbered_) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the move has ", wanted, " stripes, of which ", written_.size(), " have arrived",
-      numbered_ ? "" : ", without the workers' sequences", ": send what the source reads first"));
+  return FailedPrecondition("the move has ", wanted, " stripes, of which ", written_.size(),
+                            " have arrived", numbered_ ? "" : ", without the workers' sequences",
+                            ": send what the source reads first");
 }
 
 std::vector<ShardRecord> ArrivingRows::shards() const {

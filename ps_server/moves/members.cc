@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "thrift/limits.h"
 #include "thrift/struct_bytes.h"
@@ -94,9 +95,9 @@ absl::Status Members::Add(int32_t index, const std::string& address, StripeStore
                     : absl::StrCat("ps:", index, " is at ", known->address, ", not at ", address));
   }
   if (index > count || index >= kMaxServers) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "there are ", count, " servers, so that the next one is ps:", count, ", not ps:", index,
-        "; at most ", kMaxServers, " are allowed, including servers that have left"));
+    return FailedPrecondition("there are ", count, " servers, so that the next one is ps:", count,
+                              ", not ps:", index, "; at most ", kMaxServers,
+                              " are allowed, including servers that have left");
   }
   wire::Member& member = next.members.emplace_back();
   member.index = index;
@@ -111,8 +112,7 @@ absl::Status Members::Remove(int32_t index, const std::vector<wire::LastWord>& w
     return absl::InvalidArgumentError("ps:0 cannot leave: it keeps the list of servers");
   }
   if (index >= CountLocked()) {
-    return absl::NotFoundError(
-        absl::StrCat("there is no ps:", index, "; the last is ps:", CountLocked() - 1));
+    return NotFound("there is no ps:", index, "; the last is ps:", CountLocked() - 1);
   }
   wire::Members next = members_;
   wire::Member& member = FindOrAdd(next, index);
@@ -157,11 +157,11 @@ absl::Status Members::Leave(StripeStore& store) {
 
 absl::Status Members::CheckStays() const {
   if (!left_.load()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("ps:", server_index_,
-                   " has left the cluster and takes no rows, and its index is not used again: to "
-                   "use its machine again, start a server with the next index there, with an empty "
-                   "--data_dir, then cairnctl servers add"));
+  return FailedPrecondition(
+      "ps:", server_index_,
+      " has left the cluster and takes no rows, and its index is not used again: to "
+      "use its machine again, start a server with the next index there, with an empty "
+      "--data_dir, then cairnctl servers add");
 }
 
 }  // namespace cairn

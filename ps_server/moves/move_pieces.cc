@@ -2,6 +2,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "common/timeline.h"
 #include "storage/bytes.h"
@@ -33,10 +34,9 @@ absl::Status CheckMark(PieceKind kind, const Watermark& mark) {
   if ((can_hello || !of_start) && mark.sequence >= 0 && mark.sequence <= most) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("a piece of a move has ", of_start ? "incarnation " : "sequence ", mark.sequence,
-                   " of worker ", mark.worker, "; 0 to ", most, " are allowed",
-                   of_start ? absl::StrCat(", of workers 0 to ", kTimelineWorker - 1) : ""));
+  return InvalidArgument("a piece of a move has ", of_start ? "incarnation " : "sequence ",
+                         mark.sequence, " of worker ", mark.worker, "; 0 to ", most, " are allowed",
+                         of_start ? absl::StrCat(", of workers 0 to ", kTimelineWorker - 1) : "");
 }
 
 }  // namespace
@@ -59,8 +59,8 @@ absl::StatusOr<MovePiece> TakePiece(absl::string_view* bytes) {
   constexpr size_t kHeaderBytes = 3 * sizeof(uint32_t) + 3 * sizeof(uint64_t);
   const size_t found = bytes->size();
   const auto cut = [found] {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the last ", found, " bytes of the data are not a whole piece of a move"));
+    return InvalidArgument("the last ", found,
+                           " bytes of the data are not a whole piece of a move");
   };
   if (found < kHeaderBytes) return cut();
   MovePiece piece;

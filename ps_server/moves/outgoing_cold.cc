@@ -1,12 +1,11 @@
 #include "ps_server/moves/outgoing_cold.h"
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "storage/bytes.h"
 
@@ -20,7 +19,7 @@ OutgoingCold::OutgoingCold(EmbeddingStripe& stripe)
 
 void OutgoingCold::Begin() {
   const uint32_t updates = stripe_.updates();
-  // If the numbering of updates has started over, no number says what has changed.
+  // Once the update counter has restarted, it no longer identifies the rows that have changed.
   const bool all = !begun_ || noted_->since > updates;
   if (all ? stripe_.cold_rows() > 0 : noted_->too_many) {
     if (all || !scan_at_.has_value()) {
@@ -64,8 +63,8 @@ absl::Status OutgoingCold::Scan(const StripeStore& store, size_t bytes) {
   size_t seen = 0;
   const auto take = [&](int64_t key, absl::string_view row) {
     if (row.size() != row_bytes) {
-      status = absl::DataLossError(absl::StrCat("the cold row of key ", key, " has ", row.size(),
-                                                " bytes, not ", row_bytes));
+      status =
+          DataLoss("the cold row of key ", key, " has ", row.size(), " bytes, not ", row_bytes);
       return false;
     }
     // The next call continues with this row.

@@ -14,8 +14,8 @@
 
 namespace cairn {
 
-// Each row is read as it is at that moment: rows are evicted, loaded and changed meanwhile. Thread
-// safety: none. Other threads may use the stripe.
+// Each row is read as it is at that moment: rows are evicted, loaded and changed in the meantime.
+// Thread safety: none. Other threads may use the stripe.
 class OutgoingCold {
  public:
   // `stripe` must outlive this object. Asks it to record which rows leave its memory; a stripe does

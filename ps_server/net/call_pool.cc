@@ -5,8 +5,8 @@
 #include <system_error>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/scoped_unlock.h"
 #include "ps_server/base/bad_alloc.h"
@@ -91,7 +91,7 @@ absl::Status CallPool::Start() {
   try {
     watchdog_ = std::thread([this] { RunWatchdog(); });
   } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot start a thread: ", error.what()));
+    return ResourceExhausted("cannot start a thread: ", error.what());
   }
   if (StartThread()) return absl::OkStatus();
   return absl::ResourceExhaustedError("cannot start a thread to serve calls");

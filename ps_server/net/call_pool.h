@@ -146,7 +146,7 @@ class CallPool {
   void Poll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends threads above `threads` that have been idle for a while.
   void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // For a task that is in no list; StoreLengths follows.
+  // Adds a task that is in no list. StoreLengths must follow.
   void Enqueue(Task& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StoreLengths() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The next task that may run now; sets its slot. Null: none.

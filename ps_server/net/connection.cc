@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/config/cluster_config.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/printable_text.h"
 #include "common/status.h"
@@ -44,11 +45,10 @@ absl::Status RefusalOf(const TProtocolException& error) {
   if (const auto* refused = dynamic_cast<const RefusedMessage*>(&error)) return refused->status();
   if (error.getType() == TProtocolException::DEPTH_LIMIT) {
     return WithReason(
-        absl::InvalidArgumentError(absl::StrCat("structs are nested deeper than ", kMaxNestingDepth,
-                                                " (kMaxNestingDepth)")),
+        InvalidArgument("structs are nested deeper than ", kMaxNestingDepth, " (kMaxNestingDepth)"),
         wire::ErrorReason::LIMIT);
   }
-  return absl::InvalidArgumentError(absl::StrCat("malformed message: ", error.what()));
+  return InvalidArgument("malformed message: ", error.what());
 }
 
 BulkTransportOptions TransportOptions(Listener& listener, std::string peer) {

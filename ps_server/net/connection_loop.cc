@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/log.h"
 
 namespace cairn {
@@ -34,7 +34,7 @@ absl::Status ConnectionLoop::Open(CallPool* pool) {
   if (epoll_ >= 0 && wake_ >= 0 && ::epoll_ctl(epoll_, EPOLL_CTL_ADD, wake_, &event) == 0) {
     return absl::OkStatus();
   }
-  return absl::ResourceExhaustedError(absl::StrCat("epoll: ", std::strerror(errno)));
+  return ResourceExhausted("epoll: ", std::strerror(errno));
 }
 
 void ConnectionLoop::Park(Parkable& parkable, Until until, Deadline deadline) {

@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "common/config/cluster_config.h"
 #include "common/descriptor.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "ps_server/base/bad_alloc.h"
@@ -116,9 +117,9 @@ absl::Status Listener::Listen() {
   try {
     socket_->listen();
   } catch (const TTransportException& error) {
-    return absl::UnavailableError(absl::StrCat(
+    return Unavailable(
         "listen on ", HostPortText(options_.host, options_.port), ": ", error.what(),
-        "; name a free port (0 finds one) and an address of this machine in the cluster file"));
+        "; name a free port (0 finds one) and an address of this machine in the cluster file");
   }
   address_ = HostPortText(options_.host, socket_->getPort());
   loop_ = std::make_unique<ConnectionLoop>(TickOf(options_));
@@ -134,7 +135,7 @@ absl::Status Listener::Listen() {
   return StartAccepting();
 }
 
-// After an error, Stop ends the connections that were accepted meanwhile.
+// If this fails, Stop closes the connections that were accepted before the failure.
 absl::Status Listener::StartAccepting() {
   try {
     accept_thread_ = std::thread([this] { AcceptLoop(); });
@@ -142,9 +143,9 @@ absl::Status Listener::StartAccepting() {
     local_acceptor_->Start(
         [this](Descriptor fd, const LocalPeer& peer) { Admit(SocketOf(std::move(fd)), &peer); });
   } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(address_, ": cannot start a thread to accept connections: ", error.what(),
-                     "; raise the limit of processes (ulimit -u)"));
+    return ResourceExhausted(address_,
+                             ": cannot start a thread to accept connections: ", error.what(),
+                             "; raise the limit of processes (ulimit -u)");
   }
   return absl::OkStatus();
 }
@@ -229,8 +230,7 @@ std::string Listener::AdmitOrExplain(const Socket& socket, ConnectionOrigin orig
 void Listener::Refuse(const Socket& socket, bool is_local, const std::string& refusal) {
   if (is_local) {
     LOG_RATIONED(WARNING) << address_ << " " << refusal;
-    SendVerdict(socket->getSocketFD(),
-                absl::UnavailableError(absl::StrCat(address_, " ", refusal)));
+    SendVerdict(socket->getSocketFD(), Unavailable(address_, " ", refusal));
   } else if (security_->has_tls()) {
     LOG_RATIONED(WARNING) << address_ << " " << refusal;
     SendAlert(socket->getSocketFD(), PlainAlert::kNotNow);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -12,8 +12,7 @@ namespace {
 template <typename Number>
 absl::Status Within(absl::string_view flag, Number found, Number least, Number most) {
   if (found >= least && found <= most) return absl::OkStatus();  // false for NaN
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, " is ", found, "; it is ", least, " … ", most));
+  return InvalidArgument("--", flag, " is ", found, "; it is ", least, " … ", most);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "ps_server/net/peer_service.h"
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
 
@@ -20,37 +20,37 @@ void PeerService::CheckReader(const wire::Caller& caller) const {
 
 void PeerService::hello(wire::HelloReply& reply, const wire::HelloRequest& request) {
   CheckReader(request.worker == -1 && request.incarnation == 0);
-  service().hello(reply, request);
+  service_.hello(reply, request);
   on_hello_(request, reply);
 }
 
 void PeerService::pull(wire::PullReply& reply, const wire::PullRequest& request) {
   CheckReader(request.caller);
   CheckReader(request.step == 0 && request.decisions.empty() && request.all_durable_step == 0);
-  service().pull(reply, request);
+  service_.pull(reply, request);
 }
 
 void PeerService::describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) {
   CheckReader(request.caller);
-  service().describe(reply, request);
+  service_.describe(reply, request);
 }
 
 void PeerService::scan(wire::ScanReply& reply, const wire::ScanRequest& request) {
   CheckReader(request.caller);
-  service().scan(reply, request);
+  service_.scan(reply, request);
 }
 
 void PeerService::why(wire::WhyReply& reply, const wire::Caller& caller) {
   CheckReader(caller);
-  service().why(reply, caller);
+  service_.why(reply, caller);
 }
 
 void PeerService::move(wire::MoveReply& reply, const wire::MoveRequest& request) {
   if (request.max_bytes < kMinMoveBytes) {
-    throw ToServerError(absl::InvalidArgumentError(
-        absl::StrCat("field max_bytes is ", request.max_bytes, "; the least is ", kMinMoveBytes)));
+    throw ToServerError(InvalidArgument("field max_bytes is ", request.max_bytes, "; the least is ",
+                                        kMinMoveBytes));
   }
-  service().move(reply, request);
+  service_.move(reply, request);
 }
 
 }  // namespace cairn

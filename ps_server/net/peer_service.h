@@ -3,25 +3,28 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <utility>
 
-#include "thrift/forwarding_service.h"
+#include "thrift/ParameterServer.h"
 #include "thrift/security/roles.h"
 
 namespace cairn {
 
 // GuardedProcessor decides which methods a caller may call. This class rejects the calls of a
 // reader that speak for a worker (PERMISSION_DENIED): they would renew its lease, advance its clock
-// or let decisions be forgotten.
+// or let decisions be forgotten. The base class forwards the methods that are not overridden.
 // Thread safety: that of the service.
-class PeerService final : public ForwardingService {
+class PeerService final : public wire::ParameterServerMultiface {
  public:
   // Fills in the connection-specific fields of the reply to hello.
   using OnHello = std::function<void(const wire::HelloRequest&, wire::HelloReply&)>;
 
   // `service` and `identity`, which may change between calls, must outlive this object.
   PeerService(wire::ParameterServerIf& service, const PeerIdentity& identity, OnHello on_hello)
-      : ForwardingService(service), identity_(identity), on_hello_(std::move(on_hello)) {}
+      : service_(service), identity_(identity), on_hello_(std::move(on_hello)) {
+    add(std::shared_ptr<wire::ParameterServerIf>(std::shared_ptr<void>(), &service));
+  }
 
   void hello(wire::HelloReply& reply, const wire::HelloRequest& request) override;
   void pull(wire::PullReply& reply, const wire::PullRequest& request) override;
@@ -36,6 +39,7 @@ class PeerService final : public ForwardingService {
   void CheckReader(bool only_reads) const;
   void CheckReader(const wire::Caller& caller) const;
 
+  wire::ParameterServerIf& service_;
   const PeerIdentity& identity_;
   const OnHello on_hello_;
 };

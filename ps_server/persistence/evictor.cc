@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <optional>
-#include <utility>
 
-#include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/log.h"
@@ -218,7 +216,7 @@ absl::StatusOr<bool> Evictor::Round(int64_t goal_bytes) {
     }
     // Stay at a stripe until it has no more rows to give.
     if (bytes < kMaxRows * tables[at]->table()->layout().row_charge()) ++hand_bucket_;
-    if (waiting() > 0) return true;  // the next round goes on
+    if (waiting() > 0) return true;  // the next round continues
   }
   ReturnMemory(tables);
   return freed > 0;

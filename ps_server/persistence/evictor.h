@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -48,7 +47,7 @@ class Evictor {
   // Runs `work` while the evictor writes and drops nothing. A running round ends with its current
   // stripe.
   absl::Status Exclusively(absl::FunctionRef<absl::Status()> work);
-  // As Exclusively, but a running round ends as usual.
+  // Like Exclusively, but a running round ends as usual.
   absl::Status BetweenRounds(absl::FunctionRef<absl::Status()> work);
   // The number of calls that wait in Exclusively.
   int32_t waiting() const { return waiting_.load(); }

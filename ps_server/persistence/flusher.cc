@@ -5,9 +5,9 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/scoped_unlock.h"
 #include "common/status.h"
@@ -89,9 +89,9 @@ absl::Status Flusher::AwaitEpoch(Reach reach) {
     } else if (!deadline.Expired()) {
       changed_.WaitUntil(&mutex_, deadline);
     } else {
-      return absl::DeadlineExceededError(
-          absl::StrCat("writing to ", options_.directory, " took longer than ",
-                       absl::FormatDuration(options_.disk_wait), ": check the disk, then retry"));
+      return DeadlineExceeded("writing to ", options_.directory, " took longer than ",
+                              absl::FormatDuration(options_.disk_wait),
+                              ": check the disk, then retry");
     }
   }
   return failure_;
@@ -132,9 +132,9 @@ absl::Status Flusher::WriteInTurn(absl::FunctionRef<absl::Status()> write, bool 
   if (blocked() || !failure_.ok()) {
     changed_.SignalAll();  // the epoch no longer waits for this call
     if (!failure_.ok()) return failure_;
-    return absl::DeadlineExceededError(
-        absl::StrCat("a snapshot to ", options_.directory, " has taken longer than ",
-                     absl::FormatDuration(options_.disk_wait), ": check the disk, then retry"));
+    return DeadlineExceeded("a snapshot to ", options_.directory, " has taken longer than ",
+                            absl::FormatDuration(options_.disk_wait),
+                            ": check the disk, then retry");
   }
   const bool alone = !running_;
   running_ = writing_ = true;

@@ -34,8 +34,8 @@ struct TouchedParts {
 
 // An epoch is one snapshot: it notes how far every worker's sequences are applied, writes every
 // stripe that is dirty by then, and publishes those sequences as durable. One runs at a time, in
-// the thread of a caller that waits for it; callers that arrive meanwhile share the next one (group
-// commit).
+// the thread of a caller that waits for it; callers that arrive in the meantime share the next one
+// (group commit).
 //
 // Invariant: an epoch notes a worker's sequence only after all its parts are in their stripes and
 // these are queued, and takes the queues after the notes. So an epoch contains every sequence that
@@ -87,8 +87,8 @@ class Flusher {
   // Returns the error of `apply`, after which it writes nothing; otherwise errors as Exclusively.
   absl::Status WriteTogether(absl::FunctionRef<absl::StatusOr<std::vector<Stripe*>>()> apply);
   // Runs `write` while no epoch is running, or while one pauses between two stripes. That epoch
-  // still writes all stripes that it has noted, except those handed over meanwhile. Errors as in
-  // Exclusively.
+  // still writes all stripes that it has noted, except those handed over in the meantime. Errors as
+  // in Exclusively.
   absl::Status BetweenStripes(absl::FunctionRef<absl::Status()> write);
 
   // OK, or the first failure to write (reason STOPPING, naming the directory and the next step). A

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/functional/function_ref.h"
-#include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/log.h"

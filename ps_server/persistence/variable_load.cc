@@ -115,7 +115,7 @@ class Loader final : public StripeVisitor {
       RETURN_IF_ERROR(EvictRows(*unit_.target, stripe, EmbeddingStripe::Leave::kAny,
                                 static_cast<uint32_t>(excess))
                           .status());
-      // Another thread may have taken the memory meanwhile: at most one stripe's worth.
+      // Another thread may have taken the memory in the meantime: at most one stripe's worth.
       budget_.Force(stripe.row_count() * row_charge);
     }
     variable_.Charge(stripe.row_count() * row_charge);

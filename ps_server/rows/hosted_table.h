@@ -161,7 +161,7 @@ class HostedTable final : public HostedShard {
   // keys that are admitted.
   static void Admit(const Window& window, const KeyGroups& groups, TableScratch& scratch,
                     absl::Span<bool> repeats, Changed& changed);
-  // Whether the rows of the window's keys are in memory or do not exist.
+  // False if a key of the window may have a row that is on disk only.
   bool AllHere(const KeyGroups& groups, const Window& window, const RowResolver& resolver) const;
 
   // All pools that may contain rows of these stripes.

@@ -1,7 +1,7 @@
-// The loss of the other workers' speed if one worker is five times slower: under async, and under
-// sync with one backup worker. A step computes for 10 ms (as a wait: the machine may have fewer
-// cores than workers), then pushes and pulls over loopback. Windows with and without a slow worker
-// alternate. JSON lines; every line verifies that the servers hold all pushes.
+// Measures how much one worker that is five times slower slows down the others: under async, and
+// under sync with one backup worker. A step computes for 10 ms (as a wait: the machine may have
+// fewer cores than workers), then pushes and pulls over loopback. Windows with and without a slow
+// worker alternate. JSON lines; every line verifies that the servers hold all pushes.
 #include <array>
 #include <atomic>
 #include <chrono>

@@ -327,7 +327,7 @@ TEST_F(Capi, CheckpointsAndRestores) {
       << cairn_last_error_message();
   std::ifstream manifest(std::string(folder) + "/MANIFEST.json");
   const std::string text((std::istreambuf_iterator<char>(manifest)), {});
-  EXPECT_THAT(text, HasSubstr("\"finished\": false"));  // the run may go on
+  EXPECT_THAT(text, HasSubstr("\"finished\": false"));  // the run may continue
   values[0] = 100;
   ASSERT_EQ(cairn_assign(client_, &item, 1, 0), CAIRN_OK);
   cairn_client* const worker = Connect(", worker: 0");

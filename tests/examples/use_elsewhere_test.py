@@ -116,7 +116,7 @@ class Predictions(scene.FolderTest):
         return self.path("train"), self.path("eval")
 
     def unseen(self, export, table):
-        """Number of keys of the evaluated rows that have no row."""
+        """The number of keys in the evaluated rows for which the table has no row."""
         _, keys = predict.read_criteo(self.path("eval"), 0)
         column = int(table.rpartition("C")[2]) - 1
         return len(set(keys[column]) - set(export[table + "/keys"].tolist()))

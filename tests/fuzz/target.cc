@@ -75,7 +75,7 @@ std::string Target::Start() {
 }
 
 std::string Target::Connect() {
-  auto remote = RemoteService::Connect(listener_->address());
+  auto remote = ConnectToServer(listener_->address());
   if (!remote.ok()) return absl::StrCat("connect: ", remote.status().ToString());
   remote_ = *std::move(remote);
   service_ = remote_.get();

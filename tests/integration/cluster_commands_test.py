@@ -98,7 +98,7 @@ class ClusterCommands(scene.FolderTest):
 
     def test_logs_prints_the_last_lines_of_the_named_tasks(self):
         ready = self.launch("--ps", "2", "--worker", "0")
-        lines_before = len(self.log("ps-1").splitlines())  # the server goes on writing
+        lines_before = len(self.log("ps-1").splitlines())  # the server continues writing
         text = self.run_ctl("logs", "ps:1", "--lines", "1").stdout
         self.assertRegex(text, r"^ps:1 \| .*\n$")
         self.assertIn(text.partition(" | ")[2],

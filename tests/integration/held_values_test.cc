@@ -1,6 +1,6 @@
 // A client that keeps pulled values and receives only later changes always ends with the same
 // values as a client that pulls everything, over every transport and whatever happens to servers
-// and rows meanwhile.
+// and rows in the meantime.
 #include "worker/client/held_values.h"
 
 #include <algorithm>

@@ -20,7 +20,7 @@
 #include "thrift/limits.h"
 #include "worker/client/moves/row_mover.h"
 #include "worker/client/ps_client.h"
-#include "worker/ctl/servers.h"
+#include "worker/ctl/cluster_commands.h"
 
 namespace cairn::test {
 namespace {

@@ -18,7 +18,7 @@ namespace cairn {
 
 // A client with its own connection. Thread safety: none; one thread at a time.
 struct Connection {
-  std::unique_ptr<RemoteService> service;
+  std::unique_ptr<wire::ParameterServerIf> service;
   TestClient client;
 };
 
@@ -42,7 +42,7 @@ class ServerProcessTest : public ::testing::Test {
 
   // worker -1: a tool; otherwise a worker that has said hello. Fails the test if it cannot connect.
   std::unique_ptr<Connection> Connect(int32_t worker = -1) {
-    auto service = RemoteService::Connect(server_->address());
+    auto service = ConnectToServer(server_->address());
     EXPECT_OK(service);
     if (!service.ok()) return nullptr;
     TestClient client(**service, worker);

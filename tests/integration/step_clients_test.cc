@@ -170,7 +170,7 @@ TEST_F(StepClientsTest, AWorkerThatEndedItsStepsIsNotWaitedForOnAnyServer) {
 
 // A killed server loses the clocks; the clients send theirs again, and keep step.
 TEST_F(StepClientsTest, ClocksOutliveARestartOfAServer) {
-  // The server waits for both until they call again; heartbeats come three times in each lease.
+  // The server waits for both workers to call again: a worker sends three heartbeats in each lease.
   ASSERT_NO_FATAL_FAILURE(Start("15"));
   Worker fast = Join(0, 2), slow = Join(1, 2);
   for (int step = 0; step < 5; ++step) {

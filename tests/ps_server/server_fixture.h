@@ -142,6 +142,8 @@ absl::Status CallStatus(Call&& call) {
     call();
   } catch (const wire::ServerError& error) {
     return ErrorStatus(error);
+  } catch (const apache::thrift::transport::TTransportException& error) {
+    return absl::UnavailableError(error.what());
   }
   return absl::OkStatus();
 }

@@ -89,7 +89,7 @@ class Folder(unittest.TestCase):
         return os.path.join(self.folder, name)
 
     def check_shares_and_resume(self, read, values_of, whole, workers):
-        """`read` divides `whole` among workers without loss, and goes on after any batch."""
+        """`read` divides `whole` among workers without loss, and resumes after any batch."""
         shares = [list(read(worker=i, workers=workers)) for i in range(workers)]
         self.assertEqual(sorted(v for share in shares for b in share for v in values_of(b)),
                          sorted(whole))

@@ -169,7 +169,7 @@ class StoppedServer(unittest.TestCase):
                     if os.readlink(os.path.join(opened, fd)) == os.path.realpath(sparse):
                         return True
                 except FileNotFoundError:
-                    pass  # closed meanwhile
+                    pass  # closed in the meantime
             return False
 
         processes.wait_for(is_reading, processes.START_SECONDS, "the restore to read")

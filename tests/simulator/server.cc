@@ -262,8 +262,8 @@ void Server::Observe(Run& run, Call& call, int64_t incarnation, int64_t promised
     const int64_t sequence = push->sequence.sequence;
     wire::ServerState& state = call.data_reply.push.state;
     observer_.Trace(sequence, state.applied, state.durable);
-    // A late part is applied before it waits for the disk, and a hello may be answered meanwhile,
-    // so the promise is the one at its start.
+    // A late part is applied before it waits for the disk, and a hello may be answered in the
+    // meantime, so the promise is the one at its start.
     observer_.Pushed(index_, incarnation, sequence, call.worker,
                      push->late ? promised : observer_.promised(index_, call.worker));
     // Under sync the push waits for its step.

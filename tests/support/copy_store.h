@@ -20,8 +20,8 @@ inline std::set<std::string> FilesIn(const std::string& folder) {
   return names;
 }
 
-// RocksDB's background work must not create or remove a file meanwhile. Throws on any error, which
-// fails the test.
+// RocksDB's background work must not create or remove a file in the meantime. Throws on any error,
+// which fails the test.
 inline void CopyStore(const std::string& from, const std::string& to) {
   namespace fs = std::filesystem;
   for (int tries = 0; tries < 1000; ++tries) {

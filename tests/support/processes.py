@@ -172,7 +172,7 @@ def checkpoints(directory):
         try:
             with open(path, encoding="ascii") as f:
                 found.append((json.load(f), os.path.dirname(path)))
-        except FileNotFoundError:  # deleted meanwhile because it was too old
+        except FileNotFoundError:  # deleted in the meantime because it was too old
             pass
     return sorted(found, key=lambda one: one[0]["number"])
 

@@ -16,6 +16,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/descriptor.h"
+#include "common/errors.h"
 #include "common/host_lookup.h"
 #include "common/interruption.h"
 #include "common/printable_text.h"
@@ -49,8 +50,8 @@ absl::StatusOr<ServerAddress> Split(const std::string& address) {
                         absl::SimpleAtoi(address.substr(colon + 1), &port) && port > 0 &&
                         port <= 65535;
   if (!is_valid) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("server address \"", address, "\" is not host:port with a port of 1 … 65535"));
+    return InvalidArgument("server address \"", address,
+                           "\" is not host:port with a port of 1 … 65535");
   }
   std::string host = address.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
@@ -112,8 +113,7 @@ absl::StatusOr<int> ConnectTo(const ServerAddress& target, Deadline deadline) {
 absl::Status FromApplication(const TApplicationException& error) {
   const std::string text = PrintableText(error.what());
   switch (error.getType()) {
-    case TApplicationException::UNKNOWN_METHOD:
-      return absl::UnimplementedError(absl::StrCat("the server is older: ", text));
+    case TApplicationException::UNKNOWN_METHOD: return Unimplemented("the server is older: ", text);
     case TApplicationException::INTERNAL_ERROR: return absl::UnavailableError(text);
     case TApplicationException::UNSUPPORTED_CLIENT_TYPE: return absl::FailedPreconditionError(text);
     default: return absl::InternalError(text);
@@ -264,7 +264,7 @@ absl::Status WireClient::Guarded(absl::string_view method, Deadline deadline,
     const bool is_sending = error.getType() == TTransportException::NOT_OPEN;
     return named(Fail(is_sending ? AfterBrokenSend(FromException(error)) : FromException(error)));
   } catch (const TProtocolException& error) {
-    return named(Fail(absl::InternalError(absl::StrCat("no valid reply: ", error.what()))));
+    return named(Fail(Internal("no valid reply: ", error.what())));
   } catch (const std::bad_alloc&) {
     return named(Fail(absl::ResourceExhaustedError("no memory for the reply")));
   }

@@ -13,6 +13,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "thrift/local/local_stream.h"
 #include "thrift/local/shared_rings.h"
@@ -37,8 +38,8 @@ absl::Status SocketCallFailed(const char* what) {
 
 absl::StatusOr<socklen_t> AddressOf(const std::string& path, sockaddr_un* address) {
   if (path.empty() || path[0] != '\0' || path.size() > sizeof(address->sun_path)) {
-    return absl::InvalidArgumentError(absl::StrCat("local transport: \"", absl::CEscape(path),
-                                                   "\" is not the name of an abstract socket"));
+    return InvalidArgument("local transport: \"", absl::CEscape(path),
+                           "\" is not the name of an abstract socket");
   }
   address->sun_family = AF_UNIX;
   std::memcpy(address->sun_path, path.data(), path.size());
@@ -126,9 +127,8 @@ absl::StatusOr<LocalPeer> CheckLocalPeer(int fd, LocalTransport allowed, const c
   if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &found, &size) != 0)
     return SocketCallFailed("SO_PEERCRED");
   if (found.uid != ::geteuid() && allowed != LocalTransport::kAnyUser) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(whom, " is of user ", found.uid, ", this process of user ", ::geteuid(),
-                     ": --local_transport=any_user on both sides allows that"));
+    return PermissionDenied(whom, " is of user ", found.uid, ", this process of user ", ::geteuid(),
+                            ": --local_transport=any_user on both sides allows that");
   }
   return LocalPeer{found.pid, found.uid};
 }
@@ -152,8 +152,8 @@ absl::StatusOr<LocalArrival> ReceiveOpening(int fd, LocalOpening* opening, Descr
         "the opening brought more than one descriptor, or this server has none left; it takes one");
   }
   if (got != static_cast<ssize_t>(sizeof(*opening)) || opening->magic != LocalOpening::kMagic) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "what came first, ", got, " bytes, is no opening of this release's local transport"));
+    return InvalidArgument("what came first, ", got,
+                           " bytes, is no opening of this release's local transport");
   }
   return LocalArrival::kOpening;
 }
@@ -175,8 +175,8 @@ absl::StatusOr<LocalConnection> ConnectLocally(const std::string& path, const st
   LocalOpening opening;
   opening.ring_bytes = kLocalRingBytes;
   if (ticket.size() != opening.ticket.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("local transport: a ticket of ", ticket.size(),
-                                                   " bytes; it has ", opening.ticket.size()));
+    return InvalidArgument("local transport: a ticket of ", ticket.size(), " bytes; it has ",
+                           opening.ticket.size());
   }
   std::copy(ticket.begin(), ticket.end(), opening.ticket.begin());
   Descriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));

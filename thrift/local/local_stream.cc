@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 
 namespace cairn {
 namespace {
@@ -53,9 +54,8 @@ LocalStream::LocalStream(int fd, SharedRings rings, Side side, std::string peer)
 
 void LocalStream::Violated(absl::string_view what) {
   broken_ = true;
-  failure_ = absl::InternalError(
-      absl::StrCat(peer_, " broke the rules of the local transport: it ", what,
-                   "; run the same release on both sides, or --local_transport=off"));
+  failure_ = Internal(peer_, " broke the rules of the local transport: it ", what,
+                      "; run the same release on both sides, or --local_transport=off");
 }
 
 ssize_t LocalStream::FailedBy(int error) {
@@ -144,8 +144,8 @@ bool LocalStream::AtData() {
   return false;
 }
 
-// A peer that asks for room waits for the reply and reads it. If the reply does not fit into the
-// socket, the peer is not reading, which is a violation.
+// Reports the bytes that were read since the last report. A peer that has asked for this reads the
+// reply; if the reply does not fit into the socket, the peer is not reading: a violation.
 void LocalStream::TellRoom() {
   if (read_ == told_read_) return;
   if (out_at_ < out_end_) {  // in the middle of a record

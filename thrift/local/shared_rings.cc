@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "thrift/local/limits.h"
 
 namespace cairn {
@@ -18,7 +18,7 @@ namespace {
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 absl::Status MemoryCallFailed(const char* what) {
-  return absl::UnavailableError(absl::StrCat("shared memory: ", what, ": ", std::strerror(errno)));
+  return Unavailable("shared memory: ", what, ": ", std::strerror(errno));
 }
 
 }  // namespace
@@ -47,9 +47,8 @@ absl::StatusOr<SharedRings> SharedRings::Create(uint32_t ring_bytes, Descriptor*
 absl::StatusOr<SharedRings> SharedRings::Adopt(int fd, uint32_t ring_bytes) {
   if (ring_bytes < kMinLocalRingBytes || ring_bytes > kMaxLocalRingBytes ||
       (ring_bytes & (ring_bytes - 1)) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("rings of ", ring_bytes,
-                                                   " bytes; allowed are powers of two, ",
-                                                   kMinLocalRingBytes, " … ", kMaxLocalRingBytes));
+    return InvalidArgument("rings of ", ring_bytes, " bytes; allowed are powers of two, ",
+                           kMinLocalRingBytes, " … ", kMaxLocalRingBytes);
   }
   // Only a memfd has seals. A memfd of huge pages may run out of them, which raises SIGBUS too.
   const int seals = ::fcntl(fd, F_GET_SEALS);
@@ -63,9 +62,8 @@ absl::StatusOr<SharedRings> SharedRings::Adopt(int fd, uint32_t ring_bytes) {
   }
   struct stat found = {};
   if (::fstat(fd, &found) != 0 || found.st_size != 2 * off_t{ring_bytes}) {
-    return absl::InvalidArgumentError(absl::StrCat("the memfd that came has ", found.st_size,
-                                                   " bytes; two rings of ", ring_bytes, " have ",
-                                                   2 * int64_t{ring_bytes}));
+    return InvalidArgument("the memfd that came has ", found.st_size, " bytes; two rings of ",
+                           ring_bytes, " have ", 2 * int64_t{ring_bytes});
   }
   return Map(fd, ring_bytes);
 }

@@ -32,7 +32,8 @@ class TicketTable {
 
   // Returns kLocalTicketBytes random bytes. kUnavailable: the system has no random numbers.
   absl::StatusOr<std::string> Issue(Bearer bearer);
-  // Valid once. nullopt: the ticket was never issued, was used before, or is too old.
+  // A ticket can be redeemed once. nullopt: it was never issued, was redeemed before, or is too
+  // old.
   std::optional<Bearer> Redeem(absl::string_view ticket);
 
  private:

@@ -9,10 +9,10 @@
 #include <cstring>
 #include <ctime>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "thrift/security/openssl_ptr.h"
 
@@ -72,7 +72,7 @@ absl::StatusOr<OpensslPtr<BIO>> Open(const std::string& path) {
   if (file != nullptr) return file;
   const int error = errno;
   TakeOpensslError();
-  return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(error)));
+  return NotFound(path, ": ", std::strerror(error));
 }
 
 // Reads all certificates of a PEM file, at least one.
@@ -84,8 +84,7 @@ absl::StatusOr<std::vector<OpensslPtr<X509>>> ReadAll(const std::string& path) {
   }
   const std::string error = TakeOpensslError();
   if (!found.empty()) return found;
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": no certificate in PEM is in it (", error, ")"));
+  return InvalidArgument(path, ": no certificate in PEM is in it (", error, ")");
 }
 
 // Rejects private keys with a password instead of asking for it.
@@ -135,15 +134,14 @@ absl::Status CheckKeyMatches(const std::string& certificate_path, const std::str
   const OpensslPtr<EVP_PKEY> key(
       PEM_read_bio_PrivateKey(file.get(), nullptr, &NoPassword, nullptr));
   if (key == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(key_path, ": no private key in PEM without a password is in it (",
-                     TakeOpensslError(), ")"));
+    return InvalidArgument(key_path, ": no private key in PEM without a password is in it (",
+                           TakeOpensslError(), ")");
   }
   if (X509_check_private_key(certificates.front().get(), key.get()) == 1) return absl::OkStatus();
   TakeOpensslError();
-  return absl::InvalidArgumentError(
-      absl::StrCat(key_path, " is not the key of ", FactsOf(certificates.front().get()).Text(),
-                   " in ", certificate_path, ": give the pair that was made together"));
+  return InvalidArgument(key_path, " is not the key of ",
+                         FactsOf(certificates.front().get()).Text(), " in ", certificate_path,
+                         ": give the pair that was made together");
 }
 
 absl::Status CheckSignedBy(const std::string& certificate_path, const std::string& ca_path) {
@@ -168,21 +166,21 @@ absl::Status CheckSignedBy(const std::string& certificate_path, const std::strin
   if (X509_verify_cert(context.get()) == 1) return absl::OkStatus();
   const int error = X509_STORE_CTX_get_error(context.get());
   TakeOpensslError();
-  return absl::InvalidArgumentError(absl::StrCat(FactsOf(first).Text(), " in ", certificate_path,
-                                                 " is not signed by a CA in ", ca_path, ": ",
-                                                 X509_verify_cert_error_string(error)));
+  return InvalidArgument(FactsOf(first).Text(), " in ", certificate_path,
+                         " is not signed by a CA in ", ca_path, ": ",
+                         X509_verify_cert_error_string(error));
 }
 
 absl::Status CheckSecretFile(const std::string& path, absl::string_view flag) {
   struct stat found = {};
   if (::stat(path.c_str(), &found) != 0) {
-    return absl::NotFoundError(absl::StrCat("--", flag, " ", path, ": ", std::strerror(errno)));
+    return NotFound("--", flag, " ", path, ": ", std::strerror(errno));
   }
   if ((found.st_mode & (S_IRWXO)) == 0) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "--", flag, " ", path, " has mode ", absl::StrFormat("%04o", found.st_mode & 07777),
-      ", so everybody on this machine has the secret in it: chmod 0600 ", path,
-      ", and make a new secret if others use the machine"));
+  return FailedPrecondition("--", flag, " ", path, " has mode ",
+                            absl::StrFormat("%04o", found.st_mode & 07777),
+                            ", so everybody on this machine has the secret in it: chmod 0600 ",
+                            path, ", and make a new secret if others use the machine");
 }
 
 absl::StatusOr<bool> IsForHost(const std::string& certificate_path, const std::string& host) {

@@ -4,12 +4,10 @@
 #include <openssl/rand.h>
 
 #include <array>
-#include <cstring>
-#include <ctime>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "thrift/security/certificate.h"
 #include "thrift/security/openssl_ptr.h"
@@ -20,8 +18,7 @@ namespace {
 constexpr size_t kMaxNameBytes = 64;  // ub-common-name, RFC 5280
 
 absl::Status Failed(absl::string_view what) {
-  return absl::InternalError(
-      absl::StrCat("making a certificate, ", what, ": ", TakeOpensslError()));
+  return Internal("making a certificate, ", what, ": ", TakeOpensslError());
 }
 
 absl::StatusOr<std::string> TextOf(BIO* bio) {
@@ -48,8 +45,8 @@ absl::StatusOr<std::string> PemOf(EVP_PKEY* key) {
 
 absl::Status SetName(X509_NAME* to, const std::string& name) {
   if (name.empty() || name.size() > kMaxNameBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a certificate's name is \"", name,
-                                                   "\"; it has 1 … ", kMaxNameBytes, " bytes"));
+    return InvalidArgument("a certificate's name is \"", name, "\"; it has 1 … ", kMaxNameBytes,
+                           " bytes");
   }
   const auto* const bytes = reinterpret_cast<const unsigned char*>(name.data());
   if (X509_NAME_add_entry_by_txt(to, "CN", MBSTRING_UTF8, bytes, static_cast<int>(name.size()), -1,
@@ -99,8 +96,8 @@ absl::StatusOr<std::string> AlternativeNames(const CertificateRequest& request) 
   for (const std::string& host : request.hosts) {
     const bool is_plain = !host.empty() && host.find_first_of(", \t\r\n;=") == std::string::npos;
     if (!is_plain || (!IsIpAddress(host) && host.find(':') != std::string::npos)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("\"", host, "\" is no host: give a DNS name or an address, without a port"));
+      return InvalidArgument("\"", host,
+                             "\" is no host: give a DNS name or an address, without a port");
     }
     names.push_back(absl::StrCat(IsIpAddress(host) ? "IP:" : "DNS:", host));
   }
@@ -136,9 +133,8 @@ class Authority : public CertificateAuthority {
     key_.reset(PEM_read_bio_PrivateKey(key.get(), nullptr, nullptr, nullptr));
     if (certificate_ == nullptr || key_ == nullptr) return Failed("reading its CA");
     if (X509_check_ca(certificate_.get()) == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(certificate_path,
-                       " is not a CA's certificate: give the ca.crt that cairnctl certs made"));
+      return InvalidArgument(
+          certificate_path, " is not a CA's certificate: give the ca.crt that cairnctl certs made");
     }
     ASSIGN_OR_RETURN(own_.certificate, PemOf(certificate_.get()));
     ASSIGN_OR_RETURN(own_.key, PemOf(key_.get()));

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/str_cat.h"
 #include "common/config/cluster_config.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "thrift/limits.h"
 #include "thrift/security/certificate.h"
@@ -33,17 +33,16 @@ absl::StatusOr<std::string> ClientSecurity::Token() const {
   std::getline(file, line);
   std::string token(absl::StripAsciiWhitespace(line));
   if (token.size() >= kMinTokenBytes && token.size() <= kMaxTokenBytes) return token;
-  return absl::InvalidArgumentError(absl::StrCat("--token_file ", path, ": its first line has ",
-                                                 token.size(), " bytes; a token has ",
-                                                 kMinTokenBytes, " … ", kMaxTokenBytes));
+  return InvalidArgument("--token_file ", path, ": its first line has ", token.size(),
+                         " bytes; a token has ", kMinTokenBytes, " … ", kMaxTokenBytes);
 }
 
 absl::Status ClientSecurity::CheckTokenMayTravel(const std::string& host) const {
   if (tls_ != nullptr || options_.allow_plaintext || IsLoopback(host)) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the token of --token_file ", options_.token_file, " would go to ", host,
-                   " unencrypted: give --tls_certificate, --tls_key and --tls_ca, or "
-                   "--allow_plaintext if the network is trusted"));
+  return FailedPrecondition("the token of --token_file ", options_.token_file, " would go to ",
+                            host,
+                            " unencrypted: give --tls_certificate, --tls_key and --tls_ca, or "
+                            "--allow_plaintext if the network is trusted");
 }
 
 }  // namespace cairn

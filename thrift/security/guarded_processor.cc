@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "thrift/errors.h"
 
@@ -76,8 +77,8 @@ bool GuardedProcessor::dispatchCall(apache::thrift::protocol::TProtocol* /*in*/,
                                     apache::thrift::protocol::TProtocol* /*out*/,
                                     const std::string& method, int32_t /*sequence_id*/,
                                     void* /*context*/) {
-  throw RefusedMessage(absl::UnimplementedError(
-      absl::StrCat(method, ": this server accepts calls only through its own protocol")));
+  throw RefusedMessage(
+      Unimplemented(method, ": this server accepts calls only through its own protocol"));
 }
 
 bool GuardedProcessor::dispatchCallTemplated(BulkProtocol* in, BulkProtocol* out,

@@ -28,7 +28,7 @@ using OpensslPtr = std::unique_ptr<T, OpensslFree>;
 // Host names in certificates: only subject alternative names; a wildcard must be a whole label.
 inline constexpr unsigned kHostCheckFlags =
     X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT;
-// "10.0.0.1", "::1": matched with the certificate's addresses, not with its names.
+// True for "10.0.0.1" and "::1", which must match a certificate's addresses, not its names.
 bool IsIpAddress(const std::string& host);
 
 // Returns the oldest error of this thread's queue, and empties the queue: "bad end line".

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "common/status.h"
+#include "common/errors.h"
 
 namespace cairn {
 namespace {
@@ -47,9 +47,9 @@ absl::Status PeerGuard::Check(absl::string_view method) {
   }
   const RoleSet allowed = RolesFor(method);
   if ((allowed & identity_.roles) != 0) return absl::OkStatus();
-  return absl::PermissionDeniedError(absl::StrCat(
+  return PermissionDenied(
       CallerText(), ", and ", method, " is for ", RolesText(allowed),
-      ": use a certificate or a token with that role (thrift/SECURITY.md has the table)"));
+      ": use a certificate or a token with that role (thrift/SECURITY.md has the table)");
 }
 
 absl::Status PeerGuard::Authenticate(absl::string_view token) {

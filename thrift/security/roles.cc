@@ -3,10 +3,9 @@
 #include <array>
 #include <utility>
 
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/errors.h"
 
 namespace cairn {
 namespace {
@@ -28,8 +27,7 @@ absl::StatusOr<RoleSet> RolesFromText(absl::string_view text) {
   for (const absl::string_view name : absl::StrSplit(text, ',')) {
     const RoleSet role = RoleFromName(name);
     if (role == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", name, "' is no role: there are reader, worker and admin"));
+      return InvalidArgument("'", name, "' is no role: there are reader, worker and admin");
     }
     roles |= role;
   }

@@ -1,14 +1,11 @@
 #include "thrift/security/tls_context.h"
 
-#include <array>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "thrift/security/certificate.h"
-#include "thrift/security/file_stamp.h"
 #include "thrift/security/openssl_ptr.h"
 #include "thrift/security/tls_errors.h"
 
@@ -20,8 +17,7 @@ constexpr char kCiphers13[] =
 constexpr char kCiphers12[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
 
 absl::Status Refused(absl::string_view flag, const std::string& path) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, " ", path, " cannot be used: ", TakeOpensslError()));
+  return InvalidArgument("--", flag, " ", path, " cannot be used: ", TakeOpensslError());
 }
 
 absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const SecurityOptions& options,
@@ -42,7 +38,7 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const SecurityOptions& options,
   SSL_CTX_set_mode(raw, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_NO_AUTO_CHAIN);
   if (SSL_CTX_set_ciphersuites(raw, kCiphers13) != 1 ||
       SSL_CTX_set_cipher_list(raw, kCiphers12) != 1) {
-    return absl::InternalError(absl::StrCat("TLS ciphers: ", TakeOpensslError()));
+    return Internal("TLS ciphers: ", TakeOpensslError());
   }
   if (SSL_CTX_use_certificate_chain_file(raw, options.tls_certificate.c_str()) != 1) {
     return Refused("tls_certificate", options.tls_certificate);
@@ -63,60 +59,41 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const SecurityOptions& options,
   return context;
 }
 
-class WatchedContext : public TlsContext {
- public:
-  WatchedContext(SecurityOptions options, Side side) : options_(std::move(options)), side_(side) {}
-
-  const SecurityOptions& options() const override { return options_; }
-
-  absl::Status Load() {
-    const absl::MutexLock lock(&mutex_);
-    return Reload(Stamps());
-  }
-
-  std::shared_ptr<SSL_CTX> Current() override {
-    const absl::MutexLock lock(&mutex_);
-    const std::array<FileStamp, 3> stamps = Stamps();
-    if (stamps == loaded_) return current_;
-    const absl::Status status = Reload(stamps);
-    if (status.ok()) {
-      LOG(INFO) << "TLS: new connections use the changed files, " << options_.tls_certificate;
-    } else {
-      LOG_EVERY_T(ERROR, 10) << "TLS: the files changed and cannot be used; the earlier ones stay "
-                                "in use until they can: "
-                             << status.message();
-    }
-    return current_;
-  }
-
- private:
-  std::array<FileStamp, 3> Stamps() const {
-    return {FileStamp::Of(options_.tls_certificate), FileStamp::Of(options_.tls_key),
-            FileStamp::Of(options_.tls_ca)};
-  }
-
-  absl::Status Reload(const std::array<FileStamp, 3>& stamps)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    ASSIGN_OR_RETURN(std::shared_ptr<SSL_CTX> made, Make(options_, side_));
-    current_ = std::move(made);
-    loaded_ = stamps;
-    return absl::OkStatus();
-  }
-
-  const SecurityOptions options_;
-  const Side side_;
-  absl::Mutex mutex_;
-  std::shared_ptr<SSL_CTX> current_ ABSL_GUARDED_BY(mutex_);
-  std::array<FileStamp, 3> loaded_ ABSL_GUARDED_BY(mutex_);
-};
-
 }  // namespace
+
+TlsContext::Stamps TlsContext::StampsNow() const {
+  return {FileStamp::Of(options_.tls_certificate), FileStamp::Of(options_.tls_key),
+          FileStamp::Of(options_.tls_ca)};
+}
+
+absl::Status TlsContext::Reload(const Stamps& stamps) {
+  ASSIGN_OR_RETURN(std::shared_ptr<SSL_CTX> made, Make(options_, side_));
+  current_ = std::move(made);
+  loaded_ = stamps;
+  return absl::OkStatus();
+}
+
+std::shared_ptr<SSL_CTX> TlsContext::Current() {
+  const absl::MutexLock lock(&mutex_);
+  const Stamps stamps = StampsNow();
+  if (stamps == loaded_) return current_;
+  const absl::Status status = Reload(stamps);
+  if (status.ok()) {
+    LOG(INFO) << "TLS: new connections use the changed files, " << options_.tls_certificate;
+  } else {
+    LOG_EVERY_T(ERROR, 10) << "TLS: the files changed and cannot be used; the earlier ones stay "
+                              "in use until they can: "
+                           << status.message();
+  }
+  return current_;
+}
 
 absl::StatusOr<std::shared_ptr<TlsContext>> TlsContext::Load(const SecurityOptions& options,
                                                              Side side) {
   RETURN_IF_ERROR(options.Validate());
-  auto context = std::make_shared<WatchedContext>(options, side);
-  RETURN_IF_ERROR(context->Load());
+  std::shared_ptr<TlsContext> context(new TlsContext(options, side));
+  const absl::MutexLock lock(&context->mutex_);
+  RETURN_IF_ERROR(context->Reload(context->StampsNow()));
   return context;
 }
 

@@ -3,12 +3,16 @@
 // sides. Sessions are not resumed, so that every connection is verified with the current files.
 #pragma once
 
+#include <array>
 #include <memory>
-#include <string>
+#include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "common/config/security_options.h"
+#include "thrift/security/file_stamp.h"
 
 struct ssl_ctx_st;
 
@@ -19,8 +23,6 @@ class TlsContext {
  public:
   enum class Side { kServer, kClient };
 
-  virtual ~TlsContext() = default;
-
   // kNotFound, kInvalidArgument, kFailedPrecondition: a file is missing, is not PEM, does not match
   // the others, or is a key that other users can read; the message names flag and file.
   static absl::StatusOr<std::shared_ptr<TlsContext>> Load(const SecurityOptions& options,
@@ -29,8 +31,21 @@ class TlsContext {
   // The settings from the current files, which every call checks for changes; call it for every new
   // connection. If changed files cannot be read (for example, half written), returns the last valid
   // settings and logs it.
-  virtual std::shared_ptr<ssl_ctx_st> Current() = 0;
-  virtual const SecurityOptions& options() const = 0;
+  std::shared_ptr<ssl_ctx_st> Current();
+  const SecurityOptions& options() const { return options_; }
+
+ private:
+  using Stamps = std::array<FileStamp, 3>;
+
+  TlsContext(SecurityOptions options, Side side) : options_(std::move(options)), side_(side) {}
+  Stamps StampsNow() const;
+  absl::Status Reload(const Stamps& stamps) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const SecurityOptions options_;
+  const Side side_;
+  absl::Mutex mutex_;
+  std::shared_ptr<ssl_ctx_st> current_ ABSL_GUARDED_BY(mutex_);
+  Stamps loaded_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "absl/time/time.h"
+#include "common/errors.h"
 #include "common/time_text.h"
 #include "thrift/security/certificate.h"
 
@@ -55,7 +55,7 @@ absl::Status AlertFailure(const TlsKnown& known, int alert, bool is_handshake) {
   const absl::string_view own =
       known.serves ? "this server's certificate" : "this process's certificate";
   const auto untrusted = [&](absl::string_view what) {
-    return absl::UnauthenticatedError(absl::StrCat(known.peer, " ", what));
+    return Unauthenticated(known.peer, " ", what);
   };
   switch (alert) {
     case SSL_AD_BAD_CERTIFICATE:
@@ -77,27 +77,26 @@ absl::Status AlertFailure(const TlsKnown& known, int alert, bool is_handshake) {
     case SSL_AD_CERTIFICATE_REQUIRED:
       return untrusted("asks for a certificate: give --tls_certificate and --tls_key");
     case SSL_AD_PROTOCOL_VERSION:
-      return absl::FailedPreconditionError(absl::StrCat(
+      return FailedPrecondition(
           known.peer, known.serves ? " speaks no TLS of version 1.2 or 1.3"
                                    : " does not speak TLS (1.2 or 1.3): start it with "
                                      "--tls_certificate, --tls_key and --tls_ca, or leave them out "
-                                     "here"));
+                                     "here");
     case SSL_AD_HANDSHAKE_FAILURE:
       return untrusted(
           "found no terms for TLS (handshake failure): TLS 1.2 without a client "
           "certificate, or no cipher in common");
     case SSL_AD_INTERNAL_ERROR:
       if (is_handshake && !known.serves) {
-        return absl::UnavailableError(absl::StrCat(
+        return Unavailable(
             known.peer,
             " ended the connection before the handshake: it has too many, of this host "
-            "or in all, or is stopping; its log says which"));
+            "or in all, or is stopping; its log says which");
       }
       break;
     default: break;
   }
-  return absl::UnavailableError(
-      absl::StrCat(known.peer, " ended TLS: ", SSL_alert_desc_string_long(alert)));
+  return Unavailable(known.peer, " ended TLS: ", SSL_alert_desc_string_long(alert));
 }
 
 }  // namespace
@@ -120,8 +119,8 @@ int NoteVerification(int is_good, X509_STORE_CTX* context) {
   if (is_date && refused != own) {
     who = absl::StrCat("the ", FactsOf(refused).Text(), ", which signed its own,");
   }
-  known->trust = absl::UnauthenticatedError(
-      absl::StrCat(known->peer, ": ", who, " ", Distrust(*known, FactsOf(refused), error)));
+  known->trust =
+      Unauthenticated(known->peer, ": ", who, " ", Distrust(*known, FactsOf(refused), error));
   return 0;
 }
 
@@ -135,21 +134,21 @@ absl::Status TlsFailure(const TlsKnown& known, bool is_handshake) {
   }
   switch (reason) {
     case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
-      return absl::UnauthenticatedError(absl::StrCat(
+      return Unauthenticated(
           known.peer,
           " sent no certificate: it needs --tls_certificate and --tls_key, signed by a "
           "CA in this server's --tls_ca ",
-          known.ca));
+          known.ca);
     case SSL_R_WRONG_VERSION_NUMBER:
     case SSL_R_HTTP_REQUEST:
     case SSL_R_UNSUPPORTED_PROTOCOL:
     case SSL_R_VERSION_TOO_LOW:
-      return absl::FailedPreconditionError(absl::StrCat(
+      return FailedPrecondition(
           known.peer, is_handshake ? " does not speak TLS 1.2 or 1.3 (" : " stopped speaking TLS (",
-          text, "): see that both sides are given --tls_certificate, --tls_key and --tls_ca"));
+          text, "): see that both sides are given --tls_certificate, --tls_key and --tls_ca");
     case SSL_R_UNEXPECTED_EOF_WHILE_READING:
-      return absl::UnavailableError(absl::StrCat(known.peer, " closed the connection"));
-    default: return absl::UnavailableError(absl::StrCat("TLS with ", known.peer, ": ", text));
+      return Unavailable(known.peer, " closed the connection");
+    default: return Unavailable("TLS with ", known.peer, ": ", text);
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "thrift/limits.h"
 #include "thrift/security/openssl_ptr.h"
@@ -24,7 +25,7 @@ namespace {
 constexpr size_t kRecordBytes = 16 << 10;
 constexpr size_t kBatchBytes = 4 * kRecordBytes;
 static_assert(kBatchBytes + 4 * 256 < SocketBio::kGatherBytes);
-// A handshake's waits check the time this often.
+// How often a waiting handshake checks its deadline.
 constexpr absl::Duration kSlice = absl::Seconds(1);
 
 void SetTimeouts(int fd, absl::Duration timeout) {
@@ -97,22 +98,20 @@ absl::Status OpensslStream::Begin(SSL_CTX* context) {
              SSL_set_tlsext_host_name(ssl_.get(), known_.host.c_str()) == 1;
   }
   if (is_set) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(known_.peer, ": \"", known_.host,
-                                                 "\" is not a host name: ", TakeOpensslError()));
+  return InvalidArgument(known_.peer, ": \"", known_.host,
+                         "\" is not a host name: ", TakeOpensslError());
 }
 
 absl::StatusOr<TlsStream::Stage> OpensslStream::Shake(Deadline deadline, bool waits) {
   const absl::Duration left = deadline.Remaining();
   if (left <= absl::ZeroDuration()) {
     failed_ = true;
-    return absl::DeadlineExceededError(
-        absl::StrCat(known_.peer, " did not finish the TLS handshake in time"));
+    return DeadlineExceeded(known_.peer, " did not finish the TLS handshake in time");
   }
   if (bio_.received_bytes() > kMaxHandshakeBytes) {
     failed_ = true;
-    return absl::UnauthenticatedError(
-        absl::StrCat(known_.peer, " sent more than ", kMaxHandshakeBytes,
-                     " bytes (kMaxHandshakeBytes) for one TLS handshake"));
+    return Unauthenticated(known_.peer, " sent more than ", kMaxHandshakeBytes,
+                           " bytes (kMaxHandshakeBytes) for one TLS handshake");
   }
   if (waits) SetTimeouts(fd_, std::min(left, kSlice));
   bio_.AllowReads(1, waits);
@@ -128,11 +127,11 @@ absl::StatusOr<TlsStream::Stage> OpensslStream::Shake(Deadline deadline, bool wa
   const ssize_t judged = Judge(result, /*is_handshake=*/true);
   if (judged == kNotYet) return needs_room ? Stage::kNeedsRoom : Stage::kNeedsBytes;
   if (judged == kFailed) return failure_;
-  return absl::UnavailableError(absl::StrCat(
-      known_.peer, " closed the connection in the TLS handshake",
-      known_.serves ? ""
-                    : ": it is a port without TLS, or has too many connections; its log says "
-                      "which"));
+  return Unavailable(known_.peer, " closed the connection in the TLS handshake",
+                     known_.serves
+                         ? ""
+                         : ": it is a port without TLS, or has too many connections; its log says "
+                           "which");
 }
 
 absl::Status OpensslStream::Handshake(Deadline deadline) {

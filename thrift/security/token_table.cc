@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "thrift/limits.h"
@@ -37,8 +38,8 @@ absl::StatusOr<std::vector<TokenTable::Entry>> TokenTable::Read() const {
   std::string line;
   int64_t bytes = 0;
   const auto refuse = [&](int number, absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("--accepted_tokens ", path_, ":", number, ": ",
-                                                   what, "; a line is TOKEN ROLE[,ROLE] [NAME]"));
+    return InvalidArgument("--accepted_tokens ", path_, ":", number, ": ", what,
+                           "; a line is TOKEN ROLE[,ROLE] [NAME]");
   };
   for (int number = 1; std::getline(file, line); ++number) {
     bytes += static_cast<int64_t>(line.size()) + 1;

@@ -1,18 +1,17 @@
 #include "worker/capi/call.h"
 
 #include <atomic>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <optional>
 #include <thread>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/catch_exceptions.h"
+#include "common/errors.h"
 #include "common/interruption.h"
 #include "common/status.h"
 #include "worker/capi/handle_table.h"
@@ -70,8 +69,8 @@ absl::StatusOr<KnownVariable> Client::Find(absl::string_view variable) const {
   absl::ReaderMutexLock lock(&mutex_);
   const auto found = variables_.find(variable);
   if (found != variables_.end()) return found->second;
-  return absl::NotFoundError(absl::StrCat("variable '", variable, "' of job '", job,
-                                          "': this client has neither created nor described it"));
+  return NotFound("variable '", variable, "' of job '", job,
+                  "': this client has neither created nor described it");
 }
 
 absl::StatusOr<Deadline> Client::DeadlineIn(double timeout_seconds) const {
@@ -79,9 +78,8 @@ absl::StatusOr<Deadline> Client::DeadlineIn(double timeout_seconds) const {
   if (timeout_seconds > 0 && timeout_seconds <= kLongestTimeoutSeconds) {
     return Deadline::In(absl::Seconds(timeout_seconds));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("timeout is ", timeout_seconds,
-                   "; expected seconds above 0, at most 1e9, or 0 for the client's own"));
+  return InvalidArgument("timeout is ", timeout_seconds,
+                         "; expected seconds above 0, at most 1e9, or 0 for the client's own");
 }
 
 int Run(absl::string_view function, absl::FunctionRef<absl::Status()> body) {
@@ -93,9 +91,8 @@ int Run(absl::string_view function, absl::FunctionRef<absl::Status()> body) {
   if (!thrown.ok()) status = thrown;
   if (status.ok()) return CAIRN_OK;
   if (interruption.interrupted()) {
-    status = absl::CancelledError(
-        absl::StrCat(function, ": interrupted while it waited (", status.message(),
-                     "); close a client whose push was interrupted and connect again"));
+    status = Cancelled(function, ": interrupted while it waited (", status.message(),
+                       "); close a client whose push was interrupted and connect again");
   }
   return SetLastError(status);
 }
@@ -146,13 +143,8 @@ char* CopyText(absl::string_view text) {
 
 absl::Status CheckNotNull(const void* pointer, absl::string_view what) {
   if (pointer != nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(what, " is null"));
+  return InvalidArgument(what, " is null");
 }
-
-}  // namespace cairn::capi
-
-using cairn::capi::interrupt_check;
-using cairn::capi::OfThisThread;
 
 extern "C" {
 
@@ -162,9 +154,11 @@ const char* cairn_last_error_message(void) { return OfThisThread().message.c_str
 
 void cairn_set_interrupt_check(cairn_interrupt_function function, void* context,
                                int this_thread_only) {
-  auto* const check = new cairn::capi::InterruptCheck{function, context, {}};
+  auto* const check = new InterruptCheck{function, context, {}};
   if (this_thread_only != 0) check->thread = std::this_thread::get_id();
   interrupt_check = check;
 }
 
 }  // extern "C"
+
+}  // namespace cairn::capi

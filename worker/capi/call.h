@@ -59,7 +59,7 @@ class Client {
 // `function` names the C function in messages. Exceptions become errors. kCancelled: the interrupt
 // check ended a wait.
 int Run(absl::string_view function, absl::FunctionRef<absl::Status()> body);
-// As Run, with the client behind `handle` and the deadline in `timeout_seconds`.
+// Like Run, with the client behind `handle` and the deadline in `timeout_seconds`.
 int RunWith(absl::string_view function, const cairn_client* handle, double timeout_seconds,
             absl::FunctionRef<absl::Status(Client&, Deadline)> body);
 

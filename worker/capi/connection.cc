@@ -2,9 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/config/client_config.h"
 #include "common/status.h"
 #include "worker/capi/c.h"
@@ -49,26 +47,16 @@ absl::Status Connect(const char* description, double timeout, cairn_client** han
 }
 
 }  // namespace
-}  // namespace cairn::capi
-
-using cairn::Deadline;
-using cairn::capi::CheckNotNull;
-using cairn::capi::Client;
-using cairn::capi::HandleKind;
-using cairn::capi::Run;
-using cairn::capi::RunWith;
 
 extern "C" {
 
 int cairn_connect(const char* description, double timeout, cairn_client** client) {
-  return Run("cairn_connect", [&] {
-    return cairn::Annotate(cairn::capi::Connect(description, timeout, client), "connect");
-  });
+  return Run("cairn_connect",
+             [&] { return Annotate(Connect(description, timeout, client), "connect"); });
 }
 
 int cairn_close(cairn_client* client) {
-  return Run("cairn_close",
-             [&] { return cairn::capi::RemoveHandle(HandleKind::kClient, client).status(); });
+  return Run("cairn_close", [&] { return RemoveHandle(HandleKind::kClient, client).status(); });
 }
 
 int cairn_flush(cairn_client* client, double timeout) {
@@ -115,3 +103,5 @@ int cairn_position(cairn_client* client, char* position, uint64_t capacity, uint
 }
 
 }  // extern "C"
+
+}  // namespace cairn::capi

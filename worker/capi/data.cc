@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/capi/c.h"
 #include "worker/capi/call.h"
@@ -42,21 +43,12 @@ int RunData(absl::string_view function, const cairn_client* handle, const Data& 
 
 absl::Status CheckRows(int64_t rows) {
   if (rows > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("step: rows is ", rows, "; expected the rows of input, at least 1"));
+  return InvalidArgument("step: rows is ", rows, "; expected the rows of input, at least 1");
 }
 
 }  // namespace
-}  // namespace cairn::capi
 
 using absl::string_view;
-using cairn::Deadline;
-using cairn::PsClient;
-using cairn::capi::Client;
-using cairn::capi::RunData;
-using cairn::capi::RunWith;
-using cairn::capi::Sources;
-using cairn::capi::Targets;
 
 extern "C" {
 
@@ -91,7 +83,7 @@ int cairn_step(cairn_client* client, const cairn_item* sources, uint64_t source_
                  {sources, source_count, position, position_size, targets, target_count}, timeout,
                  [rows](PsClient& ps, const Sources& from, string_view at, const Targets& to,
                         Deadline end) -> absl::Status {
-                   RETURN_IF_ERROR(cairn::capi::CheckRows(rows));
+                   RETURN_IF_ERROR(CheckRows(rows));
                    return ps.Step(from, at, to, end, rows);
                  });
 }
@@ -102,7 +94,7 @@ int cairn_end_step(cairn_client* client, const cairn_item* sources, uint64_t sou
                  timeout,
                  [rows](PsClient& ps, const Sources& from, string_view at, const Targets&,
                         Deadline end) -> absl::Status {
-                   RETURN_IF_ERROR(cairn::capi::CheckRows(rows));
+                   RETURN_IF_ERROR(CheckRows(rows));
                    return ps.EndStep(from, at, rows, end);
                  });
 }
@@ -115,7 +107,7 @@ int cairn_end_steps(cairn_client* client, double timeout) {
 int cairn_largest_step_gap(cairn_client* client, double timeout, int64_t* steps) {
   return RunWith("cairn_largest_step_gap", client, timeout,
                  [&](Client& c, Deadline deadline) -> absl::Status {
-                   RETURN_IF_ERROR(cairn::capi::CheckNotNull(steps, "steps"));
+                   RETURN_IF_ERROR(CheckNotNull(steps, "steps"));
                    ASSIGN_OR_RETURN(*steps, c.ps->LargestStepGap(deadline));
                    return absl::OkStatus();
                  });
@@ -130,3 +122,5 @@ int cairn_assign(cairn_client* client, const cairn_item* sources, uint64_t sourc
 }
 
 }  // extern "C"
+
+}  // namespace cairn::capi

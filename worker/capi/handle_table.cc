@@ -8,8 +8,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn::capi {
@@ -63,13 +63,13 @@ absl::string_view KindName(HandleKind kind) {
 
 absl::StatusOr<std::shared_ptr<void>> Look(HandleKind kind, const void* handle, bool remove) {
   const auto number = reinterpret_cast<uintptr_t>(handle);
-  if (number == 0) return absl::InvalidArgumentError(absl::StrCat(KindName(kind), ": is null"));
+  if (number == 0) return InvalidArgument(KindName(kind), ": is null");
   Table& handles = TheTable();
   if (number < first_of_process) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(KindName(kind),
-                     ": was opened by the process that forked this one, which has none of its "
-                     "connections and threads: connect in this process"));
+    return FailedPrecondition(
+        KindName(kind),
+        ": was opened by the process that forked this one, which has none of its "
+        "connections and threads: connect in this process");
   }
   std::shared_ptr<void> object;
   if (remove) {
@@ -85,8 +85,7 @@ absl::StatusOr<std::shared_ptr<void>> Look(HandleKind kind, const void* handle, 
     if (found != handles.entries.end() && found->second.kind == kind) object = found->second.object;
   }
   if (object != nullptr) return object;
-  return absl::FailedPreconditionError(
-      absl::StrCat(KindName(kind), ": is closed: open another one"));
+  return FailedPrecondition(KindName(kind), ": is closed: open another one");
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ enum class HandleKind { kClient, kScan, kServers, kReader, kRecords };
 void* InsertHandle(HandleKind kind, std::shared_ptr<void> object);
 // kInvalidArgument: null. kFailedPrecondition: closed, of another kind, or from before a fork.
 absl::StatusOr<std::shared_ptr<void>> FindHandle(HandleKind kind, const void* handle);
-// As FindHandle. Later calls do not find the handle.
+// Like FindHandle. Later calls do not find the handle.
 absl::StatusOr<std::shared_ptr<void>> RemoveHandle(HandleKind kind, const void* handle);
 
 }  // namespace cairn::capi

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/dtype.h"
+#include "common/errors.h"
 #include "common/shape.h"
 #include "common/status.h"
 #include "common/value_format.h"
@@ -42,7 +43,7 @@ Shape ExpectedShape(const KnownVariable& known, const cairn_item& item) {
 absl::Status CheckPart(const KnownVariable& known, const cairn_item& item) {
   const bool is_table = known.kind == VariableKind::kEmbedding;
   if (item.part < CAIRN_WHOLE || item.part > CAIRN_REPEATED_KEYS) {
-    return absl::InvalidArgumentError(absl::StrCat("part is ", item.part, "; expected 0 to 3"));
+    return InvalidArgument("part is ", item.part, "; expected 0 to 3");
   }
   if (is_table != (item.part >= CAIRN_KEYS)) {
     return absl::InvalidArgumentError(
@@ -50,30 +51,24 @@ absl::Status CheckPart(const KnownVariable& known, const cairn_item& item) {
                  : "is a dense variable, which has rows and no keys (CAIRN_WHOLE, CAIRN_ROWS)");
   }
   if (item.part == CAIRN_WHOLE && item.id_count != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("has ", item.id_count, " ids; CAIRN_WHOLE takes none"));
+    return InvalidArgument("has ", item.id_count, " ids; CAIRN_WHOLE takes none");
   }
-  if (item.id_count > kMostIds) {
-    return absl::InvalidArgumentError(absl::StrCat("id_count is ", item.id_count, "; too many"));
-  }
+  if (item.id_count > kMostIds) return InvalidArgument("id_count is ", item.id_count, "; too many");
   if (item.id_count == 0) return absl::OkStatus();
   return CheckNotNull(item.ids, "ids");
 }
 
 absl::Status CheckShape(const KnownVariable& known, const cairn_item& item, size_t* bytes) {
   if (item.dtype != static_cast<int32_t>(known.dtype)) {
-    return absl::InvalidArgumentError(absl::StrCat("dtype is ", DTypeText(item.dtype),
-                                                   "; the variable has ", DTypeName(known.dtype)));
+    return InvalidArgument("dtype is ", DTypeText(item.dtype), "; the variable has ",
+                           DTypeName(known.dtype));
   }
-  if (item.rank < 0 || item.rank > kMostAxes) {
-    return absl::InvalidArgumentError(absl::StrCat("rank is ", item.rank));
-  }
+  if (item.rank < 0 || item.rank > kMostAxes) return InvalidArgument("rank is ", item.rank);
   if (item.rank > 0) RETURN_IF_ERROR(CheckNotNull(item.shape, "shape"));
   const absl::Span<const int64_t> given(item.shape, static_cast<size_t>(item.rank));
   const Shape expected = ExpectedShape(known, item);
   if (given != absl::MakeConstSpan(expected)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("shape is ", ShapeText(given), "; expected ", ShapeText(expected)));
+    return InvalidArgument("shape is ", ShapeText(given), "; expected ", ShapeText(expected));
   }
   ASSIGN_OR_RETURN(const int64_t elements, ElementCount(expected));
   *bytes = static_cast<size_t>(elements) * DTypeBytes(known.dtype);
@@ -87,7 +82,7 @@ absl::Status CheckItem(const Client& client, const cairn_item& item, Checked* ou
   RETURN_IF_ERROR(CheckPart(known, item));
   RETURN_IF_ERROR(CheckShape(known, item, &out->bytes));
   if (item.format < CAIRN_PLAIN || item.format > CAIRN_TOP_K) {
-    return absl::InvalidArgumentError(absl::StrCat("format is ", item.format, "; expected 0 to 4"));
+    return InvalidArgument("format is ", item.format, "; expected 0 to 4");
   }
   out->combine_repeats = item.part == CAIRN_REPEATED_KEYS;
   out->part = out->combine_repeats ? Part::kKeys : static_cast<Part>(item.part);
@@ -103,13 +98,10 @@ absl::Status CheckItems(const Client& client, const cairn_item* items, uint64_t 
   if (count == 0) return absl::OkStatus();
   RETURN_IF_ERROR(CheckNotNull(items, what));
   if (count > kMostItems) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, ": ", count, " items; at most ", kMostItems, " are allowed"));
+    return InvalidArgument(what, ": ", count, " items; at most ", kMostItems, " are allowed");
   }
   for (uint64_t i = 0; i < count; ++i) {
-    if (items[i].variable == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(what, "[", i, "]: variable is null"));
-    }
+    if (items[i].variable == nullptr) return InvalidArgument(what, "[", i, "]: variable is null");
     Checked checked;
     const absl::Status status = CheckItem(client, items[i], &checked);
     if (absl::IsNotFound(status)) return status;
@@ -158,8 +150,8 @@ absl::StatusOr<absl::string_view> ToPosition(const char* position, uint64_t size
   if (size == 0) return absl::string_view();
   RETURN_IF_ERROR(CheckNotNull(position, "position"));
   if (size > kMaxPositionBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("position has ", size, " bytes; at most ", kMaxPositionBytes, " are stored"));
+    return InvalidArgument("position has ", size, " bytes; at most ", kMaxPositionBytes,
+                           " are stored");
   }
   return absl::string_view(position, static_cast<size_t>(size));
 }

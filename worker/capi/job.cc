@@ -2,10 +2,10 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/config/job_config.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/capi/c.h"
 #include "worker/capi/call.h"
@@ -21,8 +21,8 @@ absl::Status MakeCheckpoint(Client& client, const char* directory, int64_t step,
   RETURN_IF_ERROR(CheckNotNull(directory, "directory"));
   RETURN_IF_ERROR(CheckNotNull(folder, "folder"));
   if (step < 0 || keep < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("checkpoint: step is ", step, " and keep is ", keep, "; expected 0 or more"));
+    return InvalidArgument("checkpoint: step is ", step, " and keep is ", keep,
+                           "; expected 0 or more");
   }
   JobConfig job;
   job.name = client.job;
@@ -32,9 +32,7 @@ absl::Status MakeCheckpoint(Client& client, const char* directory, int64_t step,
                    Checkpointer::Create(job, *client.ps));
   RETURN_IF_ERROR(checkpointer->MakeNow(step));
   ASSIGN_OR_RETURN(const CheckpointFolders folders, ListCheckpoints(directory, client.job));
-  if (folders.finished.empty()) {
-    return absl::NotFoundError(absl::StrCat("checkpoint: ", directory, " has none any more"));
-  }
+  if (folders.finished.empty()) return NotFound("checkpoint: ", directory, " has none any more");
   *folder = CopyText(absl::StrCat(directory, "/", folders.finished.back().name));
   return absl::OkStatus();
 }
@@ -42,9 +40,8 @@ absl::Status MakeCheckpoint(Client& client, const char* directory, int64_t step,
 absl::Status Restore(Client& client, const char* folder) {
   RETURN_IF_ERROR(CheckNotNull(folder, "folder"));
   if (client.worker >= 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("restore: this client is worker ", client.worker,
-                     ", which a restore would fence; connect a client that is no worker"));
+    return FailedPrecondition("restore: this client is worker ", client.worker,
+                              ", which a restore would fence; connect a client that is no worker");
   }
   JobConfig job;
   job.name = client.job;
@@ -53,31 +50,25 @@ absl::Status Restore(Client& client, const char* folder) {
 }
 
 }  // namespace
-}  // namespace cairn::capi
-
-using cairn::Deadline;
-using cairn::capi::CheckNotNull;
-using cairn::capi::Client;
-using cairn::capi::RunWith;
 
 extern "C" {
 
 int cairn_checkpoint(cairn_client* client, const char* directory, int64_t step, int64_t keep,
                      char** folder) {
   return RunWith("cairn_checkpoint", client, 0, [&](Client& c, Deadline) {
-    return cairn::capi::MakeCheckpoint(c, directory, step, keep, folder);
+    return MakeCheckpoint(c, directory, step, keep, folder);
   });
 }
 
 int cairn_restore(cairn_client* client, const char* folder) {
   return RunWith("cairn_restore", client, 0,
-                 [&](Client& c, Deadline) { return cairn::capi::Restore(c, folder); });
+                 [&](Client& c, Deadline) { return Restore(c, folder); });
 }
 
 int cairn_counters(cairn_client* client, cairn_counters_t* counters) {
   return RunWith("cairn_counters", client, 0, [&](Client& c, Deadline) -> absl::Status {
     RETURN_IF_ERROR(CheckNotNull(counters, "counters"));
-    const cairn::ClientCounters now = c.ps->counters();
+    const ClientCounters now = c.ps->counters();
     *counters = {.bytes_pushed = now.bytes_pushed,
                  .bytes_pulled = now.bytes_pulled,
                  .retries = now.retries,
@@ -95,10 +86,12 @@ int cairn_counters(cairn_client* client, cairn_counters_t* counters) {
 int cairn_staleness(cairn_client* client, cairn_staleness_t* staleness) {
   return RunWith("cairn_staleness", client, 0, [&](Client& c, Deadline) -> absl::Status {
     RETURN_IF_ERROR(CheckNotNull(staleness, "staleness"));
-    const cairn::StalenessSummary now = c.ps->staleness();
+    const StalenessSummary now = c.ps->staleness();
     *staleness = {.mean = now.mean, .p99 = now.p99, .max = now.max};
     return absl::OkStatus();
   });
 }
 
 }  // extern "C"
+
+}  // namespace cairn::capi

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/config/job_config.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/capi/c.h"
 #include "worker/capi/call.h"
@@ -54,9 +54,9 @@ absl::StatusOr<std::unique_ptr<Reader>> Open(const char* text, const char* data_
   RETURN_IF_ERROR(CheckNotNull(text, "job"));
   if (options.workers < 1 || options.worker < 0 || options.worker >= options.workers ||
       options.start_epoch < 0 || options.start_row < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "worker is ", options.worker, " of ", options.workers, ", epoch ", options.start_epoch,
-        ", row ", options.start_row, "; expected worker below workers, and none below 0"));
+    return InvalidArgument("worker is ", options.worker, " of ", options.workers, ", epoch ",
+                           options.start_epoch, ", row ", options.start_row,
+                           "; expected worker below workers, and none below 0");
   }
   JobOptions parsing;
   if (data_root != nullptr) parsing.data_root = data_root;
@@ -65,8 +65,7 @@ absl::StatusOr<std::unique_ptr<Reader>> Open(const char* text, const char* data_
   JobConfig& job = *parsed;
   options.files = evaluate ? job.data.eval : job.data.train;
   if (options.files.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("job: data.", evaluate ? "eval" : "train", " names no file"));
+    return InvalidArgument("job: data.", evaluate ? "eval" : "train", " names no file");
   }
   options.training = !evaluate;
   options.data = std::move(job.data);
@@ -75,41 +74,37 @@ absl::StatusOr<std::unique_ptr<Reader>> Open(const char* text, const char* data_
 }
 
 }  // namespace
-}  // namespace cairn::capi
-
-using cairn::capi::HandleKind;
-using cairn::capi::OpenReader;
-using cairn::capi::Run;
 
 extern "C" {
 
 int cairn_open_reader(const char* job, const char* data_root, int evaluate, int32_t worker,
                       int32_t workers, int64_t epoch, int64_t row, cairn_reader** reader) {
   return Run("cairn_open_reader", [&]() -> absl::Status {
-    RETURN_IF_ERROR(cairn::capi::CheckNotNull(reader, "reader"));
+    RETURN_IF_ERROR(CheckNotNull(reader, "reader"));
     *reader = nullptr;
     ASSIGN_OR_RETURN(
         auto opened,
-        cairn::capi::Open(
-            job, data_root, evaluate != 0,
-            {.worker = worker, .workers = workers, .start_epoch = epoch, .start_row = row}));
-    *reader = static_cast<cairn_reader*>(cairn::capi::InsertHandle(
-        HandleKind::kReader, std::make_shared<OpenReader>(std::move(opened))));
+        Open(job, data_root, evaluate != 0,
+             {.worker = worker, .workers = workers, .start_epoch = epoch, .start_row = row}));
+    *reader = static_cast<cairn_reader*>(
+        InsertHandle(HandleKind::kReader, std::make_shared<OpenReader>(std::move(opened))));
     return absl::OkStatus();
   });
 }
 
 int cairn_read_batch(cairn_reader* reader, cairn_batch_t* batch) {
   return Run("cairn_read_batch", [&]() -> absl::Status {
-    RETURN_IF_ERROR(cairn::capi::CheckNotNull(batch, "batch"));
-    ASSIGN_OR_RETURN(const auto found, cairn::capi::FindHandle(HandleKind::kReader, reader));
+    RETURN_IF_ERROR(CheckNotNull(batch, "batch"));
+    ASSIGN_OR_RETURN(const auto found, FindHandle(HandleKind::kReader, reader));
     return static_cast<OpenReader*>(found.get())->Read(batch);
   });
 }
 
 int cairn_close_reader(cairn_reader* reader) {
   return Run("cairn_close_reader",
-             [&] { return cairn::capi::RemoveHandle(HandleKind::kReader, reader).status(); });
+             [&] { return RemoveHandle(HandleKind::kReader, reader).status(); });
 }
 
 }  // extern "C"
+
+}  // namespace cairn::capi

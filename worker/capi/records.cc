@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/capi/c.h"
 #include "worker/capi/call.h"
@@ -22,10 +22,7 @@ class OpenRecords {
   explicit OpenRecords(std::unique_ptr<RecordReader> reader) : reader_(std::move(reader)) {}
 
   absl::Status Read(int64_t most, cairn_records_t* out) {
-    if (most < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("records: most is ", most, "; expected 1 or more"));
-    }
+    if (most < 1) return InvalidArgument("records: most is ", most, "; expected 1 or more");
     absl::MutexLock lock(&mutex_);
     *out = {};
     bytes_.clear();
@@ -67,11 +64,6 @@ absl::Status Open(const char* const* files, uint64_t count, RecordReaderOptions 
 }
 
 }  // namespace
-}  // namespace cairn::capi
-
-using cairn::capi::HandleKind;
-using cairn::capi::OpenRecords;
-using cairn::capi::Run;
 
 extern "C" {
 
@@ -79,27 +71,29 @@ int cairn_open_records(const char* const* files, uint64_t file_count, int32_t wo
                        int32_t workers, int64_t epochs, int64_t epoch, int64_t record,
                        cairn_record_reader** reader) {
   return Run("cairn_open_records", [&] {
-    return cairn::capi::Open(files, file_count,
-                             {.worker = worker,
-                              .workers = workers,
-                              .epochs = epochs,
-                              .start_epoch = epoch,
-                              .start_record = record},
-                             reader);
+    return Open(files, file_count,
+                {.worker = worker,
+                 .workers = workers,
+                 .epochs = epochs,
+                 .start_epoch = epoch,
+                 .start_record = record},
+                reader);
   });
 }
 
 int cairn_read_records(cairn_record_reader* reader, int64_t most, cairn_records_t* records) {
   return Run("cairn_read_records", [&]() -> absl::Status {
-    RETURN_IF_ERROR(cairn::capi::CheckNotNull(records, "records"));
-    ASSIGN_OR_RETURN(const auto found, cairn::capi::FindHandle(HandleKind::kRecords, reader));
+    RETURN_IF_ERROR(CheckNotNull(records, "records"));
+    ASSIGN_OR_RETURN(const auto found, FindHandle(HandleKind::kRecords, reader));
     return static_cast<OpenRecords*>(found.get())->Read(most, records);
   });
 }
 
 int cairn_close_records(cairn_record_reader* reader) {
   return Run("cairn_close_records",
-             [&] { return cairn::capi::RemoveHandle(HandleKind::kRecords, reader).status(); });
+             [&] { return RemoveHandle(HandleKind::kRecords, reader).status(); });
 }
 
 }  // extern "C"
+
+}  // namespace cairn::capi

@@ -4,12 +4,10 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "common/catch_exceptions.h"
-#include "common/status.h"
 #include "worker/cluster/server.h"
 
 namespace {

@@ -11,8 +11,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/config/launch_config.h"
+#include "common/config/config_node.h"
+#include "common/config/section_reader.h"
 #include "common/dynamic_library.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/capi/c.h"
 #include "worker/capi/call.h"
@@ -24,6 +26,7 @@ namespace {
 
 constexpr char kFile[] = "libcairn_server.so.0";
 constexpr size_t kTextBytes = 4096;
+constexpr int64_t kMaxServers = 256;  // each has threads and files of its own
 
 // The library beside this one, else the file name alone for the loader's search path.
 std::string LibraryFile() {
@@ -34,6 +37,25 @@ std::string LibraryFile() {
   const std::filesystem::path beside = std::filesystem::path(info.dli_fname).parent_path() / kFile;
   std::error_code error;
   return std::filesystem::exists(beside, error) ? beside.string() : std::string(kFile);
+}
+
+// How a program describes the servers.
+struct LaunchConfig {
+  int64_t servers = 1;
+  std::string directory;  // parent of the servers' state folders, ps-0, ps-1, …
+  std::string durability = "snapshot";
+};
+
+absl::StatusOr<LaunchConfig> ParseLaunchConfig(absl::string_view text, absl::string_view source) {
+  ASSIGN_OR_RETURN(const ConfigNode root, ParseTree(text, source));
+  LaunchConfig config;
+  RETURN_IF_ERROR(ReadSection(
+      root, "",
+      {Integer("servers", &config.servers, 1, kMaxServers), Path("directory", &config.directory),
+       Choice("durability", &config.durability, {"off", "snapshot", "log", "log_sync"})}));
+  if (!config.directory.empty()) return config;
+  return InvalidArgument(source,
+                         ": directory: is missing; expected a folder for the servers' state");
 }
 
 struct ServerLibrary {
@@ -55,19 +77,20 @@ class Servers {
   absl::Status Start(const LaunchConfig& config) {
     const ServerLibrary& library = TheLibrary();
     RETURN_IF_ERROR(library.library.status());
-    for (int32_t i = 0; i < config.servers; ++i) {
+    const auto count = static_cast<int32_t>(config.servers);
+    for (int32_t i = 0; i < count; ++i) {
       const std::string directory = absl::StrCat(config.directory, "/ps-", i);
       std::error_code error;
       std::filesystem::create_directories(directory, error);
       if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("making ", directory));
       std::string text(kTextBytes, '\0');
       int code = 0;
-      void* const server = library.start(directory.c_str(), config.durability.c_str(), i,
-                                         config.servers, &code, text.data(), text.size());
+      void* const server = library.start(directory.c_str(), config.durability.c_str(), i, count,
+                                         &code, text.data(), text.size());
       text.resize(text.find('\0'));
       if (server == nullptr) {
         return absl::Status(static_cast<absl::StatusCode>(code),
-                            absl::StrCat("ps:", i, " of ", config.servers, ": ", text));
+                            absl::StrCat("ps:", i, " of ", count, ": ", text));
       }
       servers_.push_back(server);
       addresses_.push_back(std::move(text));
@@ -99,43 +122,40 @@ absl::Status Launch(const char* description, cairn_servers** handle) {
   *handle = nullptr;
   RETURN_IF_ERROR(CheckNotNull(description, "description"));
   const absl::StatusOr<LaunchConfig> parsed = ParseLaunchConfig(description, "description");
-  if (!parsed.ok()) return WithoutLine(parsed.status(), description, "description");
-  const LaunchConfig& config = *parsed;
+  if (!parsed.ok()) {
+    return WithoutLine(PrintableStatus(parsed.status()), description, "description");
+  }
   const auto servers = std::make_shared<Servers>();
-  RETURN_IF_ERROR(servers->Start(config));
+  RETURN_IF_ERROR(servers->Start(*parsed));
   *handle = static_cast<cairn_servers*>(InsertHandle(HandleKind::kServers, servers));
   return absl::OkStatus();
 }
 
 }  // namespace
-}  // namespace cairn::capi
-
-using cairn::capi::HandleKind;
-using cairn::capi::Run;
-using cairn::capi::Servers;
 
 extern "C" {
 
 int cairn_launch(const char* description, cairn_servers** servers) {
-  return Run("cairn_launch",
-             [&] { return cairn::Annotate(cairn::capi::Launch(description, servers), "launch"); });
+  return Run("cairn_launch", [&] { return Annotate(Launch(description, servers), "launch"); });
 }
 
 int cairn_launched_addresses(cairn_servers* servers, char** addresses) {
   return Run("cairn_launched_addresses", [&]() -> absl::Status {
-    RETURN_IF_ERROR(cairn::capi::CheckNotNull(addresses, "addresses"));
-    ASSIGN_OR_RETURN(const auto found, cairn::capi::FindHandle(HandleKind::kServers, servers));
+    RETURN_IF_ERROR(CheckNotNull(addresses, "addresses"));
+    ASSIGN_OR_RETURN(const auto found, FindHandle(HandleKind::kServers, servers));
     const auto& known = *static_cast<const Servers*>(found.get());
-    *addresses = cairn::capi::CopyText(absl::StrJoin(known.addresses(), ","));
+    *addresses = CopyText(absl::StrJoin(known.addresses(), ","));
     return absl::OkStatus();
   });
 }
 
 int cairn_stop_servers(cairn_servers* servers) {
   return Run("cairn_stop_servers", [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(const auto found, cairn::capi::RemoveHandle(HandleKind::kServers, servers));
+    ASSIGN_OR_RETURN(const auto found, RemoveHandle(HandleKind::kServers, servers));
     return static_cast<Servers*>(found.get())->Stop();
   });
 }
 
 }  // extern "C"
+
+}  // namespace cairn::capi

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "common/timeline.h"
 #include "common/variables/spec_difference.h"
@@ -103,9 +104,7 @@ absl::StatusOr<JobHoldings> CombineHoldings(const std::string& job,
     holding.closed_step = server.described->state.closed_step;
     for (const wire::VariableInfo& info : server.described->variables) {
       absl::StatusOr<VariableSpec> spec = FromWire(info.spec, server.server, most_servers);
-      if (!spec.ok()) {
-        return Annotate(spec.status(), absl::StrCat("describe to ", server.name));
-      }
+      if (!spec.ok()) return Annotate(spec.status(), absl::StrCat("describe to ", server.name));
       holding.variables.push_back(spec->name);
       const auto [at, inserted] = by_name.try_emplace(spec->name, *spec);
       VariableSpec& known = at->second;
@@ -133,10 +132,10 @@ absl::StatusOr<JobHoldings> CombineHoldings(const std::string& job,
 
 absl::Status CheckAgreement(const JobHoldings& holdings) {
   if (holdings.disagreement.empty()) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(
+  return DataLoss(
       holdings.disagreement,
       ": start each server on its own --data_dir, restore a checkpoint (checkpoint.directory), or "
-      "start over with --fresh"));
+      "start over with --fresh");
 }
 
 }  // namespace cairn

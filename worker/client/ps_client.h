@@ -180,7 +180,7 @@ struct ClientOptions {
 //   kAborted             see Step and Scan
 //
 // The first call that finds a server restarted replays the pushes that the server lacks, in order;
-// other calls to that server wait meanwhile.
+// other calls to that server wait in the meantime.
 class PsClient {
  public:
   virtual ~PsClient() = default;
@@ -189,7 +189,7 @@ class PsClient {
   // reached before `deadline`.
   static absl::StatusOr<std::unique_ptr<PsClient>> Connect(const ClientOptions& options,
                                                            Deadline deadline);
-  // As Connect, with direct calls into servers of this process. `servers` outlive the client.
+  // Like Connect, with direct calls into servers of this process. `servers` outlive the client.
   static absl::StatusOr<std::unique_ptr<PsClient>> ConnectInProcess(
       const ClientOptions& options, std::vector<wire::ParameterServerIf*> servers,
       Deadline deadline);
@@ -261,9 +261,9 @@ class PsClient {
   virtual absl::StatusOr<int64_t> LargestStepGap(Deadline deadline) = 0;
   // Sets values or optimizer slots. Applied exactly once, like a push. Errors as Push.
   virtual absl::Status Assign(absl::Span<const PushSource> sources, Deadline deadline) = 0;
-  // For workers. As Assign, of whole variables, and stores `position` like Push; durable when OK is
-  // returned. A crash of a server leaves all of its part or none, so variables that only fit each
-  // other never come back from different times.
+  // For workers. Like Assign, of whole variables, and stores `position` like Push; durable when OK
+  // is returned. A crash of a server leaves all of its part or none, so variables that only fit
+  // each other never come back from different times.
   virtual absl::Status AssignTogether(absl::Span<const PushSource> sources,
                                       absl::string_view position, Deadline deadline) = 0;
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -14,7 +15,7 @@ namespace {
 using Json = nlohmann::json;
 
 absl::Status BadJob(const std::string& job, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat("cluster: job '", job, "' ", why));
+  return InvalidArgument("cluster: job '", job, "' ", why);
 }
 
 absl::Status ReadTask(const std::string& job, int32_t index, const Json& address,
@@ -59,23 +60,23 @@ absl::StatusOr<ClusterSpec::Tasks> ReadJob(const std::string& job, const Json& v
 
 absl::StatusOr<Json> ParseJson(absl::string_view text, absl::string_view source, size_t max_bytes) {
   if (text.size() > max_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source, " has ", text.size(), " bytes, at most ", max_bytes, " are read"));
+    return InvalidArgument(source, " has ", text.size(), " bytes, at most ", max_bytes,
+                           " are read");
   }
   // nlohmann-json reports errors by exceptions, which are caught here.
   try {
     return Json::parse(text.begin(), text.end());
   } catch (const Json::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat(source, " is not JSON: ", error.what()));
+    return InvalidArgument(source, " is not JSON: ", error.what());
   }
 }
 
 absl::StatusOr<ClusterSpec> ClusterSpecFromJson(const Json& cluster) {
   if (!cluster.is_object()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("`cluster` must be a dictionary mapping one or more job names to lists of "
-                     "network addresses; found ",
-                     cluster.type_name()));
+    return InvalidArgument(
+        "`cluster` must be a dictionary mapping one or more job names to lists of "
+        "network addresses; found ",
+        cluster.type_name());
   }
   std::map<std::string, ClusterSpec::Tasks> jobs;
   for (const auto& [job, value] : cluster.items()) {

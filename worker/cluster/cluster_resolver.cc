@@ -3,9 +3,10 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
+#include "common/local_gpus.h"
 #include "common/status.h"
 #include "worker/cluster/device_spec.h"
-#include "worker/cluster/local_gpus.h"
 
 namespace cairn {
 
@@ -101,9 +102,9 @@ absl::StatusOr<AcceleratorCounts> ClusterResolver::CountAccelerators(
   ASSIGN_OR_RETURN(const std::optional<std::string> own_type, task_type());
   ASSIGN_OR_RETURN(const std::optional<int32_t> own_id, task_id());
   if ((type.has_value() && type != own_type) || (id.has_value() && id != own_id)) {
-    return absl::UnimplementedError(absl::StrCat(
-        "the GPUs of task ", type.value_or("(own type)"), ":", id.value_or(own_id.value_or(0)),
-        " are known only to that process; ask there, or call set_device_lister"));
+    return Unimplemented("the GPUs of task ", type.value_or("(own type)"), ":",
+                         id.value_or(own_id.value_or(0)),
+                         " are known only to that process; ask there, or call set_device_lister");
   }
   AcceleratorCounts counts;
   const int32_t gpus = LocalGpuCount();

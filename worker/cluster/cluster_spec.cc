@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/cluster/cluster_json.h"
 
@@ -25,9 +26,8 @@ absl::StatusOr<ClusterSpec> ClusterSpec::FromTasks(std::map<std::string, Tasks> 
     const int32_t first = tasks.begin()->first;
     const int32_t last = tasks.rbegin()->first;
     if (first < 0 || last >= kMaxTasksPerJob) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("cluster: job '", job, "' has a task ", first < 0 ? first : last,
-                       "; indices go from 0 to ", kMaxTasksPerJob - 1));
+      return InvalidArgument("cluster: job '", job, "' has a task ", first < 0 ? first : last,
+                             "; indices go from 0 to ", kMaxTasksPerJob - 1);
     }
   }
   return ClusterSpec(std::move(jobs));
@@ -60,10 +60,9 @@ int32_t ClusterSpec::total_task_count() const {
 absl::StatusOr<const ClusterSpec::Tasks*> ClusterSpec::Find(absl::string_view job) const {
   const auto found = jobs_.find(std::string(job));
   if (found != jobs_.end()) return &found->second;
-  return absl::InvalidArgumentError(
-      absl::StrCat("No such job in cluster: '", job, "'; ",
-                   jobs_.empty() ? std::string("it has none")
-                                 : absl::StrCat("it has ", absl::StrJoin(jobs(), ", "))));
+  return InvalidArgument("No such job in cluster: '", job, "'; ",
+                         jobs_.empty() ? std::string("it has none")
+                                       : absl::StrCat("it has ", absl::StrJoin(jobs(), ", ")));
 }
 
 absl::StatusOr<int32_t> ClusterSpec::num_tasks(absl::string_view job) const {
@@ -83,11 +82,10 @@ absl::StatusOr<std::string> ClusterSpec::task_address(absl::string_view job, int
   ASSIGN_OR_RETURN(const Tasks* const tasks, Find(job));
   const auto found = tasks->find(index);
   if (found != tasks->end()) return found->second;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "No task with index ", index, " in job '", job, "', which has ",
-      tasks->empty()
-          ? std::string("no tasks")
-          : absl::StrCat(tasks->size(), " tasks, the last one ", tasks->rbegin()->first)));
+  return InvalidArgument("No task with index ", index, " in job '", job, "', which has ",
+                         tasks->empty() ? std::string("no tasks")
+                                        : absl::StrCat(tasks->size(), " tasks, the last one ",
+                                                       tasks->rbegin()->first));
 }
 
 absl::StatusOr<std::vector<std::optional<std::string>>> ClusterSpec::job_tasks(

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -27,8 +28,7 @@ class NameReader {
 
  private:
   absl::Status Refuse(absl::string_view why) const {
-    return absl::InvalidArgumentError(
-        absl::StrCat("device name '", name_.substr(0, 200), "': ", why));
+    return InvalidArgument("device name '", name_.substr(0, 200), "': ", why);
   }
 
   absl::Status ReadPart(absl::string_view part, const Words& words) {

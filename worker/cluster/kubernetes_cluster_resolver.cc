@@ -5,9 +5,8 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "common/config/cluster_config.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/cluster/kubernetes_pods.h"
 
@@ -31,26 +30,24 @@ absl::StatusOr<std::vector<const Pod*>> Select(const std::vector<Pod>& pods,
 
 absl::StatusOr<std::string> AddressOf(const Pod& pod, const KubernetesOptions& options) {
   if (pod.phase != "Running") {
-    return absl::FailedPreconditionError(absl::StrCat("Pod \"", pod.name,
-                                                      "\" is not running; phase: \"", pod.phase,
-                                                      "\": wait for it, then read the list again"));
+    return FailedPrecondition("Pod \"", pod.name, "\" is not running; phase: \"", pod.phase,
+                              "\": wait for it, then read the list again");
   }
   const bool of_host = options.address == Address::kHostIp;
   const std::string& ip = of_host ? pod.host_ip : pod.pod_ip;
   if (ip.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat("Pod \"", pod.name, "\" has no status.",
-                                                      of_host ? "hostIP" : "podIP", " yet"));
+    return FailedPrecondition("Pod \"", pod.name, "\" has no status.", of_host ? "hostIP" : "podIP",
+                              " yet");
   }
   return HostPortText(ip, options.server_port);
 }
 
 absl::Status TakenTwice(const std::string& address, const std::string& one, const Pod& other,
                         Address kind) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("Pods \"", one, "\" and \"", other.name, "\" would both be at ", address,
-                   kind == Address::kHostIp
-                       ? "; they share a node: use their podIP, or hostNetwork and one a node"
-                       : "; a pod is one task: let no two selectors match it"));
+  return InvalidArgument("Pods \"", one, "\" and \"", other.name, "\" would both be at ", address,
+                         kind == Address::kHostIp
+                             ? "; they share a node: use their podIP, or hostNetwork and one a node"
+                             : "; a pod is one task: let no two selectors match it");
 }
 
 }  // namespace
@@ -58,8 +55,7 @@ absl::Status TakenTwice(const std::string& address, const std::string& one, cons
 absl::StatusOr<std::unique_ptr<KubernetesClusterResolver>> KubernetesClusterResolver::FromJson(
     absl::string_view pods_json, const KubernetesOptions& options) {
   if (options.server_port < 1 || options.server_port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("server_port is ", options.server_port, "; ports go from 1 to 65535"));
+    return InvalidArgument("server_port is ", options.server_port, "; ports go from 1 to 65535");
   }
   ASSIGN_OR_RETURN(const std::vector<Pod> pods, ParsePods(pods_json));
   auto resolver = absl::WrapUnique(new KubernetesClusterResolver({.rpc_layer = options.rpc_layer}));
@@ -81,9 +77,8 @@ absl::StatusOr<std::unique_ptr<KubernetesClusterResolver>> KubernetesClusterReso
     }
   }
   if (options.pod_name.has_value() && !resolver->task_type_.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Pod \"", *options.pod_name,
-                     "\", this process's, is none of the pods that the selectors match"));
+    return InvalidArgument("Pod \"", *options.pod_name,
+                           "\", this process's, is none of the pods that the selectors match");
   }
   resolver->spec_ = ClusterSpec::FromLists(jobs);
   return resolver;
@@ -94,7 +89,7 @@ absl::StatusOr<std::unique_ptr<KubernetesClusterResolver>> KubernetesClusterReso
   std::ifstream stream(path, std::ios::binary);
   std::ostringstream text;
   if (!stream || !(text << stream.rdbuf())) {
-    return absl::NotFoundError(absl::StrCat("pod list ", path, " cannot be read, or is empty"));
+    return NotFound("pod list ", path, " cannot be read, or is empty");
   }
   absl::StatusOr<std::unique_ptr<KubernetesClusterResolver>> resolver =
       FromJson(text.str(), options);

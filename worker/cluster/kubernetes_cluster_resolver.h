@@ -39,7 +39,7 @@ class KubernetesClusterResolver : public ClusterResolver {
   // kUnimplemented: a selector with a set ("tier in (a, b)").
   static absl::StatusOr<std::unique_ptr<KubernetesClusterResolver>> FromJson(
       absl::string_view pods, const KubernetesOptions& options = {});
-  // As FromJson, with the text of a file. kNotFound, kInvalidArgument: the file cannot be read.
+  // Like FromJson, with the text of a file. kNotFound, kInvalidArgument: the file cannot be read.
   static absl::StatusOr<std::unique_ptr<KubernetesClusterResolver>> FromFile(
       const std::string& path, const KubernetesOptions& options = {});
 

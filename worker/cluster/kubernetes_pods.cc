@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/cluster/cluster_json.h"
 
@@ -37,8 +38,7 @@ std::string TextAt(const Json& value, const std::vector<const char*>& path) {
 }
 
 absl::Status BadPods(absl::string_view why) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("the pod list ", why, "; expected what kubectl get pods -o json writes"));
+  return InvalidArgument("the pod list ", why, "; expected what kubectl get pods -o json writes");
 }
 
 absl::StatusOr<int32_t> GpusOf(const Json& pod, const std::string& name) {
@@ -101,10 +101,9 @@ absl::StatusOr<std::vector<Pod>> ParsePods(absl::string_view json) {
 absl::StatusOr<LabelSelector> LabelSelector::Parse(absl::string_view text) {
   LabelSelector selector;
   if (absl::StrContains(text, "(")) {
-    return absl::UnimplementedError(
-        absl::StrCat("label selector '", text,
-                     "' has a set; KEY=VALUE, KEY!=VALUE, KEY and !KEY are supported, and "
-                     "a job may have several selectors"));
+    return Unimplemented("label selector '", text,
+                         "' has a set; KEY=VALUE, KEY!=VALUE, KEY and !KEY are supported, and "
+                         "a job may have several selectors");
   }
   if (text.empty()) return selector;
   for (absl::string_view part : absl::StrSplit(text, ',')) {
@@ -123,9 +122,8 @@ absl::StatusOr<LabelSelector> LabelSelector::Parse(absl::string_view text) {
     }
     requirement.key = std::string(absl::StripAsciiWhitespace(key));
     if (requirement.key.empty() || absl::StrContains(requirement.key, " ")) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("label selector '", text, "': '", part,
-                       "' is none of KEY=VALUE, KEY!=VALUE, KEY and !KEY"));
+      return InvalidArgument("label selector '", text, "': '", part,
+                             "' is none of KEY=VALUE, KEY!=VALUE, KEY and !KEY");
     }
     selector.requirements_.push_back(std::move(requirement));
   }

@@ -1,6 +1,5 @@
 #include "worker/cluster/named_cluster.h"
 
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -8,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/errors.h"
 #include "common/nearest.h"
 #include "common/status.h"
 #include "worker/cluster/kubernetes_cluster_resolver.h"
@@ -21,7 +21,7 @@ namespace {
 constexpr absl::string_view kResolvers[] = {"file", "tf_config", "slurm", "kubernetes"};
 
 absl::Status BadFlag(const NamedCluster& named, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat("--cluster_resolver ", named.resolver, ": ", why));
+  return InvalidArgument("--cluster_resolver ", named.resolver, ": ", why);
 }
 
 absl::Status TakesNoJobs(const NamedCluster& named) {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
-#include "absl/strings/str_cat.h"
 #include "common/config/partitioner.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -40,8 +40,8 @@ absl::StatusOr<std::unique_ptr<ReplicaDeviceSetter>> ReplicaDeviceSetter::Create
     setter->ps_tasks_ = options.cluster->task_count(setter->ps_device_.job.value_or(""));
   }
   if (setter->ps_tasks_ < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("replica_device_setter: ps_tasks is ",
-                                                   options.ps_tasks, "; expected 0 or more"));
+    return InvalidArgument("replica_device_setter: ps_tasks is ", options.ps_tasks,
+                           "; expected 0 or more");
   }
   if (setter->ps_tasks_ == 0) return nullptr;
   setter->merge_devices_ = options.merge_devices;
@@ -59,8 +59,8 @@ absl::StatusOr<std::string> ReplicaDeviceSetter::Device(const PlacedOp& op) {
   if (device.job.has_value() && (!asked.job.has_value() || asked.job == device.job)) {
     ASSIGN_OR_RETURN(const int32_t task, strategy_(op));
     if (task < 0 || task >= ps_tasks_) {
-      return absl::InvalidArgumentError(absl::StrCat("the strategy put variable ", op.name,
-                                                     " on ps ", task, "; there are ", ps_tasks_));
+      return InvalidArgument("the strategy put variable ", op.name, " on ps ", task, "; there are ",
+                             ps_tasks_);
     }
     device.task = task;
   }

@@ -9,7 +9,6 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "common/dtype.h"
 #include "common/shape.h"
 #include "worker/cluster/cluster_spec.h"

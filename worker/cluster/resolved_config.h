@@ -14,7 +14,7 @@ namespace cairn {
 // Errors are the resolver's.
 absl::StatusOr<std::string> TfConfigText(const ClusterResolver& resolver);
 
-// As TfConfigText, parsed and checked by the rules of cluster files (ParseCluster): jobs without
+// Like TfConfigText, parsed and checked by the rules of cluster files (ParseCluster): jobs without
 // gaps, host:port, no repeated address, a task of the cluster; jobs of other names become warnings.
 // Messages name the cluster by `source` ("SLURM").
 absl::StatusOr<ClusterConfig> ResolveClusterConfig(const ClusterResolver& resolver,

@@ -5,9 +5,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "common/errors.h"
 #include "common/monotonic_cond_var.h"
 #include "common/status.h"
 #include "ps_server/engine/engine.h"
@@ -36,8 +36,8 @@ class EngineServer : public Server {
     absl::MutexLock lock(&mutex_);
     if (state_ == State::kStarted) return absl::OkStatus();
     if (state_ == State::kStopped) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "server ", target_, " was stopped; make a new one on its directory to continue"));
+      return FailedPrecondition("server ", target_,
+                                " was stopped; make a new one on its directory to continue");
     }
     // Sets both or neither, so that a failed Start can be retried.
     ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Open(task_.engine));
@@ -67,8 +67,7 @@ class EngineServer : public Server {
     absl::MutexLock lock(&mutex_);
     while (state_ == State::kStarted && !deadline.Expired()) ended_.WaitUntil(&mutex_, deadline);
     if (state_ != State::kStarted) return absl::OkStatus();
-    return absl::DeadlineExceededError(
-        absl::StrCat("join: server ", target_, " is still running; call Stop"));
+    return DeadlineExceeded("join: server ", target_, " is still running; call Stop");
   }
 
  private:
@@ -86,15 +85,14 @@ class EngineServer : public Server {
 absl::StatusOr<std::string> JobOf(const ClusterSpec& cluster, const ServerOptions& options) {
   const std::vector<std::string> jobs = cluster.jobs();
   if (!options.job_name && jobs.size() != 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "server: must specify an explicit job_name, one of [", absl::StrJoin(jobs, ", "), "]"));
+    return InvalidArgument("server: must specify an explicit job_name, one of [",
+                           absl::StrJoin(jobs, ", "), "]");
   }
   std::string job = options.job_name.value_or(jobs.empty() ? "" : jobs[0]);
   const std::string servers = cluster.has_job("ps") ? "ps" : jobs.size() == 1 ? jobs[0] : "ps";
   if (job == servers) return job;
-  return absl::InvalidArgumentError(absl::StrCat("server: job_name is \"", job,
-                                                 "\"; only tasks of job \"", servers,
-                                                 "\" are servers; other tasks need none"));
+  return InvalidArgument("server: job_name is \"", job, "\"; only tasks of job \"", servers,
+                         "\" are servers; other tasks need none");
 }
 
 absl::StatusOr<int32_t> TaskOf(const ClusterSpec& cluster, const std::string& job,
@@ -102,9 +100,8 @@ absl::StatusOr<int32_t> TaskOf(const ClusterSpec& cluster, const std::string& jo
   if (options.task_index) return *options.task_index;
   ASSIGN_OR_RETURN(const std::vector<int32_t> tasks, cluster.task_indices(job));
   if (tasks.size() == 1) return tasks[0];
-  return absl::InvalidArgumentError(
-      absl::StrCat("server: must specify an explicit task_index because job \"", job, "\" has ",
-                   tasks.size(), " tasks"));
+  return InvalidArgument("server: must specify an explicit task_index because job \"", job,
+                         "\" has ", tasks.size(), " tasks");
 }
 
 absl::Status SplitAddress(const std::string& address, ListenerOptions* listener) {
@@ -112,8 +109,8 @@ absl::Status SplitAddress(const std::string& address, ListenerOptions* listener)
   int32_t port = -1;
   if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
       port < 0 || port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "server: address \"", address, "\" has no port in [0, 65535]; it must be \"host:port\""));
+    return InvalidArgument("server: address \"", address,
+                           "\" has no port in [0, 65535]; it must be \"host:port\"");
   }
   listener->host = address.substr(0, colon);
   if (listener->host == "localhost") listener->host = "127.0.0.1";

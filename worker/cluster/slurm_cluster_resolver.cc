@@ -8,8 +8,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/errors.h"
+#include "common/local_gpus.h"
 #include "common/status.h"
-#include "worker/cluster/local_gpus.h"
 #include "worker/cluster/slurm_text.h"
 
 namespace cairn {
@@ -39,9 +40,8 @@ class Step {
       ASSIGN_OR_RETURN(tasks, ExpandTasksPerNode(text));
     }
     if (tasks.size() != names.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("SLURM_STEP_NODELIST names ", names.size(),
-                                                     " hosts and SLURM_STEP_TASKS_PER_NODE ",
-                                                     tasks.size()));
+      return InvalidArgument("SLURM_STEP_NODELIST names ", names.size(),
+                             " hosts and SLURM_STEP_TASKS_PER_NODE ", tasks.size());
     }
     std::vector<SlurmHost> hosts;
     for (size_t i = 0; i < names.size(); ++i) hosts.push_back({names[i], tasks[i]});
@@ -63,23 +63,20 @@ class Step {
       for (size_t i = 0; i < slots.size(); ++i) {
         if (slots[i].host == *host && slots[i].local == local) return static_cast<int32_t>(i);
       }
-      return absl::InvalidArgumentError(
-          absl::StrCat("this is task ", local, " on host ", *host,
-                       " (SLURM_LOCALID, SLURMD_NODENAME), which the step's list of hosts does not "
-                       "have"));
+      return InvalidArgument(
+          "this is task ", local, " on host ", *host,
+          " (SLURM_LOCALID, SLURMD_NODENAME), which the step's list of hosts does not "
+          "have");
     }
     if (rank >= static_cast<int64_t>(slots.size())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("SLURM_PROCID is ", rank, "; the step has ", slots.size(), " tasks"));
+      return InvalidArgument("SLURM_PROCID is ", rank, "; the step has ", slots.size(), " tasks");
     }
     return rank;
   }
 
   absl::StatusOr<int32_t> GpusPerNode() const {
     if (options_.gpus_per_node.has_value()) return *options_.gpus_per_node;
-    if (options_.environment("SLURM_GPUS_ON_NODE").has_value()) {
-      return Number("SLURM_GPUS_ON_NODE");
-    }
+    if (options_.environment("SLURM_GPUS_ON_NODE").has_value()) return Number("SLURM_GPUS_ON_NODE");
     return LocalGpuCount();
   }
 
@@ -87,18 +84,17 @@ class Step {
   absl::StatusOr<std::string> Variable(const std::string& name) const {
     std::optional<std::string> value = options_.environment(name);
     if (value.has_value()) return *std::move(value);
-    return absl::FailedPreconditionError(
-        absl::StrCat(name,
-                     " not found in environment. Not running inside a SLURM step? Start the "
-                     "program with srun"));
+    return FailedPrecondition(
+        name,
+        " not found in environment. Not running inside a SLURM step? Start the "
+        "program with srun");
   }
 
   absl::StatusOr<int32_t> Number(const std::string& name) const {
     ASSIGN_OR_RETURN(const std::string text, Variable(name));
     int32_t number = 0;
     if (absl::SimpleAtoi(text, &number) && number >= 0) return number;
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, " is '", text.substr(0, 60), "'; expected a number from 0"));
+    return InvalidArgument(name, " is '", text.substr(0, 60), "'; expected a number from 0");
   }
 
   const SlurmOptions& options_;
@@ -108,18 +104,15 @@ absl::StatusOr<std::vector<Slot>> SlotsOf(const std::vector<SlurmHost>& hosts, i
   std::vector<Slot> slots;
   for (const SlurmHost& host : hosts) {
     if (host.tasks < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("host ", host.name, " has ", host.tasks, " tasks; expected 0 or more"));
+      return InvalidArgument("host ", host.name, " has ", host.tasks, " tasks; expected 0 or more");
     }
     if (port_base < 1 || host.tasks > kMaxPort + 1 - port_base) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("port_base ", port_base, " leaves no port for ", host.tasks, " tasks on ",
-                       host.name, "; ports go from 1 to ", kMaxPort));
+      return InvalidArgument("port_base ", port_base, " leaves no port for ", host.tasks,
+                             " tasks on ", host.name, "; ports go from 1 to ", kMaxPort);
     }
     for (int32_t local = 0; local < host.tasks; ++local) {
       if (slots.size() == kMaxTasksPerJob) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("the step has more than ", kMaxTasksPerJob, " tasks"));
+        return InvalidArgument("the step has more than ", kMaxTasksPerJob, " tasks");
       }
       slots.push_back({host.name, local});
     }
@@ -134,15 +127,14 @@ absl::StatusOr<int32_t> GpusPerTask(const SlurmOptions& options, int32_t per_nod
     return absl::InvalidArgumentError("a number of GPUs is negative");
   }
   if (!options.gpus_per_task.has_value() && per_node > 0 && per_node < fullest) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return FailedPrecondition(
         "Requested more GPUs per node than available: ", fullest, " tasks on a host with ",
-        per_node, " GPUs; run fewer tasks there, or give gpus_per_task = 0 to train on CPUs"));
+        per_node, " GPUs; run fewer tasks there, or give gpus_per_task = 0 to train on CPUs");
   }
   const int64_t per_task = options.gpus_per_task.value_or(fullest == 0 ? 0 : per_node / fullest);
   if (per_task * fullest > per_node) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("Requested more GPUs per node than available: ", fullest, " tasks of ",
-                     per_task, " GPUs on a host with ", per_node));
+    return FailedPrecondition("Requested more GPUs per node than available: ", fullest,
+                              " tasks of ", per_task, " GPUs on a host with ", per_node);
   }
   return static_cast<int32_t>(per_task);
 }
@@ -150,15 +142,12 @@ absl::StatusOr<int32_t> GpusPerTask(const SlurmOptions& options, int32_t per_nod
 absl::Status CheckRequest(const std::map<std::string, int32_t>& jobs, size_t assigned) {
   int64_t requested = 0;
   for (const auto& [job, tasks] : jobs) {
-    if (tasks < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("job ", job, " has ", tasks, " tasks"));
-    }
+    if (tasks < 0) return InvalidArgument("job ", job, " has ", tasks, " tasks");
     requested += tasks;
   }
   if (requested <= static_cast<int64_t>(assigned)) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("Requested ", requested, " tasks but only ", assigned,
-                   " were assigned: ask srun for more (--ntasks), or give the jobs fewer"));
+  return FailedPrecondition("Requested ", requested, " tasks but only ", assigned,
+                            " were assigned: ask srun for more (--ntasks), or give the jobs fewer");
 }
 
 // GPUs first, first + 1, … in the format of CUDA_VISIBLE_DEVICES.

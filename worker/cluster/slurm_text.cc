@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -16,15 +17,13 @@ namespace {
 constexpr size_t kMaxHosts = 65536;  // Slurm itself allows no more nodes
 
 absl::Status BadHostlist(absl::string_view list, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat("Invalid hostlist format \"", list.substr(0, 200),
-                                                 "\": ", why,
-                                                 "; expected the form of n[1-3,7],m5"));
+  return InvalidArgument("Invalid hostlist format \"", list.substr(0, 200), "\": ", why,
+                         "; expected the form of n[1-3,7],m5");
 }
 
 absl::Status BadTasks(absl::string_view list, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat("Invalid tasks-per-node list format \"",
-                                                 list.substr(0, 200), "\": ", why,
-                                                 "; expected the form of 3(x2),1"));
+  return InvalidArgument("Invalid tasks-per-node list format \"", list.substr(0, 200), "\": ", why,
+                         "; expected the form of 3(x2),1");
 }
 
 // Accepts only digits; SimpleAtoi also accepts blanks and signs.

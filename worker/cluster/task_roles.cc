@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/cluster/device_spec.h"
 
@@ -28,35 +28,33 @@ absl::Status ValidateClusterSpec(const ClusterSpec& spec, absl::string_view task
   const std::string known = absl::StrJoin(kTaskTypes, ", ");
   for (const std::string& job : spec.jobs()) {
     if (!IsTaskType(job)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("Disallowed task type found in cluster spec: '", job,
-                       "'. Allowed types are ", known, " and the cluster spec is ", spec.ToJson()));
+      return InvalidArgument("Disallowed task type found in cluster spec: '", job,
+                             "'. Allowed types are ", known, " and the cluster spec is ",
+                             spec.ToJson());
     }
   }
   if (!IsTaskType(task_type)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Unrecognized task_type: ", task_type, ", valid task types are: ", known));
+    return InvalidArgument("Unrecognized task_type: ", task_type,
+                           ", valid task types are: ", known);
   }
   if (!spec.has_job(task_type) && task_type != "evaluator") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "`task_type` '", task_type, "' not found in cluster_spec. It is ", spec.ToJson()));
+    return InvalidArgument("`task_type` '", task_type, "' not found in cluster_spec. It is ",
+                           spec.ToJson());
   }
   for (const absl::string_view job : {"chief", "evaluator"}) {
     if (spec.task_count(job) > 1) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "There must be at most one '", job, "' job. It has ", spec.task_count(job), " tasks"));
+      return InvalidArgument("There must be at most one '", job, "' job. It has ",
+                             spec.task_count(job), " tasks");
     }
   }
   if (task_id < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("The `task_id` ", task_id, " of ", task_type, " is negative"));
+    return InvalidArgument("The `task_id` ", task_id, " of ", task_type, " is negative");
   }
   // Compares with the count, so a job whose indices have gaps trains only in its dense part, as in
   // TensorFlow.
   if (spec.has_job(task_type) && task_id >= spec.task_count(task_type)) {
-    return absl::InvalidArgumentError(absl::StrCat("The `task_id` ", task_id,
-                                                   " exceeds the maximum id of ", task_type, ", ",
-                                                   spec.task_count(task_type) - 1));
+    return InvalidArgument("The `task_id` ", task_id, " exceeds the maximum id of ", task_type,
+                           ", ", spec.task_count(task_type) - 1);
   }
   return absl::OkStatus();
 }
@@ -70,8 +68,8 @@ absl::Status ValidateParameterServerCluster(const ClusterSpec& spec, absl::strin
   RETURN_IF_ERROR(ValidateClusterSpec(spec, task_type, task_id));
   for (const absl::string_view job : {"worker", "ps"}) {
     if (spec.task_count(job) < 1) {
-      return absl::InvalidArgumentError(absl::StrCat("There must be at least one ", job,
-                                                     ". The cluster spec is ", spec.ToJson()));
+      return InvalidArgument("There must be at least one ", job, ". The cluster spec is ",
+                             spec.ToJson());
     }
   }
   return absl::OkStatus();
@@ -109,8 +107,8 @@ absl::StatusOr<std::string> CollectiveLeader(const ClusterSpec& spec, absl::stri
   if (task_type == "evaluator") return std::string();
   if (spec.has_job("chief")) return FirstTask("chief");
   if (spec.has_job("worker")) return FirstTask("worker");
-  return absl::InvalidArgumentError(absl::StrCat(
-      "There is no collective leader: the cluster has neither chief nor worker: ", spec.ToJson()));
+  return InvalidArgument(
+      "There is no collective leader: the cluster has neither chief nor worker: ", spec.ToJson());
 }
 
 absl::StatusOr<std::string> CoordinationLeader(const ClusterSpec& spec) {
@@ -118,8 +116,8 @@ absl::StatusOr<std::string> CoordinationLeader(const ClusterSpec& spec) {
   for (const absl::string_view job : {"ps", "chief", "worker"}) {
     if (spec.has_job(job)) return FirstTask(job);
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "There is no coordination leader: the cluster has no ps, chief or worker: ", spec.ToJson()));
+  return InvalidArgument(
+      "There is no coordination leader: the cluster has no ps, chief or worker: ", spec.ToJson());
 }
 
 }  // namespace cairn

@@ -19,7 +19,7 @@ namespace cairn {
 // `task_type` must be a job of the cluster (an evaluator may be outside) with a task `task_id`.
 absl::Status ValidateClusterSpec(const ClusterSpec& spec, absl::string_view task_type,
                                  int32_t task_id);
-// As ValidateClusterSpec, and requires at least one worker and one ps, as ParameterServerStrategy
+// Like ValidateClusterSpec, and requires at least one worker and one ps, as ParameterServerStrategy
 // does.
 absl::Status ValidateParameterServerCluster(const ClusterSpec& spec, absl::string_view task_type,
                                             int32_t task_id);

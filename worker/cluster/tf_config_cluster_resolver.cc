@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/cluster/cluster_json.h"
 
@@ -22,9 +22,9 @@ absl::StatusOr<Json> ParseTfConfig(const std::optional<std::string>& text) {
   ASSIGN_OR_RETURN(Json parsed, ParseJson(*text, "TF_CONFIG", kMaxClusterTextBytes));
   if (parsed.is_array()) return Json::object();
   if (!parsed.is_object()) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         "TF_CONFIG is a JSON ", parsed.type_name(),
-        "; expected an object, as in {\"cluster\": {\"worker\": [...]}, \"task\": {...}}"));
+        "; expected an object, as in {\"cluster\": {\"worker\": [...]}, \"task\": {...}}");
   }
   return parsed;
 }
@@ -36,8 +36,7 @@ absl::StatusOr<const Json*> Member(const Json* object, const char* key) {
   const auto found = object->find(key);
   if (found == object->end()) return nullptr;
   if (!found->is_null()) return &*found;
-  return absl::InvalidArgumentError(
-      absl::StrCat("TF_CONFIG: '", key, "' is null: give it a value, or leave it out"));
+  return InvalidArgument("TF_CONFIG: '", key, "' is null: give it a value, or leave it out");
 }
 
 // Text unchanged; other values as JSON writes them (123456 is "123456").
@@ -93,8 +92,8 @@ absl::StatusOr<std::optional<int32_t>> TFConfigClusterResolver::SourceTaskId() c
     return std::optional<int32_t>(static_cast<int32_t>(given->get<double>()));
   }
   if (absl::SimpleAtoi(*text, &index)) return std::optional<int32_t>(index);
-  return absl::InvalidArgumentError(absl::StrCat("TF_CONFIG: task.index is '", text->substr(0, 60),
-                                                 "'; expected a number, as in 0 or \"0\""));
+  return InvalidArgument("TF_CONFIG: task.index is '", text->substr(0, 60),
+                         "'; expected a number, as in 0 or \"0\"");
 }
 
 absl::StatusOr<std::optional<std::string>> TFConfigClusterResolver::SourceRpcLayer() const {

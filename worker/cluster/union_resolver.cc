@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -26,9 +26,8 @@ absl::StatusOr<Tasks> Join(const std::string& job, const std::vector<const Tasks
     for (const auto& [index, address] : *part) {
       const auto [other, is_new] = joined.emplace(offset + index, address);
       if (is_new) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("Duplicate keys detected when merging two ClusterSpecs: ", job, ":", index,
-                       " is ", other->second, " and ", address));
+      return InvalidArgument("Duplicate keys detected when merging two ClusterSpecs: ", job, ":",
+                             index, " is ", other->second, " and ", address);
     }
     if (lists) offset += static_cast<int32_t>(part->size());
   }
@@ -47,9 +46,7 @@ absl::StatusOr<std::unique_ptr<UnionResolver>> UnionResolver::Create(
     return absl::InvalidArgumentError("UnionResolver: at least one ClusterResolver is required");
   }
   for (const auto& resolver : resolvers) {
-    if (resolver == nullptr) {
-      return absl::InvalidArgumentError("UnionResolver: a resolver is null");
-    }
+    if (resolver == nullptr) return absl::InvalidArgumentError("UnionResolver: a resolver is null");
   }
   if (!task.environment.has_value()) task.environment = resolvers.front()->environment();
   return absl::WrapUnique(new UnionResolver(std::move(resolvers), std::move(task)));

@@ -3,13 +3,13 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 
 namespace cairn {
 namespace {
 
 absl::Status NullMemory(absl::string_view which, int64_t count) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(which, " has ", count, " elements at a null pointer"));
+  return InvalidArgument(which, " has ", count, " elements at a null pointer");
 }
 
 }  // namespace
@@ -56,48 +56,42 @@ absl::Status CheckAgreement(absl::Span<const CollectiveCall> calls,
                             absl::Span<const std::string> peers) {
   for (size_t r = 0; r < calls.size(); ++r) {
     if (calls[r].refused == 0) continue;
-    return absl::InvalidArgumentError(absl::StrCat(RankText(static_cast<int>(r), peers[r]),
-                                                   " refused the arguments of its ",
-                                                   CallText(calls[r]), "; its own error says why"));
+    return InvalidArgument(RankText(static_cast<int>(r), peers[r]),
+                           " refused the arguments of its ", CallText(calls[r]),
+                           "; its own error says why");
   }
   for (size_t r = 1; r < calls.size(); ++r) {
     if (Agrees(calls[0], calls[r])) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         "ranks disagree: ", RankText(0, peers[0]), " calls ", CallText(calls[0]), ", ",
         RankText(static_cast<int>(r), peers[r]), " calls ", CallText(calls[r]),
-        "; every rank must make the same calls in the same order, with equal dtypes and counts"));
+        "; every rank must make the same calls in the same order, with equal dtypes and counts");
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckArguments(const CollectiveCall& call, ConstBuffer in, const MutableBuffer* out,
                             int size) {
-  if (in.count < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("input of ", in.count, " elements"));
-  }
+  if (in.count < 0) return InvalidArgument("input of ", in.count, " elements");
   if (in.count > 0 && in.data == nullptr) return NullMemory("input", in.count);
   const bool reduces =
       call.kind == CollectiveKind::kAllReduce || call.kind == CollectiveKind::kReduceScatter;
   if (reduces && call.reduce == ReduceOp::kMean && !IsFloating(call.dtype)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("mean of ", DTypeName(call.dtype),
-                     "; the mean of integers is not one: reduce with sum, then divide"));
+    return InvalidArgument("mean of ", DTypeName(call.dtype),
+                           "; the mean of integers is not one: reduce with sum, then divide");
   }
   if (call.kind == CollectiveKind::kBroadcast && (call.root < 0 || call.root >= size)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("root rank ", call.root, " is outside [0, ", size, ")"));
+    return InvalidArgument("root rank ", call.root, " is outside [0, ", size, ")");
   }
   if (out == nullptr) return absl::OkStatus();
   if (out->count > 0 && out->data == nullptr) return NullMemory("output", out->count);
   if (out->dtype != in.dtype) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("input is ", DTypeName(in.dtype), ", output is ", DTypeName(out->dtype)));
+    return InvalidArgument("input is ", DTypeName(in.dtype), ", output is ", DTypeName(out->dtype));
   }
   const int64_t parts = call.kind == CollectiveKind::kReduceScatter ? size : 1;
   if (in.count != out->count * parts) {
-    return absl::InvalidArgumentError(absl::StrCat("input has ", in.count, " elements, output ",
-                                                   out->count, "; the output needs ", in.count, "/",
-                                                   parts));
+    return InvalidArgument("input has ", in.count, " elements, output ", out->count,
+                           "; the output needs ", in.count, "/", parts);
   }
   return absl::OkStatus();
 }
@@ -105,9 +99,8 @@ absl::Status CheckArguments(const CollectiveCall& call, ConstBuffer in, const Mu
 absl::Status CheckPlace(MutableBuffer place, DType dtype, absl::Span<const int64_t> counts) {
   const int64_t total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
   if (place.dtype != dtype || place.count != total) {
-    return absl::InvalidArgumentError(absl::StrCat("all_gather: the output is ", place.count, " ",
-                                                   DTypeName(place.dtype), ", the ranks bring ",
-                                                   total, " ", DTypeName(dtype), " in all"));
+    return InvalidArgument("all_gather: the output is ", place.count, " ", DTypeName(place.dtype),
+                           ", the ranks bring ", total, " ", DTypeName(dtype), " in all");
   }
   if (total > 0 && place.data == nullptr) return NullMemory("output", total);
   return absl::OkStatus();

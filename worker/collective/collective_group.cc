@@ -1,7 +1,7 @@
 #include "worker/collective/collective_group.h"
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/errors.h"
 
 namespace cairn {
 
@@ -9,9 +9,8 @@ absl::Status CollectiveGroup::AllGather(ConstBuffer in, MutableBuffer out, Deadl
   const auto place = [&](absl::Span<const int64_t> counts) -> absl::StatusOr<MutableBuffer> {
     for (const int64_t count : counts) {
       if (count == counts[0]) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("all_gather: ranks bring different element counts, in rank order: ",
-                       absl::StrJoin(counts, ", "), "; bring equal ones, or use AllGatherV"));
+      return InvalidArgument("all_gather: ranks bring different element counts, in rank order: ",
+                             absl::StrJoin(counts, ", "), "; bring equal ones, or use AllGatherV");
     }
     return out;
   };

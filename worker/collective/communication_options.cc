@@ -1,7 +1,7 @@
 #include "worker/collective/communication_options.h"
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -24,15 +24,14 @@ absl::StatusOr<CommunicationImplementation> CommunicationImplementationFromName(
       return implementation;
     }
   }
-  return absl::InvalidArgumentError(absl::StrCat("communication implementation '", name,
-                                                 "' is unknown; allowed: AUTO, RING, NCCL"));
+  return InvalidArgument("communication implementation '", name,
+                         "' is unknown; allowed: AUTO, RING, NCCL");
 }
 
 absl::Status CommunicationOptions::Validate() const {
   if (bytes_per_pack >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("communication options: bytes_per_pack is ",
-                                                 bytes_per_pack,
-                                                 "; it must be >= 0, and 0 means one pack"));
+  return InvalidArgument("communication options: bytes_per_pack is ", bytes_per_pack,
+                         "; it must be >= 0, and 0 means one pack");
 }
 
 CommunicationOptions CommunicationOptions::Merge(const CommunicationOptions& per_call) const {

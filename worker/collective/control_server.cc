@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
-#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -19,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "worker/collective/collective_call.h"
@@ -218,24 +218,22 @@ absl::Status ControlServer::Impl::HandleJoin(int id, Connection& connection,
   std::string blob = request.Bytes();
   if (!request.ok() || !request.at_end() || size < 1 || rank < 0 || rank >= size ||
       static_cast<size_t>(size) > kMaxGlooRanks) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of ", size,
-                                                   " cannot join; a group has 1 to ", kMaxGlooRanks,
-                                                   " ranks, numbered from 0"));
+    return InvalidArgument("rank ", rank, " of ", size, " cannot join; a group has 1 to ",
+                           kMaxGlooRanks, " ranks, numbered from 0");
   }
   if (!connection.rendezvous.empty()) return absl::InvalidArgumentError("has joined already");
   if (all_rendezvous_.size() >= kMaxRendezvous && all_rendezvous_.count(name) == 0) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(kMaxRendezvous, " groups are joining here already, which is the limit"));
+    return ResourceExhausted(kMaxRendezvous,
+                             " groups are joining here already, which is the limit");
   }
   Rendezvous& rendezvous = all_rendezvous_.try_emplace(name, Rendezvous{size, {}}).first->second;
   if (rendezvous.size != size) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " joins as one of ", size,
-                                                   ", others as ", rendezvous.size,
-                                                   "; give every rank the same addresses"));
+    return InvalidArgument("rank ", rank, " joins as one of ", size, ", others as ",
+                           rendezvous.size, "; give every rank the same addresses");
   }
   if (!rendezvous.joined.emplace(rank, std::make_pair(id, std::move(blob))).second) {
-    return absl::InvalidArgumentError(absl::StrCat("another process has joined as rank ", rank,
-                                                   "; give every rank its own number"));
+    return InvalidArgument("another process has joined as rank ", rank,
+                           "; give every rank its own number");
   }
   rendezvous.left.erase(rank);
   connection.rendezvous = name;
@@ -349,12 +347,11 @@ absl::StatusOr<std::vector<std::string>> Join(const std::string& address, const 
   }
   if (!reply.ok()) {
     if (!missing.ok()) {
-      return absl::DeadlineExceededError(
-          absl::StrCat(who, "no server answers at the rendezvous address ", address, " (",
-                       reply.status().message(), "); rank 0 serves it: is rank 0 running?"));
+      return DeadlineExceeded(who, "no server answers at the rendezvous address ", address, " (",
+                              reply.status().message(), "); rank 0 serves it: is rank 0 running?");
     }
-    return absl::DeadlineExceededError(absl::StrCat(who, "these ranks did not come to ", address,
-                                                    ": ", WithAddresses(*missing, peers)));
+    return DeadlineExceeded(who, "these ranks did not come to ", address, ": ",
+                            WithAddresses(*missing, peers));
   }
   ControlReader reader(*reply);
   const auto code = static_cast<absl::StatusCode>(reader.Value<int32_t>());

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/config/cluster_config.h"
+#include "common/errors.h"
 #include "common/host_lookup.h"
 #include "common/status.h"
 
@@ -22,9 +23,8 @@ namespace {
 // Limit for resolving the name of a listen address, which is this machine's.
 constexpr absl::Duration kOwnNamePatience = absl::Seconds(10);
 
-absl::Status Unavailable(absl::string_view address, absl::string_view what, int error) {
-  return absl::UnavailableError(
-      absl::StrCat(address, ": ", what, ": ", std::generic_category().message(error)));
+absl::Status SystemError(absl::string_view address, absl::string_view what, int error) {
+  return Unavailable(address, ": ", what, ": ", std::generic_category().message(error));
 }
 
 absl::StatusOr<HostAddresses> Resolve(const std::string& address, Deadline deadline) {
@@ -41,9 +41,8 @@ absl::Status Await(int fd, int16_t events, absl::string_view address, Deadline d
     pollfd entry = {fd, events, 0};
     const int ready = ::poll(&entry, 1, static_cast<int>(std::min<int64_t>(left, 60'000)));
     if (ready > 0) return absl::OkStatus();
-    if (ready < 0 && errno != EINTR) return Unavailable(address, "poll", errno);
-    if (deadline.Expired())
-      return absl::DeadlineExceededError(absl::StrCat(address, ": no answer"));
+    if (ready < 0 && errno != EINTR) return SystemError(address, "poll", errno);
+    if (deadline.Expired()) return DeadlineExceeded(address, ": no answer");
   }
 }
 
@@ -52,7 +51,7 @@ absl::StatusOr<OwnedFd> ConnectTo(const std::string& address, Deadline deadline)
   absl::Status failed;
   for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
     OwnedFd fd(::socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (fd.get() < 0) return Unavailable(address, "socket", errno);
+    if (fd.get() < 0) return SystemError(address, "socket", errno);
     if (::connect(fd.get(), at->ai_addr, at->ai_addrlen) == 0) return fd;
     int error = errno;
     if (error == EINPROGRESS) {
@@ -61,7 +60,7 @@ absl::StatusOr<OwnedFd> ConnectTo(const std::string& address, Deadline deadline)
       ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
     }
     if (error == 0) return fd;
-    failed = Unavailable(address, "connect", error);
+    failed = SystemError(address, "connect", error);
   }
   return failed;
 }
@@ -75,7 +74,7 @@ absl::Status SendAll(const OwnedFd& fd, absl::string_view bytes, absl::string_vi
     } else if (errno == EAGAIN) {
       RETURN_IF_ERROR(Await(fd.get(), POLLOUT, address, deadline));
     } else if (errno != EINTR) {
-      return Unavailable(address, "send", errno);
+      return SystemError(address, "send", errno);
     }
   }
   return absl::OkStatus();
@@ -86,8 +85,8 @@ absl::Status ReceiveAll(const OwnedFd& fd, char* to, size_t size, absl::string_v
   while (size > 0) {
     RETURN_IF_ERROR(Await(fd.get(), POLLIN, address, deadline));
     const ssize_t got = ::recv(fd.get(), to, size, 0);
-    if (got == 0) return absl::UnavailableError(absl::StrCat(address, ": the connection ended"));
-    if (got < 0 && errno != EAGAIN && errno != EINTR) return Unavailable(address, "recv", errno);
+    if (got == 0) return Unavailable(address, ": the connection ended");
+    if (got < 0 && errno != EAGAIN && errno != EINTR) return SystemError(address, "recv", errno);
     if (got <= 0) continue;
     to += got;
     size -= static_cast<size_t>(got);
@@ -115,13 +114,13 @@ absl::StatusOr<OwnedFd> ListenAt(const std::string& address) {
   absl::Status failed;
   for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
     OwnedFd fd(::socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (fd.get() < 0) return Unavailable(address, "socket", errno);
+    if (fd.get() < 0) return SystemError(address, "socket", errno);
     const int on = 1;
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (::bind(fd.get(), at->ai_addr, at->ai_addrlen) == 0 && ::listen(fd.get(), SOMAXCONN) == 0) {
       return fd;
     }
-    failed = Unavailable(address, "cannot be listened at", errno);
+    failed = SystemError(address, "cannot be listened at", errno);
   }
   return failed;
 }
@@ -139,8 +138,8 @@ std::string ListenAddress(const OwnedFd& listener, const std::string& address) {
 absl::StatusOr<std::string> AskAt(const std::string& address, absl::string_view request,
                                   Deadline deadline, const std::function<void()>& late) {
   if (request.size() > kMaxControlRequestBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(address, ": request of ", request.size(),
-                                                   " bytes, at most ", kMaxControlRequestBytes));
+    return InvalidArgument(address, ": request of ", request.size(), " bytes, at most ",
+                           kMaxControlRequestBytes);
   }
   ASSIGN_OR_RETURN(const OwnedFd fd, ConnectTo(address, deadline));
   const std::string message = ControlWriter().Bytes(request).Take();
@@ -151,9 +150,8 @@ absl::StatusOr<std::string> AskAt(const std::string& address, absl::string_view 
   if (absl::IsDeadlineExceeded(answered) && late) late();
   RETURN_IF_ERROR(answered);
   if (size > kMaxControlReplyBytes) {
-    return absl::UnavailableError(absl::StrCat(address, ": reply of ", size, " bytes, at most ",
-                                               kMaxControlReplyBytes,
-                                               "; another program may listen there"));
+    return Unavailable(address, ": reply of ", size, " bytes, at most ", kMaxControlReplyBytes,
+                       "; another program may listen there");
   }
   std::string reply(size, '\0');
   RETURN_IF_ERROR(ReceiveAll(fd, reply.data(), size, address, deadline));

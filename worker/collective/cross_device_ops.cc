@@ -1,6 +1,6 @@
 #include "worker/collective/cross_device_ops.h"
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 
 namespace cairn {
 
@@ -16,9 +16,8 @@ absl::string_view CrossDeviceOpsName(CrossDeviceOps ops) {
 
 absl::Status CheckNumPacks(CrossDeviceOps ops, int64_t num_packs) {
   if (num_packs >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(CrossDeviceOpsName(ops), ": num_packs is ",
-                                                 num_packs,
-                                                 "; it must be >= 0, and 0 means no packing"));
+  return InvalidArgument(CrossDeviceOpsName(ops), ": num_packs is ", num_packs,
+                         "; it must be >= 0, and 0 means no packing");
 }
 
 HierarchicalPlan PlanHierarchicalCopy(int devices, int64_t pack) {

@@ -1,6 +1,6 @@
 #include "worker/collective/gather_slices.h"
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/collective/reduce_kernels.h"
 
@@ -10,12 +10,12 @@ absl::StatusOr<GatheredSlices> GatherSlices(CollectiveGroup& group, ReduceOp op,
                                             ConstBuffer rows, int64_t width, Deadline deadline) {
   absl::Status arguments;
   if (ids.dtype != DType::kInt64 || width < 0 || rows.count != ids.count * width) {
-    arguments = absl::InvalidArgumentError(
-        absl::StrCat("gathering slices: ", ids.count, " ", DTypeName(ids.dtype), " ids with ",
-                     rows.count, " values; ids are int64, and each has ", width, " values"));
+    arguments =
+        InvalidArgument("gathering slices: ", ids.count, " ", DTypeName(ids.dtype), " ids with ",
+                        rows.count, " values; ids are int64, and each has ", width, " values");
   } else if (op == ReduceOp::kMean && !IsFloating(rows.dtype)) {
-    arguments = absl::InvalidArgumentError(
-        absl::StrCat("gathering slices: mean of ", DTypeName(rows.dtype), "; request the sum"));
+    arguments =
+        InvalidArgument("gathering slices: mean of ", DTypeName(rows.dtype), "; request the sum");
   }
   GatheredSlices gathered;
   // If this rank refuses its arguments, the others notice because a barrier does not match their

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/config/cluster_config.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/collective/collective_call.h"
 #include "worker/collective/control_server.h"
@@ -131,9 +132,9 @@ class GlooGroup final : public CollectiveGroup {
 absl::Status GlooGroup::CheckOptions() const {
   const size_t size = options_.addresses.size();
   if (size == 0 || size > kMaxGlooRanks || options_.rank < 0 || rank() >= this->size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("group '", options_.name, "': rank ", options_.rank, " of ", size,
-                     " addresses; a group has 1 to ", kMaxGlooRanks, " ranks, numbered from 0"));
+    return InvalidArgument("group '", options_.name, "': rank ", options_.rank, " of ", size,
+                           " addresses; a group has 1 to ", kMaxGlooRanks,
+                           " ranks, numbered from 0");
   }
   for (const std::string& address : options_.addresses) {
     RETURN_IF_ERROR(Annotate(ParseHostPort(address).status(), "group '" + options_.name + "'"));
@@ -174,10 +175,9 @@ absl::Status GlooGroup::Connect(Deadline deadline) {
     link_->Connect(addresses);
     PrepareGreetings();
   } catch (const GlooFailure& failure) {
-    return absl::UnavailableError(
-        absl::StrCat("group '", options_.name, "', ", RankText(rank(), peer(rank())),
-                     ": no connection to ", RankText(failure.rank(), peer(failure.rank())), ": ",
-                     failure.what(), "; connect again on every rank"));
+    return Unavailable("group '", options_.name, "', ", RankText(rank(), peer(rank())),
+                       ": no connection to ", RankText(failure.rank(), peer(failure.rank())), ": ",
+                       failure.what(), "; connect again on every rank");
   }
   return absl::OkStatus();
 }
@@ -357,9 +357,9 @@ void GlooGroup::Abort(const absl::Status& why) {
   {
     absl::MutexLock lock(&mutex_);
     if (!status_.failure.ok()) return;
-    status_.failure = absl::AbortedError(
-        absl::StrCat(RankText(rank(), peer(rank())),
-                     " gave up: ", why.ToString(absl::StatusToStringMode::kWithNoExtraData)));
+    status_.failure =
+        Aborted(RankText(rank(), peer(rank())),
+                " gave up: ", why.ToString(absl::StatusToStringMode::kWithNoExtraData));
     status_.at_fault = rank();
   }
   ExchangeStatuses(status_addresses_, OwnStatus(), Deadline::In(kTimeToTellOfAbort));

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 
 namespace cairn {
 namespace {
@@ -35,8 +35,7 @@ absl::StatusOr<std::unique_ptr<GlooLink>> GlooLink::Open(const std::string& host
       if (r != rank) link->context_->createPair(r);
     }
   } catch (const std::exception& error) {
-    return absl::UnavailableError(
-        absl::StrCat("Gloo cannot use interface ", host, ": ", error.what()));
+    return Unavailable("Gloo cannot use interface ", host, ": ", error.what());
   }
   return link;
 }

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/status.h"
+#include "common/errors.h"
 #include "worker/collective/collective_call.h"
 #include "worker/collective/control_wire.h"
 
@@ -60,8 +60,7 @@ GroupVerdict FindFault(absl::Span<const absl::StatusOr<GroupStatus>> statuses,
   const auto ranks = statuses.size();
   for (size_t r = 0; r < ranks; ++r) {
     if (!absl::IsUnavailable(statuses[r].status())) continue;
-    return {absl::UnavailableError(
-                absl::StrCat(name(r), " is gone: its process does not accept connections")),
+    return {Unavailable(name(r), " is gone: its process does not accept connections"),
             static_cast<int32_t>(r)};
   }
   for (size_t r = 0; r < ranks; ++r) {
@@ -91,9 +90,7 @@ GroupVerdict FindFault(absl::Span<const absl::StatusOr<GroupStatus>> statuses,
   }
   if (!late.empty()) return {absl::DeadlineExceededError(absl::StrJoin(late, "; ")), first};
   const auto waited = static_cast<size_t>(waited_for);
-  return {
-      absl::DeadlineExceededError(absl::StrCat("no data from ", name(waited), " in time: ", what)),
-      waited_for};
+  return {DeadlineExceeded("no data from ", name(waited), " in time: ", what), waited_for};
 }
 
 }  // namespace cairn

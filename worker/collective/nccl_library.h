@@ -20,7 +20,6 @@ struct Nccl {
   DynamicFunction<decltype(ncclGroupStart)> group_start{library, "ncclGroupStart"};
   DynamicFunction<decltype(ncclGroupEnd)> group_end{library, "ncclGroupEnd"};
   DynamicFunction<decltype(ncclCommInitRankConfig)> init_rank{library, "ncclCommInitRankConfig"};
-  DynamicFunction<decltype(ncclCommFinalize)> finalize{library, "ncclCommFinalize"};
   DynamicFunction<decltype(ncclCommDestroy)> destroy{library, "ncclCommDestroy"};
   DynamicFunction<decltype(ncclCommAbort)> abort{library, "ncclCommAbort"};
   DynamicFunction<decltype(ncclCommGetAsyncError)> async_error{library, "ncclCommGetAsyncError"};
@@ -28,7 +27,10 @@ struct Nccl {
   DynamicFunction<decltype(ncclGetErrorString)> error_text{library, "ncclGetErrorString"};
 
   // Loads the library on first use. If library.status() is not OK, no function may be called.
-  static const Nccl& Get();
+  static const Nccl& Get() {
+    static const auto* const nccl = new Nccl;
+    return *nccl;
+  }
 };
 
 }  // namespace cairn

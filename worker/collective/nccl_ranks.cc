@@ -14,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/hash.h"
 #include "common/status.h"
 #include "worker/collective/collective_call.h"
@@ -44,9 +45,8 @@ class Failure {
     {
       absl::MutexLock lock(&mutex_);
       if (!why_.ok()) return;
-      why_ = absl::AbortedError(
-          absl::StrCat("sums over GPUs were given up: ",
-                       why.ToString(absl::StatusToStringMode::kWithNoExtraData)));
+      why_ = Aborted("sums over GPUs were given up: ",
+                     why.ToString(absl::StatusToStringMode::kWithNoExtraData));
     }
     if (peers_.workers != nullptr) peers_.workers->Abort(why);
   }
@@ -64,7 +64,7 @@ class Failure {
   // Call repeatedly during a wait. Returns an error if the wait is in vain; Get returns it from
   // then on.
   absl::Status Look() { return Note(FindFault()); }
-  // As Look, but outside of waits: only failures that another process has reported.
+  // Like Look, but outside of waits: only failures that another process has reported.
   absl::Status Reported() {
     return Note(peers_.workers == nullptr ? absl::OkStatus() : peers_.workers->usable());
   }
@@ -103,7 +103,7 @@ class Failure {
 
 absl::Status CheckNccl(ncclResult_t result, absl::string_view what) {
   if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("NCCL: ", what, ": ", Nccl::Get().error_text(result)));
+  return Internal("NCCL: ", what, ": ", Nccl::Get().error_text(result));
 }
 
 // A GPU of the communicator. Its bytes are exchanged between processes.
@@ -164,8 +164,7 @@ class NcclRank final : public DeviceRank {
 absl::Status NcclRank::Named(cudaError_t error, absl::string_view what) const {
   if (error == cudaSuccess) return absl::OkStatus();
   cudaGetLastError();
-  return absl::InternalError(
-      absl::StrCat(device_.text(), ": CUDA: ", what, ": ", cudaGetErrorString(error)));
+  return Internal(device_.text(), ": CUDA: ", what, ": ", cudaGetErrorString(error));
 }
 
 absl::Status NcclRank::Named(ncclResult_t result, absl::string_view what) const {
@@ -200,9 +199,8 @@ absl::Status NcclRank::Ready(absl::string_view what, absl::Duration limit, bool 
     if (polls < kLooksWithoutPause) continue;
     if (looks) RETURN_IF_ERROR(failure_->Look());
     if (deadline.Expired()) {
-      return absl::DeadlineExceededError(
-          absl::StrCat(device_.text(), ": NCCL: ", what, " was not done in ",
-                       absl::FormatDuration(limit), ": another GPU hangs, or others use it"));
+      return DeadlineExceeded(device_.text(), ": NCCL: ", what, " was not done in ",
+                              absl::FormatDuration(limit), ": another GPU hangs, or others use it");
     }
     absl::SleepFor(kLookPause);
   }
@@ -273,8 +271,8 @@ absl::StatusOr<std::vector<Seat>> ShareSeats(const absl::StatusOr<std::vector<Se
                     [worker](const Seat& seat) { return seat.worker == worker; })) {
       continue;
     }
-    return absl::UnavailableError(absl::StrCat("NCCL: ", RankText(worker, workers.peer(worker)),
-                                               " cannot use its GPUs; its own error says why"));
+    return Unavailable("NCCL: ", RankText(worker, workers.peer(worker)),
+                       " cannot use its GPUs; its own error says why");
   }
   return seats;
 }
@@ -290,9 +288,9 @@ absl::Status CheckDistinct(absl::Span<const Seat> seats, const CollectiveGroup* 
   for (size_t i = 0; i < seats.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       if (seats[i].host != seats[j].host || seats[i].address != seats[j].address) continue;
-      return absl::FailedPreconditionError(absl::StrCat(
+      return FailedPrecondition(
           "NCCL: ", text(seats[j]), " and ", text(seats[i]),
-          " are the same GPU; give every replica its own (LOCAL_RANK, CUDA_VISIBLE_DEVICES)"));
+          " are the same GPU; give every replica its own (LOCAL_RANK, CUDA_VISIBLE_DEVICES)");
     }
   }
   return absl::OkStatus();

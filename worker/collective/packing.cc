@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -13,15 +13,13 @@ namespace cairn {
 absl::StatusOr<std::vector<std::vector<size_t>>> GroupBySize(absl::Span<const PackItem> items,
                                                              int64_t bytes_per_pack) {
   if (bytes_per_pack < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("packing by size: bytes_per_pack is ",
-                                                   bytes_per_pack,
-                                                   "; it must be >= 0, and 0 means one pack"));
+    return InvalidArgument("packing by size: bytes_per_pack is ", bytes_per_pack,
+                           "; it must be >= 0, and 0 means one pack");
   }
   for (size_t i = 0; i < items.size(); ++i) {
     if (items[i].elements.value_or(0) >= 0) continue;
-    return absl::InvalidArgumentError(absl::StrCat("packing by size: item ", i, " has ",
-                                                   *items[i].elements,
-                                                   " elements; a count is >= 0, or absent"));
+    return InvalidArgument("packing by size: item ", i, " has ", *items[i].elements,
+                           " elements; a count is >= 0, or absent");
   }
   std::vector<std::vector<size_t>> packs;
   const bool all_known = std::all_of(
@@ -46,12 +44,10 @@ absl::StatusOr<std::vector<std::vector<size_t>>> GroupBySize(absl::Span<const Pa
 
 absl::StatusOr<std::vector<int64_t>> PackSizes(int64_t total, int64_t num_packs) {
   if (num_packs < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("packing into chunks: num_packs is ", num_packs, "; it must be >= 1"));
+    return InvalidArgument("packing into chunks: num_packs is ", num_packs, "; it must be >= 1");
   }
   if (total < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("packing into chunks: ", total, " elements; a count is >= 0"));
+    return InvalidArgument("packing into chunks: ", total, " elements; a count is >= 0");
   }
   std::vector<int64_t> sizes(static_cast<size_t>(num_packs), total / num_packs);
   sizes.back() += total % num_packs;
@@ -66,9 +62,9 @@ absl::StatusOr<ConcatenatedPacks> ConcatenatedPacks::Make(absl::Span<const Const
   if (!gradients.empty()) packs.dtype_ = gradients[0].dtype;
   for (const ConstBuffer& gradient : gradients) {
     if (gradient.dtype != packs.dtype_) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "packing into chunks: gradient ", packs.counts_.size(), " is ", DTypeName(gradient.dtype),
-          ", gradient 0 is ", DTypeName(packs.dtype_), "; group gradients by dtype first"));
+      return InvalidArgument("packing into chunks: gradient ", packs.counts_.size(), " is ",
+                             DTypeName(gradient.dtype), ", gradient 0 is ", DTypeName(packs.dtype_),
+                             "; group gradients by dtype first");
     }
     packs.counts_.push_back(gradient.count);
     total += gradient.count;
@@ -101,9 +97,8 @@ absl::Status ConcatenatedPacks::CopyTo(absl::Span<const MutableBuffer> gradients
     same = gradients[i].dtype == dtype_ && gradients[i].count == counts_[i];
   }
   if (!same) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unpacking ", counts_.size(), " gradients into ", gradients.size(),
-                     ": dtypes and counts must be those that were packed"));
+    return InvalidArgument("unpacking ", counts_.size(), " gradients into ", gradients.size(),
+                           ": dtypes and counts must be those that were packed");
   }
   const char* from = memory_.data();
   for (const MutableBuffer& gradient : gradients) {

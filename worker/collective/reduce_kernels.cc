@@ -81,7 +81,7 @@ HWY_INLINE void WidenBFloat16(const uint16_t* from, float* to, size_t count) {
   }
 }
 
-// As BFloat16FromFloat, without a branch, so that the compiler can vectorize it.
+// Like BFloat16FromFloat, without a branch, so that the compiler can vectorize it.
 HWY_INLINE void RoundToBFloat16(const float* from, uint16_t* to, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     uint32_t bits = 0;

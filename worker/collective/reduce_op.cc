@@ -1,7 +1,7 @@
 #include "worker/collective/reduce_op.h"
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 
 namespace cairn {
 
@@ -10,8 +10,7 @@ absl::string_view ReduceOpName(ReduceOp op) { return op == ReduceOp::kSum ? "sum
 absl::StatusOr<ReduceOp> ReduceOpFromName(absl::string_view name) {
   if (absl::EqualsIgnoreCase(name, "sum")) return ReduceOp::kSum;
   if (absl::EqualsIgnoreCase(name, "mean")) return ReduceOp::kMean;
-  return absl::InvalidArgumentError(
-      absl::StrCat("reduce op '", name, "' is unknown; allowed: SUM, MEAN, in either case"));
+  return InvalidArgument("reduce op '", name, "' is unknown; allowed: SUM, MEAN, in either case");
 }
 
 }  // namespace cairn

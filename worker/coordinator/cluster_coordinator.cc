@@ -6,6 +6,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "common/catch_exceptions.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "worker/coordinator/coordinator_core.h"
@@ -21,7 +22,7 @@ constexpr absl::string_view kLostWorker = "cairn/lost_worker";
 
 absl::Status WorkerLost(absl::string_view why) {
   const std::string worker = absl::StrCat("/job:worker/task:", CurrentWorker().value_or(-1));
-  absl::Status status = absl::UnavailableError(absl::StrCat(worker, ": ", why));
+  absl::Status status = Unavailable(worker, ": ", why);
   status.SetPayload(kLostWorker, absl::Cord(worker));
   return status;
 }

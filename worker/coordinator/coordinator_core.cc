@@ -6,6 +6,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "common/catch_exceptions.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "worker/strategy/worker_scope.h"
@@ -67,8 +68,8 @@ void ClusterCoordinator::Core::Lose(int32_t worker, const absl::Status& why) {
   absl::MutexLock lock(&mutex_);
   LOG(ERROR) << "worker " << worker << " is no longer used: " << why;
   if (--workers_left_ > 0) return;
-  dropped = Fail(absl::UnavailableError(
-      absl::StrCat("every worker is lost; the last one was worker ", worker, ": ", why.message())));
+  dropped = Fail(
+      Unavailable("every worker is lost; the last one was worker ", worker, ": ", why.message()));
 }
 
 absl::Status ClusterCoordinator::Core::Add(Call call) {
@@ -77,10 +78,10 @@ absl::Status ClusterCoordinator::Core::Add(Call call) {
   const bool in_time = Await(deadline, &Core::HasRoom);
   RETURN_IF_ERROR(TakeError());
   if (!in_time) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("schedule: ", queue_.size(), " functions have been waiting for a worker for ",
-                     absl::FormatDuration(options_.schedule_wait), ", at most ",
-                     options_.queue_limit, " may; join first"));
+    return DeadlineExceeded("schedule: ", queue_.size(),
+                            " functions have been waiting for a worker for ",
+                            absl::FormatDuration(options_.schedule_wait), ", at most ",
+                            options_.queue_limit, " may; join first");
   }
   if (workers_left_ == 0) {
     return absl::UnavailableError("schedule: every worker is lost; make a new coordinator");
@@ -100,8 +101,8 @@ absl::Status ClusterCoordinator::Core::Join(Deadline deadline) {
   const bool in_time = Await(deadline, &Core::Idle);
   RETURN_IF_ERROR(TakeError());
   if (in_time) return absl::OkStatus();
-  return absl::DeadlineExceededError(absl::StrCat("join: ", Running(), " functions still run and ",
-                                                  queue_.size(), " wait for a worker"));
+  return DeadlineExceeded("join: ", Running(), " functions still run and ", queue_.size(),
+                          " wait for a worker");
 }
 
 absl::StatusOr<bool> ClusterCoordinator::Core::Done() {

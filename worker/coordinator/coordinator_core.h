@@ -49,7 +49,7 @@ class ClusterCoordinator::Core {
   // Requeues `call` and makes the worker ready again. Returns false if the worker is gone for good.
   bool Recover(int32_t worker, const Call& call, const absl::Status& loss);
   absl::Status RemakeDatasets(int32_t worker);
-  // Removes the returned `call` from the running ones. Returns whether it was there and not
+  // Removes `call`, which has returned, from the running calls. True if it was running and not
   // cancelled.
   bool Return(int32_t worker, const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Empties the queue and asks all running functions to stop.

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/catch_exceptions.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/strategy/context.h"
 #include "worker/strategy/variable.h"
@@ -34,8 +35,7 @@ absl::Status PerWorkerDataset::Make(int32_t worker) {
         [&creates_variables](const VariableCreatorScope::Next&,
                              const VariableOptions& options) -> absl::StatusOr<VariablePtr> {
           creates_variables = true;
-          return absl::InvalidArgumentError(
-              absl::StrCat("variable \"", options.name, "\" in a dataset factory"));
+          return InvalidArgument("variable \"", options.name, "\" in a dataset factory");
         });
     made = CatchExceptions("its factory", [&] { return factory_(worker); });
     return made.status();

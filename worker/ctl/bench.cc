@@ -1,4 +1,4 @@
-#include "worker/ctl/bench.h"
+#include "worker/ctl/cluster_commands.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/host_name.h"
 #include "common/log.h"
@@ -118,8 +119,7 @@ class BenchedServer {
     if (reply.items.size() == 1 && reply.items[0].values.data() == target.data()) {
       return absl::OkStatus();
     }
-    return absl::DataLossError(
-        absl::StrCat(target_.ServerName(server_), ": a pull does not have the variable's size"));
+    return DataLoss(target_.ServerName(server_), ": a pull does not have the variable's size");
   }
 
   // Every push adds 1 to every value.
@@ -128,8 +128,8 @@ class BenchedServer {
     const auto want = -static_cast<float>(pushes_);
     for (const float value : pulled_) {
       if (value == want) continue;
-      return absl::DataLossError(absl::StrCat(target_.ServerName(server_), ": a value is ", value,
-                                              " after ", pushes_, " pushes of 1: not ", want));
+      return DataLoss(target_.ServerName(server_), ": a value is ", value, " after ", pushes_,
+                      " pushes of 1: not ", want);
     }
     return absl::OkStatus();
   }
@@ -207,12 +207,11 @@ std::string RateText(double bytes_per_second) {
 
 absl::Status CheckOptions(const BenchOptions& options) {
   if (options.mib < 1 || options.mib > kMostMib) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--mib is ", options.mib, ": 1 to ", kMostMib, " are allowed"));
+    return InvalidArgument("--mib is ", options.mib, ": 1 to ", kMostMib, " are allowed");
   }
   if (!(options.seconds > 0 && options.seconds <= kMostSeconds)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--seconds is ", options.seconds, ": above 0, at most ", kMostSeconds, " are allowed"));
+    return InvalidArgument("--seconds is ", options.seconds, ": above 0, at most ", kMostSeconds,
+                           " are allowed");
   }
   return absl::OkStatus();
 }

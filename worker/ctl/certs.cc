@@ -6,14 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <memory>
-#include <system_error>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -21,6 +17,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/config/cluster_config.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
 #include "common/time_text.h"
@@ -90,8 +87,8 @@ absl::Status AddCluster(const std::string& path, std::vector<CertificateRequest>
 absl::StatusOr<CertificateRequest> ParseIssue(const std::string& text) {
   const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
   const auto refuse = [&](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--issue ", text, ": ", what, "; it is NAME=ROLE[,ROLE] or NAME=server:HOST[,HOST]"));
+    return InvalidArgument("--issue ", text, ": ", what,
+                           "; it is NAME=ROLE[,ROLE] or NAME=server:HOST[,HOST]");
   };
   const std::string& name = parts.first;
   if (name.empty() || name == kAuthority || name.find('/') != std::string::npos || name[0] == '.') {
@@ -143,10 +140,10 @@ absl::Status CheckNew(const CertsOptions& options,
          {CertificatePath(options, request.name), KeyPath(options, request.name)}) {
       struct stat found = {};
       if (::lstat(path.c_str(), &found) != 0) continue;
-      return absl::AlreadyExistsError(absl::StrCat(
+      return AlreadyExists(
           path,
           " exists, and is not overwritten: name another folder, or move it away to renew "
-          "it (ca.crt and ca.key stay)"));
+          "it (ca.crt and ca.key stay)");
     }
   }
   return absl::OkStatus();
@@ -165,10 +162,9 @@ absl::StatusOr<std::unique_ptr<CertificateAuthority>> Authority(const CertsOptio
                      CertificateAuthority::Read(certificate, key));
     ASSIGN_OR_RETURN(const CertificateFacts facts, ReadCertificate(certificate));
     if (until <= facts.not_after) return found;
-    return absl::InvalidArgumentError(absl::StrCat(certificate, " is good until ",
-                                                   UtcText(facts.not_after),
-                                                   ", and no certificate can outlive it: give ",
-                                                   "fewer --days, or another folder for a new CA"));
+    return InvalidArgument(certificate, " is good until ", UtcText(facts.not_after),
+                           ", and no certificate can outlive it: give ",
+                           "fewer --days, or another folder for a new CA");
   }
   ASSIGN_OR_RETURN(
       std::unique_ptr<CertificateAuthority> made,
@@ -180,8 +176,7 @@ absl::StatusOr<std::unique_ptr<CertificateAuthority>> Authority(const CertsOptio
 absl::StatusOr<Answer> Make(const CertsOptions& options) {
   if (options.directory.empty()) return absl::InvalidArgumentError("where? give a folder, DIR");
   if (!(options.days > 0 && options.days <= kMaxDays)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--days is ", options.days, "; it is above 0, and at most ", kMaxDays));
+    return InvalidArgument("--days is ", options.days, "; it is above 0, and at most ", kMaxDays);
   }
   ASSIGN_OR_RETURN(std::vector<CertificateRequest> requests, Requests(options));
   RETURN_IF_ERROR(CheckNew(options, requests));

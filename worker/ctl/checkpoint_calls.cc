@@ -3,19 +3,19 @@
 #include <memory>
 #include <random>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
 #include "thrift/limits.h"
 #include "worker/client/delivery/position.h"
 #include "worker/client/ps_client.h"
-#include "worker/ctl/checkpoints.h"
+#include "worker/ctl/job_commands.h"
 #include "worker/ctl/server_view.h"
 #include "worker/trainer/checkpoints/checkpoint_folders.h"
 #include "worker/trainer/checkpoints/checkpoint_manifest.h"
@@ -27,14 +27,6 @@ namespace cairn {
 namespace {
 
 namespace fs = std::filesystem;
-
-absl::StatusOr<std::unique_ptr<PsClient>> Connect(const Target& target) {
-  ClientOptions options{.job = target.job, .task = "cairnctl", .servers = target.members.addresses};
-  options.ps_wait = target.timeout;
-  options.security = target.security;
-  options.local_transport = LocalTransport::kOff;  // not worth setting up for a few small calls
-  return PsClient::Connect(options, Deadline::In(target.timeout));
-}
 
 std::string NewName(const std::string& job) {
   std::random_device random;
@@ -100,9 +92,9 @@ absl::StatusOr<std::string> MakeDirectory(const CheckpointCreateOptions& options
         "where to? name the folder, or give --job FILE, a job file with checkpoint.directory"));
   }
   if (target.job.size() > kMaxCheckpointJobBytes) {
-    return AsBadInput(absl::InvalidArgumentError(
-        absl::StrCat("job name of ", target.job.size(), " bytes: with checkpoints at most ",
-                     kMaxCheckpointJobBytes, " are allowed")));
+    return AsBadInput(InvalidArgument("job name of ", target.job.size(),
+                                      " bytes: with checkpoints at most ", kMaxCheckpointJobBytes,
+                                      " are allowed"));
   }
   std::error_code error;
   const fs::path absolute = fs::absolute(directory, error).lexically_normal();
@@ -119,9 +111,9 @@ absl::Status CheckNobodyTrains(const Target& target) {
     const bool there =
         worker.state == "live" || worker.state == "joining" || worker.state == "returning";
     if (!there) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        target.WorkerName(worker.worker), " (", worker.origin, ") is ", worker.state, " at step ",
-        worker.step, ": a restore would fence it; end the job's workers first"));
+    return FailedPrecondition(target.WorkerName(worker.worker), " (", worker.origin, ") is ",
+                              worker.state, " at step ", worker.step,
+                              ": a restore would fence it; end the job's workers first");
   }
   return absl::OkStatus();
 }
@@ -131,12 +123,11 @@ absl::Status CheckNobodyTrains(const Target& target) {
 absl::StatusOr<Answer> CreateCheckpoint(const CheckpointCreateOptions& options) {
   ASSIGN_OR_RETURN(const Target target, ResolveTarget(options.target));
   ASSIGN_OR_RETURN(const std::string directory, MakeDirectory(options, target));
-  ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client, Connect(target));
+  ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client, target.ConnectClient("off"));
   ASSIGN_OR_RETURN(const std::vector<VariableSpec> specs,
                    client->Describe(Deadline::In(target.timeout)));
   if (specs.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("the servers hold nothing of a job '", target.job, "': is that its name?"));
+    return NotFound("the servers hold nothing of a job '", target.job, "': is that its name?");
   }
   ASSIGN_OR_RETURN(const CheckpointManifest manifest, Create(*client, target, directory));
   const std::string folder = absl::StrCat(directory, "/", manifest.name);
@@ -151,18 +142,18 @@ absl::StatusOr<Answer> CreateCheckpoint(const CheckpointCreateOptions& options) 
 }
 
 absl::StatusOr<Answer> RestoreCheckpoint(const CheckpointRestoreOptions& options) {
-  const absl::StatusOr<CheckpointManifest> manifest = CheckpointManifest::ReadFrom(options.folder);
-  if (!manifest.ok()) return AsBadInput(manifest.status());
+  ASSIGN_OR_RETURN(const CheckpointManifest manifest,
+                   AsBadInput(CheckpointManifest::ReadFrom(options.folder)));
   TargetOptions wanted = options.target;
-  if (wanted.job.empty()) wanted.job = manifest->job;
+  if (wanted.job.empty()) wanted.job = manifest.job;
   ASSIGN_OR_RETURN(const Target target, ResolveTarget(wanted));
   RETURN_IF_ERROR(CheckNobodyTrains(target));
-  ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client, Connect(target));
+  ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client, target.ConnectClient("off"));
   ASSIGN_OR_RETURN(const JobHoldings holdings, client->Examine(Deadline::In(target.timeout)));
   if (!holdings.specs.empty() && !holdings.from_unfinished_restore && !options.replace) {
-    return absl::AlreadyExistsError(absl::StrCat(
+    return AlreadyExists(
         "the servers hold ", holdings.specs.size(), " variables of job ", target.job,
-        ": --replace drops them for the checkpoint's, --job NAME restores under another name"));
+        ": --replace drops them for the checkpoint's, --job NAME restores under another name");
   }
   JobConfig job;
   job.name = target.job;
@@ -171,10 +162,10 @@ absl::StatusOr<Answer> RestoreCheckpoint(const CheckpointRestoreOptions& options
   Answer answer;
   answer.json = {{"folder", options.folder},
                  {"job", target.job},
-                 {"step", manifest->step},
+                 {"step", manifest.step},
                  {"servers", target.members.addresses.size()}};
   answer.text = absl::StrCat("job ", target.job, " is on ", target.members.addresses.size(),
-                             " servers as it was at step ", manifest->step,
+                             " servers as it was at step ", manifest.step,
                              ": start its workers, which continue from there\n");
   return answer;
 }

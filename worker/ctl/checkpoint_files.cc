@@ -8,11 +8,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
-#include "worker/ctl/checkpoints.h"
 #include "worker/ctl/data_directory.h"
 #include "worker/ctl/human_text.h"
+#include "worker/ctl/job_commands.h"
 #include "worker/trainer/checkpoints/checkpoint_manifest.h"
 
 namespace cairn {
@@ -143,9 +144,7 @@ void Report(const std::string& folder, const CheckpointManifest& manifest, Json*
 absl::StatusOr<Answer> ListCheckpointsOf(const CheckpointListOptions& given) {
   CheckpointListOptions options = given;
   if (const absl::Status filled = FillFromJob(&options); !filled.ok()) return AsBadInput(filled);
-  const absl::StatusOr<Found> looked = Look(options.directory);
-  if (!looked.ok()) return AsBadInput(looked.status());
-  const Found& found = *looked;
+  ASSIGN_OR_RETURN(const Found found, AsBadInput(Look(options.directory)));
   Answer answer;
   Json checkpoints = Json::array();
   TextTable table({"job", "step", "made", "servers", "size", "", "folder"});
@@ -190,28 +189,27 @@ absl::StatusOr<Answer> VerifyCheckpoints(const std::string& folder) {
                     {"wrong", Json::array({std::string(one.status().message())})}});
     wrong = 1;
   } else {
-    const absl::StatusOr<Found> found = Look(folder);
-    if (!found.ok()) return AsBadInput(found.status());
-    if (found->finished.empty() && found->damaged.empty()) {
-      return AsBadInput(absl::NotFoundError(
-          absl::StrCat(folder, " is no finished checkpoint (no ", CheckpointManifest::kFileName,
-                       ") and holds none: cairnctl checkpoint list DIR lists the existing ones")));
+    ASSIGN_OR_RETURN(const Found found, AsBadInput(Look(folder)));
+    if (found.finished.empty() && found.damaged.empty()) {
+      return AsBadInput(
+          NotFound(folder, " is no finished checkpoint (no ", CheckpointManifest::kFileName,
+                   ") and holds none: cairnctl checkpoint list DIR lists the existing ones"));
     }
-    for (const auto& [path, manifest] : found->finished) {
+    for (const auto& [path, manifest] : found.finished) {
       Report(path, manifest, &list, &answer.text, &wrong);
     }
-    for (const std::string& why : found->damaged) {
+    for (const std::string& why : found.damaged) {
       absl::StrAppend(&answer.text, why, "\n");
       list.push_back({{"ok", false}, {"wrong", Json::array({why})}});
     }
-    wrong += found->damaged.size();
+    wrong += found.damaged.size();
   }
   answer.json = {{"ok", wrong == 0}, {"checkpoints", std::move(list)}};
   if (wrong > 0) {
-    answer.finding = absl::DataLossError(absl::StrCat(
-        wrong, wrong == 1 ? " file is" : " files are",
-        " corrupt or missing: restore another checkpoint, or bring the files back from a "
-        "copy"));
+    answer.finding =
+        DataLoss(wrong, wrong == 1 ? " file is" : " files are",
+                 " corrupt or missing: restore another checkpoint, or bring the files back from a "
+                 "copy");
   }
   return answer;
 }

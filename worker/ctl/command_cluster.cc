@@ -3,15 +3,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/config/security_flags.h"
-#include "worker/ctl/bench.h"
 #include "worker/ctl/certs.h"
+#include "worker/ctl/cluster_commands.h"
 #include "worker/ctl/doctor.h"
-#include "worker/ctl/drain.h"
-#include "worker/ctl/launch.h"
-#include "worker/ctl/logs.h"
-#include "worker/ctl/servers.h"
-#include "worker/ctl/stop.h"
 #include "worker/ctl/tree.h"
 
 namespace cairn {
@@ -45,11 +39,10 @@ void AddLaunchEnds(CLI::App* command, const std::shared_ptr<LaunchOptions>& opti
 }  // namespace
 
 void Tree::AddLaunch() {
-  const auto options = std::make_shared<LaunchOptions>();
-  CLI::App* const command =
-      Add(&app_, "launch", "Starts servers and workers on this machine and waits for the job",
-          "cairnctl launch --ps 2 --worker 2 --job examples/a9a.yaml --data_root examples/data",
-          [options] { return Launch(*options); });
+  const auto [command, options] = AddCommand(
+      &app_, "launch", "Starts servers and workers on this machine and waits for the job",
+      "cairnctl launch --ps 2 --worker 2 --job examples/a9a.yaml --data_root examples/data",
+      Launch);
   Flags(*command)
       .Add("job", "FILE", options->job_file, "job file of the workers")
       .Add("cluster", "FILE", options->cluster_file,
@@ -77,9 +70,8 @@ void Tree::AddLaunch() {
   Flags(*command)
       .Add("cairn_ps", "FILE", options->cairn_ps, "the program; default: beside cairnctl")
       .Add("cairn_worker", "FILE", options->cairn_worker, "likewise");
-  command
-      ->add_option("worker_flags", options->worker_flags, "after --: flags of every cairn-worker")
-      ->type_name("FLAG");
+  AddWord(command, "worker_flags", "FLAG", options->worker_flags,
+          "after --: flags of every cairn-worker");
 }
 
 void Tree::AddLogs() {
@@ -96,19 +88,16 @@ void Tree::AddLogs() {
       .Add("lines", "N", options->lines, "of each task; default 20");
   command->add_flag("--follow,-f", options->follow,
                     "prints new lines as they come, until the launch ends or Ctrl-C");
-  command
-      ->add_option("tasks", options->tasks,
-                   "only these tasks, as in worker:0; launch: the launch itself")
-      ->type_name("TASK");
+  AddWord(command, "tasks", "TASK", options->tasks,
+          "only these tasks, as in worker:0; launch: the launch itself");
 }
 
 void Tree::AddStop() {
-  const auto options = std::make_shared<StopOptions>();
-  CLI::App* const command =
-      Add(&app_, "stop", "Stops a cluster: workers first, then servers; nothing is lost",
-          "cairnctl stop\n"
-          "  cairnctl stop --cluster cluster.yaml",
-          [options] { return RunStop(*options); });
+  const auto [command, options] =
+      AddCommand(&app_, "stop", "Stops a cluster: workers first, then servers; nothing is lost",
+                 "cairnctl stop\n"
+                 "  cairnctl stop --cluster cluster.yaml",
+                 RunStop);
   AddServers(command, &options->target);
   Flags(*command)
       .Add("launch", "PID", options->launch,
@@ -122,54 +111,46 @@ void Tree::AddStop() {
 }
 
 void Tree::AddDrain() {
-  const auto options = std::make_shared<DrainOptions>();
-  CLI::App* const command =
-      Add(&app_, "drain", "Servers write everything, refuse further calls and exit with status 0",
-          "cairnctl drain --cluster cluster.yaml ps:1\n"
-          "  cairnctl drain --cluster cluster.yaml --all",
-          [options] { return RunDrain(*options); });
+  const auto [command, options] = AddCommand(
+      &app_, "drain", "Servers write everything, refuse further calls and exit with status 0",
+      "cairnctl drain --cluster cluster.yaml ps:1\n"
+      "  cairnctl drain --cluster cluster.yaml --all",
+      RunDrain);
   AddServers(command, &options->target);
   Flags(*command)
       .Add("wait_seconds", "S", options->wait_seconds,
            "how long a server may take to write everything and exit; default 120")
       .Add("all", "", options->all, "every server of the cluster");
-  command->add_option("servers", options->tasks, "or these, by their tasks")->type_name("ps:N");
+  AddWord(command, "servers", "ps:N", options->tasks, "or these, by their tasks");
 }
 
 void Tree::AddServersCommands() {
-  const auto options = std::make_shared<ServersOptions>();
   CLI::App* const group =
       Add(&app_, "servers", "Adds servers to a running cluster and removes them", "", nullptr);
-  group->require_subcommand(1);
-  CLI::App* const list = Add(group, "list", "Lists the servers, and those that have left",
-                             "cairnctl servers list --cluster cluster.yaml",
-                             [options] { return RunServersList(*options); });
-  AddServers(list, &options->target);
-  CLI::App* const add =
-      Add(group, "add", "Adds a running server to the cluster",
-          "cairnctl servers add --cluster cluster.yaml ps:2 --address 10.0.0.7:7001",
-          [options] { return RunServersAdd(*options); });
-  AddServers(add, &options->target);
-  Flags(*add).Add("address", "HOST:PORT", options->address,
+  const auto [list, listed] =
+      AddCommand(group, "list", "Lists the servers, and those that have left",
+                 "cairnctl servers list --cluster cluster.yaml", RunServersList);
+  AddServers(list, &listed->target);
+  const auto [add, added] = AddCommand(
+      group, "add", "Adds a running server to the cluster",
+      "cairnctl servers add --cluster cluster.yaml ps:2 --address 10.0.0.7:7001", RunServersAdd);
+  AddServers(add, &added->target);
+  Flags(*add).Add("address", "HOST:PORT", added->address,
                   "where every worker reaches it; default: the cluster file's");
-  add->add_option("server", options->task, "its task, as it was started")
-      ->type_name("ps:N")
-      ->required();
-  CLI::App* const remove = Add(group, "remove", "Removes a server that has no rows",
-                               "cairnctl servers remove --cluster cluster.yaml ps:2",
-                               [options] { return RunServersRemove(*options); });
-  AddServers(remove, &options->target);
-  remove->add_option("server", options->task, "its task; cairnctl rebalance --empty took its rows")
-      ->type_name("ps:N")
+  AddWord(add, "server", "ps:N", added->task, "its task, as it was started")->required();
+  const auto [remove, removed] =
+      AddCommand(group, "remove", "Removes a server that has no rows",
+                 "cairnctl servers remove --cluster cluster.yaml ps:2", RunServersRemove);
+  AddServers(remove, &removed->target);
+  AddWord(remove, "server", "ps:N", removed->task,
+          "its task; cairnctl rebalance --empty took its rows")
       ->required();
 }
 
 void Tree::AddDoctor() {
-  const auto options = std::make_shared<DoctorOptions>();
-  CLI::App* const command =
-      Add(&app_, "doctor", "Checks this machine and its network, and names a fix for each finding",
-          "cairnctl doctor --data_dir /var/lib/cairn --cluster cluster.yaml",
-          [options] { return RunDoctor(*options); });
+  const auto [command, options] = AddCommand(
+      &app_, "doctor", "Checks this machine and its network, and names a fix for each finding",
+      "cairnctl doctor --data_dir /var/lib/cairn --cluster cluster.yaml", RunDoctor);
   Flags(*command)
       .Add("data_dir", "DIR", options->directory,
            "where a server's data would be: measures its disk with a temporary file of 64 MiB; "
@@ -181,16 +162,13 @@ void Tree::AddDoctor() {
 }
 
 void Tree::AddCerts() {
-  const auto options = std::make_shared<CertsOptions>();
-  CLI::App* const command =
-      Add(&app_, "certs", "Makes a CA and certificates for a cluster's tasks (thrift/SECURITY.md)",
-          "cairnctl certs /etc/cairn/tls --cluster cluster.yaml --days 90\n"
-          "  cairnctl certs /etc/cairn/tls --issue grafana=reader",
-          [options] { return MakeCerts(*options); });
-  command
-      ->add_option("directory", options->directory,
-                   "directory of the files; an existing CA in it signs them, else a new one")
-      ->type_name("DIR")
+  const auto [command, options] = AddCommand(
+      &app_, "certs", "Makes a CA and certificates for a cluster's tasks (thrift/SECURITY.md)",
+      "cairnctl certs /etc/cairn/tls --cluster cluster.yaml --days 90\n"
+      "  cairnctl certs /etc/cairn/tls --issue grafana=reader",
+      MakeCerts);
+  AddWord(command, "directory", "DIR", options->directory,
+          "directory of the files; an existing CA in it signs them, else a new one")
       ->required();
   Flags(*command)
       .Add("cluster", "FILE", options->cluster_file,
@@ -202,10 +180,9 @@ void Tree::AddCerts() {
 }
 
 void Tree::AddBench() {
-  const auto options = std::make_shared<BenchOptions>();
-  CLI::App* const command = Add(
-      &app_, "bench", "Measures the network to the servers: round trips, push, pull",
-      "cairnctl bench --cluster cluster.yaml --mib 16", [options] { return RunBench(*options); });
+  const auto [command, options] =
+      AddCommand(&app_, "bench", "Measures the network to the servers: round trips, push, pull",
+                 "cairnctl bench --cluster cluster.yaml --mib 16", RunBench);
   AddServers(command, &options->target);
   Flags(*command)
       .Add("mib", "MIB", options->mib, "of a push and of a pull; default 4")

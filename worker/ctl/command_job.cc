@@ -3,15 +3,9 @@
 #include <string>
 
 #include "common/config/local_transport.h"
-#include "worker/ctl/checkpoints.h"
-#include "worker/ctl/export.h"
-#include "worker/ctl/get.h"
-#include "worker/ctl/inspect.h"
+#include "worker/ctl/job_commands.h"
 #include "worker/ctl/jobs.h"
-#include "worker/ctl/rebalance.h"
-#include "worker/ctl/status.h"
 #include "worker/ctl/tree.h"
-#include "worker/ctl/why.h"
 
 namespace cairn {
 
@@ -40,20 +34,17 @@ void Tree::AddStatus() {
 }
 
 void Tree::AddGet() {
-  const auto options = std::make_shared<GetOptions>();
-  CLI::App* const command =
-      Add(&app_, "get", "Prints values of a variable: of rows, of a table's keys, or all",
-          "cairnctl get bias --cluster cluster.yaml --job ads\n"
-          "  cairnctl get embedding/C3 C3:68fd1e64 --cluster cluster.yaml --slot accumulator",
-          [options] { return RunGet(*options); });
-  command->add_option("variable", options->variable, "its name, as cairnctl inspect lists it")
-      ->type_name("VARIABLE")
+  const auto [command, options] = AddCommand(
+      &app_, "get", "Prints values of a variable: of rows, of a table's keys, or all",
+      "cairnctl get bias --cluster cluster.yaml --job ads\n"
+      "  cairnctl get embedding/C3 C3:68fd1e64 --cluster cluster.yaml --slot accumulator",
+      RunGet);
+  AddWord(command, "variable", "VARIABLE", options->variable,
+          "its name, as cairnctl inspect lists it")
       ->required();
-  command
-      ->add_option("keys", options->keys,
-                   "rows from 0 on, or keys of a table: numbers, or text that is hashed as readers "
-                   "of data do; a key without a row has its initial value")
-      ->type_name("KEY");
+  AddWord(command, "keys", "KEY", options->keys,
+          "rows from 0 on, or keys of a table: numbers, or text that is hashed as readers "
+          "of data do; a key without a row has its initial value");
   AddTarget(command, &options->target);
   Flags(*command)
       .Add("slot", "NAME", options->slot, "a slot of the optimizer, by Keras's name")
@@ -62,31 +53,26 @@ void Tree::AddGet() {
 }
 
 void Tree::AddInspect() {
-  const auto options = std::make_shared<InspectOptions>();
-  CLI::App* const command =
-      Add(&app_, "inspect", "Variables, shards and stripes: on servers, or in files",
-          "cairnctl inspect --cluster cluster.yaml --job a9a kernel\n"
-          "  cairnctl inspect --data_dir /tmp/ps0",
-          [options] { return RunInspect(*options); });
+  const auto [command, options] =
+      AddCommand(&app_, "inspect", "Variables, shards and stripes: on servers, or in files",
+                 "cairnctl inspect --cluster cluster.yaml --job a9a kernel\n"
+                 "  cairnctl inspect --data_dir /tmp/ps0",
+                 RunInspect);
   AddTarget(command, &options->target);
   Flags(*command).Add("data_dir", "DIR", options->data_directory,
                       "a server's data directory that no server uses, or its part ps-N of a "
                       "checkpoint; read only");
-  command
-      ->add_option("variables", options->variables,
-                   "names, '*' for any characters; for a single one also shows the shards")
-      ->type_name("VARIABLE");
+  AddWord(command, "variables", "VARIABLE", options->variables,
+          "names, '*' for any characters; for a single one also shows the shards");
 }
 
 void Tree::AddCheckpoint() {
   CLI::App* const checkpoint =
       Add(&app_, "checkpoint", "Lists, verifies, makes and restores checkpoints", "", nullptr);
-  const auto list = std::make_shared<CheckpointListOptions>();
-  CLI::App* const listing = Add(checkpoint, "list", "Checkpoints in a folder, the oldest first",
-                                "cairnctl checkpoint list /shared/checkpoints",
-                                [list] { return ListCheckpointsOf(*list); });
-  listing->add_option("directory", list->directory, "else checkpoint.directory of --job FILE")
-      ->type_name("DIR");
+  const auto [listing, list] =
+      AddCommand(checkpoint, "list", "Checkpoints in a folder, the oldest first",
+                 "cairnctl checkpoint list /shared/checkpoints", ListCheckpointsOf);
+  AddWord(listing, "directory", "DIR", list->directory, "else checkpoint.directory of --job FILE");
   Flags(*listing).Add("job", "NAME|FILE", list->job, "only this job's; its name, or its job file");
   const auto folder = std::make_shared<std::string>();
   Add(checkpoint, "verify", "Reads every file and compares its checksum with the manifest's",
@@ -99,41 +85,34 @@ void Tree::AddCheckpoint() {
 }
 
 void Tree::AddCheckpointCalls(CLI::App* checkpoint) {
-  const auto create = std::make_shared<CheckpointCreateOptions>();
-  CLI::App* const creating =
-      Add(checkpoint, "create",
-          "Makes a checkpoint while the job trains; the job's retention does not delete it",
-          "cairnctl checkpoint create --cluster cluster.yaml --job a9a /shared/checkpoints",
-          [create] { return CreateCheckpoint(*create); });
+  const auto [creating, create] =
+      AddCommand(checkpoint, "create",
+                 "Makes a checkpoint while the job trains; the job's retention does not delete it",
+                 "cairnctl checkpoint create --cluster cluster.yaml --job a9a /shared/checkpoints",
+                 CreateCheckpoint);
   AddTarget(creating, &create->target);
-  creating
-      ->add_option("directory", create->directory,
-                   "on every server's host; else checkpoint.directory of --job FILE")
-      ->type_name("DIR");
-  const auto restore = std::make_shared<CheckpointRestoreOptions>();
-  CLI::App* const restoring =
-      Add(checkpoint, "restore",
-          "Puts a checkpoint on the servers, any number of them, before the workers start",
-          "cairnctl checkpoint restore --cluster cluster.yaml "
-          "/shared/a9a.step-0000000512-1a2b3c4d",
-          [restore] { return RestoreCheckpoint(*restore); });
+  AddWord(creating, "directory", "DIR", create->directory,
+          "on every server's host; else checkpoint.directory of --job FILE");
+  const auto [restoring, restore] =
+      AddCommand(checkpoint, "restore",
+                 "Puts a checkpoint on the servers, any number of them, before the workers start",
+                 "cairnctl checkpoint restore --cluster cluster.yaml "
+                 "/shared/a9a.step-0000000512-1a2b3c4d",
+                 RestoreCheckpoint);
   AddTarget(restoring, &restore->target);
   Flags(*restoring)
       .Add("replace", "", restore->replace, "first drops the servers' state of the job");
-  restoring->add_option("folder", restore->folder, "the checkpoint")
-      ->type_name("FOLDER")
-      ->required();
+  AddWord(restoring, "folder", "FOLDER", restore->folder, "the checkpoint")->required();
 }
 
 void Tree::AddExport() {
-  const auto options = std::make_shared<ExportOptions>();
-  CLI::App* const command =
-      Add(&app_, "export", "Writes a job's variables for numpy (.npz) or as .safetensors",
-          "cairnctl export model.npz --cluster cluster.yaml --job a9a\n"
-          "  cairnctl export model.npz --checkpoint "
-          "/shared/a9a.step-0000000512-1a2b3c4d",
-          [options] { return RunExport(*options); });
-  command->add_option("file", options->file, "what to write")->type_name("FILE")->required();
+  const auto [command, options] =
+      AddCommand(&app_, "export", "Writes a job's variables for numpy (.npz) or as .safetensors",
+                 "cairnctl export model.npz --cluster cluster.yaml --job a9a\n"
+                 "  cairnctl export model.npz --checkpoint "
+                 "/shared/a9a.step-0000000512-1a2b3c4d",
+                 RunExport);
+  AddWord(command, "file", "FILE", options->file, "what to write")->required();
   AddTarget(command, &options->target);
   Flags(*command)
       .Add("local_transport", "auto|any_user|off", options->local_transport,
@@ -145,14 +124,13 @@ void Tree::AddExport() {
 }
 
 void Tree::AddRebalance() {
-  const auto options = std::make_shared<RebalanceOptions>();
-  CLI::App* const command =
-      Add(&app_, "rebalance",
-          "Moves rows between servers while the job trains, to balance memory or load",
-          "cairnctl rebalance --cluster cluster.yaml --job ads --plan\n"
-          "  cairnctl rebalance --cluster cluster.yaml --job ads --by load\n"
-          "  cairnctl rebalance --cluster cluster.yaml --job ads --empty ps:2",
-          [options] { return RunRebalance(*options); });
+  const auto [command, options] =
+      AddCommand(&app_, "rebalance",
+                 "Moves rows between servers while the job trains, to balance memory or load",
+                 "cairnctl rebalance --cluster cluster.yaml --job ads --plan\n"
+                 "  cairnctl rebalance --cluster cluster.yaml --job ads --by load\n"
+                 "  cairnctl rebalance --cluster cluster.yaml --job ads --empty ps:2",
+                 RunRebalance);
   AddTarget(command, &options->target);
   Flags(*command)
       .Add("plan", "", options->plan_only, "shows the plan, and moves nothing")

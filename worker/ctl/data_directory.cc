@@ -1,7 +1,6 @@
 #include "worker/ctl/data_directory.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "common/timeline.h"
 #include "ps_server/rows/variable.h"
@@ -66,9 +66,9 @@ absl::StatusOr<int32_t> ServerOf(const std::string& directory) {
   const std::string path = absl::StrCat(directory, "/CAIRN");
   absl::StatusOr<std::string> text = ReadSmallFile(path);
   if (!text.ok()) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return FailedPrecondition(
         directory, " is not the data directory of a server, nor its part (ps-N) of a checkpoint: ",
-        text.status().message()));
+        text.status().message());
   }
   for (absl::string_view line : absl::StrSplit(*text, '\n')) {
     int32_t server = 0;
@@ -76,7 +76,7 @@ absl::StatusOr<int32_t> ServerOf(const std::string& directory) {
       return server;
     }
   }
-  return absl::DataLossError(absl::StrCat(path, " does not name a server: '", *text, "'"));
+  return DataLoss(path, " does not name a server: '", *text, "'");
 }
 
 absl::StatusOr<StoredVariable> ReadVariable(const StripeStore& store, const VariableRecord& record,
@@ -98,9 +98,8 @@ absl::StatusOr<DataDirectory> ReadDataDirectory(const std::string& directory) {
   const std::optional<std::string> holder =
       LockHolder(absl::StrCat(DatabasePath(directory), "/LOCK"));
   if (holder.has_value()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(directory, " is in use by ", *holder,
-                     ": ask that server (--cluster or --servers), or stop it first"));
+    return FailedPrecondition(directory, " is in use by ", *holder,
+                              ": ask that server (--cluster or --servers), or stop it first");
   }
   ASSIGN_OR_RETURN(
       const std::unique_ptr<StripeStore> store,

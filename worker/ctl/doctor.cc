@@ -21,12 +21,12 @@
 #include "absl/time/clock.h"
 #include "common/config/cluster_config.h"
 #include "common/deadline.h"
-#include "common/exit_status.h"
+#include "common/errors.h"
+#include "common/local_gpus.h"
 #include "common/status.h"
 #include "common/write_all.h"
 #include "thrift/limits.h"
 #include "thrift/security/client_security.h"
-#include "worker/cluster/local_gpus.h"
 #include "worker/collective/nccl_ranks.h"
 #include "worker/ctl/doctor_tls.h"
 #include "worker/ctl/human_text.h"
@@ -259,8 +259,8 @@ Answer DoctorAnswer(const std::vector<Finding>& findings) {
   answer.text = std::move(text);
   answer.json = {{"ok", bad == 0}, {"findings", std::move(list)}};
   if (bad > 0) {
-    answer.finding = absl::FailedPreconditionError(
-        absl::StrCat(bad, bad == 1 ? " thing is" : " things are", " bad; each has its fix above"));
+    answer.finding = FailedPrecondition(bad, bad == 1 ? " thing is" : " things are",
+                                        " bad; each has its fix above");
   }
   return answer;
 }

@@ -1,4 +1,4 @@
-#include "worker/ctl/drain.h"
+#include "worker/ctl/cluster_commands.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
 #include "worker/ctl/human_text.h"
@@ -41,9 +42,8 @@ absl::StatusOr<std::vector<size_t>> ServersOf(const DrainOptions& options, const
     int64_t index = 0;
     if (!absl::SimpleAtoi(absl::StripPrefix(task, "ps:"), &index) || index < 0 ||
         index >= static_cast<int64_t>(target.members.addresses.size())) {
-      return absl::InvalidArgumentError(absl::StrCat("'", task, "' is no server: the cluster has ",
-                                                     target.members.addresses.size(),
-                                                     ", from ps:0 on"));
+      return InvalidArgument("'", task, "' is no server: the cluster has ",
+                             target.members.addresses.size(), ", from ps:0 on");
     }
     const size_t server = static_cast<size_t>(index);
     if (std::find(servers.begin(), servers.end(), server) == servers.end()) {
@@ -61,10 +61,10 @@ absl::Status AwaitEnd(const Target& target, size_t server, Deadline deadline) {
     if (absl::IsUnavailable(there)) return absl::OkStatus();
     absl::SleepFor(kGonePollInterval);
   }
-  return absl::DeadlineExceededError(
-      absl::StrCat(target.ServerName(server),
-                   " has written everything but still listens: its log (stderr) says why, or "
-                   "something has started it again"));
+  return DeadlineExceeded(
+      target.ServerName(server),
+      " has written everything but still listens: its log (stderr) says why, or "
+      "something has started it again");
 }
 
 absl::Status Drain(const Target& target, size_t server, Deadline deadline) {
@@ -105,12 +105,11 @@ absl::StatusOr<Answer> RunDrain(const DrainOptions& options) {
   if (options.wait_seconds <= 0) {
     return AsBadInput(absl::InvalidArgumentError("--wait_seconds is a number above 0"));
   }
-  const absl::StatusOr<std::vector<size_t>> servers = ServersOf(options, target);
-  if (!servers.ok()) return AsBadInput(servers.status());
+  ASSIGN_OR_RETURN(const std::vector<size_t> servers, AsBadInput(ServersOf(options, target)));
   Answer answer;
   answer.json = {{"servers", nlohmann::ordered_json::array()}};
   std::string failed;
-  for (const Drained& one : DrainAll(target, *servers, absl::Seconds(options.wait_seconds))) {
+  for (const Drained& one : DrainAll(target, servers, absl::Seconds(options.wait_seconds))) {
     const double seconds = absl::ToDoubleSeconds(one.took);
     nlohmann::ordered_json json = {{"server", absl::StrCat("ps:", one.server)},
                                    {"address", target.members.addresses[one.server]},

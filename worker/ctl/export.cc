@@ -1,4 +1,4 @@
-#include "worker/ctl/export.h"
+#include "worker/ctl/job_commands.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,6 +11,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
 #include "worker/client/ps_client.h"
@@ -38,8 +39,7 @@ absl::StatusOr<Answer> Export(PsClient& client, const std::string& job, const Jo
                              [](const auto& spec) { return spec.name == RosterSpec().name; }),
               specs.end());
   if (specs.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("no variable of a job '", job, "' is in ", from, ": is that its name?"));
+    return NotFound("no variable of a job '", job, "' is in ", from, ": is that its name?");
   }
   RETURN_IF_ERROR(ExportVariables(client, specs, {.job = config}, file, kVariableTimeout));
   std::error_code error;
@@ -59,9 +59,8 @@ absl::StatusOr<Answer> Export(PsClient& client, const std::string& job, const Jo
 }
 
 absl::StatusOr<Answer> ExportCheckpoint(const ExportOptions& options) {
-  const absl::StatusOr<CheckpointManifest> manifest =
-      CheckpointManifest::ReadFrom(options.checkpoint);
-  if (!manifest.ok()) return AsBadInput(manifest.status());
+  ASSIGN_OR_RETURN(const CheckpointManifest manifest,
+                   AsBadInput(CheckpointManifest::ReadFrom(options.checkpoint)));
   std::error_code error;
   const fs::path parent =
       options.scratch.empty() ? fs::temp_directory_path(error) : fs::path(options.scratch);
@@ -72,7 +71,7 @@ absl::StatusOr<Answer> ExportCheckpoint(const ExportOptions& options) {
   }
   const auto remove = absl::MakeCleanup([&] { fs::remove_all(folder, error); });
   JobConfig job;
-  job.name = manifest->job;
+  job.name = manifest.job;
   job.storage.directory = folder;
   ASSIGN_OR_RETURN(const std::unique_ptr<InProcessServer> server,
                    OpenCheckpoint(job, options.checkpoint, "export"));
@@ -93,18 +92,9 @@ absl::StatusOr<Answer> RunExport(const ExportOptions& options) {
     }
     return ExportCheckpoint(options);
   }
-  const absl::StatusOr<LocalTransport> local_transport =
-      LocalTransportFromName(options.local_transport);
-  if (!local_transport.ok()) return AsBadInput(local_transport.status());
   ASSIGN_OR_RETURN(const Target target, ResolveOnlyJob(wanted));
-  const ClientOptions client_options{.job = target.job,
-                                     .task = "cairnctl",
-                                     .servers = target.members.addresses,
-                                     .ps_wait = target.timeout,
-                                     .security = target.security,
-                                     .local_transport = *local_transport};
   ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client,
-                   PsClient::Connect(client_options, Deadline::In(target.timeout)));
+                   target.ConnectClient(options.local_transport));
   const JobConfig* const config = target.job_file.has_value() ? &*target.job_file : nullptr;
   return Export(*client, target.job, config, "the servers", options.file);
 }

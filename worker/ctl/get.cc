@@ -1,4 +1,4 @@
-#include "worker/ctl/get.h"
+#include "worker/ctl/job_commands.h"
 
 #include <cmath>
 #include <cstddef>
@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/config/local_transport.h"
 #include "common/deadline.h"
 #include "common/dtype.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/hash.h"
 #include "common/nearest.h"
@@ -27,6 +27,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// The limit of numbers in one answer.
+constexpr int64_t kMostValuesShown = 100000;
+
+// A number is the key itself; any other text ("C3:68fd1e64") is hashed as the data readers hash it.
+int64_t KeyFromText(absl::string_view text) {
+  int64_t key = 0;
+  return absl::SimpleAtoi(text, &key) ? key : static_cast<int64_t>(HashBytes(text));
+}
+
 absl::StatusOr<VariableSpec> FindVariable(const std::vector<VariableSpec>& specs,
                                           const std::string& name, const std::string& job) {
   std::vector<absl::string_view> names;
@@ -34,9 +43,8 @@ absl::StatusOr<VariableSpec> FindVariable(const std::vector<VariableSpec>& specs
     if (spec.name == name) return spec;
     names.push_back(spec.name);
   }
-  return absl::NotFoundError(absl::StrCat("job ", job, " has no variable '", name, "'",
-                                          DidYouMean(name, names), "; cairnctl inspect lists ",
-                                          names.size()));
+  return NotFound("job ", job, " has no variable '", name, "'", DidYouMean(name, names),
+                  "; cairnctl inspect lists ", names.size());
 }
 
 // The rows to read, and the number of values per row.
@@ -53,9 +61,8 @@ absl::StatusOr<Selected> Select(const VariableSpec& spec, const std::vector<std:
   const int64_t rows = spec.shape.empty() ? 1 : spec.shape.front();
   selected.width = table ? spec.shape.front() : RowWidth(spec.shape);
   if (keys.empty() && table) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(spec.name, " is an embedding table: name its keys, as in 'cairnctl get ",
-                     spec.name, " 17'; cairnctl export writes all rows"));
+    return InvalidArgument(spec.name, " is an embedding table: name its keys, as in 'cairnctl get ",
+                           spec.name, " 17'; cairnctl export writes all rows");
   }
   for (const std::string& text : keys) {
     int64_t row = 0;
@@ -64,16 +71,16 @@ absl::StatusOr<Selected> Select(const VariableSpec& spec, const std::vector<std:
     } else if (absl::SimpleAtoi(text, &row) && row >= 0 && row < rows) {
       selected.ids.push_back(row);
     } else {
-      return absl::InvalidArgumentError(absl::StrCat("'", text, "' is no row of ", spec.name,
-                                                     ", which has ", rows, " rows from 0 on"));
+      return InvalidArgument("'", text, "' is no row of ", spec.name, ", which has ", rows,
+                             " rows from 0 on");
     }
   }
   selected.part = keys.empty() ? Part::kWhole : table ? Part::kKeys : Part::kRows;
   selected.rows = keys.empty() ? rows : static_cast<int64_t>(keys.size());
   if (selected.width > 0 && selected.rows > kMostValuesShown / selected.width) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(selected.rows, " rows of ", selected.width, " numbers are more than the ",
-                     kMostValuesShown, " of one answer: name rows, or use cairnctl export"));
+    return InvalidArgument(selected.rows, " rows of ", selected.width,
+                           " numbers are more than the ", kMostValuesShown,
+                           " of one answer: name rows, or use cairnctl export");
   }
   return selected;
 }
@@ -144,39 +151,24 @@ Answer Show(const VariableSpec& spec, const GetOptions& options, const Selected&
 
 }  // namespace
 
-int64_t KeyFromText(absl::string_view text) {
-  int64_t key = 0;
-  return absl::SimpleAtoi(text, &key) ? key : static_cast<int64_t>(HashBytes(text));
-}
-
 absl::StatusOr<Answer> RunGet(const GetOptions& options) {
-  const absl::StatusOr<LocalTransport> local_transport =
-      LocalTransportFromName(options.local_transport);
-  if (!local_transport.ok()) return AsBadInput(local_transport.status());
   ASSIGN_OR_RETURN(Target target, ResolveOnlyJob(options.target));
   target.LearnMembers().IgnoreError();
-  const ClientOptions client_options{.job = target.job,
-                                     .task = "cairnctl",
-                                     .servers = target.members.addresses,
-                                     .ps_wait = target.timeout,
-                                     .security = target.security,
-                                     .local_transport = *local_transport};
   const Deadline deadline = Deadline::In(target.timeout);
   ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client,
-                   PsClient::Connect(client_options, deadline));
+                   target.ConnectClient(options.local_transport));
   ASSIGN_OR_RETURN(const std::vector<VariableSpec> specs, client->Describe(deadline));
   ASSIGN_OR_RETURN(const VariableSpec spec, FindVariable(specs, options.variable, target.job));
-  const absl::StatusOr<Selected> selected = Select(spec, options.keys);
-  if (!selected.ok()) return AsBadInput(selected.status());
-  std::vector<std::byte> values(static_cast<size_t>(selected->rows * selected->width) *
+  ASSIGN_OR_RETURN(const Selected selected, AsBadInput(Select(spec, options.keys)));
+  std::vector<std::byte> values(static_cast<size_t>(selected.rows * selected.width) *
                                 DTypeBytes(spec.dtype));
   const PullTarget pull{.variable = spec.name,
-                        .part = selected->part,
-                        .ids = selected->ids,
+                        .part = selected.part,
+                        .ids = selected.ids,
                         .out = absl::MakeSpan(values),
                         .slot = options.slot};
   RETURN_IF_ERROR(client->Pull({&pull, 1}, deadline));
-  return Show(spec, options, *selected, values);
+  return Show(spec, options, selected, values);
 }
 
 }  // namespace cairn

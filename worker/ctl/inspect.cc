@@ -1,4 +1,4 @@
-#include "worker/ctl/inspect.h"
+#include "worker/ctl/job_commands.h"
 
 #include <algorithm>
 #include <iterator>
@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "common/config/job_config.h"
 #include "common/dtype.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/nearest.h"
 #include "common/status.h"
@@ -40,9 +41,8 @@ absl::Status AllFound(const std::vector<std::string>& patterns,
     });
     if (found) continue;
     const std::vector<absl::string_view> known(names.begin(), names.end());
-    return absl::NotFoundError(absl::StrCat("no variable is named '", pattern, "'",
-                                            DidYouMean(pattern, known), "; without names all ",
-                                            names.size(), " are shown"));
+    return NotFound("no variable is named '", pattern, "'", DidYouMean(pattern, known),
+                    "; without names all ", names.size(), " are shown");
   }
   return absl::OkStatus();
 }

@@ -26,7 +26,7 @@ Answer JobsAnswer(const std::vector<JobAnswers>& jobs, const absl::Status& missi
 
 absl::StatusOr<Answer> RunJobs(const TargetOptions& options);
 
-// As ResolveTarget; without --job, uses the only job on the servers. kFailedPrecondition
+// Like ResolveTarget; without --job, uses the only job on the servers. kFailedPrecondition
 // (AsBadInput): the servers have several jobs, which the message lists, or none. kUnavailable:
 // without --job, and no server answers.
 absl::StatusOr<Target> ResolveOnlyJob(const TargetOptions& options);

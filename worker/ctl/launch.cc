@@ -1,4 +1,4 @@
-#include "worker/ctl/launch.h"
+#include "worker/ctl/cluster_commands.h"
 
 #include <poll.h>
 #include <sys/signalfd.h>
@@ -21,6 +21,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
 #include "worker/ctl/background.h"
@@ -336,7 +337,7 @@ Answer Launcher::MakeAnswer() const {
     const char* const next = would_help
                                  ? "its last lines above say why; --restart on-failure restarts it"
                                  : "its last lines above say why";
-    answer.finding = absl::AbortedError(absl::StrCat(why_, ": ", next));
+    answer.finding = Aborted(why_, ": ", next);
   }
   return answer;
 }

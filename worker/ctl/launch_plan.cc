@@ -6,12 +6,11 @@
 #include <filesystem>
 #include <fstream>
 #include <system_error>
-#include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/config/job_config.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
 #include "worker/cluster/named_cluster.h"
@@ -66,7 +65,7 @@ absl::Status WriteText(const std::string& path, absl::string_view text) {
   out << text << "\n";
   out.close();
   if (out) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(path, " cannot be written: is the disk full?"));
+  return Unavailable(path, " cannot be written: is the disk full?");
 }
 
 absl::StatusOr<std::string> ReadJobName(const LaunchOptions& options, bool needed, size_t servers) {
@@ -286,13 +285,12 @@ absl::StatusOr<std::string> FindProgram(absl::string_view name, const std::strin
   for (const std::string& place : places) {
     if (fs::is_regular_file(place, error) && access(place.c_str(), X_OK) == 0) return place;
   }
-  return absl::NotFoundError(absl::StrCat(name, " is not at ", absl::StrJoin(places, ", nor at "),
-                                          ": build or install it, or say where it is by ", flag));
+  return NotFound(name, " is not at ", absl::StrJoin(places, ", nor at "),
+                  ": build or install it, or say where it is by ", flag);
 }
 
 absl::StatusOr<LaunchPlan> PlanLaunch(const LaunchOptions& options, const std::string& folder) {
-  absl::StatusOr<LaunchPlan> plan = Plan(options, folder);
-  if (!plan.ok()) return AsBadInput(plan.status());
+  ASSIGN_OR_RETURN(LaunchPlan plan, AsBadInput(Plan(options, folder)));
   return plan;
 }
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -20,6 +19,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 
 namespace cairn {
@@ -91,7 +91,7 @@ absl::Status WriteLaunchRecord(const std::string& folder, LaunchRecord record) {
   out.close();
   std::error_code error;
   if (out) fs::rename(written, path, error);
-  if (!out || error) return absl::UnavailableError(absl::StrCat("cannot write ", path));
+  if (!out || error) return Unavailable("cannot write ", path);
   return absl::OkStatus();
 }
 
@@ -123,11 +123,11 @@ absl::StatusOr<LaunchRecord> FindLaunch(pid_t pid) {
   if (running.empty()) {
     return AsBadInput(absl::NotFoundError("no launch of this user runs on this machine"));
   }
-  return AsBadInput(absl::InvalidArgumentError(
-      absl::StrCat("which launch? give --launch PID; those that run are ",
-                   absl::StrJoin(running, ", ", [](std::string* text, const LaunchRecord& record) {
-                     absl::StrAppend(text, record.Name());
-                   }))));
+  return AsBadInput(InvalidArgument(
+      "which launch? give --launch PID; those that run are ",
+      absl::StrJoin(running, ", ", [](std::string* text, const LaunchRecord& record) {
+        absl::StrAppend(text, record.Name());
+      })));
 }
 
 std::string TaskLogPath(const std::string& directory, const std::string& task) {

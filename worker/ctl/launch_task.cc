@@ -18,7 +18,7 @@
 namespace cairn {
 namespace {
 
-// The launch goes on even if its stderr is closed.
+// The launch continues even if its stderr is closed.
 void Show(absl::string_view text) { (void)WriteAll(STDERR_FILENO, text); }
 
 }  // namespace
@@ -27,7 +27,7 @@ LaunchTask::~LaunchTask() {
   if (log_ >= 0) close(log_);
 }
 
-// The task goes on even if its log cannot be written.
+// The task continues even if its log cannot be written.
 void LaunchTask::Log(absl::string_view text) {
   if (text.empty() || log_failed_ || plan_.log_file.empty()) return;
   if (log_ < 0) {

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/config/cluster_config.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -32,8 +33,7 @@ absl::StatusOr<AddressInfo> Resolve(const HostPort& address) {
   const int error =
       getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found);
   if (error == 0) return AddressInfo(found);
-  return absl::InvalidArgumentError(
-      absl::StrCat("host '", address.host, "' is not known here (", gai_strerror(error), ")"));
+  return InvalidArgument("host '", address.host, "' is not known here (", gai_strerror(error), ")");
 }
 
 // Returns the end of the range of ports that Linux assigns neither to port 0 nor to outgoing
@@ -65,19 +65,17 @@ int BindToSteadyPort(int socket, addrinfo* info) {
 
 absl::Status BindError(const std::string& address) {
   if (errno == EADDRINUSE) {
-    return absl::AlreadyExistsError(
-        absl::StrCat(address,
-                     " is in use: end what listens there, or give the task another "
-                     "port; 0 means one that is free"));
+    return AlreadyExists(address,
+                         " is in use: end what listens there, or give the task another "
+                         "port; 0 means one that is free");
   }
   if (errno == EADDRNOTAVAIL) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(address,
-                     " is not an address of this machine, and launch starts processes on this one "
-                     "alone: start cairn-ps and cairn-worker there, under Slurm or Kubernetes"));
+    return InvalidArgument(
+        address,
+        " is not an address of this machine, and launch starts processes on this one "
+        "alone: start cairn-ps and cairn-worker there, under Slurm or Kubernetes");
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(address, " cannot be listened on: ", std::strerror(errno)));
+  return InvalidArgument(address, " cannot be listened on: ", std::strerror(errno));
 }
 
 }  // namespace

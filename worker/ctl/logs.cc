@@ -1,13 +1,11 @@
-#include "worker/ctl/logs.h"
+#include "worker/ctl/cluster_commands.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -19,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
 #include "common/write_all.h"
@@ -64,7 +63,7 @@ class TaskLog {
     if (file_ < 0) return absl::ErrnoToStatus(errno, absl::StrCat("opening ", path_));
     struct stat found = {};
     if (fstat(file_, &found) != 0 || !S_ISREG(found.st_mode)) {
-      return absl::InvalidArgumentError(absl::StrCat(path_, " is not a regular file"));
+      return InvalidArgument(path_, " is not a regular file");
     }
     return absl::OkStatus();
   }
@@ -131,15 +130,15 @@ absl::StatusOr<Logs> OpenLogs(const LogsOptions& options, const std::string& dir
   Logs logs;
   for (const std::string& task : options.tasks.empty() ? all : options.tasks) {
     if (std::find(all.begin(), all.end(), task) == all.end()) {
-      return absl::NotFoundError(absl::StrCat("no task '", task, "' has a log in ", directory,
-                                              "; there are ", absl::StrJoin(all, ", ")));
+      return NotFound("no task '", task, "' has a log in ", directory, "; there are ",
+                      absl::StrJoin(all, ", "));
     }
     logs.push_back(std::make_unique<TaskLog>(task, TaskLogPath(directory, task)));
     RETURN_IF_ERROR(logs.back()->Open());
   }
   if (logs.empty()) {
-    return absl::NotFoundError(absl::StrCat(
-        directory, " has no logs of a launch: cairnctl launch --log_directory DIR writes them"));
+    return NotFound(directory,
+                    " has no logs of a launch: cairnctl launch --log_directory DIR writes them");
   }
   return logs;
 }
@@ -175,16 +174,15 @@ absl::StatusOr<Answer> RunLogs(const LogsOptions& options, bool json) {
     ASSIGN_OR_RETURN(launch, FindLaunch(options.launch));
     directory = launch->log_directory;
   }
-  const absl::StatusOr<Logs> logs = OpenLogs(options, directory);
-  if (!logs.ok()) return AsBadInput(logs.status());
+  ASSIGN_OR_RETURN(const Logs logs, AsBadInput(OpenLogs(options, directory)));
   size_t width = 0;
-  for (const auto& log : *logs) width = std::max(width, log->task().size());
+  for (const auto& log : logs) width = std::max(width, log->task().size());
   const bool colors = ShowsColors(STDOUT_FILENO);
   Answer answer;
   Json list = Json::array();
   std::vector<LinePrefix> prefixes;
-  for (size_t i = 0; i < logs->size(); ++i) {
-    TaskLog& log = *(*logs)[i];
+  for (size_t i = 0; i < logs.size(); ++i) {
+    TaskLog& log = *logs[i];
     prefixes.emplace_back(log.task(), width, colors ? static_cast<int>(i) : -1);
     const std::string text = log.Tail(options.lines);
     std::vector<std::string> lines =
@@ -196,7 +194,7 @@ absl::StatusOr<Answer> RunLogs(const LogsOptions& options, bool json) {
   answer.json = {{"log_directory", directory}, {"tasks", std::move(list)}};
   if (!options.follow) return answer;
   if (!WriteAll(STDOUT_FILENO, answer.text)) return Answer{};
-  Follow(*logs, prefixes, launch);
+  Follow(logs, prefixes, launch);
   return Answer{};
 }
 

@@ -1,15 +1,15 @@
-#include "worker/ctl/rebalance.h"
+#include "worker/ctl/job_commands.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
 #include "worker/client/moves/remote_moves.h"
@@ -28,8 +28,8 @@ absl::StatusOr<std::vector<int32_t>> EmptiedServers(const RebalanceOptions& opti
     int32_t index = 0;
     if (!absl::SimpleAtoi(absl::StripPrefix(task, "ps:"), &index) || index < 0 ||
         static_cast<size_t>(index) >= server_count) {
-      return absl::InvalidArgumentError(absl::StrCat("'", task, "' is no server: the cluster has ",
-                                                     server_count, ", from ps:0 on"));
+      return InvalidArgument("'", task, "' is no server: the cluster has ", server_count,
+                             ", from ps:0 on");
     }
     servers.push_back(index);
   }
@@ -42,8 +42,7 @@ absl::Status CheckOptions(const RebalanceOptions& options) {
     return absl::InvalidArgumentError("--busy_fraction is above 0 and at most 1");
   }
   if (options.by != "memory" && options.by != "load") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--by is memory or load, not '", options.by, "'"));
+    return InvalidArgument("--by is memory or load, not '", options.by, "'");
   }
   if (!(options.watch_seconds >= 0.1 && options.watch_seconds <= 3600)) {
     return absl::InvalidArgumentError("--watch_seconds is from 0.1 to 3600");
@@ -158,20 +157,17 @@ class Rebalancing {
   absl::StatusOr<Answer> Run(const std::vector<int32_t>& emptied) {
     const auto count = static_cast<int32_t>(target_.members.addresses.size());
     ASSIGN_OR_RETURN(std::vector<VariablePlaces> variables, servers_.Describe(target_.job));
-    if (variables.empty()) {
-      return absl::NotFoundError(
-          absl::StrCat("the servers have no variables of job ", target_.job));
-    }
+    if (variables.empty()) return NotFound("the servers have no variables of job ", target_.job);
     const bool by_load = options_.by == "load";
     PieceLoads loads;
     if (by_load) {
       ASSIGN_OR_RETURN(loads, WatchLoads(&variables));
     }
-    const absl::StatusOr<RebalancePlan> plan =
-        PlanRebalance(variables, count, emptied, options_.tolerance, loads);
-    if (!plan.ok()) return AsBadInput(plan.status());
+    ASSIGN_OR_RETURN(
+        const RebalancePlan plan,
+        AsBadInput(PlanRebalance(variables, count, emptied, options_.tolerance, loads)));
     Answer answer;
-    ShowPlan(variables, *plan, by_load, &answer);
+    ShowPlan(variables, plan, by_load, &answer);
     if (options_.plan_only) return answer;
     // Shows the cost before the moves begin.
     std::fprintf(stderr, "%s", answer.text.c_str());
@@ -180,9 +176,9 @@ class Rebalancing {
       if (places.all_know) continue;
       RETURN_IF_ERROR(FinishMove(target_.job, places.newest, servers_.servers(), servers_));
     }
-    RETURN_IF_ERROR(GiveUpUnplanned(variables, *plan));
-    for (size_t i = 0; i < plan->moves.size(); ++i) {
-      const PlannedMove& planned = plan->moves[i];
+    RETURN_IF_ERROR(GiveUpUnplanned(variables, plan));
+    for (size_t i = 0; i < plan.moves.size(); ++i) {
+      const PlannedMove& planned = plan.moves[i];
       answer.finding =
           MoveOne(planned, variables[planned.variable], count, &answer, &answer.json["moves"][i]);
       if (!answer.finding.ok()) break;
@@ -219,10 +215,10 @@ class Rebalancing {
                          [](int64_t load) { return load == 0; });
     });
     if (idle) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "no worker pulled or pushed rows of job ", target_.job, " for ", SecondsText(seconds),
-          ": no load to balance. Rebalance while it trains, "
-          "watch longer (--watch_seconds), or use --by memory"));
+      return FailedPrecondition("no worker pulled or pushed rows of job ", target_.job, " for ",
+                                SecondsText(seconds),
+                                ": no load to balance. Rebalance while it trains, "
+                                "watch longer (--watch_seconds), or use --by memory");
     }
     *variables = std::move(now);
     return loads;
@@ -269,13 +265,12 @@ absl::StatusOr<Answer> RunRebalance(const RebalanceOptions& options) {
   ASSIGN_OR_RETURN(Target target, ResolveTarget(options.target));
   if (const absl::Status valid = CheckOptions(options); !valid.ok()) return AsBadInput(valid);
   RETURN_IF_ERROR(target.LearnMembers());
-  absl::StatusOr<std::vector<int32_t>> emptied =
-      EmptiedServers(options, target.members.addresses.size());
-  if (!emptied.ok()) return AsBadInput(emptied.status());
+  ASSIGN_OR_RETURN(std::vector<int32_t> emptied,
+                   AsBadInput(EmptiedServers(options, target.members.addresses.size())));
   for (size_t i = 0; i < target.members.addresses.size(); ++i) {
-    if (target.members.HasLeft(i)) emptied->push_back(static_cast<int32_t>(i));
+    if (target.members.HasLeft(i)) emptied.push_back(static_cast<int32_t>(i));
   }
-  return Rebalancing(target, options).Run(*emptied);
+  return Rebalancing(target, options).Run(emptied);
 }
 
 }  // namespace cairn

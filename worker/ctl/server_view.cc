@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "thrift/limits.h"
 #include "worker/client/job_holdings.h"
@@ -45,9 +46,9 @@ std::vector<ServerView> AskServers(const Target& given) {
       ServerView answer{.index = views[i].index, .name = views[i].name};
       answer.status = Ask(target, answer.index, &answer);
       if (answer.status.ok() && answer.described.server_index != servers[i]) {
-        answer.status = absl::FailedPreconditionError(
-            absl::StrCat("answers as ps:", answer.described.server_index,
-                         ": name the servers in the order of the cluster's ps tasks"));
+        answer.status =
+            FailedPrecondition("answers as ps:", answer.described.server_index,
+                               ": name the servers in the order of the cluster's ps tasks");
       }
       if (answer.status.ok()) {
         views[i] = std::move(answer);

@@ -28,7 +28,8 @@ std::vector<ServerView> AskServers(const Target& target);
 // kUnavailable if a server did not answer: names each with the reason.
 absl::Status AnyMissing(const std::vector<ServerView>& servers);
 
-// As AnyMissing; kDataLoss if the servers hold different incarnations of the job (CheckAgreement).
+// Like AnyMissing; kDataLoss if the servers hold different incarnations of the job
+// (CheckAgreement).
 absl::Status AnythingWrong(const std::string& job, const std::vector<ServerView>& servers);
 
 // Converts the answers to the form of thrift/job_state.h.

@@ -1,4 +1,4 @@
-#include "worker/ctl/servers.h"
+#include "worker/ctl/cluster_commands.h"
 
 #include <cstdint>
 #include <memory>
@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
@@ -31,8 +32,7 @@ absl::StatusOr<int32_t> IndexOf(const std::string& task) {
       index < kMaxServers) {
     return index;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", task, "' is no server's task: ps:0 … ps:", kMaxServers - 1));
+  return InvalidArgument("'", task, "' is no server's task: ps:0 … ps:", kMaxServers - 1);
 }
 
 absl::StatusOr<wire::ChangeMembersReply> Change(WireClient& client,
@@ -59,9 +59,8 @@ absl::Status CheckNewcomer(const Target& target, int32_t index) {
     stub.hello(hello, request);
   }));
   if (hello.server_index != index) {
-    return absl::FailedPreconditionError(absl::StrCat(target.ServerName(server),
-                                                      " says that it is ps:", hello.server_index,
-                                                      ": start it with --task_index ", index));
+    return FailedPrecondition(target.ServerName(server), " says that it is ps:", hello.server_index,
+                              ": start it with --task_index ", index);
   }
   return client->Call("members", deadline, [&](WireClient::Stub& stub) {
     wire::Members members;
@@ -121,26 +120,25 @@ absl::StatusOr<Answer> RunServersList(const ServersOptions& options) {
 
 absl::StatusOr<Answer> RunServersAdd(const ServersOptions& options) {
   ASSIGN_OR_RETURN(Target target, ResolveServers(options.target));
-  const absl::StatusOr<int32_t> index = IndexOf(options.task);
-  if (!index.ok()) return AsBadInput(index.status());
-  const auto server = static_cast<size_t>(*index);
+  ASSIGN_OR_RETURN(const int32_t index, AsBadInput(IndexOf(options.task)));
+  const auto server = static_cast<size_t>(index);
   std::string address = options.address;
   if (address.empty() && server < target.members.addresses.size()) {
     address = target.members.addresses[server];
   }
   if (address.empty()) {
-    return AsBadInput(absl::InvalidArgumentError(
-        absl::StrCat("ps:", *index, " is not in the cluster file: give its --address HOST:PORT")));
+    return AsBadInput(
+        InvalidArgument("ps:", index, " is not in the cluster file: give its --address HOST:PORT"));
   }
   RETURN_IF_ERROR(target.LearnMembers());
   if (server >= target.members.addresses.size()) target.members.addresses.resize(server + 1);
   target.members.addresses[server] = address;
-  RETURN_IF_ERROR(Annotate(CheckNewcomer(target, *index), target.ServerName(server)));
+  RETURN_IF_ERROR(Annotate(CheckNewcomer(target, index), target.ServerName(server)));
   ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> first,
                    target.Connect(0, Deadline::In(target.timeout)));
   wire::ChangeMembersRequest request;
   request.action = wire::MembersAction::ADD;
-  request.index = *index;
+  request.index = index;
   request.address = address;
   ASSIGN_OR_RETURN(const wire::ChangeMembersReply changed, Change(*first, request));
   target.members.Take(changed.members);
@@ -152,20 +150,18 @@ absl::StatusOr<Answer> RunServersAdd(const ServersOptions& options) {
 
 absl::StatusOr<Answer> RunServersRemove(const ServersOptions& options) {
   ASSIGN_OR_RETURN(Target target, ResolveServers(options.target));
-  const absl::StatusOr<int32_t> index = IndexOf(options.task);
-  if (!index.ok()) return AsBadInput(index.status());
-  const auto server = static_cast<size_t>(*index);
+  ASSIGN_OR_RETURN(const int32_t index, AsBadInput(IndexOf(options.task)));
+  const auto server = static_cast<size_t>(index);
   RETURN_IF_ERROR(target.LearnMembers());
   if (server >= target.members.addresses.size()) {
-    return AsBadInput(
-        absl::NotFoundError(absl::StrCat("there is no ps:", *index, ": the cluster has ",
-                                         target.members.addresses.size(), " servers")));
+    return AsBadInput(NotFound("there is no ps:", index, ": the cluster has ",
+                               target.members.addresses.size(), " servers"));
   }
   if (target.members.HasLeft(server)) return AnswerOf(target);
   ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> leaving,
                    target.Connect(server, Deadline::In(target.timeout)));
   wire::ChangeMembersRequest request;
-  request.index = *index;
+  request.index = index;
   request.action = wire::MembersAction::CLOSE;
   ASSIGN_OR_RETURN(wire::ChangeMembersReply closed, Change(*leaving, request));
   RETURN_IF_ERROR(TellMaps(target, *leaving));

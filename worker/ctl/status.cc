@@ -1,4 +1,4 @@
-#include "worker/ctl/status.h"
+#include "worker/ctl/job_commands.h"
 
 #include <unistd.h>
 
@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/nearest.h"
 #include "common/status.h"
@@ -259,9 +260,9 @@ absl::Status StatusWriter::CheckThereIsTheJob() const {
     return absl::OkStatus();
   }
   const std::vector<absl::string_view> known_names(names.begin(), names.end());
-  return AsBadInput(absl::NotFoundError(absl::StrCat("the servers have no job '", target_.job, "'",
-                                                     DidYouMean(target_.job, known_names),
-                                                     "; they have ", absl::StrJoin(names, ", "))));
+  return AsBadInput(NotFound("the servers have no job '", target_.job, "'",
+                             DidYouMean(target_.job, known_names), "; they have ",
+                             absl::StrJoin(names, ", ")));
 }
 
 void StatusWriter::WriteJobs() {

@@ -1,6 +1,5 @@
-#include "worker/ctl/stop.h"
+#include "worker/ctl/cluster_commands.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <optional>
@@ -12,9 +11,9 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
-#include "worker/ctl/drain.h"
 #include "worker/ctl/human_text.h"
 #include "worker/ctl/launch_record.h"
 
@@ -30,8 +29,8 @@ absl::StatusOr<Answer> StopLaunch(const LaunchRecord& launch, Deadline deadline)
   }
   while (IsRunning(launch)) {
     if (deadline.Expired()) {
-      return absl::DeadlineExceededError(
-          absl::StrCat(launch.Name(), " still ends its tasks; a second cairnctl stop kills them"));
+      return DeadlineExceeded(launch.Name(),
+                              " still ends its tasks; a second cairnctl stop kills them");
     }
     absl::SleepFor(kStopPollInterval);
   }

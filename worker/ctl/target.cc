@@ -95,6 +95,18 @@ absl::StatusOr<std::unique_ptr<WireClient>> Target::Connect(size_t server,
   return WireClient::Connect(members.addresses[server], options, deadline);
 }
 
+absl::StatusOr<std::unique_ptr<PsClient>> Target::ConnectClient(
+    const std::string& local_transport) const {
+  ASSIGN_OR_RETURN(const LocalTransport local, AsBadInput(LocalTransportFromName(local_transport)));
+  return PsClient::Connect({.job = job,
+                            .task = "cairnctl",
+                            .servers = members.addresses,
+                            .ps_wait = timeout,
+                            .security = security,
+                            .local_transport = local},
+                           Deadline::In(timeout));
+}
+
 absl::Status ResolveJob(const std::string& job, Target* target) {
   if (job.empty()) {
     return absl::InvalidArgumentError(

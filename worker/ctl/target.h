@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -15,6 +14,7 @@
 #include "common/deadline.h"
 #include "thrift/client/wire_client.h"
 #include "worker/client/moves/member_list.h"
+#include "worker/client/ps_client.h"
 
 namespace cairn {
 
@@ -44,6 +44,9 @@ struct Target {
   std::string WorkerName(int32_t ordinal) const;
   // Errors as ClientSecurity::Load and WireClient::Connect.
   absl::StatusOr<std::unique_ptr<WireClient>> Connect(size_t server, Deadline deadline) const;
+  // A client of the job that is no worker. `local_transport` is a flag's value; "off" suits a few
+  // small calls. Errors as LocalTransportFromName (AsBadInput) and PsClient::Connect.
+  absl::StatusOr<std::unique_ptr<PsClient>> ConnectClient(const std::string& local_transport) const;
 };
 
 // A job name that shows in servers' logs which process asks: "cairnctl-drain-HOST-PID".
@@ -52,7 +55,8 @@ std::string JobOfCommand(const std::string& command);
 // Takes the servers from --servers, else from --cluster, else from TF_CONFIG, else from the job
 // file's cluster. Errors are those of flags and files (AsBadInput).
 absl::StatusOr<Target> ResolveTarget(const TargetOptions& options);
-// As ResolveTarget, for commands that address no job: neither `options` nor the target names a job.
+// Like ResolveTarget, for commands that address no job: neither `options` nor the target names a
+// job.
 absl::StatusOr<Target> ResolveServers(const TargetOptions& options);
 // Sets the job's name, and the job file if `job` is a file.
 absl::Status ResolveJob(const std::string& job, Target* target);

@@ -5,7 +5,9 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -27,6 +29,20 @@ class Tree {
   // Adds a command to `parent`; `run` executes it, null for a group of commands.
   CLI::App* Add(CLI::App* parent, const std::string& name, const std::string& what,
                 const std::string& example, Command run);
+  // Adds a command with options of its own, which `run` receives.
+  template <typename Options>
+  std::pair<CLI::App*, std::shared_ptr<Options>> AddCommand(
+      CLI::App* parent, const std::string& name, const std::string& what,
+      const std::string& example, absl::StatusOr<Answer> (*run)(const Options&)) {
+    const auto options = std::make_shared<Options>();
+    return {Add(parent, name, what, example, [options, run] { return run(*options); }), options};
+  }
+  // Adds a word, or words if T is a vector, without a flag's name.
+  template <typename T>
+  static CLI::Option* AddWord(CLI::App* command, const std::string& name, const std::string& type,
+                              T& value, const std::string& text) {
+    return command->add_option(name, value, text)->type_name(type);
+  }
   // Adds the flags that name the servers; AddTarget also adds those that name the job.
   static void AddServers(CLI::App* command, TargetOptions* target);
   static void AddTarget(CLI::App* command, TargetOptions* target);

@@ -1,4 +1,4 @@
-#include "worker/ctl/why.h"
+#include "worker/ctl/job_commands.h"
 
 #include <algorithm>
 #include <map>

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -76,10 +77,9 @@ class GzipSource : public ByteSource {
     // At the end of a truncated stream gzread returns the remaining bytes and sets Z_BUF_ERROR.
     if (count < 0 || (code != Z_OK && code != Z_STREAM_END)) {
       if (code == Z_ERRNO) return FileError(errno, path_, "read");
-      return absl::DataLossError(
-          absl::StrCat(path_, ": ", code == Z_BUF_ERROR ? "truncated" : "corrupt", " gzip after ",
-                       offset_ + std::max(count, 0), " unpacked bytes (", WithoutName(text),
-                       "); get the file again"));
+      return DataLoss(path_, ": ", code == Z_BUF_ERROR ? "truncated" : "corrupt", " gzip after ",
+                      offset_ + std::max(count, 0), " unpacked bytes (", WithoutName(text),
+                      "); get the file again");
     }
     offset_ += count;
     return static_cast<size_t>(count);
@@ -153,7 +153,7 @@ absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(const std::string& 
     gzFile file = gzdopen(fd, "rb");
     if (file != nullptr) return std::make_unique<GzipSource>(file, path, info.st_size);
     close(fd);
-    return absl::ResourceExhaustedError(absl::StrCat(path, ": no memory to unpack gzip"));
+    return ResourceExhausted(path, ": no memory to unpack gzip");
   }
   posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
   return std::make_unique<PlainSource>(fd, path, info.st_size);

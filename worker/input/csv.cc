@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "worker/input/labels.h"
 #include "worker/input/line_rows.h"
 #include "worker/input/parse_number.h"
@@ -112,15 +112,14 @@ absl::StatusOr<std::unique_ptr<LineParser>> MakeCsvParser(const ReaderOptions& o
   const int64_t cells = 1 + std::count(text.begin(), text.end(), separator);
   const int64_t label = options.data.label_column;
   if (cells < 2 || label < 0 || label >= cells) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ":1: first line has ", cells, cells == 1 ? " cell" : " cells", " separated by ",
-        tabs ? "tabs" : "commas", "; csv needs a label in data.label_column ", label,
-        " (the first is 0) and at least one other column"));
+    return InvalidArgument(path, ":1: first line has ", cells, cells == 1 ? " cell" : " cells",
+                           " separated by ", tabs ? "tabs" : "commas",
+                           "; csv needs a label in data.label_column ", label,
+                           " (the first is 0) and at least one other column");
   }
   if (options.data.features > 0 && options.data.features != cells - 1) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ":1: first line has ", cells - 1,
-                                                   " columns beside the label; data.features says ",
-                                                   options.data.features));
+    return InvalidArgument(path, ":1: first line has ", cells - 1,
+                           " columns beside the label; data.features says ", options.data.features);
   }
   return std::make_unique<CsvParser>(options, separator, cells);
 }

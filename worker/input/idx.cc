@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/errors.h"
 #include "common/shape.h"
 #include "common/status.h"
 #include "worker/input/byte_source.h"
@@ -42,8 +43,8 @@ class IdxFile {
     }
     const absl::StatusOr<int64_t> pixels = ElementCount(absl::MakeSpan(shape_).subspan(1));
     if (!pixels.ok() || *pixels < 1 || *pixels > kMaxPixels) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": found shape ", ShapeText(shape_),
-                                                     "; an item has 1 to ", kMaxPixels, " bytes"));
+      return InvalidArgument(path, ": found shape ", ShapeText(shape_), "; an item has 1 to ",
+                             kMaxPixels, " bytes");
     }
     item_bytes_ = *pixels;
     return absl::OkStatus();
@@ -53,9 +54,8 @@ class IdxFile {
     while (count > 0) {
       if (begin_ == end_) RETURN_IF_ERROR(Fill());
       if (begin_ == end_) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(path_, ": ends at byte ", offset_, " inside ", what,
-                         shape_.empty() ? "" : absl::StrCat(", shape ", ShapeText(shape_))));
+        return InvalidArgument(path_, ": ends at byte ", offset_, " inside ", what,
+                               shape_.empty() ? "" : absl::StrCat(", shape ", ShapeText(shape_)));
       }
       const size_t part = std::min(static_cast<size_t>(count), end_ - begin_);
       if (into != nullptr) {
@@ -72,9 +72,8 @@ class IdxFile {
   absl::Status ExpectEnd() {
     if (begin_ == end_) RETURN_IF_ERROR(Fill());
     if (begin_ == end_) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(path_, ": goes on after byte ", offset_,
-                                                   ", where its shape ", ShapeText(shape_),
-                                                   " ends; header and data do not fit"));
+    return InvalidArgument(path_, ": goes on after byte ", offset_, ", where its shape ",
+                           ShapeText(shape_), " ends; header and data do not fit");
   }
 
   const std::string& path() const { return path_; }
@@ -138,15 +137,13 @@ class IdxRows : public RowSource {
     RETURN_IF_ERROR(images_.Open(file.path, 3));
     RETURN_IF_ERROR(labels_.Open(file.labels, 1));
     if (images_.items() != labels_.items()) {
-      return absl::InvalidArgumentError(absl::StrCat(file.path, " has ", images_.items(),
-                                                     " images, ", file.labels, " has ",
-                                                     labels_.items(), " labels; they must match"));
+      return InvalidArgument(file.path, " has ", images_.items(), " images, ", file.labels, " has ",
+                             labels_.items(), " labels; they must match");
     }
     if (schema_.dense_columns == 0) schema_.dense_columns = images_.item_bytes();
     if (schema_.dense_columns != images_.item_bytes()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(file.path, ": images have ", images_.item_bytes(),
-                       " pixels, those of the first file ", schema_.dense_columns));
+      return InvalidArgument(file.path, ": images have ", images_.item_bytes(),
+                             " pixels, those of the first file ", schema_.dense_columns);
     }
     pixels_.resize(static_cast<size_t>(schema_.dense_columns));
     left_ = images_.items();
@@ -183,9 +180,8 @@ class IdxRows : public RowSource {
     RETURN_IF_ERROR(labels_.Take(1, &byte, "the labels"));
     float label = byte;
     if (!labels_rule_.Apply(&label)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(labels_.path(), ": byte ", labels_.offset() - 1, " is label ",
-                       static_cast<int>(byte), "; ", labels_rule_.Allowed()));
+      return InvalidArgument(labels_.path(), ": byte ", labels_.offset() - 1, " is label ",
+                             static_cast<int>(byte), "; ", labels_rule_.Allowed());
     }
     const size_t first = batch->dense.size();
     batch->dense.resize(first + pixels_.size());

@@ -3,8 +3,8 @@
 #include <limits>
 #include <memory>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "worker/input/labels.h"
 #include "worker/input/line_rows.h"
 #include "worker/input/parse_number.h"
@@ -118,13 +118,12 @@ class LibsvmParser : public LineParser {
 
 absl::StatusOr<std::unique_ptr<LineParser>> MakeLibsvmParser(const ReaderOptions& options) {
   if (options.data.features < 1 || options.data.features > std::numeric_limits<int32_t>::max()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data.features is ", options.data.features,
-                     "; libsvm needs the number of columns, 1 to 2147483647"));
+    return InvalidArgument("data.features is ", options.data.features,
+                           "; libsvm needs the number of columns, 1 to 2147483647");
   }
   if (options.data.index_base < 0 || options.data.index_base > 1) {
-    return absl::InvalidArgumentError(absl::StrCat("data.index_base is ", options.data.index_base,
-                                                   "; libsvm columns start at 0 or 1"));
+    return InvalidArgument("data.index_base is ", options.data.index_base,
+                           "; libsvm columns start at 0 or 1");
   }
   return std::make_unique<LibsvmParser>(options);
 }

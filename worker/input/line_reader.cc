@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -64,15 +64,14 @@ bool LineReader::NextSlow(absl::string_view* line) {
       begin_ = static_cast<size_t>(newline + 1 - buffer_.get());
       const size_t nul = has_nul_ ? line->find('\0') : absl::string_view::npos;
       if (nul == absl::string_view::npos) return true;
-      status_ = absl::InvalidArgumentError(absl::StrCat(
-          path_, ":", line_number_, ":", nul + 1, ": found a NUL byte; this is not a text file"));
+      status_ = InvalidArgument(path_, ":", line_number_, ":", nul + 1,
+                                ": found a NUL byte; this is not a text file");
       return false;
     }
     searched = size;
     if (size >= kMaxLineBytes) {
-      status_ = absl::InvalidArgumentError(absl::StrCat(path_, ":", line_number_ + 1,
-                                                        ": line is longer than ", kMaxLineBytes,
-                                                        " bytes; is this a text file?"));
+      status_ = InvalidArgument(path_, ":", line_number_ + 1, ": line is longer than ",
+                                kMaxLineBytes, " bytes; is this a text file?");
       return false;
     }
     if (!Fill()) return false;

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/printable_text.h"
 #include "common/status.h"
 #include "worker/input/line_reader.h"
@@ -63,9 +63,8 @@ class LineRows : public RowSource {
 
   // `at`: offset in the line.
   bool Refuse(ptrdiff_t at) {
-    status_ =
-        absl::InvalidArgumentError(absl::StrCat(reader_->path(), ":", reader_->line_number(), ":",
-                                                at + 1, ": ", PrintableText(error_.what)));
+    status_ = InvalidArgument(reader_->path(), ":", reader_->line_number(), ":", at + 1, ": ",
+                              PrintableText(error_.what));
     return false;
   }
 

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/input/idx.h"
 #include "worker/input/line_reader.h"
@@ -26,9 +26,9 @@ absl::StatusOr<Share> ShareOf(const ReaderOptions& options) {
   Share share{options.files, {}};
   if (workers <= 1 || policy == "off") return share;
   if (policy == "file" && count < workers) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data.auto_shard is file, but there are ", count, " files for ", workers,
-                     " workers; use data (row i goes to worker i mod workers), or more files"));
+    return InvalidArgument(
+        "data.auto_shard is file, but there are ", count, " files for ", workers,
+        " workers; use data (row i goes to worker i mod workers), or more files");
   }
   if (policy == "file" || (policy == "auto" && count >= workers)) {
     share.files.clear();
@@ -48,9 +48,9 @@ absl::StatusOr<std::unique_ptr<LineParser>> MakeParser(const ReaderOptions& opti
   if (format == "criteo_csv") return MakeCriteoParser(options, ',');
   if (format == "movielens") return MakeMovielensParser(options);
   if (format != "csv") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data.format is '", format,
-                     "'; known are libsvm, criteo_tsv, criteo_csv, csv, idx, text, movielens"));
+    return InvalidArgument(
+        "data.format is '", format,
+        "'; known are libsvm, criteo_tsv, criteo_csv, csv, idx, text, movielens");
   }
   // The first nonblank line determines the number of cells for all workers.
   for (const DataFile& file : options.files) {
@@ -61,10 +61,9 @@ absl::StatusOr<std::unique_ptr<LineParser>> MakeParser(const ReaderOptions& opti
     }
     RETURN_IF_ERROR(reader->status());
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(options.files.front().path,
-                   " has no line, nor has another file: the first one "
-                   "says how many columns there are"));
+  return InvalidArgument(options.files.front().path,
+                         " has no line, nor has another file: the first one "
+                         "says how many columns there are");
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/input/open_row_source.h"
 #include "worker/input/random.h"
@@ -189,12 +189,12 @@ class PrefetchReader : public Reader {
 
 absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(const ReaderOptions& options) {
   if (options.data.batch_size < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data.batch_size is ", options.data.batch_size, "; it must be at least 1"));
+    return InvalidArgument("data.batch_size is ", options.data.batch_size,
+                           "; it must be at least 1");
   }
   if (options.workers < 1 || options.worker < 0 || options.worker >= options.workers) {
-    return absl::InvalidArgumentError(absl::StrCat("reader of worker ", options.worker, " of ",
-                                                   options.workers, ": no such worker"));
+    return InvalidArgument("reader of worker ", options.worker, " of ", options.workers,
+                           ": no such worker");
   }
   ASSIGN_OR_RETURN(std::unique_ptr<RowSource> source, OpenRowSource(options));
   return std::make_unique<PrefetchReader>(options, std::move(source));

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/input/random.h"
 #include "worker/input/vocabulary.h"
@@ -188,9 +188,9 @@ absl::StatusOr<std::unique_ptr<RowSource>> MakeTextRows(const ReaderOptions& opt
                                                         std::vector<std::string> paths,
                                                         RowShard shard) {
   if (options.model.window < 1 || options.model.negatives < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "model.window is ", options.model.window, " and model.negatives ", options.model.negatives,
-        "; text needs a window of at least 1 and no negative number"));
+    return InvalidArgument("model.window is ", options.model.window, " and model.negatives ",
+                           options.model.negatives,
+                           "; text needs a window of at least 1 and no negative number");
   }
   std::vector<std::string> train;
   for (const DataFile& file : options.data.train) train.push_back(file.path);

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/printable_text.h"
 #include "common/status.h"
 
@@ -38,8 +38,8 @@ bool WordReader::Fill() {
     return false;
   }
   if (std::memchr(buffer_.data() + end_, '\0', *count) != nullptr) {
-    status_ = absl::InvalidArgumentError(absl::StrCat(
-        path_, ":", line_number_, ": found a NUL byte near here; this is not a text file"));
+    status_ = InvalidArgument(path_, ":", line_number_,
+                              ": found a NUL byte near here; this is not a text file");
     return false;
   }
   end_ += *count;
@@ -63,10 +63,9 @@ bool WordReader::Next(absl::string_view* word, bool* starts_line) {
   } while (size <= kMaxWordBytes && begin_ + size == end_ && Fill());
   if (!status_.ok()) return false;
   if (size > kMaxWordBytes) {
-    status_ = absl::InvalidArgumentError(
-        absl::StrCat(path_, ":", line_number_, ": word '",
-                     PrintableText(absl::string_view(buffer_.data() + begin_, 32)),
-                     "…' is longer than ", kMaxWordBytes, " bytes; is this a text file?"));
+    status_ = InvalidArgument(path_, ":", line_number_, ": word '",
+                              PrintableText(absl::string_view(buffer_.data() + begin_, 32)),
+                              "…' is longer than ", kMaxWordBytes, " bytes; is this a text file?");
     return false;
   }
   *word = absl::string_view(buffer_.data() + begin_, size);
@@ -90,9 +89,8 @@ absl::StatusOr<std::unique_ptr<Vocabulary>> Vocabulary::Build(absl::Span<const s
     if (count >= min_count) kept.emplace_back(word, count);
   }
   if (kept.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(paths.empty() ? "data.train" : paths.front(), ": of ", counts.size(),
-                     " different words none occurs model.min_count ", min_count, " times"));
+    return InvalidArgument(paths.empty() ? "data.train" : paths.front(), ": of ", counts.size(),
+                           " different words none occurs model.min_count ", min_count, " times");
   }
   std::sort(kept.begin(), kept.end(), [](const auto& a, const auto& b) {
     return a.second != b.second ? a.second > b.second : a.first < b.first;

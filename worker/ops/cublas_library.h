@@ -21,7 +21,10 @@ struct Cublas {
   DynamicFunction<decltype(cublasGetStatusString)> text{library, "cublasGetStatusString"};
 
   // Loads the library on first use. If library.status() is not OK, no function may be called.
-  static const Cublas& Get();
+  static const Cublas& Get() {
+    static const auto* const cublas = new Cublas;
+    return *cublas;
+  }
 };
 
 }  // namespace cairn

@@ -5,8 +5,8 @@
 #include <limits>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/ops/cublas_library.h"
 #include "worker/ops/cuda_gpus.h"
@@ -56,8 +56,7 @@ CudaDeviceQueue::~CudaDeviceQueue() {
 void CudaDeviceQueue::Note(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return;
   cudaGetLastError();
-  error_.Update(absl::InternalError(
-      absl::StrCat(device_.text(), ": ", what, ": ", cudaGetErrorString(error))));
+  error_.Update(Internal(device_.text(), ": ", what, ": ", cudaGetErrorString(error)));
 }
 
 absl::Status CudaDeviceQueue::Open() {
@@ -84,9 +83,9 @@ absl::StatusOr<void*> CudaDeviceQueue::Allocate(absl::string_view what, size_t b
   const cudaError_t error = get(&memory, bytes);
   if (error == cudaSuccess) return memory;
   cudaGetLastError();
-  return absl::ResourceExhaustedError(
-      absl::StrCat(device_.text(), ": ", bytes, " bytes of ", what, ": ", cudaGetErrorString(error),
-                   "; take smaller batches, or fewer replicas on this GPU"));
+  return ResourceExhausted(device_.text(), ": ", bytes, " bytes of ", what, ": ",
+                           cudaGetErrorString(error),
+                           "; take smaller batches, or fewer replicas on this GPU");
 }
 
 absl::StatusOr<void*> CudaDeviceQueue::AllocateDevice(size_t bytes) {
@@ -257,10 +256,10 @@ void CudaDeviceQueue::Fail(const absl::Status& why) { error_.Update(why); }
 bool CudaDeviceQueue::GiveUp(const CudaStream& stream, Deadline* deadline) {
   if (!deadline->Expired()) return false;
   const bool sums = &stream == &sums_ && rank_ != nullptr;
-  const absl::Status why = absl::DeadlineExceededError(
-      absl::StrCat(device_.text(), ": a step was not done in ", absl::FormatDuration(step_timeout_),
-                   sums ? ": its own ops are, the sums with the other GPUs are not"
-                        : ": the GPU hangs, or others use it"));
+  const absl::Status why = DeadlineExceeded(
+      device_.text(), ": a step was not done in ", absl::FormatDuration(step_timeout_),
+      sums ? ": its own ops are, the sums with the other GPUs are not"
+           : ": the GPU hangs, or others use it");
   Fail(why);
   if (sums) {
     rank_->Fail(why);
@@ -296,8 +295,8 @@ cudaError_t CudaDeviceQueue::Await(const CudaStream& stream) {
 }
 
 absl::Status CudaDeviceQueue::StuckError() const {
-  return absl::FailedPreconditionError(absl::StrCat(
-      device_.text(), ": a step before this one never ended; start the process again"));
+  return FailedPrecondition(device_.text(),
+                            ": a step before this one never ended; start the process again");
 }
 
 absl::Status CudaDeviceQueue::Finish() {

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/dynamic_library.h"
+#include "common/errors.h"
 #include "common/host_memory.h"
 #include "common/local_gpus.h"
 #include "common/log.h"
@@ -143,15 +144,13 @@ absl::Status GpuStatus() {
           ? absl::StrCat(": the driver is for CUDA ", VersionText(driver),
                          ", this program needs one for ", VersionText(CUDART_VERSION))
           : "";
-  return absl::FailedPreconditionError(
-      absl::StrCat("the GPUs cannot be used: ", cudaGetErrorString(error), versions));
+  return FailedPrecondition("the GPUs cannot be used: ", cudaGetErrorString(error), versions);
 }
 
 absl::Status SetLogicalGpus(std::vector<int> physical) {
   for (const int gpu : physical) {
     if (gpu >= 0 && gpu < Found().count) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("logical GPUs: there is no GPU ", gpu, ", there are ", Found().count));
+    return InvalidArgument("logical GPUs: there is no GPU ", gpu, ", there are ", Found().count);
   }
   LogicalGpus() = std::move(physical);
   return absl::OkStatus();
@@ -186,7 +185,7 @@ absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenGpuQueue(Device device) {
             ? absl::StrCat("CUDA finds no GPU: ", cudaGetErrorString(found.error))
             : absl::StrCat("this process sees ", count,
                            " GPUs, counted from 0 (CUDA_VISIBLE_DEVICES chooses)");
-    return absl::FailedPreconditionError(absl::StrCat(device.text(), ": ", why));
+    return FailedPrecondition(device.text(), ": ", why);
   }
   std::unique_ptr<CudaDeviceQueue> queue = MakeCudaQueue(device, PhysicalGpu(device));
   RETURN_IF_ERROR(queue->Open());

@@ -9,7 +9,7 @@ CudaGraph::~CudaGraph() {
 }
 
 cudaError_t CudaGraph::Capture(cudaStream_t stream, absl::FunctionRef<cudaError_t()> issue) {
-  // Thread-local, because other threads may allocate memory meanwhile.
+  // Thread-local, because other threads may allocate memory in the meantime.
   cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
   if (error != cudaSuccess) return error;
   error = issue();

@@ -1,5 +1,5 @@
 // CudaDeviceQueue's matrix products, by cuBLAS.
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/ops/cublas_library.h"
 #include "worker/ops/cuda_device_queue.h"
@@ -35,8 +35,7 @@ absl::Status CudaDeviceQueue::OpenBlas() {
     return absl::OkStatus();
   }
   if (blas != nullptr) cublas.destroy(blas);
-  return absl::FailedPreconditionError(
-      absl::StrCat(device_.text(), ": cuBLAS: ", cublas.text(status)));
+  return FailedPrecondition(device_.text(), ": cuBLAS: ", cublas.text(status));
 }
 
 absl::Status CudaDeviceQueue::PrepareProducts() {
@@ -54,8 +53,8 @@ bool CudaDeviceQueue::BeginProduct() {
 
 void CudaDeviceQueue::NoteProduct(cublasStatus_t status, int64_t m, int64_t n, int64_t k) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  Fail(absl::InternalError(absl::StrCat(device_.text(), ": cuBLAS: product of ", m, " x ", k,
-                                        " and ", k, " x ", n, ": ", Cublas::Get().text(status))));
+  Fail(Internal(device_.text(), ": cuBLAS: product of ", m, " x ", k, " and ", k, " x ", n, ": ",
+                Cublas::Get().text(status)));
 }
 
 void CudaDeviceQueue::Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnMajor b,

@@ -124,7 +124,7 @@ class DeviceQueue {
   // called so far. `flag` is in device memory or of AllocateHost, where the host may read it after
   // Finish. It must be the last op before Finish.
   virtual void FlagNotFinite(const float* x, size_t count, float* flag) = 0;
-  // As ApplyOptimizer, for the rows of one variable whose numbers are in `rows` [row_count], in
+  // Like ApplyOptimizer, for the rows of one variable whose numbers are in `rows` [row_count], in
   // device memory, distinct and inside the variable. The value and each slot have `width` elements
   // per row; the gradient is [row_count, width]. variable.count is not used.
   virtual void ApplyOptimizerToRows(const Optimizer& optimizer, const UpdateStep& step, DType dtype,

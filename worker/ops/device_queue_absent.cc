@@ -1,5 +1,5 @@
 // Replaces cuda_queue.cu if there is no CUDA toolkit.
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "worker/ops/device_queue.h"
 
 namespace cairn {
@@ -18,10 +18,10 @@ KeepCurrentGpu::~KeepCurrentGpu() = default;
 void PageLockHostMemory(Device) {}
 
 absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenGpuQueue(Device device) {
-  return absl::UnimplementedError(absl::StrCat(
+  return Unimplemented(
       device.text(),
       ": this program was built without CUDA (no toolkit was found, or -Dcuda=disabled "
-      "was given); use cpu:N, or build where nvcc is"));
+      "was given); use cpu:N, or build where nvcc is");
 }
 
 }  // namespace cairn

@@ -40,14 +40,14 @@ class DeviceRank {
   // as failed.
   virtual absl::Status Check() = 0;
 
-  // As Check, but called while no sums are queued, when ranks may be silent for any time.
+  // Like Check, but called while no sums are queued, when ranks may be silent for any time.
   virtual absl::Status Usable() { return Check(); }
 
   // Sums that are not done yet will not complete, on any rank. Only the first call's `why` is kept.
   virtual void Fail(const absl::Status& why) = 0;
 
-  // As Fail, for a device that hangs: its resources are kept until the process ends, since freeing
-  // them would wait for the device.
+  // Like Fail, for a device that hangs: its resources are kept until the process ends, since
+  // freeing them would wait for the device.
   virtual void Abandon(const absl::Status& why) = 0;
 };
 

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/ops/device_tensors.h"
 
@@ -11,8 +11,7 @@ namespace {
 
 absl::StatusOr<std::shared_ptr<DeviceTensors>> TensorsOf(Device gpu) {
   if (!gpu.is_cpu()) return DeviceTensors::Of(gpu);
-  return absl::InvalidArgumentError(
-      absl::StrCat("streams: found ", gpu.text(), ", which has none; give a GPU"));
+  return InvalidArgument("streams: found ", gpu.text(), ", which has none; give a GPU");
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/ops/elementwise.h"
 
@@ -26,24 +26,23 @@ float WeightOf(const SparseIds& input, size_t n) {
 absl::Status CheckShapes(absl::Span<const float> table, int64_t width, const SparseIds& input,
                          const LookupOptions& options, size_t out_size) {
   if (width <= 0 || table.size() % static_cast<size_t>(width) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("embedding lookup: a table of ", table.size(),
-                                                   " elements has no rows of width ", width));
+    return InvalidArgument("embedding lookup: a table of ", table.size(),
+                           " elements has no rows of width ", width);
   }
   if (input.row_of_id.size() != input.ids.size() ||
       (!input.weights.empty() && input.weights.size() != input.ids.size())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "embedding lookup: ", input.ids.size(), " ids, ", input.row_of_id.size(), " row numbers, ",
-        input.weights.size(), " weights; give one of each per id (weights may be left out)"));
+    return InvalidArgument("embedding lookup: ", input.ids.size(), " ids, ", input.row_of_id.size(),
+                           " row numbers, ", input.weights.size(),
+                           " weights; give one of each per id (weights may be left out)");
   }
   if (input.rows < 0 || out_size != static_cast<size_t>(input.rows * width)) {
-    return absl::InvalidArgumentError(absl::StrCat("embedding lookup: output of ", out_size,
-                                                   " elements, expected ", input.rows, " x ",
-                                                   width));
+    return InvalidArgument("embedding lookup: output of ", out_size, " elements, expected ",
+                           input.rows, " x ", width);
   }
   const int64_t table_rows = static_cast<int64_t>(table.size()) / width;
   if (options.default_id >= table_rows) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "embedding lookup: default id ", options.default_id, " is outside [0, ", table_rows, ")"));
+    return InvalidArgument("embedding lookup: default id ", options.default_id, " is outside [0, ",
+                           table_rows, ")");
   }
   return absl::OkStatus();
 }
@@ -57,8 +56,8 @@ absl::StatusOr<Combined> Combine(const SparseIds& input, const LookupOptions& op
   for (size_t n = 0; n < input.ids.size(); ++n) {
     const int32_t row = input.row_of_id[n];
     if (row < 0 || row >= input.rows) {
-      return absl::InvalidArgumentError(absl::StrCat("embedding lookup: row ", row, " of id ", n,
-                                                     " is outside [0, ", input.rows, ")"));
+      return InvalidArgument("embedding lookup: row ", row, " of id ", n, " is outside [0, ",
+                             input.rows, ")");
     }
     const float weight = WeightOf(input, n);
     if (options.safe && (input.ids[n] < 0 || (options.combiner != Combiner::kSum && weight <= 0))) {
@@ -66,8 +65,8 @@ absl::StatusOr<Combined> Combine(const SparseIds& input, const LookupOptions& op
       continue;
     }
     if (input.ids[n] < 0 || input.ids[n] >= table_rows) {
-      return absl::InvalidArgumentError(absl::StrCat("embedding lookup: id ", input.ids[n], " at ",
-                                                     n, " is outside [0, ", table_rows, ")"));
+      return InvalidArgument("embedding lookup: id ", input.ids[n], " at ", n, " is outside [0, ",
+                             table_rows, ")");
     }
     combined.row_empty[static_cast<size_t>(row)] = false;
     divisor[static_cast<size_t>(row)] +=
@@ -102,8 +101,8 @@ absl::Status EmbeddingLookup(absl::Span<const float> table, int64_t width,
   const int64_t rows = static_cast<int64_t>(table.size()) / width;
   for (size_t n = 0; n < ids.size(); ++n) {
     if (ids[n] < 0 || ids[n] >= rows) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("embedding lookup: id ", ids[n], " at ", n, " is outside [0, ", rows, ")"));
+      return InvalidArgument("embedding lookup: id ", ids[n], " at ", n, " is outside [0, ", rows,
+                             ")");
     }
     std::memcpy(out.data() + n * static_cast<size_t>(width), table.data() + ids[n] * width,
                 static_cast<size_t>(width) * sizeof(float));
@@ -141,9 +140,9 @@ absl::Status EmbeddingLookupSparseBackward(absl::Span<const float> table, int64_
                                            absl::Span<float> d_weights) {
   if (d_table.size() != table.size() ||
       (!d_weights.empty() && d_weights.size() != input.ids.size())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("embedding lookup: gradients of ", d_table.size(), " and ", d_weights.size(),
-                     " elements, expected ", table.size(), " and ", input.ids.size()));
+    return InvalidArgument("embedding lookup: gradients of ", d_table.size(), " and ",
+                           d_weights.size(), " elements, expected ", table.size(), " and ",
+                           input.ids.size());
   }
   std::vector<float> out(d_out.size());
   RETURN_IF_ERROR(EmbeddingLookupSparse(table, width, input, options, absl::MakeSpan(out)));

@@ -12,7 +12,7 @@ namespace {
 
 template <typename T>
 void CombineSpan(ElementOp op, const T* values, size_t count, T* to) {
-  // There is one loop per operation, so that the compiler vectorizes it.
+  // One loop per operation, so that the compiler vectorizes each.
   switch (op) {
     case ElementOp::kSet: std::copy_n(values, count, to); return;
     case ElementOp::kAdd:

@@ -8,7 +8,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/numeric_type.h"
 #include "common/status.h"
 #include "glog/logging.h"
@@ -18,9 +18,8 @@ namespace cairn {
 namespace {
 
 absl::Status Differ(const Tensor& first, const Tensor& other) {
-  return absl::InvalidArgumentError(absl::StrCat("tensors of different types: ", first.TypeText(),
-                                                 " and ", other.TypeText(),
-                                                 "; shapes and dtypes must be equal"));
+  return InvalidArgument("tensors of different types: ", first.TypeText(), " and ",
+                         other.TypeText(), "; shapes and dtypes must be equal");
 }
 
 bool SameType(const Tensor& a, const Tensor& b) {
@@ -165,8 +164,8 @@ absl::StatusOr<Tensor> FullTensor(DType dtype, Shape shape, double value, Device
 absl::StatusOr<Tensor> CopyTensor(const Tensor& tensor, Device device) {
   if (tensor.is_text()) {
     if (device.is_cpu()) return tensor.CopyTo(device);
-    return absl::InvalidArgumentError(absl::StrCat(tensor.TypeText(), " cannot be copied to ",
-                                                   device.text(), ": texts live on CPUs"));
+    return InvalidArgument(tensor.TypeText(), " cannot be copied to ", device.text(),
+                           ": texts live on CPUs");
   }
   ASSIGN_OR_RETURN(Tensor copy, NewTensor(tensor.dtype(), tensor.shape(), device));
   RETURN_IF_ERROR(CopyBytes(tensor, &copy));
@@ -222,16 +221,15 @@ absl::StatusOr<std::vector<int64_t>> CheckAxes(absl::Span<const int64_t> axes, i
   std::vector<int64_t> checked;
   for (const int64_t axis : axes) {
     if (axis < -rank || axis >= rank) {
-      return absl::InvalidArgumentError(absl::StrCat("axis ", axis, " is out of range for rank ",
-                                                     rank, "; allowed are ", -rank, " to ",
-                                                     rank - 1));
+      return InvalidArgument("axis ", axis, " is out of range for rank ", rank, "; allowed are ",
+                             -rank, " to ", rank - 1);
     }
     checked.push_back(axis < 0 ? axis + rank : axis);
   }
   std::sort(checked.begin(), checked.end());
   const auto twice = std::adjacent_find(checked.begin(), checked.end());
   if (twice == checked.end()) return checked;
-  return absl::InvalidArgumentError(absl::StrCat("axis ", *twice, " is given twice"));
+  return InvalidArgument("axis ", *twice, " is given twice");
 }
 
 absl::StatusOr<Tensor> SumAxes(const Tensor& tensor, absl::Span<const int64_t> axes) {
@@ -344,21 +342,17 @@ absl::Status ApplyRows(ElementOp op, const Tensor& indices, const Tensor& values
   if (wanted.empty()) return absl::InvalidArgumentError("a scalar has no rows");
   const int64_t rows = std::exchange(wanted[0], indices.elements());
   if (indices.is_text() || IsFloating(indices.dtype()) || indices.rank() != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rows are given as ", indices.TypeText(), "; allowed is int64 [n]"));
+    return InvalidArgument("rows are given as ", indices.TypeText(), "; allowed is int64 [n]");
   }
   if (values.is_text() || values.dtype() != to->dtype() || values.shape() != wanted) {
-    return absl::InvalidArgumentError(absl::StrCat("values of the rows are ", values.TypeText(),
-                                                   "; expected ", DTypeName(to->dtype()), " ",
-                                                   ShapeText(wanted)));
+    return InvalidArgument("values of the rows are ", values.TypeText(), "; expected ",
+                           DTypeName(to->dtype()), " ", ShapeText(wanted));
   }
   if (op == ElementOp::kDiv) RETURN_IF_ERROR(CheckDivisors(values));
   ASSIGN_OR_RETURN(const Tensor wide, CastTensor(indices, DType::kInt64));
   ASSIGN_OR_RETURN(const Tensor known, HostTensor(wide));
   for (const int64_t row : known.values<int64_t>()) {
-    if (row < 0 || row >= rows) {
-      return absl::InvalidArgumentError(absl::StrCat("row ", row, " is outside [0, ", rows, ")"));
-    }
+    if (row < 0 || row >= rows) return InvalidArgument("row ", row, " is outside [0, ", rows, ")");
   }
   if (Is16Bit(to->dtype())) {
     ASSIGN_OR_RETURN(Tensor floats, CastTensor(*to, DType::kFloat32));

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -12,7 +11,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/optimizer/clip.h"
 #include "common/shape.h"
 #include "common/status.h"
@@ -84,8 +83,8 @@ void AddInOrder(absl::Span<const int64_t> rows, absl::Span<const size_t> order, 
 absl::Status CheckUpdate(const Optimizer& optimizer, const TensorGradient& gradient,
                          const Tensor& value, absl::Span<Tensor* const> slots) {
   const auto wrong = [&](const auto&... text) {
-    return absl::InvalidArgumentError(absl::StrCat("update by optimizer '", optimizer.config().type,
-                                                   "' of ", value.TypeText(), ": ", text...));
+    return InvalidArgument("update by optimizer '", optimizer.config().type, "' of ",
+                           value.TypeText(), ": ", text...);
   };
   if (value.is_text() || (value.dtype() != DType::kFloat32 && value.dtype() != DType::kFloat64)) {
     return wrong("optimizers move float32 and float64");

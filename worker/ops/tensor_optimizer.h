@@ -47,7 +47,7 @@ struct TensorUpdate {
 absl::Status UpdateTensors(const Optimizer& optimizer, const UpdateStep& step,
                            absl::Span<const TensorUpdate> updates);
 
-// As UpdateTensors, for one variable.
+// Like UpdateTensors, for one variable.
 absl::Status UpdateTensor(const Optimizer& optimizer, const UpdateStep& step,
                           const TensorGradient& gradient, Tensor* value,
                           absl::Span<Tensor* const> slots);

@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
 
@@ -29,13 +29,12 @@ bool AccumulatorBase::Counts(int64_t local_step) {
 
 absl::Status AccumulatorBase::Await(int64_t required, Deadline deadline) {
   if (required < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Take of ", required, " gradients; at least 1 must be asked for"));
+    return InvalidArgument("Take of ", required, " gradients; at least 1 must be asked for");
   }
   while (count_ < required) {
     if (deadline.Expired()) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          "waited for ", required, " gradients of step ", step_, "; ", count_, " have arrived"));
+      return DeadlineExceeded("waited for ", required, " gradients of step ", step_, "; ", count_,
+                              " have arrived");
     }
     came_.WaitUntil(&mutex_, deadline);
   }
@@ -53,8 +52,8 @@ ConditionalAccumulator::ConditionalAccumulator(DType dtype, Shape shape)
 absl::Status ConditionalAccumulator::Apply(int64_t local_step, const Tensor& gradient) {
   absl::MutexLock lock(&mutex_);
   if (gradient.is_text() || gradient.dtype() != sum_.dtype() || gradient.shape() != sum_.shape()) {
-    return absl::InvalidArgumentError(absl::StrCat("gradient is ", gradient.TypeText(),
-                                                   "; the accumulator takes ", sum_.TypeText()));
+    return InvalidArgument("gradient is ", gradient.TypeText(), "; the accumulator takes ",
+                           sum_.TypeText());
   }
   if (!Counts(local_step)) return absl::OkStatus();
   return ApplyElements(ElementOp::kAdd, gradient, &sum_);
@@ -78,9 +77,9 @@ absl::Status SparseConditionalAccumulator::Apply(int64_t local_step,
   if (gradient.indices.is_text() || gradient.indices.dtype() != DType::kInt64 ||
       gradient.indices.rank() != 1 || values.is_text() || values.dtype() != DType::kFloat32 ||
       values.shape() != wanted) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("gradient has rows ", gradient.indices.TypeText(), " and values ",
-                     values.TypeText(), "; expected int64 [n] and float32 ", ShapeText(wanted)));
+    return InvalidArgument("gradient has rows ", gradient.indices.TypeText(), " and values ",
+                           values.TypeText(), "; expected int64 [n] and float32 ",
+                           ShapeText(wanted));
   }
   ASSIGN_OR_RETURN(const Tensor indices, HostTensor(gradient.indices));
   ASSIGN_OR_RETURN(const Tensor rows, HostTensor(values));

@@ -67,7 +67,7 @@ class SparseConditionalAccumulator : public AccumulatorBase {
   // Accepts slices whose rows are float32 of `row_shape`.
   explicit SparseConditionalAccumulator(Shape row_shape);
 
-  // As ConditionalAccumulator::Apply. Rows may be in any order; repeated rows are summed first.
+  // Like ConditionalAccumulator::Apply. Rows may be in any order; repeated rows are summed first.
   absl::Status Apply(int64_t local_step, const IndexedSlices& gradient);
   // For each row, the mean over the gradients that contain the row; rows in ascending order.
   absl::StatusOr<IndexedSlices> Take(int64_t required, Deadline deadline);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/catch_exceptions.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/strategy/context_stack.h"
 #include "worker/strategy/strategy.h"
@@ -17,16 +18,16 @@ namespace {
 absl::StatusOr<VariablePtr> NotNull(absl::string_view who, const VariableOptions& options,
                                     absl::StatusOr<VariablePtr> made) {
   if (!made.ok() || *made != nullptr) return made;
-  return absl::InvalidArgumentError(absl::StrCat("variable \"", options.name, "\": ", who,
-                                                 " returned null; return a variable or an error"));
+  return InvalidArgument("variable \"", options.name, "\": ", who,
+                         " returned null; return a variable or an error");
 }
 
 absl::StatusOr<VariablePtr> MakeOnce(Strategy& strategy, const VariableOptions& options,
                                      const VariablePtr& beside) {
   if (options.per_worker && !strategy.has_per_worker_variables()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "variable \"", options.name, "\": per_worker is for ParameterServerStrategy, found ",
-        strategy.name(), "; leave it out"));
+    return InvalidArgument("variable \"", options.name,
+                           "\": per_worker is for ParameterServerStrategy, found ", strategy.name(),
+                           "; leave it out");
   }
   VariableOptions made = options;
   if (made.initializer) {
@@ -36,13 +37,12 @@ absl::StatusOr<VariablePtr> MakeOnce(Strategy& strategy, const VariableOptions& 
                         made.initializer));
     made.initializer = nullptr;
   } else if (made.initial_value.IsSameAs(NoInitialValue())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("variable \"", made.name,
-                     "\": found neither an initial value nor an initializer; give one of them"));
+    return InvalidArgument(
+        "variable \"", made.name,
+        "\": found neither an initial value nor an initializer; give one of them");
   }
   if (made.initial_value.is_text()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("variable \"", made.name, "\": texts cannot be variables"));
+    return InvalidArgument("variable \"", made.name, "\": texts cannot be variables");
   }
   return NotNull("the strategy", made, strategy.MakeVariable(made, beside));
 }
@@ -55,11 +55,11 @@ absl::StatusOr<VariablePtr> MakeHere(const VariableOptions& options, const Varia
   const auto make = [&options, &beside](Strategy& made_by,
                                         absl::Span<const Value> names) -> absl::StatusOr<Value> {
     if (names[0].is_distributed()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("replicas created variables with different names: \"",
-                       names[0].items()[0].text(), "\" and \"", names[0].items()[1].text(),
-                       "\" among them; every replica must create the same variables in the same "
-                       "order"));
+      return FailedPrecondition(
+          "replicas created variables with different names: \"", names[0].items()[0].text(),
+          "\" and \"", names[0].items()[1].text(),
+          "\" among them; every replica must create the same variables in the same "
+          "order");
     }
     ASSIGN_OR_RETURN(VariablePtr variable, MakeOnce(made_by, options, beside));
     return Value(std::move(variable));
@@ -99,8 +99,8 @@ absl::StatusOr<VariablePtr> CreateByInnermost(const VariableOptions& options,
   const VariableCreatorScope::Creator creator = creators.back().value;
   const HiddenCreators hidden(creators.size() - 1);
   if (creator == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("variable \"", options.name, "\": a VariableCreatorScope has no function"));
+    return InvalidArgument("variable \"", options.name,
+                           "\": a VariableCreatorScope has no function");
   }
   const auto next = [&beside](const VariableOptions& changed) {
     return CreateByInnermost(changed, beside);
@@ -125,14 +125,13 @@ absl::StatusOr<VariablePtr> CreateVariable(const VariableOptions& options) {
 absl::StatusOr<VariablePtr> Strategy::CreateVariableBeside(const VariablePtr& beside,
                                                            const VariableOptions& options) {
   if (!is_default() && &GetStrategy() != this) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("CreateVariableBeside of ", name(), " must be called in its scope"));
+    return FailedPrecondition("CreateVariableBeside of ", name(), " must be called in its scope");
   }
   if (beside == nullptr || !VariableCreatedInScope(beside)) {
-    return absl::InvalidArgumentError(absl::StrCat("CreateVariableBeside of ", name(),
-                                                   " takes a variable created in its scope, "
-                                                   "found ",
-                                                   beside == nullptr ? "none" : beside->name()));
+    return InvalidArgument("CreateVariableBeside of ", name(),
+                           " takes a variable created in its scope, "
+                           "found ",
+                           beside == nullptr ? "none" : beside->name());
   }
   return CreateByInnermost(options, beside);
 }

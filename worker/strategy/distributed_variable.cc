@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
 #include "worker/strategy/context_stack.h"
@@ -39,10 +40,9 @@ absl::StatusOr<Place> PlaceOf(const Variable& variable, absl::string_view method
   const Strategy* const strategy = variable.strategy();
   const ContextMode* mode = ContextStack::OfThisThread().top();
   if (mode != nullptr && mode->strategy != strategy) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(Called(method, variable.name()), ", a variable of ", strategy->name(),
-                     ", where another strategy, ", mode->strategy->name(),
-                     ", is current: different strategies cannot be mixed"));
+    return FailedPrecondition(Called(method, variable.name()), ", a variable of ", strategy->name(),
+                              ", where another strategy, ", mode->strategy->name(),
+                              ", is current: different strategies cannot be mixed");
   }
   if (const std::optional<int32_t> id = UpdateReplicaId()) {
     return Place{.kind = Place::Kind::kUpdate, .copy = *id};
@@ -58,9 +58,8 @@ absl::StatusOr<Value> AggregateWrite(Strategy& strategy, const Variable& variabl
   const VariableAggregation aggregation = variable.aggregation();
   if (value.kind() == Value::Kind::kPerReplica) {
     if (aggregation == VariableAggregation::kMean && !IsFloating(variable.dtype())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("variable \"", variable.name(), "\" is ", DTypeName(variable.dtype()),
-                       "; integers have no integer mean; use aggregation SUM"));
+      return InvalidArgument("variable \"", variable.name(), "\" is ", DTypeName(variable.dtype()),
+                             "; integers have no integer mean; use aggregation SUM");
     }
     // Host numbers that differ between replicas are first converted to the variable's dtype.
     Value::Sequence typed;
@@ -77,11 +76,10 @@ absl::StatusOr<Value> AggregateWrite(Strategy& strategy, const Variable& variabl
     return AggregateWrite(strategy, variable, Value::PerReplica({value}), devices);
   }
   if (aggregation != VariableAggregation::kSum) return value;
-  return absl::InvalidArgumentError(
-      absl::StrCat("a write to variable \"", variable.name(),
-                   "\" (aggregation SUM) in a replica function: ", value.TypeText(),
-                   " is the same value on every replica, so no replica owns it and it cannot "
-                   "be reduced with SUM; make a tensor in each replica"));
+  return InvalidArgument("a write to variable \"", variable.name(),
+                         "\" (aggregation SUM) in a replica function: ", value.TypeText(),
+                         " is the same value on every replica, so no replica owns it and it cannot "
+                         "be reduced with SUM; make a tensor in each replica");
 }
 
 MirroredVariable::MirroredVariable(VariableTraits traits, std::vector<VariablePtr> copies)
@@ -135,9 +133,9 @@ absl::Status MirroredVariable::Scatter(ScatterOp op, const IndexedSlices& slices
     return copies_[static_cast<size_t>(place.copy)]->Scatter(op, slices);
   }
   if (OnlyLastWins(op) && reduces) {
-    return absl::UnimplementedError(
-        absl::StrCat(Called(ScatterOpName(op), name()), " is not supported with aggregation ",
-                     AggregationName(aggregation()), "; it is with NONE and ONLY_FIRST_REPLICA"));
+    return Unimplemented(Called(ScatterOpName(op), name()), " is not supported with aggregation ",
+                         AggregationName(aggregation()),
+                         "; it is with NONE and ONLY_FIRST_REPLICA");
   }
   if (place.kind == Place::Kind::kCross) return ScatterAll(op, slices);
   if (aggregation() == VariableAggregation::kNone) {
@@ -171,11 +169,10 @@ absl::StatusOr<Tensor> SyncOnReadVariable::Read() {
   ASSIGN_OR_RETURN(const Place place, PlaceOf(*this, "read"));
   if (place.kind != Place::Kind::kCross) return copies_[static_cast<size_t>(place.copy)]->Read();
   if (aggregation() == VariableAggregation::kNone) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Called("read", name()),
-                     " in cross-replica context: synchronization ON_READ "
-                     "with aggregation NONE has a value on each replica "
-                     "but no common value; read it in a replica function"));
+    return InvalidArgument(Called("read", name()),
+                           " in cross-replica context: synchronization ON_READ "
+                           "with aggregation NONE has a value on each replica "
+                           "but no common value; read it in a replica function");
   }
   Value::Sequence values;
   for (const VariablePtr& copy : copies_) {
@@ -195,19 +192,17 @@ absl::Status SyncOnReadVariable::Write(AssignOp op, const Value& value) {
     return copies_[static_cast<size_t>(place.copy)]->Write(op, own);
   }
   if (value.kind() == Value::Kind::kPerReplica) {
-    return absl::InvalidArgumentError(absl::StrCat(Called(AssignOpName(op), name()),
-                                                   " (ON_READ) in cross-replica context takes "
-                                                   "one value for all replicas, found ",
-                                                   value.TypeText(),
-                                                   "; write it in a replica function"));
+    return InvalidArgument(Called(AssignOpName(op), name()),
+                           " (ON_READ) in cross-replica context takes "
+                           "one value for all replicas, found ",
+                           value.TypeText(), "; write it in a replica function");
   }
   const bool sums = aggregation() == VariableAggregation::kSum;
   if (sums && op != AssignOp::kAssign) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Called(AssignOpName(op), name()),
-                     " is not supported in cross-replica context with "
-                     "synchronization ON_READ and aggregation SUM; assign the "
-                     "sum, or write in a replica function"));
+    return InvalidArgument(Called(AssignOpName(op), name()),
+                           " is not supported in cross-replica context with "
+                           "synchronization ON_READ and aggregation SUM; assign the "
+                           "sum, or write in a replica function");
   }
   ASSIGN_OR_RETURN(Tensor tensor, TensorFor(*this, value));
   // Divided so that the sum over all replicas equals the written value.
@@ -219,9 +214,8 @@ absl::Status SyncOnReadVariable::Write(AssignOp op, const Value& value) {
 }
 
 absl::Status SyncOnReadVariable::Scatter(ScatterOp op, const IndexedSlices& /*slices*/) {
-  return absl::UnimplementedError(
-      absl::StrCat(Called(ScatterOpName(op), name()),
-                   " is not supported with synchronization ON_READ; use ON_WRITE"));
+  return Unimplemented(Called(ScatterOpName(op), name()),
+                       " is not supported with synchronization ON_READ; use ON_WRITE");
 }
 
 AggregatingVariable::AggregatingVariable(VariableTraits traits, VariablePtr copy)
@@ -244,10 +238,10 @@ absl::Status AggregatingVariable::Write(AssignOp op, const Value& value) {
     return copy_->Write(op, one);
   }
   if (aggregation() == VariableAggregation::kNone) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         Called(AssignOpName(op), name()),
         " in a replica function: every replica writes the one copy, so it must be created with an "
-        "aggregation (SUM, MEAN or ONLY_FIRST_REPLICA)"));
+        "aggregation (SUM, MEAN or ONLY_FIRST_REPLICA)");
   }
   const auto write = [this, op](Strategy& strategy,
                                 absl::Span<const Value> merged) -> absl::StatusOr<Value> {

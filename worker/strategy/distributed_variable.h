@@ -2,14 +2,29 @@
 // write.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "worker/strategy/context.h"
 #include "worker/strategy/plain_variable.h"
-#include "worker/strategy/replica_place.h"
+#include "worker/strategy/strategy.h"
 
 namespace cairn {
+
+// The context in which a variable's method was called, as far as its rules distinguish contexts.
+struct Place {
+  enum class Kind { kCross, kReplica, kUpdate };
+  Kind kind = Kind::kCross;
+  int32_t copy = 0;                         // kReplica: the local replica; kUpdate: the copy
+  std::shared_ptr<ReplicaContext> context;  // kReplica
+};
+
+// The place of a call to `variable`, which a strategy made; that strategy must live until the call
+// returns. kFailedPrecondition: this thread is in another strategy's scope or replica function, or
+// the strategy was destroyed. `method` appears in the message.
+absl::StatusOr<Place> PlaceOf(const Variable& variable, absl::string_view method);
 
 // The value to store after every replica has written `value` (regrouped) in its replica function.
 // Called in cross-replica context. kInvalidArgument: the sum of one value that all replicas share;

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <set>
-#include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "worker/ops/device_queue.h"
@@ -18,9 +17,9 @@ absl::Status CheckGpus(absl::Span<const Device> devices) {
   std::set<int> gpus;
   for (const Device device : devices) {
     if (device.is_cpu() || !gpus.insert(PhysicalGpu(device)).second) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("NCCL sums between different GPUs, and ", device.text(),
-                       device.is_cpu() ? " is no GPU" : " shares a GPU with another device"));
+      return FailedPrecondition(
+          "NCCL sums between different GPUs, and ", device.text(),
+          device.is_cpu() ? " is no GPU" : " shares a GPU with another device");
     }
   }
   return absl::OkStatus();
@@ -34,8 +33,8 @@ absl::Status CheckNccl(absl::Span<const Device> devices) {
   RETURN_IF_ERROR(NcclStatus());
   for (const Device device : devices) {
     if (PhysicalGpu(device) < UsableGpuCount()) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("NCCL needs GPUs that CUDA can use; it can use ", UsableGpuCount(), " here"));
+    return FailedPrecondition("NCCL needs GPUs that CUDA can use; it can use ", UsableGpuCount(),
+                              " here");
   }
   return absl::OkStatus();
 }
@@ -95,9 +94,7 @@ absl::StatusOr<std::unique_ptr<GpuRanks>> JoinWorkers(const WorkerGpus& gpus) {
         gpus.join(gpus.devices, peers);
     own = joined.status();
     ASSIGN_OR_RETURN(able, CountWorkers(own.ok(), peers));
-    if (able == peers.workers->size()) {
-      return std::make_unique<GpuRanks>(*std::move(joined), peers);
-    }
+    if (able == peers.workers->size()) return std::make_unique<GpuRanks>(*std::move(joined), peers);
   }
   // A worker that ends breaks the group, also for workers that still wait for the count above.
   // After this call every worker has it.
@@ -105,9 +102,8 @@ absl::StatusOr<std::unique_ptr<GpuRanks>> JoinWorkers(const WorkerGpus& gpus) {
   if (!required) RETURN_IF_ERROR(counted);
   if (!expected) return nullptr;
   if (own.ok()) {
-    own = absl::FailedPreconditionError(
-        absl::StrCat(peers.workers->size() - able, " of ", peers.workers->size(),
-                     " workers cannot; their own errors or warnings say why"));
+    own = FailedPrecondition(peers.workers->size() - able, " of ", peers.workers->size(),
+                             " workers cannot; their own errors or warnings say why");
   }
   own = Annotate(own, "sums by NCCL");
   if (required) return absl::FailedPreconditionError(own.message());

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/strategy/distributed_variable.h"
 #include "worker/strategy/gpu_ranks.h"
@@ -14,22 +15,21 @@ namespace cairn {
 
 absl::Status CheckReplicated(const VariableOptions& options) {
   if (options.synchronization == VariableSynchronization::kNone) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("variable \"", options.name,
-                     "\": synchronization NONE is not supported where there are copies; allowed "
-                     "are AUTO, ON_WRITE and ON_READ"));
+    return InvalidArgument(
+        "variable \"", options.name,
+        "\": synchronization NONE is not supported where there are copies; allowed "
+        "are AUTO, ON_WRITE and ON_READ");
   }
   if (SynchronizationName(options.synchronization) == "unknown" ||
       AggregationName(options.aggregation) == "unknown") {
-    return absl::InvalidArgumentError(absl::StrCat("variable \"", options.name,
-                                                   "\": synchronization or aggregation is none of "
-                                                   "the enumerators"));
+    return InvalidArgument("variable \"", options.name,
+                           "\": synchronization or aggregation is none of "
+                           "the enumerators");
   }
   const DType dtype = options.initial_value.dtype();
   if (options.aggregation == VariableAggregation::kMean && !IsFloating(dtype)) {
-    return absl::InvalidArgumentError(absl::StrCat("variable \"", options.name,
-                                                   "\": aggregation MEAN of ", DTypeName(dtype),
-                                                   " is not supported; use a floating dtype"));
+    return InvalidArgument("variable \"", options.name, "\": aggregation MEAN of ",
+                           DTypeName(dtype), " is not supported; use a floating dtype");
   }
   return absl::OkStatus();
 }
@@ -119,10 +119,9 @@ absl::StatusOr<std::unique_ptr<MirroredStrategy>> MirroredStrategy::Create(
     remote += job ? 1 : 0;
   }
   if (remote == devices.size() && remote > 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("MirroredStrategy: ", devices[0],
-                     " and the others are devices of other tasks;"
-                     " it works inside one process: use MultiWorkerMirroredStrategy"));
+    return FailedPrecondition("MirroredStrategy: ", devices[0],
+                              " and the others are devices of other tasks;"
+                              " it works inside one process: use MultiWorkerMirroredStrategy");
   }
   if (remote > 0) {
     return absl::InvalidArgumentError(
@@ -158,9 +157,7 @@ absl::StatusOr<VariablePtr> MirroredStrategy::MakeVariable(const VariableOptions
     copies.push_back(std::make_shared<PlainVariable>(std::move(traits), std::move(copy)));
   }
   VariableTraits traits = TraitsOf(known, initial, worker_devices()[0], this);
-  if (on_read) {
-    return std::make_shared<SyncOnReadVariable>(std::move(traits), std::move(copies));
-  }
+  if (on_read) return std::make_shared<SyncOnReadVariable>(std::move(traits), std::move(copies));
   return std::make_shared<MirroredVariable>(std::move(traits), std::move(copies));
 }
 

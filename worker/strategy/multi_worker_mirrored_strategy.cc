@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/collective/batch_all_reduce.h"
 #include "worker/collective/gather_slices.h"
@@ -65,8 +66,8 @@ absl::StatusOr<std::vector<Shape>> ShapesOf(absl::Span<const int64_t> headers, i
   int64_t dtype = 0;
   while (!headers.empty()) {
     if (headers[0] == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("worker ", shapes.size(), " could not gather its own replicas' values"));
+      return InvalidArgument("worker ", shapes.size(),
+                             " could not gather its own replicas' values");
     }
     const auto rank = static_cast<size_t>(headers[2]);
     shapes.emplace_back(headers.begin() + 3, headers.begin() + 3 + static_cast<ptrdiff_t>(rank));
@@ -78,10 +79,9 @@ absl::StatusOr<std::vector<Shape>> ShapesOf(absl::Span<const int64_t> headers, i
     const bool same_rank = first.size() == other.size() && at < first.size();
     if (same_rank) first[at] = other[at] = 0;
     if (!same_rank || first != other || headers[1] != dtype) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("Shape mismatch: worker 0 gathers ", ShapeText(shapes[0]), ", worker ",
-                       shapes.size() - 1, " ", ShapeText(shapes.back()), " along axis ", axis,
-                       "; ranks, dtypes and the other extents must be equal"));
+      return InvalidArgument("Shape mismatch: worker 0 gathers ", ShapeText(shapes[0]), ", worker ",
+                             shapes.size() - 1, " ", ShapeText(shapes.back()), " along axis ", axis,
+                             "; ranks, dtypes and the other extents must be equal");
     }
     headers.remove_prefix(3 + rank);
   }
@@ -168,9 +168,8 @@ absl::Status MultiWorkerMirroredStrategy::CheckDeviceCounts() {
                                       {DType::kInt64, counts.data(), workers()}, CallDeadline({})));
   }
   if (std::count(counts.begin(), counts.end(), own) == workers()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("MultiWorkerMirroredStrategy: the workers have ",
-                                                 absl::StrJoin(counts, ", "),
-                                                 " devices; every worker must have as many"));
+  return InvalidArgument("MultiWorkerMirroredStrategy: the workers have ",
+                         absl::StrJoin(counts, ", "), " devices; every worker must have as many");
 }
 
 absl::Status MultiWorkerMirroredStrategy::CheckCall(const CommunicationOptions& options) const {
@@ -257,9 +256,9 @@ absl::StatusOr<std::vector<bool>> MultiWorkerMirroredStrategy::OnGpus(
       same = first < 0 || size < 0 || first == size;
     }
     if (!same) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "MultiWorkerMirroredStrategy: worker 0 (", group_->peer(0), ") and worker ", worker, " (",
-          group_->peer(worker), ") reduce different numbers or sizes of values in one call"));
+      return InvalidArgument("MultiWorkerMirroredStrategy: worker 0 (", group_->peer(0),
+                             ") and worker ", worker, " (", group_->peer(worker),
+                             ") reduce different numbers or sizes of values in one call");
     }
     at += static_cast<size_t>(all[at]) + 1;
   }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/catch_exceptions.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/cluster/task_roles.h"
 #include "worker/ops/tensor_math.h"
@@ -53,10 +54,9 @@ absl::StatusOr<std::unique_ptr<ParameterServerStrategy>> ParameterServerStrategy
   }
   const int32_t servers = cluster.task_count("ps");
   if (servers != host->server_count()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ParameterServerStrategy: the cluster has ", servers,
-                     " ps tasks, the client is connected to ", host->server_count(),
-                     " servers; give both the same cluster"));
+    return InvalidArgument("ParameterServerStrategy: the cluster has ", servers,
+                           " ps tasks, the client is connected to ", host->server_count(),
+                           " servers; give both the same cluster");
   }
   RETURN_IF_ERROR(CheckDevices("ParameterServerStrategy", options.worker_devices));
   return std::unique_ptr<ParameterServerStrategy>(new ParameterServerStrategy(
@@ -76,9 +76,8 @@ ParameterServerStrategy::~ParameterServerStrategy() = default;
 absl::Status ParameterServerStrategy::TakeName(const std::string& name) {
   absl::MutexLock lock(&mutex_);
   if (names_.insert(name).second) return absl::OkStatus();
-  return absl::AlreadyExistsError(
-      absl::StrCat("ParameterServerStrategy: variable \"", name,
-                   "\" exists already; servers know variables by name: give each its own"));
+  return AlreadyExists("ParameterServerStrategy: variable \"", name,
+                       "\" exists already; servers know variables by name: give each its own");
 }
 
 absl::StatusOr<int64_t> ParameterServerStrategy::CountShards(const VariableOptions& options) const {
@@ -91,10 +90,10 @@ absl::StatusOr<int64_t> ParameterServerStrategy::CountShards(const VariableOptio
   const bool first_axis_alone =
       std::all_of(beyond_first, parts.end(), [](int64_t count) { return count == 1; });
   if (parts.empty() || parts[0] < 1 || !first_axis_alone) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         "variable_partitioner for variable \"", options.name, "\" of shape ", ShapeText(shape),
         ": found partitions [", absl::StrJoin(parts, ", "),
-        "], expected at least one, each at least 1, and 1 for all axes but the first"));
+        "], expected at least one, each at least 1, and 1 for all axes but the first");
   }
   return std::clamp(parts[0], int64_t{1}, std::max(shape[0], int64_t{1}));
 }
@@ -167,8 +166,7 @@ absl::StatusOr<int32_t> ServerOf(const VariablePtr& variable) {
   RETURN_IF_ERROR(CheckVariable("ServerOf", variable));
   const ServerVariable* on_servers = OnServers(variable);
   if (on_servers != nullptr && on_servers->ps() >= 0) return on_servers->ps();
-  return absl::InvalidArgumentError(
-      absl::StrCat("variable \"", variable->name(), "\" is not on a parameter server"));
+  return InvalidArgument("variable \"", variable->name(), "\" is not on a parameter server");
 }
 
 absl::Status ParameterServerStrategy::PushSum(absl::Span<const VariablePtr> variables,
@@ -179,9 +177,8 @@ absl::Status ParameterServerStrategy::PushSum(absl::Span<const VariablePtr> vari
   for (size_t i = 0; i < variables.size(); ++i) {
     const ServerVariable* variable = OnServers(variables[i]);
     if (variable == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat("ApplyGradients to variable \"",
-                                                     variables[i]->name(),
-                                                     "\", which is not on a parameter server"));
+      return InvalidArgument("ApplyGradients to variable \"", variables[i]->name(),
+                             "\", which is not on a parameter server");
     }
     Value sum = gradients[i];
     if (sum.is_distributed()) {

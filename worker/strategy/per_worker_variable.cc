@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/strategy/worker_scope.h"
 
@@ -21,10 +21,10 @@ absl::StatusOr<VariablePtr> PerWorkerVariable::Own(absl::string_view method) con
   if (worker && static_cast<size_t>(*worker) < of_worker_.size()) {
     return of_worker_[static_cast<size_t>(*worker)];
   }
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FailedPrecondition(
       method, " of variable \"", name(),
       "\", which every worker has for itself, outside a scheduled function: call it in "
-      "one, or ReadAll"));
+      "one, or ReadAll");
 }
 
 absl::StatusOr<Tensor> PerWorkerVariable::Read() {

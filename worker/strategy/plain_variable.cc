@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
 
@@ -82,16 +83,16 @@ Tensor NoInitialValue() {
 
 absl::Status CheckVariable(absl::string_view method, const VariablePtr& variable) {
   if (variable != nullptr) return Annotate(variable->CheckUsable(), method);
-  return absl::InvalidArgumentError(absl::StrCat(
-      method, ": the variable is null; check what CreateVariable returned before using it"));
+  return InvalidArgument(
+      method, ": the variable is null; check what CreateVariable returned before using it");
 }
 
 absl::Status VariableBase::CheckUsable() const {
   if (!traits_.strategy.is_destroyed()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("variable \"", name(),
-                   "\": the strategy that made it was destroyed; keep it as long as its variables "
-                   "are used"));
+  return FailedPrecondition(
+      "variable \"", name(),
+      "\": the strategy that made it was destroyed; keep it as long as its variables "
+      "are used");
 }
 
 absl::StatusOr<Tensor> Variable::ReadRows(absl::Span<const int64_t> rows) {
@@ -102,14 +103,14 @@ absl::StatusOr<Tensor> Variable::ReadRows(absl::Span<const int64_t> rows) {
 
 absl::Status CheckRows(const Variable& variable, absl::Span<const int64_t> rows) {
   if (variable.shape().empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rows of variable \"", variable.name(), "\": it is a scalar, without rows"));
+    return InvalidArgument("rows of variable \"", variable.name(),
+                           "\": it is a scalar, without rows");
   }
   const int64_t count = variable.shape()[0];
   for (const int64_t row : rows) {
     if (row >= 0 && row < count) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "rows of variable \"", variable.name(), "\": row ", row, " is outside [0, ", count, ")"));
+    return InvalidArgument("rows of variable \"", variable.name(), "\": row ", row,
+                           " is outside [0, ", count, ")");
   }
   return absl::OkStatus();
 }
@@ -147,9 +148,9 @@ absl::StatusOr<Tensor> TensorFor(const Variable& variable, const Value& value) {
   }
   if (tensor.is_text() || tensor.dtype() != variable.dtype() ||
       tensor.shape() != variable.shape()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("write to variable \"", variable.name(), "\": found ", value.TypeText(),
-                     ", expected ", DTypeName(variable.dtype()), " ", ShapeText(variable.shape())));
+    return InvalidArgument("write to variable \"", variable.name(), "\": found ", value.TypeText(),
+                           ", expected ", DTypeName(variable.dtype()), " ",
+                           ShapeText(variable.shape()));
   }
   return tensor;
 }

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/functional/function_ref.h"
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
 #include "worker/strategy/reduce_values.h"
@@ -76,9 +76,9 @@ absl::StatusOr<std::vector<Tensor>> OfReplicas(const Value& value, int32_t repli
 }
 
 absl::Status NotDistributed(const Value& value, ReduceOp op) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      value.TypeText(), ", which is not distributed, cannot be reduced with ", ReduceOpName(op),
-      ": no replica owns it; return it from the replica function, or use MEAN"));
+  return InvalidArgument(value.TypeText(), ", which is not distributed, cannot be reduced with ",
+                         ReduceOpName(op),
+                         ": no replica owns it; return it from the replica function, or use MEAN");
 }
 
 Value OneOrMirrored(std::vector<Value> copies) {
@@ -113,10 +113,9 @@ absl::StatusOr<std::vector<Device>> Destinations::Devices() const {
     }
     default: break;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("destinations are ", value_.TypeText(),
-                   "; allowed are a device, a variable, a tensor or a "
-                   "distributed value of tensors"));
+  return InvalidArgument("destinations are ", value_.TypeText(),
+                         "; allowed are a device, a variable, a tensor or a "
+                         "distributed value of tensors");
 }
 
 absl::StatusOr<Value> Strategy::Reduce(ReduceOp op, const Value& value, const Axes& axes) {
@@ -154,8 +153,8 @@ absl::StatusOr<Value> Strategy::ReduceAxes(ReduceOp op, const Value& value,
   std::vector<Value> counts;
   for (const Tensor& tensor : tensors) {
     if (tensor.is_text()) {
-      return absl::InvalidArgumentError(absl::StrCat("replica ", sums.size(), " gave ",
-                                                     tensor.TypeText(), ", and texts have no sum"));
+      return InvalidArgument("replica ", sums.size(), " gave ", tensor.TypeText(),
+                             ", and texts have no sum");
     }
     ASSIGN_OR_RETURN(const std::vector<int64_t> checked, CheckAxes(axes, tensor.rank()));
     int64_t count = 1;

@@ -1,11 +1,10 @@
 #include "worker/strategy/reduce_values.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
 
@@ -52,15 +51,13 @@ absl::StatusOr<Value> SumValues(absl::Span<const Value> values) {
   for (const Value& value : values) {
     ASSIGN_OR_RETURN(Tensor tensor, value.ToTensor());
     if (tensor.is_text()) {
-      return absl::InvalidArgumentError(absl::StrCat("replica ", tensors.size(), " gave ",
-                                                     tensor.TypeText(),
-                                                     ", and texts have no sum; gather them"));
+      return InvalidArgument("replica ", tensors.size(), " gave ", tensor.TypeText(),
+                             ", and texts have no sum; gather them");
     }
     if (!tensors.empty() &&
         (tensor.dtype() != tensors[0].dtype() || tensor.shape() != tensors[0].shape())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("replica 0 gave ", tensors[0].TypeText(), ", replica ", tensors.size(),
-                       " gave ", tensor.TypeText(), "; all must give one dtype and shape"));
+      return InvalidArgument("replica 0 gave ", tensors[0].TypeText(), ", replica ", tensors.size(),
+                             " gave ", tensor.TypeText(), "; all must give one dtype and shape");
     }
     tensors.push_back(std::move(tensor));
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "common/catch_exceptions.h"
+#include "common/errors.h"
 #include "common/nearest.h"
 #include "common/status.h"
 #include "worker/strategy/central_storage_strategy.h"
@@ -22,16 +23,15 @@ using Made = absl::StatusOr<std::unique_ptr<Strategy>>;
 
 absl::Status OneProcess(absl::string_view name, const StrategyArguments& arguments) {
   if (arguments.workers.size() <= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("strategy ", name, " works in one process, found ",
-                                                 arguments.workers.size(),
-                                                 " workers; use multi_worker_mirrored"));
+  return InvalidArgument("strategy ", name, " works in one process, found ",
+                         arguments.workers.size(), " workers; use multi_worker_mirrored");
 }
 
 Made MakeOneDevice(const StrategyArguments& arguments) {
   RETURN_IF_ERROR(OneProcess("one_device", arguments));
   if (arguments.devices.size() != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("strategy one_device takes one device, found ", arguments.devices.size()));
+    return InvalidArgument("strategy one_device takes one device, found ",
+                           arguments.devices.size());
   }
   return std::make_unique<OneDeviceStrategy>(arguments.devices[0]);
 }
@@ -63,12 +63,11 @@ class Registry {
   absl::Status Add(absl::string_view name, StrategyFactory factory) {
     absl::MutexLock lock(&mutex_);
     if (factory == nullptr && !factories_.contains(std::string(name))) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("strategy '", name, "': found no factory; give one that can be called"));
+      return InvalidArgument("strategy '", name,
+                             "': found no factory; give one that can be called");
     }
     if (factories_.emplace(std::string(name), std::move(factory)).second) return absl::OkStatus();
-    return absl::AlreadyExistsError(
-        absl::StrCat("a strategy named '", name, "' is registered; choose another name"));
+    return AlreadyExists("a strategy named '", name, "' is registered; choose another name");
   }
 
   absl::StatusOr<StrategyFactory> Find(absl::string_view name) {
@@ -77,9 +76,8 @@ class Registry {
     if (found != factories_.end()) return found->second;
     std::vector<absl::string_view> names;
     for (const auto& entry : factories_) names.emplace_back(entry.first);
-    return absl::NotFoundError(absl::StrCat("no strategy is named '", name, "'",
-                                            DidYouMean(name, names), "; there are ",
-                                            absl::StrJoin(names, ", ")));
+    return NotFound("no strategy is named '", name, "'", DidYouMean(name, names), "; there are ",
+                    absl::StrJoin(names, ", "));
   }
 
   std::vector<std::string> Names() {
@@ -125,8 +123,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(absl::string_view name,
   const std::string whose = absl::StrCat("the factory of strategy '", name, "'");
   Made made = CatchExceptions(whose, [&] { return (*factory)(filled); });
   if (!made.ok() || *made != nullptr) return made;
-  return absl::InvalidArgumentError(
-      absl::StrCat(whose, " returned null; return a strategy or an error"));
+  return InvalidArgument(whose, " returned null; return a strategy or an error");
 }
 
 std::vector<std::string> StrategyNames() { return Registry::Get().Names(); }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "common/catch_exceptions.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/scoped_unlock.h"
 #include "common/status.h"
 #include "worker/strategy/strategy.h"
@@ -41,18 +42,18 @@ absl::Status ReplicaBarrier::Obstacle() const {
     if (first == replicas_.size()) first = i;
     const CallName& met = replicas_[first].call;
     if (replica.call.what != met.what || replica.call.subject != met.subject) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("replicas met for different calls: replica ", first, " for ", met.what,
-                       ", replica ", i, " for ", replica.call.what,
-                       replica.call.what == met.what ? " (another object of that name)" : "",
-                       "; every replica must make the same calls in the same order"));
+      return FailedPrecondition(
+          "replicas met for different calls: replica ", first, " for ", met.what, ", replica ", i,
+          " for ", replica.call.what,
+          replica.call.what == met.what ? " (another object of that name)" : "",
+          "; every replica must make the same calls in the same order");
     }
   }
   if (ended.empty() || first == replicas_.size()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FailedPrecondition(
       "some replicas made a different number of MergeCall or collective calls: ", named(first),
       " waits in ", replicas_[first].call.what, ", but ", absl::StrJoin(ended, ", "),
-      " ended without it; every replica must make the same calls in the same order"));
+      " ended without it; every replica must make the same calls in the same order");
 }
 
 void ReplicaBarrier::Release(const absl::StatusOr<std::vector<Value>>& results) {
@@ -87,9 +88,9 @@ absl::StatusOr<Value> ReplicaBarrier::Meet(int32_t replica, CallName call, Value
       for (size_t i = 0; i < replicas_.size(); ++i) {
         if (replicas_[i].state == State::kComputing) missing.push_back(absl::StrCat(i));
       }
-      Release(absl::DeadlineExceededError(absl::StrCat(
-          "replica ", replica, " waited ", absl::FormatDuration(timeout), " in ", own.call.what,
-          " for replica ", absl::StrJoin(missing, ", "), ", still in its replica function")));
+      Release(DeadlineExceeded("replica ", replica, " waited ", absl::FormatDuration(timeout),
+                               " in ", own.call.what, " for replica ", absl::StrJoin(missing, ", "),
+                               ", still in its replica function"));
       break;
     }
     // While an action runs, wait for its end, however long the action's own deadlines are.
@@ -152,9 +153,8 @@ absl::StatusOr<std::vector<Value>> ReplicaBarrier::Merge(
     std::vector<Value> column;
     for (const Value::Sequence& args : of_replicas) {
       if (args.size() != of_replicas[0].size()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "replicas gave MergeCall different numbers of arguments: ", of_replicas[0].size(),
-            " and ", args.size()));
+        return InvalidArgument("replicas gave MergeCall different numbers of arguments: ",
+                               of_replicas[0].size(), " and ", args.size());
       }
       column.push_back(args[arg]);
     }

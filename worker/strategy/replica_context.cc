@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
 #include "worker/strategy/context.h"
@@ -50,10 +51,10 @@ Device CurrentDevice() {
 absl::Status SetStrategy(Strategy* strategy) {
   ContextStack& stack = ContextStack::OfThisThread();
   if (!stack.modes.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return FailedPrecondition(
         "SetStrategy must not be called inside a scope or replica function; this thread is in one "
         "of ",
-        stack.top()->strategy->name(), "; leave it first"));
+        stack.top()->strategy->name(), "; leave it first");
   }
   stack.chosen = strategy == nullptr || strategy->is_default() ? nullptr : strategy;
   return absl::OkStatus();
@@ -91,9 +92,9 @@ absl::Status ReplicaContext::CheckCurrent() const {
   } else if (current == nullptr) {
     found = "cross-replica, so there is none";
   }
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FailedPrecondition(
       "replica context of replica ", replica_id_, " used where the current one is ", found,
-      "; call GetReplicaContext() inside the replica function and do not keep it"));
+      "; call GetReplicaContext() inside the replica function and do not keep it");
 }
 
 absl::StatusOr<Value> MergeCallFor(ReplicaContext& context, const CallName& name,
@@ -131,8 +132,8 @@ absl::StatusOr<std::vector<Value>> MapTogether(absl::Span<const Value> of_replic
   const size_t count = of_replicas.size();
   for (size_t i = 1; i < count; ++i) {
     if (of_replicas[i].kind() != first.kind()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "replica 0 gives ", first.TypeText(), ", replica ", i, " ", of_replicas[i].TypeText()));
+      return InvalidArgument("replica 0 gives ", first.TypeText(), ", replica ", i, " ",
+                             of_replicas[i].TypeText());
     }
   }
   if (!first.is_sequence() && first.kind() != Value::Kind::kDict) return fn(of_replicas);
@@ -276,8 +277,8 @@ absl::StatusOr<Value> ReplicaContext::AllGatherGradient(const Value& upstream, i
   ASSIGN_OR_RETURN(const Value extents, AllGather(Tensor::Vector<int64_t>({extent}), 0));
   ASSIGN_OR_RETURN(const Value sum, AllReduce(ReduceOp::kSum, upstream));
   if (sum.kind() != Value::Kind::kTensor) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "gradient of AllGather: a tensor of the gathered shape is needed, found ", sum.TypeText()));
+    return InvalidArgument(
+        "gradient of AllGather: a tensor of the gathered shape is needed, found ", sum.TypeText());
   }
   const Tensor& whole = sum.tensor();
   ASSIGN_OR_RETURN(const std::vector<int64_t> at, CheckAxes({axis}, whole.rank()));
@@ -291,9 +292,8 @@ absl::StatusOr<Value> ReplicaContext::AllGatherGradient(const Value& upstream, i
   }
   const int64_t found = whole.shape()[static_cast<size_t>(at[0])];
   if (total != found) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("gradient of AllGather has extent ", found, " along axis ", axis,
-                     "; the replicas' parts have ", total, " together"));
+    return InvalidArgument("gradient of AllGather has extent ", found, " along axis ", axis,
+                           "; the replicas' parts have ", total, " together");
   }
   ASSIGN_OR_RETURN(Tensor own, SliceTensor(whole, at[0], first, extent));
   return Value(std::move(own));

@@ -7,6 +7,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
 #include "worker/strategy/slicing.h"
@@ -72,14 +73,13 @@ absl::Status ServerVariable::Scatter(ScatterOp op, const IndexedSlices& slices) 
   const std::string called = absl::StrCat(ScatterOpName(op), " of variable \"", name(), "\"");
   const bool adds = op == ScatterOp::kAdd || op == ScatterOp::kSub;
   if (!adds && op != ScatterOp::kUpdate) {
-    return absl::UnimplementedError(
-        absl::StrCat(called,
-                     ": parameter servers cannot do it atomically; they support "
-                     "scatter_add, scatter_sub and scatter_update"));
+    return Unimplemented(called,
+                         ": parameter servers cannot do it atomically; they support "
+                         "scatter_add, scatter_sub and scatter_update");
   }
   if (slices.indices.is_text() || slices.indices.rank() != 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        called, ": found indices ", slices.indices.TypeText(), ", expected int64 [n]"));
+    return InvalidArgument(called, ": found indices ", slices.indices.TypeText(),
+                           ", expected int64 [n]");
   }
   ASSIGN_OR_RETURN(const Tensor given, HostTensor(slices.indices));
   ASSIGN_OR_RETURN(const Tensor indices, CastTensor(given, DType::kInt64));
@@ -89,8 +89,8 @@ absl::Status ServerVariable::Scatter(ScatterOp op, const IndexedSlices& slices) 
     return host_->Add({.variable = hosted_, .rows = rows}, slices.values, op == ScatterOp::kSub);
   }
   if (slices.values.rank() < 1 || slices.values.shape()[0] != indices.elements()) {
-    return absl::InvalidArgumentError(absl::StrCat(called, ": found ", slices.values.TypeText(),
-                                                   " for ", indices.elements(), " rows"));
+    return InvalidArgument(called, ": found ", slices.values.TypeText(), " for ",
+                           indices.elements(), " rows");
   }
   std::vector<int64_t> once;
   std::vector<int64_t> from;

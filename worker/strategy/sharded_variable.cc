@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
 #include "worker/strategy/strategy.h"
@@ -13,7 +14,7 @@ namespace {
 
 absl::Status CheckShards(absl::string_view name, const std::vector<VariablePtr>& shards) {
   const auto refuse = [name](auto... what) {
-    return absl::InvalidArgumentError(absl::StrCat("sharded variable \"", name, "\": ", what...));
+    return InvalidArgument("sharded variable \"", name, "\": ", what...);
   };
   if (shards.empty()) return refuse("no shards; it takes a non-empty list of variables");
   for (size_t i = 0; i < shards.size(); ++i) {
@@ -40,8 +41,7 @@ absl::StatusOr<std::vector<int64_t>> RowNumbers(absl::string_view called, const 
   const bool integers =
       !indices.is_text() && (indices.dtype() == DType::kInt32 || indices.dtype() == DType::kInt64);
   if (indices.rank() != 1 || !integers) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(called, ": found indices ", indices.TypeText(), ", expected int64 [n]"));
+    return InvalidArgument(called, ": found indices ", indices.TypeText(), ", expected int64 [n]");
   }
   ASSIGN_OR_RETURN(const Tensor host, HostTensor(indices));
   if (host.dtype() == DType::kInt64) {
@@ -90,10 +90,10 @@ absl::StatusOr<std::shared_ptr<ShardedVariable>> ShardedVariable::Create(
                            .strategy = first.strategy()};
   for (size_t i = 1; i < shards.size(); ++i) traits.shape[0] += shards[i]->shape()[0];
   if (whole != nullptr && (whole->dtype() != traits.dtype || whole->shape() != traits.shape)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "sharded variable \"", traits.name, "\": the whole is ", DTypeName(whole->dtype()), " ",
-        ShapeText(whole->shape()), ", its shards together are ", DTypeName(traits.dtype), " ",
-        ShapeText(traits.shape)));
+    return InvalidArgument("sharded variable \"", traits.name, "\": the whole is ",
+                           DTypeName(whole->dtype()), " ", ShapeText(whole->shape()),
+                           ", its shards together are ", DTypeName(traits.dtype), " ",
+                           ShapeText(traits.shape));
   }
   return std::shared_ptr<ShardedVariable>(
       new ShardedVariable(std::move(traits), std::move(shards), std::move(whole)));
@@ -128,10 +128,10 @@ absl::Status ShardedVariable::CheckDiv(absl::string_view method) const {
   if (IsDiv()) return absl::OkStatus();
   std::vector<int64_t> rows;
   for (const VariablePtr& shard : shards_) rows.push_back(shard->shape()[0]);
-  return absl::UnimplementedError(absl::StrCat(
-      method, " of sharded variable \"", name(), "\": its shards have ", ShapeText(rows),
-      " rows, which is not the \"div\" layout (even, the first "
-      "shards with one row more); make them so, or write the whole"));
+  return Unimplemented(method, " of sharded variable \"", name(), "\": its shards have ",
+                       ShapeText(rows),
+                       " rows, which is not the \"div\" layout (even, the first "
+                       "shards with one row more); make them so, or write the whole");
 }
 
 absl::StatusOr<Tensor> ShardedVariable::Read() {
@@ -176,9 +176,8 @@ absl::Status ShardedVariable::Scatter(ScatterOp op, const IndexedSlices& slices)
   const Tensor& values = slices.values;
   if (values.is_text() || values.dtype() != dtype() ||
       values.shape() != WithRows(shape(), rows.size())) {
-    return absl::InvalidArgumentError(absl::StrCat(called, ": found ", values.TypeText(),
-                                                   ", expected ", DTypeName(dtype()), " ",
-                                                   ShapeText(WithRows(shape(), rows.size()))));
+    return InvalidArgument(called, ": found ", values.TypeText(), ", expected ", DTypeName(dtype()),
+                           " ", ShapeText(WithRows(shape(), rows.size())));
   }
   if (whole_ != nullptr) return whole_->Scatter(op, slices);
   const std::vector<RowsOfShard> split = SplitRows(*this, rows);

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
 
@@ -21,8 +20,7 @@ int64_t Position(int64_t bound, int64_t extent, int64_t low, int64_t high) {
 absl::StatusOr<AxisRange> RangeOf(const Slice& slice, int64_t extent, size_t axis) {
   const int64_t step = slice.step.value_or(1);
   if (step == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("index of axis ", axis, ": the step of a slice is 0; it must not be"));
+    return InvalidArgument("index of axis ", axis, ": the step of a slice is 0; it must not be");
   }
   // With a negative step, an open slice ends at the position before the first element.
   const int64_t low = step > 0 ? 0 : -1;
@@ -40,8 +38,8 @@ absl::StatusOr<AxisRange> RangeOf(const Slice& slice, int64_t extent, size_t axi
 
 absl::StatusOr<AxisRange> RangeOf(int64_t number, int64_t extent, size_t axis) {
   if (number < -extent || number >= extent) {
-    return absl::InvalidArgumentError(absl::StrCat("index of axis ", axis, ": ", number,
-                                                   " is outside [", -extent, ", ", extent, ")"));
+    return InvalidArgument("index of axis ", axis, ": ", number, " is outside [", -extent, ", ",
+                           extent, ")");
   }
   return AxisRange{.first = number < 0 ? number + extent : number, .count = 1, .step = 1};
 }
@@ -99,12 +97,11 @@ absl::StatusOr<size_t> CountAxes(absl::Span<const int64_t> shape,
     if (std::holds_alternative<int64_t>(term) || std::holds_alternative<Slice>(term)) ++taking;
   }
   if (ellipses > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("index with ", ellipses, " ellipses; at most one is allowed"));
+    return InvalidArgument("index with ", ellipses, " ellipses; at most one is allowed");
   }
   if (taking > shape.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("index of ", taking, " axes into shape ",
-                                                   ShapeText(shape), ", which has ", shape.size()));
+    return InvalidArgument("index of ", taking, " axes into shape ", ShapeText(shape),
+                           ", which has ", shape.size());
   }
   return taking;
 }
@@ -155,9 +152,9 @@ absl::StatusOr<Tensor> TakeMask(const Tensor& tensor, const BooleanMask& mask) {
                     std::equal(mask.shape.begin(), mask.shape.end(), tensor.shape().begin());
   ASSIGN_OR_RETURN(const int64_t elements, ElementCount(mask.shape));
   if (!fits || elements != static_cast<int64_t>(mask.chosen.size())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "boolean mask of shape ", ShapeText(mask.shape), " with ", mask.chosen.size(),
-        " elements for shape ", ShapeText(tensor.shape()), ", which must begin with the mask's"));
+    return InvalidArgument("boolean mask of shape ", ShapeText(mask.shape), " with ",
+                           mask.chosen.size(), " elements for shape ", ShapeText(tensor.shape()),
+                           ", which must begin with the mask's");
   }
   // Treats the masked axes as one axis and takes its chosen rows.
   Shape shape(tensor.shape().begin() + static_cast<std::ptrdiff_t>(rank), tensor.shape().end());

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
-#include "worker/ops/tensor_math.h"
 #include "worker/strategy/context_stack.h"
 #include "worker/strategy/replica_barrier.h"
 #include "worker/strategy/replica_threads.h"
@@ -22,8 +22,7 @@ namespace {
 constexpr absl::Duration kBarrierTimeout = absl::Minutes(10);
 
 absl::Status NoFunction(absl::string_view method) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(method, ": found no function; give one that can be called"));
+  return InvalidArgument(method, ": found no function; give one that can be called");
 }
 
 }  // namespace
@@ -51,24 +50,23 @@ absl::Status Scope::Exit() {
   if (strategy == nullptr || entry_->left) {
     const bool destroyed = strategy == nullptr;
     entry_ = nullptr;
-    return absl::FailedPreconditionError(absl::StrCat(
+    return FailedPrecondition(
         "the scope of a strategy was over before it was left: ",
         destroyed ? "the strategy was destroyed" : "the function that entered it had returned",
-        "; leave a scope before that"));
+        "; leave a scope before that");
   }
   const std::string name = strategy->name();
   const auto own = std::find_if(stack.modes.begin(), stack.modes.end(),
                                 [this](const ContextMode& mode) { return mode.scope == entry_; });
   if (own == stack.modes.end()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the scope of ", name,
-                     " was entered in another thread, or outside the function that leaves it; "
-                     "leave it where it was entered"));
+    return FailedPrecondition(
+        "the scope of ", name,
+        " was entered in another thread, or outside the function that leaves it; "
+        "leave it where it was entered");
   }
   const auto still_open = [&name](absl::string_view what) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(what, " nesting error: the scope of ", name, " is left while ", what,
-                     " entered inside it is still open; leave the inner one first"));
+    return FailedPrecondition(what, " nesting error: the scope of ", name, " is left while ", what,
+                              " entered inside it is still open; leave the inner one first");
   };
   if (own + 1 != stack.modes.end()) return still_open("a strategy's scope");
   if (stack.creators.size() > creators_) return still_open("a VariableCreatorScope");
@@ -85,18 +83,14 @@ StrategyHandle::StrategyHandle(Strategy* strategy) {
 }
 
 absl::Status CheckDevices(absl::string_view who, absl::Span<const Device> devices) {
-  if (devices.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(who, ": no device given; name at least one"));
-  }
+  if (devices.empty()) return InvalidArgument(who, ": no device given; name at least one");
   std::set<Device> seen;
   for (const Device device : devices) {
     if (device.index < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(who, ": there is no device ", device.text(), "; devices count from 0"));
+      return InvalidArgument(who, ": there is no device ", device.text(), "; devices count from 0");
     }
     if (!seen.insert(device).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(who, ": device ", device.text(), " is given twice; name each once"));
+      return InvalidArgument(who, ": device ", device.text(), " is given twice; name each once");
     }
   }
   return absl::OkStatus();
@@ -117,16 +111,16 @@ absl::Status Strategy::CheckCrossReplica(absl::string_view method) const {
     return worker_devices_[0].index < 0 ? CheckDevices(name(), worker_devices_) : absl::OkStatus();
   }
   if (mode->strategy != this) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(name(), "::", method, " called where ", mode->strategy->name(),
-                     mode->strategy->name() == name() ? " (another object)" : "",
-                     " is current: different strategies cannot be mixed; leave its scope first"));
+    return FailedPrecondition(
+        name(), "::", method, " called where ", mode->strategy->name(),
+        mode->strategy->name() == name() ? " (another object)" : "",
+        " is current: different strategies cannot be mixed; leave its scope first");
   }
   if (mode->replica == nullptr) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(name(), "::", method, " called in a replica function (replica ",
-                   mode->replica->replica_id_in_sync_group(),
-                   "): it requires cross-replica context; use GetReplicaContext()->MergeCall()"));
+  return FailedPrecondition(
+      name(), "::", method, " called in a replica function (replica ",
+      mode->replica->replica_id_in_sync_group(),
+      "): it requires cross-replica context; use GetReplicaContext()->MergeCall()");
 }
 
 absl::Status Strategy::CheckComponents(absl::string_view method, const Value& value) const {
@@ -141,10 +135,9 @@ absl::Status Strategy::CheckComponents(absl::string_view method, const Value& va
   if (!value.is_distributed() || value.items().size() == worker_devices_.size()) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(name(), "::", method, ": ", value.TypeText(),
-                                                 " has ", value.items().size(),
-                                                 " components, the strategy ", local_replicas(),
-                                                 " local replicas; give one component for each"));
+  return InvalidArgument(name(), "::", method, ": ", value.TypeText(), " has ",
+                         value.items().size(), " components, the strategy ", local_replicas(),
+                         " local replicas; give one component for each");
 }
 
 absl::StatusOr<Scope> Strategy::EnterScope() {
@@ -305,9 +298,8 @@ absl::StatusOr<Value> Strategy::Update(const VariablePtr& variable, const Update
 absl::StatusOr<Value> Strategy::UpdateCopies(const VariablePtr& variable, const UpdateFn& fn,
                                              absl::Span<const Value> args) {
   if (!is_default() && variable->strategy() == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name(), "::Update of \"", variable->name(),
-                     "\", a variable of no strategy; create it in the scope of one"));
+    return InvalidArgument(name(), "::Update of \"", variable->name(),
+                           "\", a variable of no strategy; create it in the scope of one");
   }
   const std::vector<VariablePtr> copies = variable->components();
   std::vector<Value> results;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/strategy/variable.h"
 
@@ -12,9 +13,9 @@ namespace cairn {
 namespace {
 
 absl::Status StructuresDiffer(const Value& first, const Value& other, size_t replica) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "replicas returned different structures: replica 0 ", first.TypeText(), ", replica ", replica,
-      " ", other.TypeText(), "; lists must have one length, dicts one set of keys"));
+  return InvalidArgument("replicas returned different structures: replica 0 ", first.TypeText(),
+                         ", replica ", replica, " ", other.TypeText(),
+                         "; lists must have one length, dicts one set of keys");
 }
 
 Value SequenceOf(Value::Kind kind, Value::Sequence items) {
@@ -180,8 +181,8 @@ absl::StatusOr<Value> SelectReplica(const Value& value, int32_t replica) {
   if (value.is_distributed()) {
     const auto at = static_cast<size_t>(replica);
     if (at < value.items().size()) return value.items()[at];
-    return absl::InvalidArgumentError(absl::StrCat(value.TypeText(), " has ", value.items().size(),
-                                                   " components, none for replica ", replica));
+    return InvalidArgument(value.TypeText(), " has ", value.items().size(),
+                           " components, none for replica ", replica);
   }
   if (value.is_sequence()) {
     Value::Sequence items;

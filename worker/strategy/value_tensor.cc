@@ -1,5 +1,5 @@
 // Value::ToTensor, the only method of Value that depends on the calling context.
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/strategy/context.h"
 #include "worker/strategy/strategy.h"
@@ -26,13 +26,12 @@ absl::StatusOr<Tensor> Value::ToTensor() const {
         return own.ToTensor();
       }
       if (kind_ == Kind::kMirrored && !items().empty()) return items()[0].ToTensor();
-      return absl::InvalidArgumentError(
-          absl::StrCat(TypeText(),
-                       " has no single value here, which is not inside a replica "
-                       "function; use Strategy::Reduce or LocalResults"));
+      return InvalidArgument(TypeText(),
+                             " has no single value here, which is not inside a replica "
+                             "function; use Strategy::Reduce or LocalResults");
     default: break;
   }
-  return absl::InvalidArgumentError(absl::StrCat("found ", TypeText(), "; expected a tensor"));
+  return InvalidArgument("found ", TypeText(), "; expected a tensor");
 }
 
 }  // namespace cairn

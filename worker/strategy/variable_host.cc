@@ -5,11 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
-#include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/client/ps_client.h"
 #include "worker/ops/tensor_math.h"
@@ -33,10 +29,9 @@ absl::StatusOr<Tensor> Kept(absl::string_view variable, const Tensor& tensor) {
   ASSIGN_OR_RETURN(Tensor kept, CastTensor(host, DType::kFloat64));
   for (const double value : kept.values<double>()) {
     if (std::abs(value) < kLargestExact) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("write of about ", value, " to variable \"", variable,
-                     "\": servers keep integers as float64, exact below 2^53; use a float64 "
-                     "variable for larger ones"));
+    return InvalidArgument("write of about ", value, " to variable \"", variable,
+                           "\": servers keep integers as float64, exact below 2^53; use a float64 "
+                           "variable for larger ones");
   }
   return kept;
 }
@@ -46,10 +41,10 @@ absl::StatusOr<Tensor> Restored(absl::string_view variable, const Tensor& kept, 
   if (!IsInteger(dtype)) return kept;
   for (const double value : kept.values<double>()) {
     if (std::abs(value) <= LargestKept(dtype) && std::abs(value) < kLargestExact) continue;
-    return absl::OutOfRangeError(absl::StrCat("read of variable \"", variable, "\": its value ",
-                                              value, " is outside the range of ", DTypeName(dtype),
-                                              " that servers keep exactly (below 2^53); assign a "
-                                              "new value, or use a float64 variable"));
+    return OutOfRange("read of variable \"", variable, "\": its value ", value,
+                      " is outside the range of ", DTypeName(dtype),
+                      " that servers keep exactly (below 2^53); assign a "
+                      "new value, or use a float64 variable");
   }
   return CastTensor(kept, dtype);
 }
@@ -58,150 +53,137 @@ absl::Span<const std::byte> BytesOf(const Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.data()), tensor.bytes()};
 }
 
-class ServerHost : public VariableHost {
- public:
-  ServerHost(std::shared_ptr<PsClient> client, absl::Duration timeout)
-      : client_(std::move(client)), timeout_(timeout) {}
+Shape ShapeOf(const VariableSpec& spec, const HostedRows& rows) {
+  Shape shape = spec.shape;
+  if (rows.rows && !shape.empty()) shape[0] = static_cast<int64_t>(rows.rows->size());
+  return shape;
+}
 
-  int32_t server_count() const override { return client_->server_count(); }
-
-  absl::Status Create(const VariableSpec& spec, const Tensor& initial) override {
-    VariableSpec kept = spec;
-    if (IsInteger(spec.dtype)) kept.dtype = DType::kFloat64;
-    ASSIGN_OR_RETURN(const bool there, IsThere(spec.name));
-    if (!there) {
-      absl::MutexLock lock(&mutex_);
-      unwritten_.insert(spec.name);
-    }
-    const absl::Status created = client_->Create({&kept, 1}, Deadline::In(timeout_));
-    {
-      absl::MutexLock lock(&mutex_);
-      if (absl::IsAlreadyExists(created)) unwritten_.erase(spec.name);  // it is another's
-      RETURN_IF_ERROR(created);
-      specs_[spec.name] = spec;
-      if (!unwritten_.contains(spec.name)) return absl::OkStatus();
-    }
-    RETURN_IF_ERROR(Assign({.variable = spec.name}, initial));
-    absl::MutexLock lock(&mutex_);
-    unwritten_.erase(spec.name);
-    return absl::OkStatus();
+PushSource SourceOf(const HostedRows& to, const Tensor& kept) {
+  PushSource source{.variable = to.variable, .values = BytesOf(kept)};
+  if (to.rows) {
+    source.part = Part::kRows;
+    source.ids = *to.rows;
   }
-
-  absl::StatusOr<Tensor> Read(const HostedRows& from) override {
-    ASSIGN_OR_RETURN(const VariableSpec spec, Find(from.variable));
-    const DType kept = IsInteger(spec.dtype) ? DType::kFloat64 : spec.dtype;
-    Tensor values = Tensor::Uninitialized(kept, ShapeOf(spec, from));
-    PullTarget target{.variable = from.variable,
-                      .out = {static_cast<std::byte*>(values.mutable_data()), values.bytes()}};
-    if (from.rows) {
-      target.part = Part::kRows;
-      target.ids = *from.rows;
-    }
-    if (values.elements() > 0) RETURN_IF_ERROR(client_->Pull({&target, 1}, Deadline::In(timeout_)));
-    return Restored(from.variable, values, spec.dtype);
-  }
-
-  absl::Status Assign(const HostedRows& to, const Tensor& values) override {
-    ASSIGN_OR_RETURN(const Tensor kept, Checked("assign", to, values));
-    if (kept.elements() == 0) return absl::OkStatus();
-    const PushSource source = SourceOf(to, kept);
-    return client_->Assign({&source, 1}, Deadline::In(timeout_));
-  }
-
-  absl::Status Add(const HostedRows& to, const Tensor& delta, bool subtract) override {
-    ASSIGN_OR_RETURN(const VariableSpec spec, Find(to.variable));
-    if (!(spec.optimizer == PlainUpdates())) {
-      return absl::UnimplementedError(
-          absl::StrCat("assign_add or assign_sub of variable \"", to.variable,
-                       "\", whose optimizer is ", OptimizerText(spec.optimizer),
-                       ": servers add atomically only to variables without an optimizer; create it "
-                       "with trainable false, assign it whole, or push a gradient"));
-    }
-    ASSIGN_OR_RETURN(Tensor kept, Checked("add", to, delta));
-    if (!subtract) {
-      ASSIGN_OR_RETURN(kept, DivideTensor(kept, -1));
-    }
-    const HostedGradient gradient{.to = to, .values = std::move(kept)};
-    return PushKept({&gradient, 1});
-  }
-
-  absl::Status Push(absl::Span<const HostedGradient> gradients) override {
-    std::vector<HostedGradient> kept;
-    for (const HostedGradient& gradient : gradients) {
-      ASSIGN_OR_RETURN(Tensor values, Checked("push", gradient.to, gradient.values));
-      kept.push_back({.to = gradient.to, .values = std::move(values)});
-    }
-    return PushKept(kept);
-  }
-
- private:
-  absl::StatusOr<bool> IsThere(const std::string& name) {
-    ASSIGN_OR_RETURN(const std::vector<VariableSpec> there,
-                     client_->Describe(Deadline::In(timeout_)));
-    for (const VariableSpec& spec : there) {
-      if (spec.name == name) return true;
-    }
-    return false;
-  }
-
-  absl::StatusOr<VariableSpec> Find(const std::string& name) const {
-    absl::MutexLock lock(&mutex_);
-    const auto found = specs_.find(name);
-    if (found != specs_.end()) return found->second;
-    return absl::InvalidArgumentError(
-        absl::StrCat("variable \"", name, "\" was not created through this host"));
-  }
-
-  static Shape ShapeOf(const VariableSpec& spec, const HostedRows& rows) {
-    Shape shape = spec.shape;
-    if (rows.rows && !shape.empty()) shape[0] = static_cast<int64_t>(rows.rows->size());
-    return shape;
-  }
-
-  absl::StatusOr<Tensor> Checked(absl::string_view method, const HostedRows& to,
-                                 const Tensor& values) const {
-    ASSIGN_OR_RETURN(const VariableSpec spec, Find(to.variable));
-    if (values.is_text() || values.dtype() != spec.dtype || values.shape() != ShapeOf(spec, to)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(method, " of variable \"", to.variable, "\": found ", values.TypeText(),
-                       ", expected ", DTypeName(spec.dtype), " ", ShapeText(ShapeOf(spec, to))));
-    }
-    return Kept(to.variable, values);
-  }
-
-  static PushSource SourceOf(const HostedRows& to, const Tensor& kept) {
-    PushSource source{.variable = to.variable, .values = BytesOf(kept)};
-    if (to.rows) {
-      source.part = Part::kRows;
-      source.ids = *to.rows;
-    }
-    return source;
-  }
-
-  absl::Status PushKept(absl::Span<const HostedGradient> gradients) {
-    std::vector<PushSource> sources;
-    for (const HostedGradient& gradient : gradients) {
-      if (gradient.values.elements() > 0) sources.push_back(SourceOf(gradient.to, gradient.values));
-    }
-    if (sources.empty()) return absl::OkStatus();
-    return client_->Push(sources, "", Deadline::In(timeout_));
-  }
-
-  const std::shared_ptr<PsClient> client_;
-  const absl::Duration timeout_;
-  mutable absl::Mutex mutex_;
-  absl::btree_map<std::string, VariableSpec> specs_ ABSL_GUARDED_BY(mutex_);
-  // Variables that this host has created and whose initial values it has not written.
-  absl::btree_set<std::string> unwritten_ ABSL_GUARDED_BY(mutex_);
-};
+  return source;
+}
 
 }  // namespace
+
+VariableHost::VariableHost(std::shared_ptr<PsClient> client, absl::Duration timeout)
+    : client_(std::move(client)), timeout_(timeout) {}
+
+int32_t VariableHost::server_count() const { return client_->server_count(); }
+
+absl::Status VariableHost::Create(const VariableSpec& spec, const Tensor& initial) {
+  VariableSpec kept = spec;
+  if (IsInteger(spec.dtype)) kept.dtype = DType::kFloat64;
+  ASSIGN_OR_RETURN(const bool there, IsThere(spec.name));
+  if (!there) {
+    absl::MutexLock lock(&mutex_);
+    unwritten_.insert(spec.name);
+  }
+  const absl::Status created = client_->Create({&kept, 1}, Deadline::In(timeout_));
+  {
+    absl::MutexLock lock(&mutex_);
+    if (absl::IsAlreadyExists(created)) unwritten_.erase(spec.name);  // it is another's
+    RETURN_IF_ERROR(created);
+    specs_[spec.name] = spec;
+    if (!unwritten_.contains(spec.name)) return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(Assign({.variable = spec.name}, initial));
+  absl::MutexLock lock(&mutex_);
+  unwritten_.erase(spec.name);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Tensor> VariableHost::Read(const HostedRows& from) {
+  ASSIGN_OR_RETURN(const VariableSpec spec, Find(from.variable));
+  const DType kept = IsInteger(spec.dtype) ? DType::kFloat64 : spec.dtype;
+  Tensor values = Tensor::Uninitialized(kept, ShapeOf(spec, from));
+  PullTarget target{.variable = from.variable,
+                    .out = {static_cast<std::byte*>(values.mutable_data()), values.bytes()}};
+  if (from.rows) {
+    target.part = Part::kRows;
+    target.ids = *from.rows;
+  }
+  if (values.elements() > 0) RETURN_IF_ERROR(client_->Pull({&target, 1}, Deadline::In(timeout_)));
+  return Restored(from.variable, values, spec.dtype);
+}
+
+absl::Status VariableHost::Assign(const HostedRows& to, const Tensor& values) {
+  ASSIGN_OR_RETURN(const Tensor kept, Checked("assign", to, values));
+  if (kept.elements() == 0) return absl::OkStatus();
+  const PushSource source = SourceOf(to, kept);
+  return client_->Assign({&source, 1}, Deadline::In(timeout_));
+}
+
+absl::Status VariableHost::Add(const HostedRows& to, const Tensor& delta, bool subtract) {
+  ASSIGN_OR_RETURN(const VariableSpec spec, Find(to.variable));
+  if (!(spec.optimizer == PlainUpdates())) {
+    return Unimplemented(
+        "assign_add or assign_sub of variable \"", to.variable, "\", whose optimizer is ",
+        OptimizerText(spec.optimizer),
+        ": servers add atomically only to variables without an optimizer; create it "
+        "with trainable false, assign it whole, or push a gradient");
+  }
+  ASSIGN_OR_RETURN(Tensor kept, Checked("add", to, delta));
+  if (!subtract) {
+    ASSIGN_OR_RETURN(kept, DivideTensor(kept, -1));
+  }
+  const HostedGradient gradient{.to = to, .values = std::move(kept)};
+  return PushKept({&gradient, 1});
+}
+
+absl::Status VariableHost::Push(absl::Span<const HostedGradient> gradients) {
+  std::vector<HostedGradient> kept;
+  for (const HostedGradient& gradient : gradients) {
+    ASSIGN_OR_RETURN(Tensor values, Checked("push", gradient.to, gradient.values));
+    kept.push_back({.to = gradient.to, .values = std::move(values)});
+  }
+  return PushKept(kept);
+}
+
+absl::StatusOr<bool> VariableHost::IsThere(const std::string& name) {
+  ASSIGN_OR_RETURN(const std::vector<VariableSpec> there,
+                   client_->Describe(Deadline::In(timeout_)));
+  for (const VariableSpec& spec : there) {
+    if (spec.name == name) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<VariableSpec> VariableHost::Find(const std::string& name) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = specs_.find(name);
+  if (found != specs_.end()) return found->second;
+  return InvalidArgument("variable \"", name, "\" was not created through this host");
+}
+
+absl::StatusOr<Tensor> VariableHost::Checked(absl::string_view method, const HostedRows& to,
+                                             const Tensor& values) const {
+  ASSIGN_OR_RETURN(const VariableSpec spec, Find(to.variable));
+  if (values.is_text() || values.dtype() != spec.dtype || values.shape() != ShapeOf(spec, to)) {
+    return InvalidArgument(method, " of variable \"", to.variable, "\": found ", values.TypeText(),
+                           ", expected ", DTypeName(spec.dtype), " ", ShapeText(ShapeOf(spec, to)));
+  }
+  return Kept(to.variable, values);
+}
+
+absl::Status VariableHost::PushKept(absl::Span<const HostedGradient> gradients) {
+  std::vector<PushSource> sources;
+  for (const HostedGradient& gradient : gradients) {
+    if (gradient.values.elements() > 0) sources.push_back(SourceOf(gradient.to, gradient.values));
+  }
+  if (sources.empty()) return absl::OkStatus();
+  return client_->Push(sources, "", Deadline::In(timeout_));
+}
 
 OptimizerConfig PlainUpdates() { return {.type = "sgd", .learning_rate = ConstantRate(1)}; }
 
 std::unique_ptr<VariableHost> HostOnServers(std::shared_ptr<PsClient> client,
                                             absl::Duration timeout) {
-  return std::make_unique<ServerHost>(std::move(client), timeout);
+  return std::make_unique<VariableHost>(std::move(client), timeout);
 }
 
 }  // namespace cairn

@@ -7,8 +7,12 @@
 #include <optional>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/tensor.h"
@@ -36,23 +40,38 @@ struct HostedGradient {
 // kInvalidArgument (a variable that was not created, a wrong dtype or shape, a row out of range).
 class VariableHost {
  public:
-  virtual ~VariableHost() = default;
+  // HostOnServers says what is required of `client`.
+  VariableHost(std::shared_ptr<PsClient> client, absl::Duration timeout);
 
-  virtual int32_t server_count() const = 0;
+  int32_t server_count() const;
   // `spec` assigns each range of rows to a server; its optimizer must be PlainUpdates() for Add to
   // work. `initial`, of the spec's dtype and shape, is written if the servers do not have the
   // variable yet; existing values are kept. After an error, call Create again to write them. A
   // process killed between the creation and the write leaves zeros. kAlreadyExists: the variable
   // exists with another spec.
-  virtual absl::Status Create(const VariableSpec& spec, const Tensor& initial) = 0;
-  virtual absl::StatusOr<Tensor> Read(const HostedRows& from) = 0;
+  absl::Status Create(const VariableSpec& spec, const Tensor& initial);
+  absl::StatusOr<Tensor> Read(const HostedRows& from);
   // Rows must not repeat.
-  virtual absl::Status Assign(const HostedRows& to, const Tensor& values) = 0;
+  absl::Status Assign(const HostedRows& to, const Tensor& values);
   // Adds or subtracts exactly once, and atomically for all readers and writers of a row; repeated
   // rows are summed first. kUnimplemented: the variable has another optimizer.
-  virtual absl::Status Add(const HostedRows& to, const Tensor& delta, bool subtract) = 0;
+  absl::Status Add(const HostedRows& to, const Tensor& delta, bool subtract);
   // One update of every named variable, by its own optimizer.
-  virtual absl::Status Push(absl::Span<const HostedGradient> gradients) = 0;
+  absl::Status Push(absl::Span<const HostedGradient> gradients);
+
+ private:
+  absl::StatusOr<bool> IsThere(const std::string& name);
+  absl::StatusOr<VariableSpec> Find(const std::string& name) const;
+  absl::StatusOr<Tensor> Checked(absl::string_view method, const HostedRows& to,
+                                 const Tensor& values) const;
+  absl::Status PushKept(absl::Span<const HostedGradient> gradients);
+
+  const std::shared_ptr<PsClient> client_;
+  const absl::Duration timeout_;
+  mutable absl::Mutex mutex_;
+  absl::btree_map<std::string, VariableSpec> specs_ ABSL_GUARDED_BY(mutex_);
+  // Variables that this host has created and whose initial values it has not written.
+  absl::btree_set<std::string> unwritten_ ABSL_GUARDED_BY(mutex_);
 };
 
 // A host on the servers of `client`, which must be sequenced (ClientOptions.worker >= 0) so that

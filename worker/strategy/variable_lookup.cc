@@ -1,10 +1,10 @@
 #include "worker/strategy/variable_lookup.h"
 
-#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
 
@@ -42,10 +42,9 @@ absl::StatusOr<Tensor> EmbeddingLookup(Variable& table, absl::Span<const int64_t
 absl::StatusOr<Tensor> EmbeddingLookupSparse(Variable& table, const SparseIds& input,
                                              const LookupOptions& options) {
   if (table.dtype() != DType::kFloat32 || table.shape().size() != 2) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("EmbeddingLookupSparse in variable \"", table.name(), "\": found ",
-                     DTypeName(table.dtype()), " ", ShapeText(table.shape()),
-                     ", expected float32 [rows, width]"));
+    return InvalidArgument("EmbeddingLookupSparse in variable \"", table.name(), "\": found ",
+                           DTypeName(table.dtype()), " ", ShapeText(table.shape()),
+                           ", expected float32 [rows, width]");
   }
   DistinctIds distinct;
   std::vector<int64_t> places;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
@@ -19,8 +20,7 @@ namespace cairn {
 namespace {
 
 absl::Status Wrong(const Variable& variable, absl::string_view what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("optimizer of variable \"", variable.name(), "\": ", what));
+  return InvalidArgument("optimizer of variable \"", variable.name(), "\": ", what);
 }
 
 // The strategy of all `variables`; the default strategy for variables without one.
@@ -51,9 +51,8 @@ absl::Status CallMerged(Strategy& strategy, absl::string_view method, absl::Span
                         MergedFn fn) {
   if (strategy.is_default()) {
     if (!HasStrategy()) return fn(/*in_replicas=*/false, args);
-    return absl::FailedPreconditionError(
-        absl::StrCat(method, " to variables of no strategy where ", GetStrategy().name(),
-                     " is current; create them in its scope, or leave it"));
+    return FailedPrecondition(method, " to variables of no strategy where ", GetStrategy().name(),
+                              " is current; create them in its scope, or leave it");
   }
   const std::shared_ptr<ReplicaContext> replica = GetReplicaContext();
   if (replica == nullptr || replica->strategy() != &strategy) {
@@ -78,9 +77,8 @@ absl::StatusOr<std::vector<VariablePtr>> VariablesOf(const Value& list) {
   std::vector<VariablePtr> variables;
   for (const Value& item : list.items()) {
     if (!item.is_variable()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("optimizer: replicas gave different variables in one place (",
-                       item.TypeText(), "); all must give the same in the same order"));
+      return InvalidArgument("optimizer: replicas gave different variables in one place (",
+                             item.TypeText(), "); all must give the same in the same order");
     }
     variables.push_back(item.variable());
   }
@@ -126,9 +124,8 @@ absl::Status CheckVariables(absl::Span<const VariablePtr> variables) {
 }
 
 absl::Status WrongGradient(const Variable& variable, const Value& found, const Shape& expected) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("gradient of variable \"", variable.name(), "\": found ", found.TypeText(),
-                   ", expected ", DTypeName(variable.dtype()), " ", ShapeText(expected)));
+  return InvalidArgument("gradient of variable \"", variable.name(), "\": found ", found.TypeText(),
+                         ", expected ", DTypeName(variable.dtype()), " ", ShapeText(expected));
 }
 
 // Returns a gradient as a tensor or as slices with int64 indices, of the variable's dtype.

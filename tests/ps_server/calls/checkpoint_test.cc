@@ -261,7 +261,7 @@ TEST_F(CheckpointTest, PushesBesideTheCopyCountOnceAfterReplayFromIt) {
 }
 
 // A restore that a crash interrupts may have written below the ids of variables that others created
-// meanwhile.
+// in the meantime.
 TEST_F(CheckpointTest, WhatAnInterruptedRestoreWroteBetweenOtherVariablesIsRemovedAtTheStart) {
   for (const char* const job : {"before", "between", "after"}) {
     TestClient client = Client();

@@ -1,5 +1,5 @@
 // Cold rows are read while the other rows of the same call are looked up and copied. Rows that
-// leave memory or come back meanwhile are neither lost nor counted twice.
+// leave memory or come back in the meantime are neither lost nor counted twice.
 #include <algorithm>
 #include <atomic>
 #include <functional>

@@ -3,8 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "ps_server/calls/calls.h"
 #include "ps_server/calls/service.h"
-#include "ps_server/calls/worker_calls.h"
 #include "ps_server/core/server_core.h"
 #include "ps_server/core/statistics.h"
 #include "tests/ps_server/server_fixture.h"
@@ -248,7 +248,7 @@ TEST(Leave, OfAnEarlierStartDoesNotEndTheLeaseOfTheNext) {
   Service service(core);
   TestClient earlier(service, 0), next(service, 0);
   ASSERT_OK(earlier.Hello());
-  const auto admitted = core.admission.Admit(earlier.caller());  // the server goes on with it late
+  const auto admitted = core.admission.Admit(earlier.caller());  // the server is late with it
   ASSERT_OK(admitted);
   ASSERT_OK(next.Hello());
   ASSERT_GT(next.caller().incarnation, earlier.caller().incarnation);

@@ -1,5 +1,5 @@
 // Memory and threads that the system refuses to threads without a caller, and to tables that
-// outlive the call: the process goes on, and later calls find everything whole.
+// outlive the call: the process continues, and later calls find everything whole.
 #include <atomic>
 #include <cstdint>
 #include <filesystem>

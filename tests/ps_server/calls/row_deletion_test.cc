@@ -1,5 +1,5 @@
 // Tables delete rows by age or by the table's size: the right rows and no others, in memory and on
-// disk, whatever happens meanwhile; a key that returns gets a new row.
+// disk, whatever happens in the meantime; a key that returns gets a new row.
 #include <atomic>
 #include <barrier>
 #include <map>

@@ -185,7 +185,7 @@ TEST_F(MovesTest, AMoveWaitsForPushesThatTheSourceLost) {
   const absl::Status held = hold();
   EXPECT_EQ(ReasonOf(held), wire::ErrorReason::BUSY);
   EXPECT_THAT(held.message(), HasSubstr("worker 0 of job job"));
-  ASSERT_OK(Push(0, 1, 0, {5}, 1));  // meanwhile other pushes are not rejected
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));  // in the meantime other pushes are not rejected
   Greet(0);
   ASSERT_OK(hold());
 }

@@ -304,7 +304,7 @@ TEST_F(ListenerSecurityTest, AHandshakeHasItsTime) {
   slow.Send("\x16\x03\x01\x02");
   EXPECT_TRUE(silent.ReceiveToEnd());
   EXPECT_TRUE(slow.ReceiveToEnd());
-  // Neither may a known certificate without a role stay idle without a token.
+  // A known certificate without a role may not stay idle without a token either.
   const auto nobody = ConnectAs("nobody", 0);
   ASSERT_OK(nobody);
   const Deadline deadline = Soon();

@@ -212,7 +212,7 @@ class TogetherTest : public DisturbedTest {
 
 TEST_F(TogetherTest, AllItemsTheCountsAndThePositionAreDurable) {
   ASSERT_OK(AssignAll(2, 7, "step 7"));
-  ASSERT_OK(client_->Push("b", {-1}));  // the count goes on
+  ASSERT_OK(client_->Push("b", {-1}));  // the count continues
   ASSERT_OK(AssignAll(3, 9, "step 9"));
   const Found found = Reopened();
   EXPECT_THAT(found.values, ElementsAre(3));
@@ -307,7 +307,7 @@ TEST_F(DisturbedTest, AnExclusiveWriteThatThrowsReleasesTheLock) {
 }
 
 // A round lasts as long as the disk takes for a twentieth of the memory. Snapshots and hellos wait
-// for the change of records meanwhile.
+// for the change of records in the meantime.
 TEST_F(DisturbedTest, AChangeOfRecordsWaitsForOneStripeOfARoundOfEvictions) {
   constexpr int64_t kKeys = 500;
   TestClient client = Joined(0);

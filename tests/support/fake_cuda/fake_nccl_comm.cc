@@ -79,7 +79,7 @@ ncclResult_t NcclRank::Join() {
 void NcclRank::Queue(std::vector<NcclOp> ops, cudaStream_t stream) {
   Start([this, ops = std::move(ops), stream] {
     std::shared_ptr<NcclRank> self = weak_from_this().lock();
-    if (self == nullptr) return ncclSuccess;  // aborted meanwhile
+    if (self == nullptr) return ncclSuccess;  // aborted in the meantime
     CountNcclKernel();
     auto work = [self = std::move(self), ops = ops]() mutable { self->Run(ops); };
     Enqueue(stream, std::move(work));

@@ -11,11 +11,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
-#include "worker/ctl/inspect.h"
+#include "worker/ctl/job_commands.h"
 #include "worker/ctl/jobs.h"
 #include "worker/ctl/launch_watch.h"
-#include "worker/ctl/status.h"
-#include "worker/ctl/why.h"
 
 namespace cairn {
 namespace {

@@ -68,7 +68,7 @@ inline std::vector<Batch> ReadAll(const ReaderOptions& options) {
   return batches;
 }
 
-// The message of the error with which reading `text` as `format` ends; "" without one.
+// Reads `text` as `format` to the end. Returns the message of the error, or "" on success.
 inline std::string ErrorOf(const std::string& format, absl::string_view text,
                            ReaderOptions options = {}) {
   TempDir folder;

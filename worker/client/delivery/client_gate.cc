@@ -1,6 +1,7 @@
 #include "worker/client/delivery/client_gate.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -17,8 +18,7 @@ absl::Status ClientGate::CheckWhileRowsMove(absl::string_view what, Deadline dea
 absl::Status ClientGate::CheckAll(absl::string_view what, absl::string_view late,
                                   Deadline deadline) const {
   if (left_.load(std::memory_order_relaxed)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(what, ": ", identity_.task, " has left job \"", identity_.job, "\""));
+    return FailedPrecondition(what, ": ", identity_.task, " has left job \"", identity_.job, "\"");
   }
   if (identity_.fenced != nullptr && identity_.fenced->load(std::memory_order_relaxed)) {
     return Annotate(FencedError(identity_.task), what);

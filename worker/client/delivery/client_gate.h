@@ -15,7 +15,7 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once.
 class ClientGate {
  public:
-  // `identity` outlives this.
+  // `identity` must outlive this object.
   explicit ClientGate(const ClientIdentity& identity) : identity_(identity) {}
 
   // kFailedPrecondition: the client has left its job, or a newer start of the worker has replaced

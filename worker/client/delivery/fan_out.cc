@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/hash.h"
 #include "common/monotonic_cond_var.h"
-#include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/errors.h"
 #include "worker/client/delivery/joined_errors.h"

@@ -67,7 +67,7 @@ class FanOut {
     absl::Duration rpc_timeout;
   };
 
-  // `limits` outlives this.
+  // `limits` must outlive this object.
   explicit FanOut(const Limits* limits) : limits_(*limits) {}
 
   // Sends every exchange, then receives every reply. Retries transient failures until ps_wait or

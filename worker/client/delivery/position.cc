@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 
 namespace cairn {
 namespace {
@@ -93,8 +93,8 @@ void NoteUnasked(const ResumePoint& of_server, ResumePoint* chosen) {
 
 absl::Status CheckUserPosition(absl::string_view position) {
   if (position.size() <= kMaxUserPositionBytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("push: the position has ", position.size(),
-                                                 " bytes; ", kMaxUserPositionBytes, " allowed"));
+  return InvalidArgument("push: the position has ", position.size(), " bytes; ",
+                         kMaxUserPositionBytes, " allowed");
 }
 
 void EncodePosition(int64_t sequence, absl::Span<const int64_t> last_part,

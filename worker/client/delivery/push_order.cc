@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/errors.h"
 #include "common/time_text.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
@@ -15,9 +15,9 @@ namespace {
 
 // Only a new start, which asks every server, can find out which servers have the push.
 absl::Status OutcomeUnknown(int64_t sequence, absl::string_view cause) {
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FailedPrecondition(
       "push: it is unknown which servers have push ", sequence,
-      ", so no push can follow it; restart this task: it resumes exactly. Cause: ", cause));
+      ", so no push can follow it; restart this task: it resumes exactly. Cause: ", cause);
 }
 
 }  // namespace
@@ -34,9 +34,9 @@ absl::Status PushOrder::Acquire(Deadline deadline) {
   absl::MutexLock lock(&mutex_);
   while (!free_ && !deadline.Expired()) freed_.WaitUntil(&mutex_, deadline);
   if (!free_) {
-    return absl::DeadlineExceededError(absl::StrCat(
+    return DeadlineExceeded(
         "push: another push of this client was in progress until the deadline, waiting for ",
-        waits_for_, " since ", TimeOfDayText(waits_since_)));
+        waits_for_, " since ", TimeOfDayText(waits_since_));
   }
   free_ = false;
   waits_for_ = "its servers";
@@ -78,12 +78,11 @@ absl::Status PushOrder::NumberAgain(absl::Span<Exchange* const> exchanges) {
   }
   EncodePosition(next_, last_part_, numbered_position_, &encoded_);
   if (encoded_.size() > kMaxPositionBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("push: the position has ", numbered_position_.size(),
-                     " bytes and the client's "
-                     "record beside it ",
-                     encoded_.size() - numbered_position_.size(), "; ", kMaxPositionBytes,
-                     " are allowed together"));
+    return InvalidArgument("push: the position has ", numbered_position_.size(),
+                           " bytes and the client's "
+                           "record beside it ",
+                           encoded_.size() - numbered_position_.size(), "; ", kMaxPositionBytes,
+                           " are allowed together");
   }
   for (Exchange* exchange : exchanges) {
     if (!Updates(*exchange)) continue;

@@ -24,7 +24,7 @@ namespace cairn {
 // belong to the thread that holds the order; Reset may also be called before the first Acquire.
 class PushOrder {
  public:
-  // `sessions` outlives this.
+  // `sessions` must outlive this object.
   explicit PushOrder(const ServerTable& sessions) : sessions_(sessions) {}
 
   // Starts anew after `sequence`, with the user's `position`.

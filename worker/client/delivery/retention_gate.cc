@@ -105,7 +105,7 @@ void RetentionGate::Loop() {
       const ScopedUnlock unlock(&mutex_);
       Flush();
     }
-    asked_ = false;  // a request made meanwhile was covered, or the next push repeats it
+    asked_ = false;  // a request made in the meantime was covered, or the next push repeats it
   }
 }
 

@@ -33,7 +33,7 @@ class ServerCalls {
   absl::Duration rpc_timeout() const { return limits_.rpc_timeout; }
 
   // Calls body(server) for each server, concurrently where servers are other processes. Joins the
-  // errors of all servers, except servers that leave meanwhile.
+  // errors of all servers, except servers that leave in the meantime.
   absl::Status ForEach(absl::Span<const int32_t> servers,
                        absl::FunctionRef<absl::Status(int32_t)> body);
   absl::Status One(int32_t server, absl::string_view method, absl::Duration attempt_limit,

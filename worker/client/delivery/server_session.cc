@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/time_text.h"
@@ -41,13 +42,12 @@ absl::string_view WithoutPeer(absl::string_view message, absl::string_view name)
 }  // namespace
 
 absl::Status FencedError(const std::string& task) {
-  return WithReason(
-      absl::FailedPreconditionError(absl::StrCat(task,
-                                                 " is fenced: a newer start has replaced it, or a "
-                                                 "server moved its rows away while it held this "
-                                                 "worker for lost. This process must stop; "
-                                                 "restart it: it resumes exactly")),
-      wire::ErrorReason::FENCED);
+  return WithReason(FailedPrecondition(task,
+                                       " is fenced: a newer start has replaced it, or a "
+                                       "server moved its rows away while it held this "
+                                       "worker for lost. This process must stop; "
+                                       "restart it: it resumes exactly"),
+                    wire::ErrorReason::FENCED);
 }
 
 ServerSession::ServerSession(int32_t index, std::string name, std::unique_ptr<ServerLink> link,
@@ -100,9 +100,9 @@ Outcome ServerSession::Hello(int64_t incarnation, int64_t timeline, Deadline dea
 absl::Status ServerSession::CheckHello(const wire::HelloReply& reply) {
   const int32_t version = wire::g_cairn_constants.PROTOCOL_VERSION;
   if (reply.protocol_version != version) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(name_, " speaks protocol version ", reply.protocol_version, ", this client ",
-                     version, ": run servers and workers of the same release"));
+    return FailedPrecondition(name_, " speaks protocol version ", reply.protocol_version,
+                              ", this client ", version,
+                              ": run servers and workers of the same release");
   }
   int32_t most = identity_.most_servers == nullptr ? 0 : identity_.most_servers->load();
   if (index_ == 0 && reply.__isset.members) most = reply.members.server_count;
@@ -115,18 +115,18 @@ absl::Status ServerSession::CheckHello(const wire::HelloReply& reply) {
   if (reply.server_index == index_ && same) return absl::OkStatus();
   // This address was right before, so another server took it while this one was down.
   if (greeted) return OtherServer(reply);
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FailedPrecondition(
       name_, " of ", most > 0 ? most : identity_.server_count,
       " says that it is ps:", reply.server_index, " of ", reply.server_count,
       ": give servers and workers the same cluster file (one more server joins a running cluster "
-      "by cairnctl servers add)"));
+      "by cairnctl servers add)");
 }
 
 absl::Status ServerSession::OtherServer(const wire::HelloReply& reply) {
   replaced_.store(true, std::memory_order_relaxed);
-  const absl::Status status = absl::UnavailableError(absl::StrCat(
+  const absl::Status status = Unavailable(
       "another server answers there, which says that it is ps:", reply.server_index, " of ",
-      reply.server_count, ": end it, and start ps:", index_, " at its address again"));
+      reply.server_count, ": end it, and start ps:", index_, " at its address again");
   if (!logged_other_server_.exchange(true)) {
     LOG(WARNING) << name_ << ": " << status.message() << "; waiting up to "
                  << absl::FormatDuration(identity_.ps_wait);
@@ -343,10 +343,10 @@ RetryDecision ServerSession::Renew(Outcome* outcome, int64_t stale_boot_id, Dead
     absl::MutexLock lock(&push_mutex_);
     while (ledger_.renewing() && !deadline.Expired()) renewed_.WaitUntil(&push_mutex_, deadline);
     if (ledger_.renewing()) {
-      *outcome = {Progress::kAnswered,
-                  absl::UnavailableError(absl::StrCat(
-                      name_, " was restarted and is being sent the pushes it does not have since ",
-                      TimeOfDayText(renewing_since_)))};
+      *outcome = {
+          Progress::kAnswered,
+          Unavailable(name_, " was restarted and is being sent the pushes it does not have since ",
+                      TimeOfDayText(renewing_since_))};
       NoteDown(outcome->status);
       return RetryDecision::kAgainLater;
     }
@@ -508,12 +508,11 @@ RetryDecision ServerSession::ClassifyRenewal(Outcome* outcome) {
 }
 
 absl::Status ServerSession::Fenced(const absl::Status& error) const {
-  return WithReason(
-      absl::FailedPreconditionError(absl::StrCat(
-          error.message(), "; this process is incarnation ",
-          incarnation_.load(std::memory_order_relaxed), " of ", identity_.task, " in job \"",
-          identity_.job, "\" and must stop: a newer start has replaced it")),
-      wire::ErrorReason::FENCED);
+  return WithReason(FailedPrecondition(error.message(), "; this process is incarnation ",
+                                       incarnation_.load(std::memory_order_relaxed), " of ",
+                                       identity_.task, " in job \"", identity_.job,
+                                       "\" and must stop: a newer start has replaced it"),
+                    wire::ErrorReason::FENCED);
 }
 
 absl::Status ServerSession::PushesLost(const ReplayPlan& plan,
@@ -530,10 +529,10 @@ absl::Status ServerSession::PushesLost(const ReplayPlan& plan,
           : ", which were durable: another server has its address, or it runs on another "
             "directory or on an older copy of it";
   return WithReason(
-      absl::FailedPreconditionError(absl::StrCat(
+      FailedPrecondition(
           name_, " came back without acknowledged ", pushes, " of ", identity_.task, why,
           ". They are lost: restart the server on its previous directory, or restart this task, "
-          "which recomputes them, or start over with --fresh")),
+          "which recomputes them, or start over with --fresh"),
       wire::ErrorReason::REPLAY);
 }
 
@@ -541,11 +540,11 @@ absl::Status ServerSession::CheckTimeline(const wire::HelloReply& hello) const {
   const int64_t held = timeline_.load(std::memory_order_relaxed);
   // A server that holds nothing of the job is found by its lost pushes or variables instead.
   if (held == 0 || hello.timeline == 0 || hello.timeline == held) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FailedPrecondition(
       name_, " holds job \"", identity_.job, "\" as it began at ", TimelineText(hello.timeline),
       ", ", identity_.task, " trains it as it began at ", TimelineText(held),
       ": the job was dropped, or the server started on another directory; restart it on its "
-      "own --data_dir, then this task"));
+      "own --data_dir, then this task");
 }
 
 absl::Status ServerSession::GiveUpError(const Outcome& outcome, bool deadline_passed) const {
@@ -560,15 +559,14 @@ absl::Status ServerSession::GiveUpError(const Outcome& outcome, bool deadline_pa
   const absl::string_view error = WithoutPeer(outcome.status.message(), name_);
   const bool slow = outcome.status.code() == absl::StatusCode::kDeadlineExceeded;
   if (deadline_passed && slow) {
-    return absl::DeadlineExceededError(
-        absl::StrCat(name_, " did not answer before the deadline: ", error));
+    return DeadlineExceeded(name_, " did not answer before the deadline: ", error);
   }
   absl::MutexLock lock(&mutex_);
-  return absl::UnavailableError(absl::StrCat(
+  return Unavailable(
       name_, " has been down since ", TimeOfDayText(down_since_), ": ", error, "; gave up ",
       deadline_passed ? "at the call's deadline"
                       : absl::StrCat("after ", absl::FormatDuration(identity_.ps_wait)),
-      ": restart it with the same data directory, then this task"));
+      ": restart it with the same data directory, then this task");
 }
 
 void ServerSession::NoteAnswer() {

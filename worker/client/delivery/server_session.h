@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -101,8 +100,8 @@ class ServerSession {
   int64_t had_at_start() const { return had_at_start_.load(std::memory_order_relaxed); }
   int64_t last_part() const { return last_part_.load(std::memory_order_relaxed); }
   // Records that boot `boot_id` of the server has applied its part, as call.reply says. Retains a
-  // copy until the part is durable. False where the session was renewed meanwhile: the boot that
-  // answered has lost its memory, so send the part again.
+  // copy until the part is durable. False where the session was renewed in the meantime: the boot
+  // that answered has lost its memory, so send the part again.
   bool PushAnswered(const DataCall& call, int64_t boot_id);
   void NoPart(int64_t sequence);  // had no part, or refused it: `through` covers it
   // Call before the job is dropped, so that servers that dropped it do not count as having lost

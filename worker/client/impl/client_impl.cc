@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/host_name.h"
 #include "common/start_number.h"
 #include "common/status.h"
@@ -41,19 +42,16 @@ ClientIdentity IdentityOf(const ClientOptions& options, int32_t server_count,
 }
 
 absl::Status CheckOptions(const ClientOptions& options, size_t server_count) {
-  if (server_count == 0) {
-    return absl::InvalidArgumentError("client: no parameter servers given");
-  }
+  if (server_count == 0) return absl::InvalidArgumentError("client: no parameter servers given");
   if (options.job.empty()) return absl::InvalidArgumentError("client: the job has no name");
   if (options.retained_bytes < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("client: retained_bytes is ", options.retained_bytes, "; 0 or more allowed"));
+    return InvalidArgument("client: retained_bytes is ", options.retained_bytes,
+                           "; 0 or more allowed");
   }
   if (options.max_message_bytes < kMinMessageBytesLimit ||
       options.max_message_bytes > kMaxMessageBytesLimit) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("client: max_message_bytes is ", options.max_message_bytes, "; ",
-                     kMinMessageBytesLimit, " … ", kMaxMessageBytesLimit, " allowed"));
+    return InvalidArgument("client: max_message_bytes is ", options.max_message_bytes, "; ",
+                           kMinMessageBytesLimit, " … ", kMaxMessageBytesLimit, " allowed");
   }
   return absl::OkStatus();
 }
@@ -84,14 +82,13 @@ absl::StatusOr<std::unique_ptr<PsClient>> PsClient::ConnectInProcess(
   RETURN_IF_ERROR(CheckOptions(options, servers.size()));
   for (size_t i = 0; i < servers.size(); ++i) {
     if (servers[i] != nullptr) continue;
-    return absl::InvalidArgumentError(absl::StrCat("client: server ps:", i, " is null"));
+    return InvalidArgument("client: server ps:", i, " is null");
   }
   const auto reach = [servers](int32_t server,
                                const std::string&) -> absl::StatusOr<ReachedServer> {
     if (static_cast<size_t>(server) >= servers.size()) {
-      return absl::UnimplementedError(absl::StrCat("ps:", server,
-                                                   " has joined, and this client reaches the ",
-                                                   servers.size(), " servers of its process only"));
+      return Unimplemented("ps:", server, " has joined, and this client reaches the ",
+                           servers.size(), " servers of its process only");
     }
     const std::string name = absl::StrCat("ps:", server, " (in process)");
     return ReachedServer{name, InProcessLink(name, servers[static_cast<size_t>(server)])};

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/timeline.h"
@@ -123,8 +124,8 @@ void FillDepartedParts(std::vector<ServerCheckpoint>& parts) {
 }
 
 // Whether every row is in the copy of the server that owns it by the newest map. Servers are copied
-// one after the other, so a row that moves meanwhile may be in no copy, or on a server that joined
-// too late to be asked. `parts`: by server.
+// one after the other, so a row that moves in the meantime may be in no copy, or on a server that
+// joined too late to be asked. `parts`: by server.
 bool Whole(const std::vector<ServerCheckpoint>& parts) {
   std::map<std::string, std::vector<const VariableSpec*>> copies;  // by server
   for (size_t s = 0; s < parts.size(); ++s) {
@@ -158,10 +159,10 @@ bool Whole(const std::vector<ServerCheckpoint>& parts) {
 absl::Status CheckClosed(const std::string& job, int64_t step, const JobHoldings& holdings) {
   for (const ServerHolding& server : holdings.servers) {
     if (server.closed_step == step) continue;
-    return absl::AbortedError(absl::StrCat(
+    return Aborted(
         "job ", job, " is synchronous and closed steps meanwhile (", server.name,
         " has closed step ", server.closed_step, ", and the expected step is ", step,
-        "): its first worker makes checkpoints between two steps (checkpoint.every_steps)"));
+        "): its first worker makes checkpoints between two steps (checkpoint.every_steps)");
   }
   return absl::OkStatus();
 }
@@ -222,11 +223,10 @@ absl::StatusOr<std::vector<ServerCheckpoint>> JobCheckpoints::TryCheckpoint(
   }
   FillDepartedParts(parts);
   if (!Whole(parts)) {
-    return WithReason(
-        absl::UnavailableError(absl::StrCat("checkpoint ", name,
-                                            ": rows moved between "
-                                            "servers while it was written: make it again")),
-        wire::ErrorReason::MOVED);
+    return WithReason(Unavailable("checkpoint ", name,
+                                  ": rows moved between "
+                                  "servers while it was written: make it again"),
+                      wire::ErrorReason::MOVED);
   }
   RETURN_IF_ERROR(CheckNoStepClosed(closed_step, parts, deadline));
   return parts;
@@ -277,9 +277,9 @@ absl::Status JobCheckpoints::DropCheckpoint(absl::string_view directory, absl::s
 absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadline) {
   RETURN_IF_ERROR(deps_.gate.Check("restore", deadline));
   if (deps_.membership.version() > 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return FailedPrecondition(
         "restore: servers have joined or left since the cluster file was written, but a restore "
-        "needs exactly the servers of that file: restart them with empty directories"));
+        "needs exactly the servers of that file: restart them with empty directories");
   }
   wire::RestoreRequest request = RequestOf(source);
   request.timeline =

@@ -37,7 +37,7 @@ class JobCheckpoints {
 
  private:
   // Makes one attempt. Reason MOVED: rows moved between servers during the attempt, so that the
-  // checkpoint may lack rows. kAborted: a synchronous job closed a step meanwhile. The caller
+  // checkpoint may lack rows. kAborted: a synchronous job closed a step in the meantime. The caller
   // deletes the checkpoint and retries.
   absl::StatusOr<std::vector<ServerCheckpoint>> TryCheckpoint(absl::string_view directory,
                                                               absl::string_view name,

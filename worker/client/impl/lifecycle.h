@@ -49,8 +49,8 @@ class Lifecycle {
   // `dropped`: this client has just dropped the job. *lease: the worker's; 0: none.
   absl::Status SayHello(Deadline deadline, bool dropped, absl::Duration* lease);
   // kDataLoss: the servers do not all hold the same timeline of the job. Does not wait for a server
-  // that leaves meanwhile: its entry in `replies` (by server) then holds the last sequence that it
-  // had of this worker.
+  // that leaves in the meantime: its entry in `replies` (by server) then holds the last sequence
+  // that it had of this worker.
   absl::Status CheckHoldings(Deadline deadline, std::vector<wire::HelloReply>& replies);
   // Leaves every server and closes the gate.
   absl::Status LeaveServers(Deadline deadline);

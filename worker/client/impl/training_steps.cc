@@ -4,8 +4,8 @@
 #include <limits>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "worker/client/delivery/retained_call.h"
@@ -69,10 +69,7 @@ absl::Status TrainingSteps::Contribute(absl::Span<const PushSource> sources,
                                        absl::Span<const PullTarget> targets, Deadline deadline) {
   RETURN_IF_ERROR(deps_.gate.Check("step", deadline));
   RETURN_IF_ERROR(CheckUserPosition(position));
-  if (rows < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("step: `rows` is ", rows, "; it must be at least 1"));
-  }
+  if (rows < 1) return InvalidArgument("step: `rows` is ", rows, "; it must be at least 1");
   deps_.identity.clock->Next();  // also after EndSteps
   ASSIGN_OR_RETURN(const bool again, Recomputes(deadline));
   // A recomputed contribution counts for the step whose decision names it, or for none, like a late

@@ -63,7 +63,7 @@ class TrainingSteps {
   // Announces `step`, waits for the other workers and pulls. Afterwards the step book holds the
   // open step.
   absl::Status PullStep(int64_t step, absl::Span<const PullTarget> targets, Deadline deadline);
-  // As PullStep. *moved: rows have moved, and the contents of `targets` are unspecified.
+  // Like PullStep. *moved: rows have moved, and the contents of `targets` are unspecified.
   absl::Status PullStepOnce(int64_t step, absl::Span<const PullTarget> targets, Deadline deadline,
                             bool* moved);
   // Returns OK and sets *moved where rows have moved.

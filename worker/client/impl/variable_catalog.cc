@@ -1,11 +1,11 @@
 #include "worker/client/impl/variable_catalog.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/dtype.h"
+#include "common/errors.h"
 #include "common/shape.h"
 #include "common/status.h"
 #include "common/variables/spec_difference.h"
@@ -31,10 +31,10 @@ bool Placed(const VariableSpec& spec) {
 }
 
 absl::Status Conflict(const VariableSpec& existing, const VariableSpec& wanted) {
-  return WithReason(absl::AlreadyExistsError(absl::StrCat(
-                        "create \"", wanted.name, "\": ", SpecDifferenceText(existing, wanted),
-                        ": use that, another name, or drop the job (--fresh)")),
-                    wire::ErrorReason::SPEC_CONFLICT);
+  return WithReason(
+      AlreadyExists("create \"", wanted.name, "\": ", SpecDifferenceText(existing, wanted),
+                    ": use that, another name, or drop the job (--fresh)"),
+      wire::ErrorReason::SPEC_CONFLICT);
 }
 
 bool SameButPlacesAndArguments(const VariableSpec& existing, const VariableSpec& wanted) {
@@ -169,13 +169,10 @@ absl::Status VariableCatalog::Scan(absl::string_view variable, const Row& row, D
   RETURN_IF_ERROR(deps_.gate.Check("scan", deadline));
   ASSIGN_OR_RETURN(const ClientVariablePtr found, deps_.planner.Find("scan", variable));
   if (!found->embedding()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "scan \"", variable, "\": it is dense, and only embedding tables can be scanned: pull it"));
+    return InvalidArgument("scan \"", variable,
+                           "\": it is dense, and only embedding tables can be scanned: pull it");
   }
-  if (row == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("scan \"", variable, "\": the row function is null"));
-  }
+  if (row == nullptr) return InvalidArgument("scan \"", variable, "\": the row function is null");
   for (const ClientVariableGroup& group : found->groups()) {
     RETURN_IF_ERROR(ScanGroup(*found, group.server, row, deadline));
   }
@@ -201,16 +198,15 @@ absl::Status VariableCatalog::ScanGroup(const ClientVariable& variable, int32_t 
                         });
     if (ReasonOf(scanned) == wire::ErrorReason::MOVED) {
       deps_.maps.Learn(scanned, deadline);
-      return absl::AbortedError(
-          absl::StrCat(what, ": ", scanned.message(), "; rows may have been missed: scan again"));
+      return Aborted(what, ": ", scanned.message(), "; rows may have been missed: scan again");
     }
     RETURN_IF_ERROR(scanned);
     const absl::Span<const int64_t> keys = reply.keys.As<int64_t>();
     if (reply.values.size() != keys.size() * row_bytes ||
         (keys.empty() && reply.cursor == request.cursor && !reply.cursor.empty())) {
-      return absl::InternalError(absl::StrCat(
-          what, " on ", deps_.sessions[static_cast<size_t>(server)].name(), ": the reply has ",
-          reply.values.size(), " bytes for ", keys.size(), " rows of ", row_bytes, " bytes"));
+      return Internal(what, " on ", deps_.sessions[static_cast<size_t>(server)].name(),
+                      ": the reply has ", reply.values.size(), " bytes for ", keys.size(),
+                      " rows of ", row_bytes, " bytes");
     }
     for (size_t i = 0; i < keys.size(); ++i) {
       row(keys[i], absl::MakeConstSpan(reply.values.data() + i * row_bytes, row_bytes));

@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/errors.h"
@@ -51,8 +51,7 @@ class InProcessChannel : public Channel {
     } catch (const std::exception& error) {
       // The service should throw only ServerError; after another exception the call may have run
       // partly.
-      return {Progress::kUnknown,
-              absl::InternalError(absl::StrCat(Context(method), ": ", error.what()))};
+      return {Progress::kUnknown, Internal(Context(method), ": ", error.what())};
     }
     return {};
   }

@@ -149,7 +149,8 @@ class Remote : public ServerLink {
   }
 
   // Logs the use of shared memory, and its failure, once each. After a failure new connections use
-  // TCP for a while, unless the server ended meanwhile: its next start listens at another socket.
+  // TCP for a while, unless the server ended in the meantime: its next start listens at another
+  // socket.
   void NoteLocal(const WireClient& client) {
     if (!client.is_local() && client.local_failure().ok()) return;
     absl::MutexLock lock(&mutex_);

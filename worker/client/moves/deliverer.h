@@ -1,5 +1,5 @@
 // Delivers the calls of a plan to the servers: numbers its updates, retains them until they are
-// durable, and follows rows that move to other servers meanwhile (EXACTLY_ONCE.md;
+// durable, and follows rows that move to other servers in the meantime (EXACTLY_ONCE.md;
 // ps_server/MOVES.md describes the servers' part).
 #pragma once
 

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/timeline.h"
@@ -151,9 +150,9 @@ absl::Status Membership::LearnMaps(absl::Span<const int32_t> staying, Deadline d
   int32_t unknown = 0;
   for (const VariableSpec& spec : holdings.specs) {
     if (!Knows(spec, &unknown)) {
-      return absl::UnavailableError(absl::StrCat(
-          "\"", spec.name, "\" has rows on servers that joined after ", sessions_[0].name(),
-          " sent its list of servers: the next heartbeat fetches a newer list"));
+      return Unavailable("\"", spec.name, "\" has rows on servers that joined after ",
+                         sessions_[0].name(),
+                         " sent its list of servers: the next heartbeat fetches a newer list");
     }
     variables_.Insert(spec);
   }
@@ -162,9 +161,9 @@ absl::Status Membership::LearnMaps(absl::Span<const int32_t> staying, Deadline d
 
 absl::Status Membership::Join(const wire::Member& member, bool greet, Deadline deadline) {
   if (static_cast<size_t>(member.index) > sessions_.size()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the cluster has a server ps:", member.index, ", but this program's cluster ",
-        "file lists ", sessions_.size(), " servers: use the file of ", sessions_[0].name()));
+    return FailedPrecondition("the cluster has a server ps:", member.index,
+                              ", but this program's cluster ", "file lists ", sessions_.size(),
+                              " servers: use the file of ", sessions_[0].name());
   }
   ASSIGN_OR_RETURN(ReachedServer reached, reach_(member.index, member.address));
   auto session = std::make_unique<ServerSession>(member.index, std::move(reached.name),
@@ -209,13 +208,13 @@ absl::Status Membership::EnsureServersKnown(const VariableSpec& spec, Deadline d
   RETURN_IF_ERROR(Refresh(deadline));
   if (Knows(spec, &unknown)) return absl::OkStatus();
   if (static_cast<size_t>(unknown) < sessions_.size()) {
-    return absl::UnavailableError(absl::StrCat(
-        "\"", spec.name, "\" has rows on ", sessions_[static_cast<size_t>(unknown)].name(),
-        " by map version ", spec.map_version, ", but that server has left: a newer map exists"));
+    return Unavailable("\"", spec.name, "\" has rows on ",
+                       sessions_[static_cast<size_t>(unknown)].name(), " by map version ",
+                       spec.map_version, ", but that server has left: a newer map exists");
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat("\"", spec.name, "\" has rows on ps:", unknown, ", which ", sessions_[0].name(),
-                   " does not know: give servers and workers the same cluster file"));
+  return FailedPrecondition("\"", spec.name, "\" has rows on ps:", unknown, ", which ",
+                            sessions_[0].name(),
+                            " does not know: give servers and workers the same cluster file");
 }
 
 absl::StatusOr<JobHoldings> Membership::Describe(Deadline deadline) {
@@ -227,7 +226,7 @@ absl::StatusOr<JobHoldings> Membership::Describe(Deadline deadline) {
       status = EnsureServersKnown(holdings->specs[i], deadline);
     }
     const bool again = absl::IsUnavailable(status) && (version() != members || Changed(deadline));
-    if (again) continue;  // servers came or went meanwhile
+    if (again) continue;  // servers came or went in the meantime
     RETURN_IF_ERROR(status);
     for (const VariableSpec& spec : holdings->specs) variables_.Insert(spec);
     return holdings;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "common/variables/row_layout.h"
 #include "common/variables/variable_map.h"
@@ -90,9 +91,8 @@ absl::StatusOr<std::vector<VariablePlaces>> RemoteMoves::Describe(const std::str
       places.bytes.resize(clients_.size());
       places.cold_bytes.resize(clients_.size());
       if (!SameButPlaces(places.newest, *spec)) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("ps:", server, " has \"", spec->name, "\" as ", SpecText(*spec),
-                         ", a server before it as ", SpecText(places.newest)));
+        return FailedPrecondition("ps:", server, " has \"", spec->name, "\" as ", SpecText(*spec),
+                                  ", a server before it as ", SpecText(places.newest));
       }
       if (spec->map_version != places.newest.map_version) places.all_know = false;
       if (spec->map_version > places.newest.map_version) places.newest = *spec;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/monotonic_cond_var.h"
 #include "common/start_number.h"
@@ -115,10 +115,9 @@ class Mover {
 
   absl::Status CheckTime() const {
     if (!deadline_.Expired()) return absl::OkStatus();
-    return absl::DeadlineExceededError(
-        absl::StrCat("no time left to copy \"", move_.next.name,
-                     "\": its rows change as fast as they are copied, or "
-                     "the deadline is too short; nothing has moved"));
+    return DeadlineExceeded("no time left to copy \"", move_.next.name,
+                            "\": its rows change as fast as they are copied, or "
+                            "the deadline is too short; nothing has moved");
   }
 
   // Copies the rows that the source changed since the last pass. `gently`: rests between pieces.
@@ -141,7 +140,8 @@ class Mover {
     }
   }
 
-  // Retries while the server's memory is full: it evicts rows meanwhile (ps_server/COLD_ROWS.md).
+  // Retries while the server's memory is full: it evicts rows in the meantime
+  // (ps_server/COLD_ROWS.md).
   absl::StatusOr<wire::MoveReply> StepWithRoom(int32_t server, wire::MoveAction::type action) {
     const Deadline patience = Deadline::Earlier(deadline_, Deadline::In(kRoomPatience));
     while (true) {
@@ -187,9 +187,9 @@ class Mover {
       // BUSY: workers must first replay the pushes that the source lost in a restart.
       if (!held.ok() && ReasonOf(held.status()) != wire::ErrorReason::BUSY) return held.status();
       if (deadline_.Expired()) {
-        return held.ok() ? absl::DeadlineExceededError(absl::StrCat(
+        return held.ok() ? DeadlineExceeded(
                                "ps:", move_.source, " waits for contributions to steps up to ",
-                               request_.step, ": see `cairnctl why`; nothing has moved"))
+                               request_.step, ": see `cairnctl why`; nothing has moved")
                          : held.status();
       }
       clock_.WaitFor(held.ok() ? kDrainPause : RetryAfterOf(held.status()));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/client/plan/not_finite.h"
 
@@ -14,10 +14,9 @@ namespace cairn {
 namespace {
 
 absl::Status NamedTwice(absl::string_view variable) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("push: \"", variable,
-                   "\" is named twice; a push updates a variable once: "
-                   "add the gradients, or push twice"));
+  return InvalidArgument("push: \"", variable,
+                         "\" is named twice; a push updates a variable once: "
+                         "add the gradients, or push twice");
 }
 
 absl::Status CheckTwice(absl::Span<const PushSource> sources) {
@@ -43,9 +42,9 @@ absl::Status CheckTwice(absl::Span<const PushSource> sources) {
 absl::StatusOr<ClientVariablePtr> CallPlanner::Find(absl::string_view what,
                                                     absl::string_view name) const {
   if (ClientVariablePtr variable = variables_.Find(name)) return variable;
-  return absl::NotFoundError(absl::StrCat(
+  return NotFound(
       what, " \"", name, "\": this client of job \"", options_.job,
-      "\" knows no such variable: create it, or call Describe if another task created it"));
+      "\" knows no such variable: create it, or call Describe if another task created it");
 }
 
 absl::StatusOr<bool> CallPlanner::AllFinite(const ClientVariable& variable,
@@ -53,9 +52,9 @@ absl::StatusOr<bool> CallPlanner::AllFinite(const ClientVariable& variable,
   const std::optional<NotFiniteValue> found = FindNotFinite(variable.spec().dtype, source.values);
   if (!found) return true;
   if (options_.skip_not_finite) return false;
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgument(
       "push \"", source.variable, "\": gradient[", found->index, "] is ", found->value,
-      "; gradients must be finite: lower the learning rate or clip, or skip such pushes"));
+      "; gradients must be finite: lower the learning rate or clip, or skip such pushes");
 }
 
 absl::Status CallPlanner::Push(absl::Span<const PushSource> sources, DataPlan* plan, bool* skip) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/shape.h"
 #include "common/status.h"
 #include "thrift/convert.h"
@@ -134,19 +135,19 @@ absl::Status DataPlan::CheckPart(const ClientVariable& variable, Part part,
                            "\": a dense variable is named whole or by rows, not by keys"));
   }
   if (part == Part::kWhole && !ids.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, " \"", name, "\": ", ids.size(), " ids given for the whole variable"));
+    return InvalidArgument(what, " \"", name, "\": ", ids.size(),
+                           " ids given for the whole variable");
   }
   if (ids.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, " \"", name, "\": ", ids.size(), " ids in one call; 2^31 - 1 allowed"));
+    return InvalidArgument(what, " \"", name, "\": ", ids.size(),
+                           " ids in one call; 2^31 - 1 allowed");
   }
   const size_t rows = part == Part::kWhole ? static_cast<size_t>(variable.rows()) : ids.size();
   if (value_bytes != rows * variable.row_bytes()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        what, " \"", name, "\" (", DTypeName(variable.spec().dtype), " ",
-        ShapeText(variable.spec().shape), "): ", value_bytes, " bytes given; ", rows, " rows of ",
-        variable.row_bytes(), " bytes are ", rows * variable.row_bytes()));
+    return InvalidArgument(what, " \"", name, "\" (", DTypeName(variable.spec().dtype), " ",
+                           ShapeText(variable.spec().shape), "): ", value_bytes, " bytes given; ",
+                           rows, " rows of ", variable.row_bytes(), " bytes are ",
+                           rows * variable.row_bytes());
   }
   if (part != Part::kRows) return absl::OkStatus();
   // Converted to unsigned, negative ids are too large as well. The loop has no exit, so that the
@@ -156,9 +157,8 @@ absl::Status DataPlan::CheckPart(const ClientVariable& variable, Part part,
   if (ids.empty() || largest < static_cast<uint64_t>(variable.rows())) return absl::OkStatus();
   const auto bad = std::find_if(ids.begin(), ids.end(),
                                 [&](int64_t id) { return id < 0 || id >= variable.rows(); });
-  return absl::InvalidArgumentError(absl::StrCat(what, " \"", name, "\": ids[", bad - ids.begin(),
-                                                 "] is row ", *bad, ", outside [0, ",
-                                                 variable.rows(), ")"));
+  return InvalidArgument(what, " \"", name, "\": ids[", bad - ids.begin(), "] is row ", *bad,
+                         ", outside [0, ", variable.rows(), ")");
 }
 
 int64_t DataPlan::WidthOf(const ClientVariable& variable) {
@@ -196,9 +196,8 @@ absl::Span<const std::byte> DataPlan::Encode(const RequestItem& entry) {
 absl::Status DataPlan::AddPush(ClientVariablePtr held, const PushSource& source) {
   const ClientVariable& variable = *variables_.emplace_back(std::move(held));
   if (!source.slot.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("push \"", variable.spec().name, "\" names slot \"", source.slot,
-                     "\": gradients go to the value; slots are set by assign"));
+    return InvalidArgument("push \"", variable.spec().name, "\" names slot \"", source.slot,
+                           "\": gradients go to the value; slots are set by assign");
   }
   RETURN_IF_ERROR(CheckPushFormat(variable.spec(), source));
   return AddUpdate(variable, source, /*assign=*/false);
@@ -288,12 +287,12 @@ absl::Status DataPlan::PutUpdate(const RequestItem& entry, bool assign) {
     return absl::OkStatus();
   }
   return WithReason(
-      absl::ResourceExhaustedError(absl::StrCat(
-          assign ? "assign" : "push", " of \"", entry.variable->spec().name, "\": the part for ",
-          slot.session->name(), " has ", slot.out_bytes, " bytes, ", slot.ids, " ids and ", items,
-          " items; one message takes ", limits_.max_message_bytes, " bytes (--max_message_bytes), ",
-          limits_.max_ids, " ids and ", limits_.max_items,
-          " items: use several calls, or more shards")),
+      ResourceExhausted(assign ? "assign" : "push", " of \"", entry.variable->spec().name,
+                        "\": the part for ", slot.session->name(), " has ", slot.out_bytes,
+                        " bytes, ", slot.ids, " ids and ", items, " items; one message takes ",
+                        limits_.max_message_bytes, " bytes (--max_message_bytes), ",
+                        limits_.max_ids, " ids and ", limits_.max_items,
+                        " items: use several calls, or more shards"),
       wire::ErrorReason::LIMIT);
 }
 
@@ -301,12 +300,11 @@ absl::Status DataPlan::CheckHeld(const ClientVariable& variable, const PullTarge
   if (target.held == nullptr || (target.part == Part::kWhole && target.slot.empty())) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("pull \"", variable.spec().name,
-                   "\": held is for the value of the whole variable, and this is ",
-                   target.slot.empty() ? std::string("some rows of it")
-                                       : absl::StrCat("slot \"", target.slot, "\""),
-                   ": leave it out"));
+  return InvalidArgument("pull \"", variable.spec().name,
+                         "\": held is for the value of the whole variable, and this is ",
+                         target.slot.empty() ? std::string("some rows of it")
+                                             : absl::StrCat("slot \"", target.slot, "\""),
+                         ": leave it out");
 }
 
 absl::Status DataPlan::AddPull(ClientVariablePtr held, const PullTarget& target) {
@@ -387,12 +385,12 @@ absl::Status DataPlan::PutPullItem(const RequestItem& entry, const PullDestinati
   const int64_t ids = static_cast<int64_t>(entry.ids.size());
   const int64_t named = static_cast<int64_t>(entry.variable->spec().name.size()) + kItemBytes;
   if (values + named + kMessageBytes > limits_.max_message_bytes || values > kMaxPayloadBytes) {
-    return WithReason(absl::ResourceExhaustedError(
-                          absl::StrCat("pull of \"", entry.variable->spec().name, "\": shard ",
-                                       entry.variable->groups()[entry.group].shard, " has ", values,
-                                       " bytes; one message takes ", limits_.max_message_bytes,
-                                       " (--max_message_bytes): use more shards")),
-                      wire::ErrorReason::LIMIT);
+    return WithReason(
+        ResourceExhausted("pull of \"", entry.variable->spec().name, "\": shard ",
+                          entry.variable->groups()[entry.group].shard, " has ", values,
+                          " bytes; one message takes ", limits_.max_message_bytes,
+                          " (--max_message_bytes): use more shards"),
+        wire::ErrorReason::LIMIT);
   }
   Reach(server);
   Slot* slot = current_[server];

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "thrift/convert.h"
 #include "worker/client/plan/data_plan.h"
@@ -32,9 +32,8 @@ absl::Status DataPlan::StoreReply(Exchange& exchange, absl::FunctionRef<void(int
   const Slot& slot = static_cast<const Slot&>(exchange);
   wire::StepReply& reply = exchange.call.reply;
   const auto misfit = [&](absl::string_view what, size_t found, size_t wanted) {
-    return absl::InternalError(absl::StrCat(CallName(exchange.call.kind), " to ",
-                                            exchange.session->name(), ": the reply has ", found,
-                                            " ", what, " for ", wanted));
+    return Internal(CallName(exchange.call.kind), " to ", exchange.session->name(),
+                    ": the reply has ", found, " ", what, " for ", wanted);
   };
   // The reply to a repeated push has no items.
   if (Updates(exchange) && !reply.push.repeated) {
@@ -64,22 +63,22 @@ absl::Status DataPlan::StoreItem(const Exchange& exchange, const PullDestination
   const bool changes = item.__isset.changed;
   int64_t rows = destination.rows;
   if (changes && !CountChanges(destination, item, &rows)) {
-    return absl::InternalError(absl::StrCat(
+    return Internal(
         CallName(exchange.call.kind), " to ", exchange.session->name(), ": of \"",
         variable.spec().name, "\" the reply has ", item.changed.size(),
         " numbers of changed rows, which ",
-        destination.may_be_changes ? "do not ascend in its shard" : "were not requested"));
+        destination.may_be_changes ? "do not ascend in its shard" : "were not requested");
   }
   const size_t bytes = BytesOf(destination, rows);
   // Optimizer slots have the variable's dtype, too.
   if (static_cast<int32_t>(item.dtype) != static_cast<int32_t>(variable.spec().dtype) ||
       item.format != ToWire(destination.format) || item.values.size() != bytes) {
-    return absl::InternalError(absl::StrCat(
-        CallName(exchange.call.kind), " to ", exchange.session->name(), ": the reply has ",
-        item.values.size(), " bytes of dtype ", static_cast<int32_t>(item.dtype), " in format ",
-        static_cast<int32_t>(item.format), " for \"", variable.spec().name, "\"; ", bytes,
-        " bytes of ", DTypeName(variable.spec().dtype), ", ", ValueFormatName(destination.format),
-        ", were asked for"));
+    return Internal(CallName(exchange.call.kind), " to ", exchange.session->name(),
+                    ": the reply has ", item.values.size(), " bytes of dtype ",
+                    static_cast<int32_t>(item.dtype), " in format ",
+                    static_cast<int32_t>(item.format), " for \"", variable.spec().name, "\"; ",
+                    bytes, " bytes of ", DTypeName(variable.spec().dtype), ", ",
+                    ValueFormatName(destination.format), ", were asked for");
   }
   RETURN_IF_ERROR(PlaceRows(destination, item, rows));
   if (changes) {

@@ -3,8 +3,7 @@
 #include <cstring>
 #include <limits>
 
-#include "absl/strings/str_cat.h"
-#include "common/status.h"
+#include "common/errors.h"
 #include "worker/client/plan/data_plan.h"
 #include "worker/client/routing/row_moves.h"
 
@@ -18,8 +17,8 @@ constexpr size_t kKeysAhead = 16;  // whose slots are being loaded
 absl::Status DataPlan::CheckRepeats(const ClientVariable& variable, bool combine_repeats,
                                     absl::string_view what) const {
   if (!combine_repeats || variable.embedding()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      what, " \"", variable.spec().name, "\": only repeats of an embedding table's keys combine"));
+  return InvalidArgument(what, " \"", variable.spec().name,
+                         "\": only repeats of an embedding table's keys combine");
 }
 
 // The distinct ids in order of first appearance; sorted->row has the number of each id.
@@ -43,8 +42,8 @@ absl::StatusOr<DataPlan::Sorted*> DataPlan::Sort(const ClientVariable& variable,
   Sorted& sorted = sorted_[sorted_used_++];
   const size_t groups = variable.groups().size();
   if (groups > std::numeric_limits<uint16_t>::max()) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", variable.spec().name, "\" has ", groups,
-                                                   " shards; rows can be named in up to 65535"));
+    return InvalidArgument("\"", variable.spec().name, "\" has ", groups,
+                           " shards; rows can be named in up to 65535");
   }
   if (combine_repeats) ids = FindDistinct(ids, &sorted);
   uint16_t* const group = sorted.group.Get(ids.size());

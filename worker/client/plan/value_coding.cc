@@ -1,9 +1,8 @@
 #include "worker/client/plan/value_coding.h"
 
-#include <string>
-
 #include "absl/strings/str_cat.h"
 #include "common/dtype.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -11,8 +10,8 @@ namespace {
 
 absl::Status Refuse(absl::string_view call, const VariableSpec& spec, ValueFormat format,
                     absl::string_view why) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(call, " \"", spec.name, "\" in format ", ValueFormatName(format), ": ", why));
+  return InvalidArgument(call, " \"", spec.name, "\" in format ", ValueFormatName(format), ": ",
+                         why);
 }
 
 absl::Status CheckDType(absl::string_view call, const VariableSpec& spec, ValueFormat format) {

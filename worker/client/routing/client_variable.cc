@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "common/dtype.h"
 #include "common/shape.h"
 #include "common/variables/variable_map.h"

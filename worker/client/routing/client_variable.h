@@ -43,7 +43,7 @@ class ClientVariable {
   // maps in between.
   std::vector<int32_t> NewcomersSince(int64_t map_version) const;
 
-  // Group of an embedding key.
+  // The index in groups() of the group that holds an embedding key.
   uint32_t GroupOfKey(int64_t key) const {
     return bucket_group_[BucketOfKey(key, static_cast<uint32_t>(bucket_group_.size()))];
   }

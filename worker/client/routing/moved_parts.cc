@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "common/value_format.h"
-#include "thrift/convert.h"
 
 namespace cairn {
 namespace {
@@ -104,18 +102,16 @@ absl::Status AddItems(std::vector<wire::PushItem> more, std::vector<wire::PushIt
       continue;
     }
     if (item.selection != wire::Selection::KEYS || item.map_version != same->map_version) {
-      return absl::InternalError(absl::StrCat("two parts of \"", item.variable,
-                                              "\" do not go together, by partition map versions ",
-                                              item.map_version, " and ", same->map_version));
+      return Internal("two parts of \"", item.variable,
+                      "\" do not go together, by partition map versions ", item.map_version,
+                      " and ", same->map_version);
     }
     if (item.ids.size() == 0) continue;
     if (same->ids.size() == 0) {
       *same = std::move(item);
       continue;
     }
-    if (item.format != same->format) {
-      return absl::InternalError(absl::StrCat("\"", item.variable, "\" is in two formats"));
-    }
+    if (item.format != same->format) return Internal("\"", item.variable, "\" is in two formats");
     same->ids = Joined(same->ids, item.ids);
     same->values = Joined(same->values, item.values);
   }

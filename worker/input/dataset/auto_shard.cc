@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "worker/input/dataset/dataset_node.h"
@@ -57,10 +57,9 @@ absl::StatusOr<NodePtr> ShardByFile(const NodePtr& node, Share share) {
       return node->WithInputs(std::move(inputs));
     }
   }
-  return absl::NotFoundError(
-      absl::StrCat("Found an unshardable source dataset: ", node->name(),
-                   " reads no files; divide by element (AutoShardPolicy::kData) or not at all "
-                   "(kOff), or mark the function that reads files (DatasetFunction::reads_files)"));
+  return NotFound("Found an unshardable source dataset: ", node->name(),
+                  " reads no files; divide by element (AutoShardPolicy::kData) or not at all "
+                  "(kOff), or mark the function that reads files (DatasetFunction::reads_files)");
 }
 
 NodePtr ReplaceHints(const NodePtr& node, Share share) {
@@ -86,9 +85,9 @@ absl::StatusOr<AutoSharded> AutoShard(const Dataset& dataset, AutoShardPolicy po
                                       int64_t workers, int64_t index) {
   RETURN_IF_ERROR(dataset.status());
   if (workers < 1 || index < 0 || index >= workers) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "auto-shard: worker ", index, " of ", workers,
-        "; there must be one or more, and the index must be between 0 and ", workers - 1));
+    return InvalidArgument("auto-shard: worker ", index, " of ", workers,
+                           "; there must be one or more, and the index must be between 0 and ",
+                           workers - 1);
   }
   const Share share{workers, index};
   if (policy == AutoShardPolicy::kOff) return AutoSharded{dataset, policy};

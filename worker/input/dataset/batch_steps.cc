@@ -2,9 +2,10 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/input/dataset/rows.h"
+#include "worker/input/dataset/step_node.h"
 #include "worker/input/dataset/steps.h"
 
 namespace cairn::steps {
@@ -26,10 +27,10 @@ int64_t Batches(int64_t elements, int64_t batch_size, bool drop_remainder) {
   return elements / batch_size + (!drop_remainder && elements % batch_size != 0 ? 1 : 0);
 }
 
-class BatchNode : public DatasetNode {
+class BatchNode : public StepNode {
  public:
   BatchNode(NodePtr input, int64_t batch_size, bool drop_remainder, bool padded)
-      : DatasetNode({std::move(input)}),
+      : StepNode(std::move(input)),
         batch_size_(batch_size),
         drop_remainder_(drop_remainder),
         padded_(padded),
@@ -44,55 +45,9 @@ class BatchNode : public DatasetNode {
   NodePtr WithInputs(std::vector<NodePtr> inputs) const override {
     return std::make_shared<BatchNode>(inputs.front(), batch_size_, drop_remainder_, padded_);
   }
-  absl::StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(
-      const IterationContext& context) const override {
-    ASSIGN_OR_RETURN(auto rows, input().MakeIterator(context));
-    if (padded_) return std::make_unique<PaddedIterator>(std::move(rows), *this);
-    return std::make_unique<Iterator>(std::move(rows), *this);
-  }
 
  private:
-  class Iterator : public DatasetIterator {
-   public:
-    Iterator(std::unique_ptr<DatasetIterator> rows, const BatchNode& node)
-        : rows_(std::move(rows)),
-          batch_size_(node.batch_size_),
-          drop_remainder_(node.drop_remainder_),
-          stacker_(node.batch_size_, "Batch") {}
-    absl::StatusOr<bool> Next(Element* element) override {
-      while (!ended_ && stacker_.rows() < batch_size_) {
-        ASSIGN_OR_RETURN(const bool more, rows_->Next(element));
-        ended_ = !more;
-        if (more) RETURN_IF_ERROR(stacker_.Add(*element));
-      }
-      if (stacker_.rows() == 0 || (stacker_.rows() < batch_size_ && drop_remainder_)) return false;
-      *element = stacker_.Finish();
-      return true;
-    }
-
-   private:
-    const std::unique_ptr<DatasetIterator> rows_;
-    const int64_t batch_size_;
-    const bool drop_remainder_;
-    RowStacker stacker_;
-    bool ended_ = false;
-  };
-
-  class PaddedIterator : public DatasetIterator {
-   public:
-    PaddedIterator(std::unique_ptr<DatasetIterator> rows, const BatchNode& node)
-        : rows_(std::move(rows)),
-          batch_size_(node.batch_size_),
-          drop_remainder_(node.drop_remainder_) {}
-    absl::StatusOr<bool> Next(Element* element) override;
-
-   private:
-    const std::unique_ptr<DatasetIterator> rows_;
-    const int64_t batch_size_;
-    const bool drop_remainder_;
-    std::vector<Element> held_;
-    bool ended_ = false;
-  };
+  IteratorPtr Iterate(IteratorPtr rows, const IterationContext&) const override;
 
   const int64_t batch_size_;
   const bool drop_remainder_;
@@ -124,9 +79,8 @@ absl::StatusOr<Tensor> PadColumn(absl::Span<const Element> rows, size_t column) 
     const Tensor& value = row[column];
     if (value.rank() != first.rank() || value.is_text() != first.is_text() ||
         (!value.is_text() && value.dtype() != first.dtype())) {
-      return absl::InvalidArgumentError(absl::StrCat("PaddedBatch: component ", column, " is ",
-                                                     first.TypeText(), " and ", value.TypeText(),
-                                                     " in one batch; rank and type must agree"));
+      return InvalidArgument("PaddedBatch: component ", column, " is ", first.TypeText(), " and ",
+                             value.TypeText(), " in one batch; rank and type must agree");
     }
     for (size_t i = 0; i < widest.size(); ++i) widest[i] = std::max(widest[i], value.shape()[i]);
   }
@@ -159,33 +113,55 @@ absl::StatusOr<Tensor> PadColumn(absl::Span<const Element> rows, size_t column) 
   return padded;
 }
 
-absl::StatusOr<bool> BatchNode::PaddedIterator::Next(Element* element) {
-  while (!ended_ && static_cast<int64_t>(held_.size()) < batch_size_) {
-    ASSIGN_OR_RETURN(const bool more, rows_->Next(element));
-    ended_ = !more;
-    if (more) held_.push_back(std::move(*element));
-  }
-  const std::vector<Element> rows = std::exchange(held_, {});
-  if (rows.empty() || (static_cast<int64_t>(rows.size()) < batch_size_ && drop_remainder_)) {
-    return false;
-  }
-  element->clear();
+// Makes one batch of `rows`, which are not empty.
+absl::Status Pad(const std::vector<Element>& rows, Element* batch) {
+  batch->clear();
   for (const Element& row : rows) {
     if (row.size() == rows.front().size()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("PaddedBatch: elements of ", row.size(), " and ",
-                                                   rows.front().size(), " components"));
+    return InvalidArgument("PaddedBatch: elements of ", row.size(), " and ", rows.front().size(),
+                           " components");
   }
   for (size_t column = 0; column < rows.front().size(); ++column) {
     ASSIGN_OR_RETURN(Tensor padded, PadColumn(rows, column));
-    element->push_back(std::move(padded));
+    batch->push_back(std::move(padded));
   }
-  return true;
+  return absl::OkStatus();
 }
 
-class UnbatchNode : public DatasetNode {
+IteratorPtr BatchNode::Iterate(IteratorPtr rows, const IterationContext&) const {
+  if (padded_) {
+    return IterateBy([rows = std::move(rows), batch_size = static_cast<size_t>(batch_size_),
+                      drop_remainder = drop_remainder_, held = std::vector<Element>(),
+                      ended = false](Element* element) mutable -> absl::StatusOr<bool> {
+      while (!ended && held.size() < batch_size) {
+        ASSIGN_OR_RETURN(const bool more, rows->Next(element));
+        ended = !more;
+        if (more) held.push_back(std::move(*element));
+      }
+      const std::vector<Element> batch = std::exchange(held, {});
+      if (batch.empty() || (batch.size() < batch_size && drop_remainder)) return false;
+      RETURN_IF_ERROR(Pad(batch, element));
+      return true;
+    });
+  }
+  return IterateBy([rows = std::move(rows), batch_size = batch_size_,
+                    drop_remainder = drop_remainder_, stacker = RowStacker(batch_size_, "Batch"),
+                    ended = false](Element* element) mutable -> absl::StatusOr<bool> {
+    while (!ended && stacker.rows() < batch_size) {
+      ASSIGN_OR_RETURN(const bool more, rows->Next(element));
+      ended = !more;
+      if (more) RETURN_IF_ERROR(stacker.Add(*element));
+    }
+    if (stacker.rows() == 0 || (stacker.rows() < batch_size && drop_remainder)) return false;
+    *element = stacker.Finish();
+    return true;
+  });
+}
+
+class UnbatchNode : public StepNode {
  public:
   explicit UnbatchNode(NodePtr input)
-      : DatasetNode({std::move(input)}), spec_(RowSpec(this->input().spec())) {}
+      : StepNode(std::move(input)), spec_(RowSpec(this->input().spec())) {}
   std::string name() const override { return "Unbatch"; }
   int64_t cardinality() const override {
     const int64_t batches = input().cardinality();
@@ -196,33 +172,21 @@ class UnbatchNode : public DatasetNode {
   NodePtr WithInputs(std::vector<NodePtr> inputs) const override {
     return std::make_shared<UnbatchNode>(inputs.front());
   }
-  absl::StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(
-      const IterationContext& context) const override {
-    ASSIGN_OR_RETURN(auto batches, input().MakeIterator(context));
-    return std::make_unique<Iterator>(std::move(batches));
-  }
 
  private:
-  class Iterator : public DatasetIterator {
-   public:
-    explicit Iterator(std::unique_ptr<DatasetIterator> batches) : batches_(std::move(batches)) {}
-    absl::StatusOr<bool> Next(Element* element) override {
-      while (row_ == rows_) {
-        ASSIGN_OR_RETURN(const bool more, batches_->Next(&batch_));
+  IteratorPtr Iterate(IteratorPtr batches, const IterationContext&) const override {
+    return IterateBy([batches = std::move(batches), batch = Element(), row = int64_t{0},
+                      rows = int64_t{0}](Element* element) mutable -> absl::StatusOr<bool> {
+      while (row == rows) {
+        ASSIGN_OR_RETURN(const bool more, batches->Next(&batch));
         if (!more) return false;
-        row_ = rows_ = 0;
-        ASSIGN_OR_RETURN(rows_, BatchRows(batch_, "Unbatch"));
+        row = rows = 0;
+        ASSIGN_OR_RETURN(rows, BatchRows(batch, "Unbatch"));
       }
-      *element = TakeRow(batch_, row_++);
+      *element = TakeRow(batch, row++);
       return true;
-    }
-
-   private:
-    const std::unique_ptr<DatasetIterator> batches_;
-    Element batch_;
-    int64_t row_ = 0;
-    int64_t rows_ = 0;
-  };
+    });
+  }
 
   static std::optional<ElementSpec> RowSpec(std::optional<ElementSpec> spec) {
     if (!spec.has_value()) return spec;

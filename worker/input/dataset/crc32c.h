@@ -9,7 +9,7 @@ namespace cairn {
 
 // The CRC-32C of `size` bytes. Uses the processor's CRC instruction if available.
 uint32_t Crc32c(const void* data, size_t size);
-// As Crc32c, computed from tables only.
+// Like Crc32c, computed from tables only.
 uint32_t Crc32cByTables(const void* data, size_t size);
 
 // TFRecord's mask: the checksum of bytes that contain their own checksum would be weak.

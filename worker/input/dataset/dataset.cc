@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/input/dataset/dataset_node.h"
 #include "worker/input/dataset/rows.h"
@@ -21,8 +22,8 @@ constexpr int64_t kMaxCycleLength = 65536;
 
 Dataset Refused(absl::string_view who, absl::string_view argument, int64_t found,
                 absl::string_view allowed) {
-  return Dataset::FromError(absl::InvalidArgumentError(
-      absl::StrCat(who, ": ", argument, " is ", found, "; it must be ", allowed)));
+  return Dataset::FromError(
+      InvalidArgument(who, ": ", argument, " is ", found, "; it must be ", allowed));
 }
 
 uint64_t RandomSeed() {
@@ -35,16 +36,16 @@ absl::StatusOr<std::optional<ElementSpec>> Merge(const std::optional<ElementSpec
                                                  const std::optional<ElementSpec>& b) {
   if (!a.has_value() || !b.has_value()) return std::nullopt;
   if (a->size() != b->size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Concatenate: elements of ", a->size(), " and ", b->size(), " components"));
+    return InvalidArgument("Concatenate: elements of ", a->size(), " and ", b->size(),
+                           " components");
   }
   ElementSpec merged = *a;
   for (size_t i = 0; i < merged.size(); ++i) {
     TensorSpec& one = merged[i];
     const TensorSpec& other = (*b)[i];
     if (one.text != other.text || (!one.text && one.dtype != other.dtype)) {
-      return absl::InvalidArgumentError(absl::StrCat("Concatenate: component ", i, " is ",
-                                                     one.ToText(), " and ", other.ToText()));
+      return InvalidArgument("Concatenate: component ", i, " is ", one.ToText(), " and ",
+                             other.ToText());
     }
     if (!one.shape.has_value() || !other.shape.has_value() ||
         one.shape->size() != other.shape->size()) {
@@ -59,8 +60,7 @@ absl::StatusOr<std::optional<ElementSpec>> Merge(const std::optional<ElementSpec
 }
 
 Dataset NoneGiven(absl::string_view method, absl::string_view what) {
-  return Dataset::FromError(
-      absl::InvalidArgumentError(absl::StrCat(method, ": found no ", what, "; give one")));
+  return Dataset::FromError(InvalidArgument(method, ": found no ", what, "; give one"));
 }
 
 DatasetFunction FileReader(std::function<NodePtr(std::string)> open) {
@@ -121,11 +121,10 @@ Dataset Dataset::ListFiles(const std::string& pattern, std::optional<ShuffleOpti
   std::vector<std::string> files(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
   if (result == GLOB_NOMATCH || (result == 0 && files.empty())) {
-    return FromError(absl::NotFoundError(absl::StrCat("ListFiles: no file matches ", pattern)));
+    return FromError(NotFound("ListFiles: no file matches ", pattern));
   }
   if (result != 0) {
-    return FromError(absl::UnavailableError(
-        absl::StrCat("ListFiles: a folder of ", pattern, " cannot be read")));
+    return FromError(Unavailable("ListFiles: a folder of ", pattern, " cannot be read"));
   }
   const auto count = static_cast<int64_t>(files.size());
   const Dataset names = FromFiles(std::move(files));
@@ -234,9 +233,7 @@ Dataset Dataset::Interleave(DatasetFunction function, int64_t cycle_length,
     return Refused("Interleave", "cycle_length", cycle_length,
                    absl::StrCat("1 to ", kMaxCycleLength));
   }
-  if (block_length < 1) {
-    return Refused("Interleave", "block_length", block_length, "1 or more");
-  }
+  if (block_length < 1) return Refused("Interleave", "block_length", block_length, "1 or more");
   return With(steps::Interleave(node_, std::move(function), cycle_length, block_length));
 }
 

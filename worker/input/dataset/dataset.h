@@ -127,7 +127,7 @@ class Dataset {
   // --- Transformations. Stacks `batch_size` elements along a new axis 0; the last batch may be
   // short.
   Dataset Batch(int64_t batch_size, bool drop_remainder = false) const;
-  // As Batch, for differing shapes: pads with zeros (empty texts) to the largest of the batch.
+  // Like Batch, for differing shapes: pads with zeros (empty texts) to the largest of the batch.
   Dataset PaddedBatch(int64_t batch_size, bool drop_remainder = false) const;
   // Yields the rows of the elements one by one.
   Dataset Unbatch() const;
@@ -142,8 +142,8 @@ class Dataset {
   Dataset Filter(FilterFunction predicate) const;
   // Concatenates the datasets that the function makes from the elements.
   Dataset FlatMap(DatasetFunction function) const;
-  // As FlatMap, but reads `cycle_length` datasets at a time, and takes `block_length` elements from
-  // one before it goes on to the next.
+  // Like FlatMap, but reads `cycle_length` datasets at a time, and takes `block_length` elements
+  // from one before it continues to the next.
   Dataset Interleave(DatasetFunction function, int64_t cycle_length,
                      int64_t block_length = 1) const;
   // Keeps the elements of the first complete pass in memory, for all iterators.

@@ -1,6 +1,6 @@
 #include "worker/input/dataset/dataset_node.h"
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "glog/logging.h"
 
 namespace cairn {
@@ -12,8 +12,7 @@ const std::optional<ElementSpec>& DatasetNode::spec() const { return input().spe
 int64_t DatasetNode::batch_size() const { return inputs_.empty() ? -1 : input().batch_size(); }
 
 absl::StatusOr<NodePtr> DatasetNode::Sharded(int64_t workers, int64_t index) const {
-  return absl::UnimplementedError(
-      absl::StrCat(name(), " cannot take share ", index, " of ", workers));
+  return Unimplemented(name(), " cannot take share ", index, " of ", workers);
 }
 
 NodePtr SourceNode::WithInputs(std::vector<NodePtr> inputs) const {

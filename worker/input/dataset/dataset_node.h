@@ -39,7 +39,7 @@ class DatasetNode {
   virtual std::string name() const = 0;  // "Range", for messages
   virtual absl::StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(
       const IterationContext& context) const = 0;
-  // As Dataset::cardinality; by default the only input's.
+  // Like Dataset::cardinality; by default the only input's.
   virtual int64_t cardinality() const;
   // By default the only input's.
   virtual const std::optional<ElementSpec>& spec() const;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/catch_exceptions.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/input/dataset/auto_shard.h"
 #include "worker/input/dataset/dataset_node.h"
@@ -17,16 +17,15 @@ namespace {
 absl::Status CheckStrategy(const InputStrategy& strategy) {
   if (strategy.workers < 1 || strategy.worker < 0 || strategy.worker >= strategy.workers ||
       strategy.local_replicas < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("distributed input of worker ", strategy.worker, " of ", strategy.workers,
-                     " with ", strategy.local_replicas,
-                     " replicas: there must be 1 or more of both, and the worker one of them"));
+    return InvalidArgument(
+        "distributed input of worker ", strategy.worker, " of ", strategy.workers, " with ",
+        strategy.local_replicas,
+        " replicas: there must be 1 or more of both, and the worker one of them");
   }
   if (!strategy.devices.empty() &&
       static_cast<int64_t>(strategy.devices.size()) != strategy.local_replicas) {
-    return absl::InvalidArgumentError(absl::StrCat("distributed input: ", strategy.devices.size(),
-                                                   " devices for ", strategy.local_replicas,
-                                                   " local replicas; name one for each"));
+    return InvalidArgument("distributed input: ", strategy.devices.size(), " devices for ",
+                           strategy.local_replicas, " local replicas; name one for each");
   }
   if (strategy.workers > 1 && strategy.partial_steps && strategy.agree == nullptr) {
     return absl::InvalidArgumentError(
@@ -48,8 +47,8 @@ absl::Status CheckOptions(const InputOptions& options) {
         "set fetch_to_device to false");
   }
   if (options.per_replica_buffer_size < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "per_replica_buffer_size is ", options.per_replica_buffer_size, "; 0 or more is allowed"));
+    return InvalidArgument("per_replica_buffer_size is ", options.per_replica_buffer_size,
+                           "; 0 or more is allowed");
   }
   return absl::OkStatus();
 }
@@ -63,8 +62,8 @@ absl::Status Place(const InputStrategy& strategy, Device device, Element* elemen
     } else if (device.is_cpu() && component.device().is_cpu()) {
       component = component.CopyTo(device);
     } else {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "distributed input: elements for ", device.text(), " need InputStrategy::copy_to"));
+      return InvalidArgument("distributed input: elements for ", device.text(),
+                             " need InputStrategy::copy_to");
     }
   }
   return absl::OkStatus();

@@ -7,9 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "common/tensor.h"
 
 namespace cairn {

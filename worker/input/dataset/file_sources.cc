@@ -1,9 +1,10 @@
 // The records of one file: lines, TFRecord, fixed length.
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/input/dataset/record_file.h"
+#include "worker/input/dataset/step_node.h"
 #include "worker/input/dataset/steps.h"
 #include "worker/input/line_reader.h"
 
@@ -33,29 +34,18 @@ class TextLinesNode : public FileNode {
  public:
   using FileNode::FileNode;
   std::string name() const override { return "TextLine"; }
-  absl::StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(
-      const IterationContext& context) const override {
+  absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
     ASSIGN_OR_RETURN(auto lines, LineReader::Open(file()));
-    return std::make_unique<Iterator>(std::move(lines));
-  }
-
- private:
-  class Iterator : public DatasetIterator {
-   public:
-    explicit Iterator(std::unique_ptr<LineReader> lines) : lines_(std::move(lines)) {}
-    absl::StatusOr<bool> Next(Element* element) override {
+    return IterateBy([lines = std::move(lines)](Element* element) -> absl::StatusOr<bool> {
       absl::string_view line;
-      if (!lines_->Next(&line)) {
-        RETURN_IF_ERROR(lines_->status());
+      if (!lines->Next(&line)) {
+        RETURN_IF_ERROR(lines->status());
         return false;
       }
       element->assign(1, Text(std::string(line)));
       return true;
-    }
-
-   private:
-    const std::unique_ptr<LineReader> lines_;
-  };
+    });
+  }
 };
 
 class TFRecordsNode : public FileNode {
@@ -63,31 +53,21 @@ class TFRecordsNode : public FileNode {
   TFRecordsNode(std::string file, Compression compression)
       : FileNode(std::move(file)), compression_(compression) {}
   std::string name() const override { return "TFRecord"; }
-  absl::StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(
-      const IterationContext& context) const override {
+  absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
     ASSIGN_OR_RETURN(auto opened, RecordFile::Open(file(), compression_));
-    return std::make_unique<Iterator>(std::move(opened));
+    return IterateBy([opened = std::move(opened),
+                      damage = absl::Status()](Element* element) mutable -> absl::StatusOr<bool> {
+      // After a corrupt record the next record's start cannot be found.
+      RETURN_IF_ERROR(damage);
+      std::string record;
+      absl::StatusOr<bool> more = ReadTFRecord(opened.get(), &record);
+      damage = more.status();
+      if (more.ok() && *more) element->assign(1, Text(std::move(record)));
+      return more;
+    });
   }
 
  private:
-  class Iterator : public DatasetIterator {
-   public:
-    explicit Iterator(std::unique_ptr<RecordFile> file) : file_(std::move(file)) {}
-    absl::StatusOr<bool> Next(Element* element) override {
-      // After a corrupt record the next record's start cannot be found.
-      RETURN_IF_ERROR(damage_);
-      std::string record;
-      absl::StatusOr<bool> more = ReadTFRecord(file_.get(), &record);
-      damage_ = more.status();
-      if (more.ok() && *more) element->assign(1, Text(std::move(record)));
-      return more;
-    }
-
-   private:
-    const std::unique_ptr<RecordFile> file_;
-    absl::Status damage_;
-  };
-
   const Compression compression_;
 };
 
@@ -100,54 +80,37 @@ class FixedRecordsNode : public FileNode {
         header_bytes_(header_bytes),
         footer_bytes_(footer_bytes) {}
   std::string name() const override { return "FixedLengthRecord"; }
-  absl::StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(
-      const IterationContext& context) const override;
-
- private:
-  class Iterator : public DatasetIterator {
-   public:
-    Iterator(std::unique_ptr<RecordFile> file, int64_t records, int64_t record_bytes)
-        : file_(std::move(file)),
-          left_(records),
-          record_bytes_(static_cast<size_t>(record_bytes)) {}
-    absl::StatusOr<bool> Next(Element* element) override {
-      if (left_ == 0) return false;
-      std::string record(record_bytes_, '\0');
-      ASSIGN_OR_RETURN(const size_t read, file_->Read(record.data(), record.size()));
+  absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
+    ASSIGN_OR_RETURN(auto opened, RecordFile::Open(file(), Compression::kNone));
+    const int64_t file_bytes = opened->file_bytes();
+    const int64_t between = file_bytes - header_bytes_ - footer_bytes_;
+    if (between < 0 || between % record_bytes_ != 0) {
+      return InvalidArgument(file(), ": of its ", file_bytes, " bytes, a header of ", header_bytes_,
+                             " and a footer of ", footer_bytes_,
+                             " leave no whole number of records of ", record_bytes_, " bytes");
+    }
+    RETURN_IF_ERROR(opened->SkipTo(header_bytes_));
+    return IterateBy([file = std::move(opened), left = between / record_bytes_,
+                      record_bytes = static_cast<size_t>(record_bytes_)](
+                         Element* element) mutable -> absl::StatusOr<bool> {
+      if (left == 0) return false;
+      std::string record(record_bytes, '\0');
+      ASSIGN_OR_RETURN(const size_t read, file->Read(record.data(), record.size()));
       if (read < record.size()) {
-        return absl::DataLossError(absl::StrCat(file_->path(), ": ends at byte ", file_->offset(),
-                                                ", inside a record of ", record_bytes_,
-                                                " bytes; it was cut meanwhile"));
+        return DataLoss(file->path(), ": ends at byte ", file->offset(), ", inside a record of ",
+                        record_bytes, " bytes; it was cut meanwhile");
       }
-      --left_;
+      --left;
       element->assign(1, Text(std::move(record)));
       return true;
-    }
+    });
+  }
 
-   private:
-    const std::unique_ptr<RecordFile> file_;
-    int64_t left_;
-    const size_t record_bytes_;
-  };
-
+ private:
   const int64_t record_bytes_;
   const int64_t header_bytes_;
   const int64_t footer_bytes_;
 };
-
-absl::StatusOr<std::unique_ptr<DatasetIterator>> FixedRecordsNode::MakeIterator(
-    const IterationContext& context) const {
-  ASSIGN_OR_RETURN(auto opened, RecordFile::Open(file(), Compression::kNone));
-  const int64_t file_bytes = opened->file_bytes();
-  const int64_t between = file_bytes - header_bytes_ - footer_bytes_;
-  if (between < 0 || between % record_bytes_ != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        file(), ": of its ", file_bytes, " bytes, a header of ", header_bytes_, " and a footer of ",
-        footer_bytes_, " leave no whole number of records of ", record_bytes_, " bytes"));
-  }
-  RETURN_IF_ERROR(opened->SkipTo(header_bytes_));
-  return std::make_unique<Iterator>(std::move(opened), between / record_bytes_, record_bytes_);
-}
 
 }  // namespace
 

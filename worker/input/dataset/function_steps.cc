@@ -2,66 +2,51 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/catch_exceptions.h"
 #include "common/status.h"
 #include "worker/input/dataset/parallel_map.h"
+#include "worker/input/dataset/step_node.h"
 #include "worker/input/dataset/steps.h"
 #include "worker/input/random.h"
 
 namespace cairn::steps {
 namespace {
 
-using IteratorPtr = std::unique_ptr<DatasetIterator>;
-
-class MapNode : public DatasetNode {
+class MapNode : public StepNode {
  public:
   MapNode(NodePtr input, std::shared_ptr<const MapFunction> function, MapOptions options)
-      : DatasetNode({std::move(input)}),
-        function_(std::move(function)),
-        options_(std::move(options)) {}
+      : StepNode(std::move(input)), function_(std::move(function)), options_(std::move(options)) {}
   std::string name() const override { return "Map"; }
   const std::optional<ElementSpec>& spec() const override { return options_.spec; }
   int64_t batch_size() const override { return -1; }
   NodePtr WithInputs(std::vector<NodePtr> inputs) const override {
     return std::make_shared<MapNode>(inputs.front(), function_, options_);
   }
-  absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
-    ASSIGN_OR_RETURN(IteratorPtr input, this->input().MakeIterator(context));
+
+ private:
+  IteratorPtr Iterate(IteratorPtr input, const IterationContext&) const override {
     if (options_.num_parallel_calls > 1) {
       return std::make_unique<ParallelMapIterator>(std::move(input), function_,
                                                    options_.num_parallel_calls);
     }
-    return std::make_unique<Iterator>(std::move(input), function_);
-  }
-
- private:
-  class Iterator : public DatasetIterator {
-   public:
-    Iterator(IteratorPtr input, std::shared_ptr<const MapFunction> function)
-        : input_(std::move(input)), function_(std::move(function)) {}
-    absl::StatusOr<bool> Next(Element* element) override {
-      ASSIGN_OR_RETURN(const bool more, input_->Next(element));
+    return IterateBy([input = std::move(input),
+                      function = function_](Element* element) -> absl::StatusOr<bool> {
+      ASSIGN_OR_RETURN(const bool more, input->Next(element));
       if (!more) return false;
-      ASSIGN_OR_RETURN(*element, CatchExceptions("the function of Map", [&] {
-        return (*function_)(std::move(*element));
-      }));
+      ASSIGN_OR_RETURN(*element, CatchExceptions("the function of Map",
+                                                 [&] { return (*function)(std::move(*element)); }));
       return true;
-    }
-
-   private:
-    const IteratorPtr input_;
-    const std::shared_ptr<const MapFunction> function_;
-  };
+    });
+  }
 
   const std::shared_ptr<const MapFunction> function_;
   const MapOptions options_;
 };
 
-class FilterNode : public DatasetNode {
+class FilterNode : public StepNode {
  public:
   FilterNode(NodePtr input, std::shared_ptr<const FilterFunction> predicate)
-      : DatasetNode({std::move(input)}), predicate_(std::move(predicate)) {}
+      : StepNode(std::move(input)), predicate_(std::move(predicate)) {}
   std::string name() const override { return "Filter"; }
   int64_t cardinality() const override {
     return input().cardinality() == 0 ? 0 : kUnknownCardinality;
@@ -69,40 +54,30 @@ class FilterNode : public DatasetNode {
   NodePtr WithInputs(std::vector<NodePtr> inputs) const override {
     return std::make_shared<FilterNode>(inputs.front(), predicate_);
   }
-  absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
-    ASSIGN_OR_RETURN(IteratorPtr input, this->input().MakeIterator(context));
-    return std::make_unique<Iterator>(std::move(input), predicate_);
-  }
 
  private:
-  class Iterator : public DatasetIterator {
-   public:
-    Iterator(IteratorPtr input, std::shared_ptr<const FilterFunction> predicate)
-        : input_(std::move(input)), predicate_(std::move(predicate)) {}
-    absl::StatusOr<bool> Next(Element* element) override {
+  IteratorPtr Iterate(IteratorPtr input, const IterationContext&) const override {
+    return IterateBy([input = std::move(input),
+                      predicate = predicate_](Element* element) -> absl::StatusOr<bool> {
       for (;;) {
-        ASSIGN_OR_RETURN(const bool more, input_->Next(element));
+        ASSIGN_OR_RETURN(const bool more, input->Next(element));
         if (!more) return false;
         ASSIGN_OR_RETURN(const bool kept, CatchExceptions("the function of Filter",
-                                                          [&] { return (*predicate_)(*element); }));
+                                                          [&] { return (*predicate)(*element); }));
         if (kept) return true;
       }
-    }
-
-   private:
-    const IteratorPtr input_;
-    const std::shared_ptr<const FilterFunction> predicate_;
-  };
+    });
+  }
 
   const std::shared_ptr<const FilterFunction> predicate_;
 };
 
 // FlatMap is an Interleave of one dataset at a time.
-class InterleaveNode : public DatasetNode {
+class InterleaveNode : public StepNode {
  public:
   InterleaveNode(NodePtr input, std::shared_ptr<const DatasetFunction> function,
                  int64_t cycle_length, int64_t block_length)
-      : DatasetNode({std::move(input)}),
+      : StepNode(std::move(input)),
         function_(std::move(function)),
         cycle_length_(cycle_length),
         block_length_(block_length) {}
@@ -119,12 +94,12 @@ class InterleaveNode : public DatasetNode {
     return std::make_shared<InterleaveNode>(inputs.front(), function_, cycle_length_,
                                             block_length_);
   }
-  absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
-    ASSIGN_OR_RETURN(IteratorPtr input, this->input().MakeIterator(context));
+
+ private:
+  IteratorPtr Iterate(IteratorPtr input, const IterationContext& context) const override {
     return std::make_unique<Iterator>(std::move(input), *this, context);
   }
 
- private:
   class Iterator : public DatasetIterator {
    public:
     Iterator(IteratorPtr input, const InterleaveNode& node, const IterationContext& context)
@@ -237,39 +212,29 @@ class ZipNode : public DatasetNode {
     for (const NodePtr& one : inputs()) {
       ASSIGN_OR_RETURN(all.emplace_back(), one->MakeIterator(context));
     }
-    return std::make_unique<Iterator>(std::move(all));
-  }
-
- private:
-  class Iterator : public DatasetIterator {
-   public:
-    explicit Iterator(std::vector<IteratorPtr> all) : all_(std::move(all)) {}
-    absl::StatusOr<bool> Next(Element* element) override {
-      if (ended_) return false;
+    return IterateBy([all = std::move(all), part = Element(),
+                      ended = false](Element* element) mutable -> absl::StatusOr<bool> {
+      if (ended) return false;
       element->clear();
       // Reads all inputs even after an error, so that they stay at the same position.
       absl::StatusOr<bool> result = true;
-      for (const IteratorPtr& one : all_) {
-        absl::StatusOr<bool> more = one->Next(&part_);
+      for (const IteratorPtr& one : all) {
+        absl::StatusOr<bool> more = one->Next(&part);
         if (!more.ok()) {
           if (result.ok()) result = std::move(more);
           continue;
         }
         if (!*more) {
-          ended_ = true;
+          ended = true;
           return false;
         }
-        std::move(part_.begin(), part_.end(), std::back_inserter(*element));
+        std::move(part.begin(), part.end(), std::back_inserter(*element));
       }
       return result;
-    }
+    });
+  }
 
-   private:
-    const std::vector<IteratorPtr> all_;
-    Element part_;
-    bool ended_ = false;
-  };
-
+ private:
   std::optional<ElementSpec> spec_;
 };
 
@@ -295,28 +260,18 @@ class ConcatenateNode : public DatasetNode {
   absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
     ASSIGN_OR_RETURN(IteratorPtr first, inputs()[0]->MakeIterator(context));
     ASSIGN_OR_RETURN(IteratorPtr second, inputs()[1]->MakeIterator(context));
-    return std::make_unique<Iterator>(std::move(first), std::move(second));
+    return IterateBy([first = std::move(first), second = std::move(second)](
+                         Element* element) mutable -> absl::StatusOr<bool> {
+      if (first != nullptr) {
+        ASSIGN_OR_RETURN(const bool more, first->Next(element));
+        if (more) return true;
+        first = nullptr;
+      }
+      return second->Next(element);
+    });
   }
 
  private:
-  class Iterator : public DatasetIterator {
-   public:
-    Iterator(IteratorPtr first, IteratorPtr second)
-        : first_(std::move(first)), second_(std::move(second)) {}
-    absl::StatusOr<bool> Next(Element* element) override {
-      if (first_ != nullptr) {
-        ASSIGN_OR_RETURN(const bool more, first_->Next(element));
-        if (more) return true;
-        first_ = nullptr;
-      }
-      return second_->Next(element);
-    }
-
-   private:
-    IteratorPtr first_;  // null: at the end of the first input
-    const IteratorPtr second_;
-  };
-
   const std::optional<ElementSpec> spec_;
 };
 

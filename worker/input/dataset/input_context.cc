@@ -1,14 +1,15 @@
 #include "worker/input/dataset/input_context.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 
 namespace cairn {
 
 absl::StatusOr<int64_t> InputContext::GetPerReplicaBatchSize(int64_t global_batch_size) const {
   if (global_batch_size < 0 || global_batch_size % num_replicas_in_sync_ != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the global batch size ", global_batch_size, " is not divisible by num_replicas_in_sync, ",
-        num_replicas_in_sync_, "; choose a multiple of it"));
+    return InvalidArgument("the global batch size ", global_batch_size,
+                           " is not divisible by num_replicas_in_sync, ", num_replicas_in_sync_,
+                           "; choose a multiple of it");
   }
   return global_batch_size / num_replicas_in_sync_;
 }

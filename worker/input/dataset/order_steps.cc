@@ -3,17 +3,16 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/errors.h"
 #include "common/status.h"
+#include "worker/input/dataset/step_node.h"
 #include "worker/input/dataset/steps.h"
 #include "worker/input/random.h"
 #include "worker/input/shuffle_window.h"
 
 namespace cairn::steps {
 namespace {
-
-using IteratorPtr = std::unique_ptr<DatasetIterator>;
 
 class RepeatNode : public DatasetNode {
  public:
@@ -30,50 +29,37 @@ class RepeatNode : public DatasetNode {
     return std::make_shared<RepeatNode>(inputs.front(), count_);
   }
   absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
-    return std::make_unique<Iterator>(inputs().front(), count_, context);
+    // any: the pass has yielded an element.
+    return IterateBy([input = inputs().front(), count = count_, context, pass = IteratorPtr(),
+                      done = int64_t{0}, any = false,
+                      ended = false](Element* element) mutable -> absl::StatusOr<bool> {
+      while (!ended && (count == kInfiniteCardinality || done < count)) {
+        if (pass == nullptr) {
+          IterationContext next = context;
+          if (done > 0) next.pass = CombineSeeds(next.pass, static_cast<uint64_t>(done));
+          ASSIGN_OR_RETURN(pass, input->MakeIterator(next));
+          any = false;
+        }
+        ASSIGN_OR_RETURN(const bool more, pass->Next(element));
+        if (more) return any = true;
+        pass = nullptr;
+        ++done;
+        // An input without elements would be repeated forever.
+        ended = !any;
+      }
+      return false;
+    });
   }
 
  private:
-  class Iterator : public DatasetIterator {
-   public:
-    Iterator(NodePtr input, int64_t count, const IterationContext& context)
-        : input_(std::move(input)), count_(count), context_(context) {}
-    absl::StatusOr<bool> Next(Element* element) override {
-      while (!ended_ && (count_ == kInfiniteCardinality || done_ < count_)) {
-        if (pass_ == nullptr) {
-          IterationContext context = context_;
-          if (done_ > 0) context.pass = CombineSeeds(context.pass, static_cast<uint64_t>(done_));
-          ASSIGN_OR_RETURN(pass_, input_->MakeIterator(context));
-          any_ = false;
-        }
-        ASSIGN_OR_RETURN(const bool more, pass_->Next(element));
-        if (more) return any_ = true;
-        pass_ = nullptr;
-        ++done_;
-        // An input without elements would be repeated forever.
-        ended_ = !any_;
-      }
-      return false;
-    }
-
-   private:
-    const NodePtr input_;
-    const int64_t count_;
-    const IterationContext context_;
-    IteratorPtr pass_;
-    int64_t done_ = 0;
-    bool any_ = false;  // the pass has yielded an element
-    bool ended_ = false;
-  };
-
   const int64_t count_;
 };
 
 // Skips `skip` elements, then yields up to `take`.
-class WindowNode : public DatasetNode {
+class WindowNode : public StepNode {
  public:
   WindowNode(NodePtr input, int64_t skip, int64_t take)
-      : DatasetNode({std::move(input)}), skip_(skip), take_(take) {}
+      : StepNode(std::move(input)), skip_(skip), take_(take) {}
   std::string name() const override { return skip_ != 0 ? "Skip" : "Take"; }
   int64_t cardinality() const override {
     if (skip_ == kInfiniteCardinality || take_ == 0) return 0;
@@ -86,31 +72,20 @@ class WindowNode : public DatasetNode {
   NodePtr WithInputs(std::vector<NodePtr> inputs) const override {
     return std::make_shared<WindowNode>(inputs.front(), skip_, take_);
   }
-  absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
-    ASSIGN_OR_RETURN(IteratorPtr all, input().MakeIterator(context));
-    return std::make_unique<Iterator>(std::move(all), skip_, take_);
-  }
 
  private:
-  class Iterator : public DatasetIterator {
-   public:
-    Iterator(IteratorPtr all, int64_t skip, int64_t take)
-        : all_(std::move(all)), skip_(skip), take_(take) {}
-    absl::StatusOr<bool> Next(Element* element) override {
-      if (skip_ == kInfiniteCardinality || take_ == 0) return false;
-      for (; skip_ > 0; --skip_) {
-        ASSIGN_OR_RETURN(const bool more, all_->Next(element));
+  IteratorPtr Iterate(IteratorPtr all, const IterationContext&) const override {
+    return IterateBy([all = std::move(all), skip = skip_,
+                      take = take_](Element* element) mutable -> absl::StatusOr<bool> {
+      if (skip == kInfiniteCardinality || take == 0) return false;
+      for (; skip > 0; --skip) {
+        ASSIGN_OR_RETURN(const bool more, all->Next(element));
         if (!more) return false;
       }
-      if (take_ > 0) --take_;
-      return all_->Next(element);
-    }
-
-   private:
-    const IteratorPtr all_;
-    int64_t skip_;
-    int64_t take_;
-  };
+      if (take > 0) --take;
+      return all->Next(element);
+    });
+  }
 
   const int64_t skip_;
   const int64_t take_;
@@ -126,10 +101,30 @@ class CacheNode : public DatasetNode {
   }
   absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
     if (auto elements = memory_->elements(); elements != nullptr) {
-      return std::make_unique<Reader>(std::move(elements));
+      return IterateBy([elements = std::move(elements),
+                        next = size_t{0}](Element* element) mutable -> absl::StatusOr<bool> {
+        if (next == elements->size()) return false;
+        *element = (*elements)[next++];
+        return true;
+      });
     }
     ASSIGN_OR_RETURN(IteratorPtr input, this->input().MakeIterator(context));
-    return std::make_unique<Writer>(std::move(input), memory_);
+    // failed: an element is missing, so this pass is not cached.
+    return IterateBy([input = std::move(input), memory = memory_, kept = std::vector<Element>(),
+                      ended = false,
+                      failed = false](Element* element) mutable -> absl::StatusOr<bool> {
+      if (ended) return false;
+      const absl::StatusOr<bool> more = input->Next(element);
+      if (!more.ok()) {
+        failed = true;
+      } else if (*more) {
+        if (!failed) kept.push_back(*element);
+      } else {
+        ended = true;
+        if (!failed) memory->Offer(std::move(kept));
+      }
+      return more;
+    });
   }
 
  private:
@@ -153,63 +148,7 @@ class CacheNode : public DatasetNode {
     Elements elements_ ABSL_GUARDED_BY(mutex_);  // null: no pass is complete yet
   };
 
-  class Reader : public DatasetIterator {
-   public:
-    explicit Reader(Elements elements) : elements_(std::move(elements)) {}
-    absl::StatusOr<bool> Next(Element* element) override {
-      if (next_ == elements_->size()) return false;
-      *element = (*elements_)[next_++];
-      return true;
-    }
-
-   private:
-    const Elements elements_;
-    size_t next_ = 0;
-  };
-
-  class Writer : public DatasetIterator {
-   public:
-    Writer(IteratorPtr input, std::shared_ptr<Memory> memory)
-        : input_(std::move(input)), memory_(std::move(memory)) {}
-    absl::StatusOr<bool> Next(Element* element) override {
-      if (ended_) return false;
-      const absl::StatusOr<bool> more = input_->Next(element);
-      if (!more.ok()) {
-        failed_ = true;
-      } else if (*more) {
-        if (!failed_) kept_.push_back(*element);
-      } else {
-        ended_ = true;
-        if (!failed_) memory_->Offer(std::move(kept_));
-      }
-      return more;
-    }
-
-   private:
-    const IteratorPtr input_;
-    const std::shared_ptr<Memory> memory_;
-    std::vector<Element> kept_;
-    bool ended_ = false;
-    bool failed_ = false;  // an element is missing, so this pass is not cached
-  };
-
   const std::shared_ptr<Memory> memory_;
-};
-
-class ShuffleIterator : public DatasetIterator {
- public:
-  ShuffleIterator(IteratorPtr input, int64_t buffer_size, uint64_t seed)
-      : input_(std::move(input)), window_(static_cast<size_t>(buffer_size), seed) {}
-  absl::StatusOr<bool> Next(Element* element) override {
-    ASSIGN_OR_RETURN(Element* const next,
-                     window_.Next([this](Element* held) { return input_->Next(held); }));
-    if (next != nullptr) *element = std::move(*next);
-    return next != nullptr;
-  }
-
- private:
-  const IteratorPtr input_;
-  ShuffleWindow<Element> window_;
 };
 
 class ShardIterator : public DatasetIterator {
@@ -233,11 +172,11 @@ class ShardIterator : public DatasetIterator {
     for (int64_t next = index_ + 1; next < shards_ && !ended_; ++next) {
       RETURN_IF_ERROR(Pass());
       if (ended_) {
-        return too_few_ = absl::InvalidArgumentError(absl::StrCat(
+        return too_few_ = InvalidArgument(
                    "Could not apply FILE or DATA based sharding: the dataset has only ", next,
                    " file(s) or element(s), fewer than the ", shards_,
                    " workers; give it more, or use AutoShardPolicy::kOff (every worker reads "
-                   "all)"));
+                   "all)");
       }
     }
     checked_ = true;
@@ -282,7 +221,14 @@ NodePtr Cache(NodePtr input) { return std::make_shared<CacheNode>(std::move(inpu
 absl::StatusOr<IteratorPtr> ShuffleNode::MakeIterator(const IterationContext& context) const {
   ASSIGN_OR_RETURN(IteratorPtr input, this->input().MakeIterator(context));
   const uint64_t seed = reshuffle_ ? CombineSeeds(seed_, context.pass) : seed_;
-  return std::make_unique<ShuffleIterator>(std::move(input), buffer_size_, seed);
+  return IterateBy([input = std::move(input),
+                    window = ShuffleWindow<Element>(static_cast<size_t>(buffer_size_), seed)](
+                       Element* element) mutable -> absl::StatusOr<bool> {
+    ASSIGN_OR_RETURN(Element* const next,
+                     window.Next([&input](Element* held) { return input->Next(held); }));
+    if (next != nullptr) *element = std::move(*next);
+    return next != nullptr;
+  });
 }
 
 NodePtr ShuffleNode::WithInputs(std::vector<NodePtr> inputs) const {

@@ -7,7 +7,7 @@
 namespace cairn::steps {
 namespace {
 
-// Elements in flight for each thread: while the first one is slow, the other threads go on.
+// Elements in flight for each thread: while the first one is slow, the other threads continue.
 constexpr size_t kAheadPerCall = 2;
 
 }  // namespace

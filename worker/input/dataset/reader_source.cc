@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/input/dataset/dataset_node.h"
 
@@ -57,9 +57,9 @@ class ReaderIterator : public DatasetIterator {
       const int64_t begin = batch_.row_offsets[static_cast<size_t>(row)];
       const int64_t entries = batch_.row_offsets[static_cast<size_t>(row) + 1] - begin;
       if (entries > sparse_entries_) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "FromReader: row ", batch_.next_row - batch_.rows + row, " of epoch ", batch_.epoch,
-            " has ", entries, " entries, more than sparse_entries, ", sparse_entries_));
+        return InvalidArgument("FromReader: row ", batch_.next_row - batch_.rows + row,
+                               " of epoch ", batch_.epoch, " has ", entries,
+                               " entries, more than sparse_entries, ", sparse_entries_);
       }
       std::copy_n(batch_.columns.begin() + begin, entries,
                   columns.mutable_values<int32_t>().begin() + row * sparse_entries_);
@@ -89,9 +89,8 @@ class ReaderNode : public SourceNode {
   FileSharding file_sharding() const override { return FileSharding::kItself; }
   absl::StatusOr<NodePtr> Sharded(int64_t workers, int64_t index) const override {
     if (options_.workers != 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("FromReader: its options divide the input among ", options_.workers,
-                       " workers already; use AutoShardPolicy::kOff"));
+      return InvalidArgument("FromReader: its options divide the input among ", options_.workers,
+                             " workers already; use AutoShardPolicy::kOff");
     }
     ReaderOptions options = options_;
     options.worker = static_cast<int32_t>(index);
@@ -116,9 +115,9 @@ Dataset FromReader(const ReaderOptions& options, int64_t sparse_entries) {
   if (!reader.ok()) return Dataset::FromError(reader.status());
   const Schema& schema = (*reader)->schema();
   if (schema.sparse_columns > 0 && sparse_entries < 1) {
-    return Dataset::FromError(absl::InvalidArgumentError(
-        absl::StrCat("FromReader: the rows are sparse; sparse_entries is ", sparse_entries,
-                     ", it must be the entries of the widest row, 1 or more")));
+    return Dataset::FromError(
+        InvalidArgument("FromReader: the rows are sparse; sparse_entries is ", sparse_entries,
+                        ", it must be the entries of the widest row, 1 or more"));
   }
   return Dataset::FromNode(
       std::make_shared<ReaderNode>(options, sparse_entries, SpecOfSchema(schema, sparse_entries)));

@@ -1,12 +1,12 @@
 #include "worker/input/dataset/rebatch.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/input/dataset/rows.h"
+#include "worker/input/dataset/step_node.h"
 #include "worker/input/dataset/steps.h"
 
 namespace cairn {
@@ -34,10 +34,10 @@ int64_t StaticRows(const std::optional<ElementSpec>& spec) {
   return rows;
 }
 
-class RebatchNode : public DatasetNode {
+class RebatchNode : public steps::StepNode {
  public:
   RebatchNode(NodePtr input, std::vector<int64_t> sizes, bool drop_remainder)
-      : DatasetNode({std::move(input)}),
+      : StepNode(std::move(input)),
         sizes_(std::move(sizes)),
         drop_remainder_(drop_remainder),
         spec_(WithRows(this->input().spec(), drop_remainder && AllEqual() ? sizes_[0] : -1)) {}
@@ -51,13 +51,12 @@ class RebatchNode : public DatasetNode {
   NodePtr WithInputs(std::vector<NodePtr> inputs) const override {
     return std::make_shared<RebatchNode>(inputs.front(), sizes_, drop_remainder_);
   }
-  absl::StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(
-      const IterationContext& context) const override {
-    ASSIGN_OR_RETURN(auto batches, input().MakeIterator(context));
+
+ private:
+  steps::IteratorPtr Iterate(steps::IteratorPtr batches, const IterationContext&) const override {
     return std::make_unique<Iterator>(std::move(batches), *this);
   }
 
- private:
   class Iterator : public DatasetIterator {
    public:
     Iterator(std::unique_ptr<DatasetIterator> batches, const RebatchNode& node)
@@ -144,10 +143,9 @@ absl::StatusOr<bool> RebatchNode::Iterator::Next(Element* element) {
   return true;
 }
 
-class LegacyRebatchNode : public DatasetNode {
+class LegacyRebatchNode : public steps::StepNode {
  public:
-  LegacyRebatchNode(NodePtr input, int64_t splits)
-      : DatasetNode({std::move(input)}), splits_(splits) {
+  LegacyRebatchNode(NodePtr input, int64_t splits) : StepNode(std::move(input)), splits_(splits) {
     const int64_t rows = StaticRows(this->input().spec());
     spec_ = WithRows(this->input().spec(), rows >= 0 && rows % splits == 0 ? rows / splits : -1);
   }
@@ -163,38 +161,26 @@ class LegacyRebatchNode : public DatasetNode {
   NodePtr WithInputs(std::vector<NodePtr> inputs) const override {
     return std::make_shared<LegacyRebatchNode>(inputs.front(), splits_);
   }
-  absl::StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(
-      const IterationContext& context) const override {
-    ASSIGN_OR_RETURN(auto batches, input().MakeIterator(context));
-    return std::make_unique<Iterator>(std::move(batches), splits_);
-  }
 
  private:
-  class Iterator : public DatasetIterator {
-   public:
-    Iterator(std::unique_ptr<DatasetIterator> batches, int64_t splits)
-        : batches_(std::move(batches)), splits_(splits), at_(splits) {}
-    absl::StatusOr<bool> Next(Element* element) override {
-      if (at_ == splits_) {
-        ASSIGN_OR_RETURN(const bool more, batches_->Next(&batch_));
+  steps::IteratorPtr Iterate(steps::IteratorPtr batches, const IterationContext&) const override {
+    // at: the slice of batch; splits: all are returned.
+    return steps::IterateBy([batches = std::move(batches), splits = splits_, batch = Element(),
+                             rows = int64_t{0},
+                             at = splits_](Element* element) mutable -> absl::StatusOr<bool> {
+      if (at == splits) {
+        ASSIGN_OR_RETURN(const bool more, batches->Next(&batch));
         if (!more) return false;
-        ASSIGN_OR_RETURN(rows_, BatchRows(batch_, "LegacyRebatch"));
-        at_ = 0;
+        ASSIGN_OR_RETURN(rows, BatchRows(batch, "LegacyRebatch"));
+        at = 0;
       }
-      const int64_t each = (rows_ + splits_ - 1) / splits_;
-      const int64_t begin = std::min(rows_, at_ * each);
-      *element = SliceRows(batch_, begin, std::min(rows_, begin + each));
-      ++at_;
+      const int64_t each = (rows + splits - 1) / splits;
+      const int64_t begin = std::min(rows, at * each);
+      *element = SliceRows(batch, begin, std::min(rows, begin + each));
+      ++at;
       return true;
-    }
-
-   private:
-    const std::unique_ptr<DatasetIterator> batches_;
-    const int64_t splits_;
-    Element batch_;
-    int64_t rows_ = 0;
-    int64_t at_;  // slice of batch_; splits_: all are returned
-  };
+    });
+  }
 
   const int64_t splits_;
   std::optional<ElementSpec> spec_;
@@ -220,14 +206,14 @@ absl::StatusOr<std::vector<int64_t>> BatchSizesForWorker(int64_t global_batch, i
   constexpr int64_t kMaxReplicas = int64_t{1} << 24;
   if (global_batch < 0 || workers < 1 || replicas_per_worker < 1 || worker < 0 ||
       worker >= workers || workers > kMaxReplicas / replicas_per_worker) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("batch sizes of worker ", worker, " of ", workers, " with ",
-                     replicas_per_worker, " replicas each, for a global batch of ", global_batch,
-                     ": workers and replicas must be 1 "
-                     "to ",
-                     kMaxReplicas,
-                     " in all, the worker below the number of workers, the batch not "
-                     "negative"));
+    return InvalidArgument("batch sizes of worker ", worker, " of ", workers, " with ",
+                           replicas_per_worker, " replicas each, for a global batch of ",
+                           global_batch,
+                           ": workers and replicas must be 1 "
+                           "to ",
+                           kMaxReplicas,
+                           " in all, the worker below the number of workers, the batch not "
+                           "negative");
   }
   const int64_t replicas = workers * replicas_per_worker;
   std::vector<int64_t> sizes(static_cast<size_t>(replicas), global_batch / replicas);
@@ -243,9 +229,9 @@ absl::StatusOr<int64_t> ComputeBatchSize(const Dataset& dataset) {
     bool all_known = true;
     for (const TensorSpec& component : *spec) {
       if (component.shape.has_value() && component.shape->empty()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("the dataset's elements have a scalar component (", component.ToText(),
-                         "): they are not batched; call Batch before it is distributed"));
+        return InvalidArgument("the dataset's elements have a scalar component (",
+                               component.ToText(),
+                               "): they are not batched; call Batch before it is distributed");
       }
       all_known = all_known && component.shape.has_value() && component.shape->front() >= 0;
     }

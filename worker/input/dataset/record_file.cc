@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/input/byte_source.h"
 #include "worker/input/dataset/crc32c.h"
@@ -24,7 +25,7 @@ T Load(const char* bytes) {
 }
 
 absl::Status Damaged(const RecordFile& file, int64_t offset, absl::string_view what) {
-  return absl::DataLossError(absl::StrCat(file.path(), ": the record at byte ", offset, " ", what));
+  return DataLoss(file.path(), ": the record at byte ", offset, " ", what);
 }
 
 }  // namespace
@@ -34,8 +35,7 @@ absl::StatusOr<std::unique_ptr<RecordFile>> RecordFile::Open(const std::string& 
   const bool unpack = compression == Compression::kGzip;
   ASSIGN_OR_RETURN(std::unique_ptr<ByteSource> source, ByteSource::Open(path, unpack));
   if (unpack && !source->unpacks() && source->file_bytes() > 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, " is not a gzip file; read it with Compression::kNone"));
+    return InvalidArgument(path, " is not a gzip file; read it with Compression::kNone");
   }
   return std::unique_ptr<RecordFile>(new RecordFile(path, std::move(source)));
 }
@@ -99,9 +99,8 @@ absl::StatusOr<bool> ReadTFRecord(RecordFile* file, std::string* record) {
   }
   const auto length = Load<uint64_t>(header);
   if (length > kMaxRecordBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(file->path(), ": the record at byte ", start,
-                                                   " has ", length, " bytes; at most ",
-                                                   kMaxRecordBytes, " are read"));
+    return InvalidArgument(file->path(), ": the record at byte ", start, " has ", length,
+                           " bytes; at most ", kMaxRecordBytes, " are read");
   }
   // Reads the data and the checksum that follows it at once.
   record->resize(length + kFooterBytes);

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -12,10 +12,10 @@ absl::StatusOr<std::unique_ptr<RecordReader>> RecordReader::Open(RecordReaderOpt
   if (options.files.empty()) return absl::InvalidArgumentError("records: no input files are given");
   if (options.workers < 1 || options.worker < 0 || options.worker >= options.workers ||
       options.epochs < 0 || options.start_epoch < 0 || options.start_record < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("records: worker is ", options.worker, " of ", options.workers, ", epochs ",
-                     options.epochs, ", epoch ", options.start_epoch, ", record ",
-                     options.start_record, "; expected worker below workers, and none below 0"));
+    return InvalidArgument("records: worker is ", options.worker, " of ", options.workers,
+                           ", epochs ", options.epochs, ", epoch ", options.start_epoch,
+                           ", record ", options.start_record,
+                           "; expected worker below workers, and none below 0");
   }
   return std::unique_ptr<RecordReader>(new RecordReader(std::move(options)));
 }

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -43,9 +43,8 @@ absl::Span<const int64_t> RowShape(const Tensor& tensor) {
 }
 
 absl::Status CountsDiffer(absl::string_view who, size_t found, size_t first) {
-  return absl::InvalidArgumentError(absl::StrCat(who, ": an element of ", found,
-                                                 " components after one of ", first,
-                                                 "; all must have as many"));
+  return InvalidArgument(who, ": an element of ", found, " components after one of ", first,
+                         "; all must have as many");
 }
 
 Tensor ConcatColumn(absl::Span<const Element> parts, size_t column, int64_t rows) {
@@ -73,19 +72,16 @@ Tensor ConcatColumn(absl::Span<const Element> parts, size_t column, int64_t rows
 }  // namespace
 
 absl::StatusOr<int64_t> BatchRows(const Element& batch, absl::string_view who) {
-  if (batch.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(who, ": an element without components"));
-  }
+  if (batch.empty()) return InvalidArgument(who, ": an element without components");
   for (const Tensor& component : batch) {
     if (component.rank() == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(who, ": a component is a scalar (", component.TypeText(),
-                       "); elements must be batches: call Batch before"));
+      return InvalidArgument(who, ": a component is a scalar (", component.TypeText(),
+                             "); elements must be batches: call Batch before");
     }
     if (component.shape()[0] != batch.front().shape()[0]) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          who, ": components of ", batch.front().TypeText(), " and ", component.TypeText(),
-          "; the first extent is the batch's rows and must be the same"));
+      return InvalidArgument(who, ": components of ", batch.front().TypeText(), " and ",
+                             component.TypeText(),
+                             "; the first extent is the batch's rows and must be the same");
     }
   }
   return batch.front().shape()[0];
@@ -127,9 +123,9 @@ absl::StatusOr<Element> ConcatRows(absl::Span<const Element> parts, absl::string
     if (part.size() != first.size()) return CountsDiffer(who, part.size(), first.size());
     for (size_t i = 0; i < part.size(); ++i) {
       if (SameType(part[i], first[i]) && RowShape(part[i]) == RowShape(first[i])) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(who, ": rows of ", first[i].TypeText(), " and of ", part[i].TypeText(),
-                       " cannot be in one batch; PaddedBatch makes rows as long as each other"));
+      return InvalidArgument(
+          who, ": rows of ", first[i].TypeText(), " and of ", part[i].TypeText(),
+          " cannot be in one batch; PaddedBatch makes rows as long as each other");
     }
     rows += part.front().shape()[0];
   }
@@ -142,9 +138,8 @@ absl::StatusOr<Element> NoRows(const ElementSpec& spec, absl::string_view who) {
   Element none;
   for (const TensorSpec& component : spec) {
     if (!component.shape.has_value() || component.shape->empty()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(who, ": an empty batch of \"", component.ToText(),
-                       "\" cannot be made; elements must be batches of known rank"));
+      return FailedPrecondition(who, ": an empty batch of \"", component.ToText(),
+                                "\" cannot be made; elements must be batches of known rank");
     }
     Shape shape = *component.shape;
     shape[0] = 0;
@@ -168,8 +163,8 @@ absl::Status RowStacker::Start(const Element& row) {
     column.row_shape = component.shape();
     if (column.text) continue;
     if (!component.device().is_cpu()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          who_, ": a component is on ", component.device().text(), "; batches are made on a CPU"));
+      return InvalidArgument(who_, ": a component is on ", component.device().text(),
+                             "; batches are made on a CPU");
     }
     column.row_bytes = component.bytes();
     // Allocates the expected number of rows if it is small; otherwise grows with the rows added.
@@ -189,9 +184,9 @@ absl::Status RowStacker::Check(const Element& row) const {
     const TensorSpec first = column.text
                                  ? TensorSpec::Texts(column.row_shape)
                                  : TensorSpec::Numbers(column.values.dtype(), column.row_shape);
-    return absl::InvalidArgumentError(absl::StrCat(
-        who_, ": component ", i, " of element ", rows_, " of the batch is ", row[i].TypeText(),
-        ", that of the first one ", first.ToText(), "; PaddedBatch takes shapes that differ"));
+    return InvalidArgument(who_, ": component ", i, " of element ", rows_, " of the batch is ",
+                           row[i].TypeText(), ", that of the first one ", first.ToText(),
+                           "; PaddedBatch takes shapes that differ");
   }
   return absl::OkStatus();
 }

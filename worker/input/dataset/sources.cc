@@ -4,6 +4,7 @@
 #include "common/catch_exceptions.h"
 #include "common/status.h"
 #include "worker/input/dataset/rows.h"
+#include "worker/input/dataset/step_node.h"
 #include "worker/input/dataset/steps.h"
 
 namespace cairn::steps {
@@ -19,29 +20,17 @@ class RangeNode : public SourceNode {
 
   std::string name() const override { return "Range"; }
   int64_t cardinality() const override { return count_; }
-  absl::StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(
-      const IterationContext& context) const override {
-    return std::make_unique<Iterator>(start_, step_, count_);
+  absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
+    return IterateBy([next = start_, step = step_,
+                      left = count_](Element* element) mutable -> absl::StatusOr<bool> {
+      if (left == 0) return false;
+      element->assign(1, Tensor::Scalar<int64_t>(next));
+      if (--left > 0) next += step;
+      return true;
+    });
   }
 
  private:
-  class Iterator : public DatasetIterator {
-   public:
-    Iterator(int64_t start, int64_t step, int64_t count)
-        : next_(start), step_(step), left_(count) {}
-    absl::StatusOr<bool> Next(Element* element) override {
-      if (left_ == 0) return false;
-      element->assign(1, Tensor::Scalar<int64_t>(next_));
-      if (--left_ > 0) next_ += step_;
-      return true;
-    }
-
-   private:
-    int64_t next_;
-    const int64_t step_;
-    int64_t left_;
-  };
-
   // Computes in 128 bits, which hold the difference of any two bounds.
   static int64_t Count(int64_t start, int64_t stop, int64_t step) {
     const __int128 span = static_cast<__int128>(stop) - start;
@@ -65,31 +54,18 @@ class SlicesNode : public SourceNode {
 
   std::string name() const override { return whole_ ? "FromTensors" : "FromTensorSlices"; }
   int64_t cardinality() const override { return whole_ ? 1 : rows_; }
-  absl::StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(
-      const IterationContext& context) const override {
-    return std::make_unique<Iterator>(*this);
+  absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
+    // Copies the tensors, not their memory: an iterator may outlive its dataset.
+    return IterateBy([tensors = tensors_, rows = cardinality(), whole = whole_,
+                      row = int64_t{0}](Element* element) mutable -> absl::StatusOr<bool> {
+      if (row == rows) return false;
+      *element = whole ? tensors : TakeRow(tensors, row);
+      ++row;
+      return true;
+    });
   }
 
  private:
-  // Copies the tensors, not their memory: an iterator may outlive its dataset.
-  class Iterator : public DatasetIterator {
-   public:
-    explicit Iterator(const SlicesNode& node)
-        : tensors_(node.tensors_), rows_(node.cardinality()), whole_(node.whole_) {}
-    absl::StatusOr<bool> Next(Element* element) override {
-      if (row_ == rows_) return false;
-      *element = whole_ ? tensors_ : TakeRow(tensors_, row_);
-      ++row_;
-      return true;
-    }
-
-   private:
-    const Element tensors_;
-    const int64_t rows_;
-    const bool whole_;
-    int64_t row_ = 0;
-  };
-
   static ElementSpec RowSpec(const Element& tensors) {
     ElementSpec spec = SpecOf(tensors);
     for (TensorSpec& component : spec) component.shape->erase(component.shape->begin());
@@ -108,33 +84,23 @@ class GeneratorNode : public SourceNode {
 
   std::string name() const override { return "FromGenerator"; }
   int64_t cardinality() const override { return kUnknownCardinality; }
-  absl::StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(
-      const IterationContext& context) const override {
+  absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
     Generator next;
     RETURN_IF_ERROR(CallCatching("the factory of FromGenerator", [&] { next = factory_(); }));
     if (next == nullptr) {
       return absl::InvalidArgumentError("FromGenerator: its factory returned no function");
     }
-    return std::make_unique<Iterator>(std::move(next));
+    return IterateBy(
+        [next = std::move(next), ended = false](Element* element) mutable -> absl::StatusOr<bool> {
+          if (ended) return false;
+          absl::StatusOr<bool> more =
+              CatchExceptions("the function of FromGenerator", [&] { return next(element); });
+          ended = more.ok() && !*more;
+          return more;
+        });
   }
 
  private:
-  class Iterator : public DatasetIterator {
-   public:
-    explicit Iterator(Generator next) : next_(std::move(next)) {}
-    absl::StatusOr<bool> Next(Element* element) override {
-      if (ended_) return false;
-      absl::StatusOr<bool> more =
-          CatchExceptions("the function of FromGenerator", [&] { return next_(element); });
-      ended_ = more.ok() && !*more;
-      return more;
-    }
-
-   private:
-    const Generator next_;
-    bool ended_ = false;
-  };
-
   const GeneratorFactory factory_;
 };
 

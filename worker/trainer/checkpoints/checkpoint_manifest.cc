@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/dtype.h"
+#include "common/errors.h"
 #include "common/hash.h"
 #include "common/regular_file.h"
 #include "common/status.h"
@@ -134,9 +135,9 @@ bool RefuseDepth(int depth, Json::parse_event_t, Json&) {
 }
 
 absl::Status Damaged(const std::string& path, absl::string_view why) {
-  return absl::DataLossError(absl::StrCat(
-      path, " is corrupt (", why,
-      "): name another checkpoint by checkpoint.restore, or bring this ", "file back from a copy"));
+  return DataLoss(path, " is corrupt (", why,
+                  "): name another checkpoint by checkpoint.restore, or bring this ",
+                  "file back from a copy");
 }
 
 std::string WhatCannotBe(const ServerCheckpoint& server) {
@@ -213,9 +214,8 @@ absl::StatusOr<CheckpointManifest> CheckpointManifest::ReadFrom(const std::strin
     if (!json.is_object()) return Damaged(path, "it is JSON, but no object");
     const int64_t format = Get<int64_t>(json, "format");
     if (format != kFormat) {
-      return absl::FailedPreconditionError(absl::StrCat(path, " has format ", format,
-                                                        ", this program reads format ", kFormat,
-                                                        ": use the program that made it"));
+      return FailedPrecondition(path, " has format ", format, ", this program reads format ",
+                                kFormat, ": use the program that made it");
     }
     const std::string checksum = Get<std::string>(json, "checksum");
     json.erase("checksum");

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "thrift/limits.h"
@@ -25,9 +25,8 @@ namespace fs = std::filesystem;
 absl::StatusOr<std::unique_ptr<Checkpointer>> Checkpointer::Create(const JobConfig& job,
                                                                    PsClient& client) {
   if (job.name.size() > kMaxCheckpointJobBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("job name of ", job.name.size(),
-                                                   " bytes: with checkpoints at most ",
-                                                   kMaxCheckpointJobBytes, " are allowed"));
+    return InvalidArgument("job name of ", job.name.size(), " bytes: with checkpoints at most ",
+                           kMaxCheckpointJobBytes, " are allowed");
   }
   std::error_code error;
   const fs::path directory = fs::absolute(job.checkpoint.directory, error).lexically_normal();

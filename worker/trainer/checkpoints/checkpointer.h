@@ -18,7 +18,7 @@
 namespace cairn {
 
 // For the job's first worker. Each checkpoint is a directory (checkpoint_folders.h). Every server
-// writes as its part the pushes that it has applied so far, while pushes go on. The manifest is
+// writes as its part the pushes that it has applied so far, while pushes continue. The manifest is
 // written last and records each worker's progress on each server. A restore needs nothing else:
 // each worker resumes after its last push that every part contains, and the parts that are ahead
 // drop the repeated pushes. Afterwards the oldest checkpoints beyond checkpoint.keep and the
@@ -40,11 +40,11 @@ class Checkpointer {
   // Waits for the previous checkpoint, then begins one that runs in parallel with training. In a
   // synchronous job the checkpoint is made before Begin returns, while no step can close without
   // the caller, so every part has the same steps. A failure is logged: earlier checkpoints stay,
-  // and training goes on.
+  // and training continues.
   void Begin(int64_t step);
   // Makes a checkpoint before it returns, and returns its failure.
   absl::Status MakeNow(int64_t step);
-  // As MakeNow, for the last checkpoint of a run, whose manifest says that the run has ended.
+  // Like MakeNow, for the last checkpoint of a run, whose manifest says that the run has ended.
   absl::Status End(int64_t step);
 
  private:

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/shape.h"
 #include "common/status.h"
 
@@ -13,8 +13,8 @@ absl::Status CheckArrayBytes(absl::string_view name, DType dtype, absl::Span<con
   ASSIGN_OR_RETURN(const int64_t count, ElementCount(shape));
   const size_t wanted = static_cast<size_t>(count) * DTypeBytes(dtype);
   if (data_bytes == wanted) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("array '", name, "' of shape ", ShapeText(shape),
-                                                 " takes ", wanted, " bytes, got ", data_bytes));
+  return InvalidArgument("array '", name, "' of shape ", ShapeText(shape), " takes ", wanted,
+                         " bytes, got ", data_bytes);
 }
 
 size_t StringWidth(absl::Span<const std::string> strings) {

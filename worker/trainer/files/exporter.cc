@@ -15,6 +15,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/log.h"
 #include "common/shape.h"
@@ -104,28 +105,25 @@ absl::StatusOr<std::unique_ptr<ArrayWriter>> MakeWriter(const std::string& path,
 }  // namespace
 
 absl::Status CheckExportFile(absl::string_view path) {
-  if (absl::EndsWith(path, ".npz") || absl::EndsWith(path, ".safetensors")) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("export file '", path, "': name it .npz or .safetensors, which are written"));
+  if (absl::EndsWith(path, ".npz") || absl::EndsWith(path, ".safetensors")) return absl::OkStatus();
+  return InvalidArgument("export file '", path,
+                         "': name it .npz or .safetensors, which are written");
 }
 
 absl::Status CheckExportPlace(const std::string& path) {
   if (path.empty()) return absl::OkStatus();
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
-    return AsBadInput(absl::InvalidArgumentError(
-        absl::StrCat("export file ", path, " is a directory; name a writable file")));
+    return AsBadInput(
+        InvalidArgument("export file ", path, " is a directory; name a writable file"));
   }
   std::string folder = std::filesystem::path(path).parent_path().string();
   if (folder.empty()) folder = ".";
   const bool is_folder = std::filesystem::is_directory(folder, error);
   if (is_folder && access(folder.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
   const int why = error ? error.value() : is_folder ? errno : ENOTDIR;
-  return AsBadInput(absl::InvalidArgumentError(
-      absl::StrCat("export file ", path, " cannot be made: folder ", folder, ": ",
-                   std::strerror(why), ": make it, or name another place")));
+  return AsBadInput(InvalidArgument("export file ", path, " cannot be made: folder ", folder, ": ",
+                                    std::strerror(why), ": make it, or name another place"));
 }
 
 absl::Status ExportVariables(PsClient& client, absl::Span<const VariableSpec> specs,

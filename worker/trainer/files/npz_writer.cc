@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -76,9 +77,8 @@ uint32_t Crc(uint32_t crc, const void* data, size_t size) {
 absl::StatusOr<std::unique_ptr<NpzWriter>> NpzWriter::Create(const std::string& path,
                                                              std::string metadata) {
   if (metadata.size() > kMaxMetadataBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("metadata of ", metadata.size(), " bytes for ",
-                                                   path, "; a ZIP archive holds ",
-                                                   kMaxMetadataBytes, ": export to .safetensors"));
+    return InvalidArgument("metadata of ", metadata.size(), " bytes for ", path,
+                           "; a ZIP archive holds ", kMaxMetadataBytes, ": export to .safetensors");
   }
   ASSIGN_OR_RETURN(std::unique_ptr<PartFile> file, PartFile::Create(path, "the export file"));
   return std::unique_ptr<NpzWriter>(new NpzWriter(std::move(file), std::move(metadata)));
@@ -109,7 +109,7 @@ absl::Status NpzWriter::WriteEntry(absl::string_view name, absl::string_view hea
                                    absl::Span<const std::byte> data) {
   for (const Entry& entry : entries_) {
     if (entry.name == absl::StrCat(name, ".npy")) {
-      return absl::InvalidArgumentError(absl::StrCat("array '", name, "' is in the file already"));
+      return InvalidArgument("array '", name, "' is in the file already");
     }
   }
   Entry entry;

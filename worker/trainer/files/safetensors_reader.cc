@@ -12,6 +12,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/nearest.h"
 #include "common/printable_text.h"
 #include "common/status.h"
@@ -91,9 +92,8 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
 SafetensorsReader::~SafetensorsReader() { close(file_); }
 
 absl::Status SafetensorsReader::Malformed(absl::string_view what) const {
-  return absl::InvalidArgumentError(
-      absl::StrCat(path_, " is no complete .safetensors file: ", PrintableText(what),
-                   "; write it again, or take another"));
+  return InvalidArgument(path_, " is no complete .safetensors file: ", PrintableText(what),
+                         "; write it again, or take another");
 }
 
 absl::Status SafetensorsReader::ReadHeader() {
@@ -134,14 +134,14 @@ absl::StatusOr<SafetensorsReader::Array> SafetensorsReader::Find(absl::string_vi
   if (found == arrays_.end()) {
     std::vector<absl::string_view> names;
     for (const auto& entry : arrays_) names.emplace_back(entry.first);
-    return absl::NotFoundError(absl::StrCat(path_, " has no array ", QuotedName(name),
-                                            " among its ", names.size(), DidYouMean(name, names)));
+    return NotFound(path_, " has no array ", QuotedName(name), " among its ", names.size(),
+                    DidYouMean(name, names));
   }
   const Array& array = found->second;
   if (array.type == SafetensorsName(dtype) && array.shape == shape) return array;
-  return absl::InvalidArgumentError(absl::StrCat(
-      path_, ": array ", QuotedName(name), " is ", array.type, " ", ShapeText(array.shape),
-      ", asked for as ", SafetensorsName(dtype), " ", ShapeText(shape)));
+  return InvalidArgument(path_, ": array ", QuotedName(name), " is ", array.type, " ",
+                         ShapeText(array.shape), ", asked for as ", SafetensorsName(dtype), " ",
+                         ShapeText(shape));
 }
 
 absl::Status SafetensorsReader::Read(const Array& array, absl::Span<std::byte> out) const {

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/trainer/files/safetensors_dtype.h"
 
@@ -25,9 +25,8 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
   for (const std::string& name : names) header_bytes += Quoted(name).size() + kEntryBytes;
   header_bytes = (header_bytes + 7) / 8 * 8;  // the data begins at a multiple of 8
   if (header_bytes > kMaxHeaderBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(names.size(), " arrays need a header of ",
-                                                   header_bytes, " bytes; .safetensors allows ",
-                                                   kMaxHeaderBytes, ": export to .npz"));
+    return InvalidArgument(names.size(), " arrays need a header of ", header_bytes,
+                           " bytes; .safetensors allows ", kMaxHeaderBytes, ": export to .npz");
   }
   ASSIGN_OR_RETURN(std::unique_ptr<PartFile> file, PartFile::Create(path, "the export file"));
   RETURN_IF_ERROR(file->Append(std::string(kLengthBytes + header_bytes, ' ')));
@@ -54,9 +53,7 @@ absl::Status SafetensorsWriter::WriteEntry(absl::string_view name, absl::string_
                                            absl::Span<const int64_t> shape,
                                            absl::string_view data) {
   for (const Entry& entry : entries_) {
-    if (entry.name == name) {
-      return absl::InvalidArgumentError(absl::StrCat("array '", name, "' is in the file already"));
-    }
+    if (entry.name == name) return InvalidArgument("array '", name, "' is in the file already");
   }
   Entry entry{.name = std::string(name),
               .dtype = std::string(dtype),
@@ -77,9 +74,8 @@ absl::Status SafetensorsWriter::Finish() {
   }
   std::string text = header.dump();
   if (text.size() > header_bytes_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the header takes ", text.size(), " bytes, space was reserved for ",
-                     header_bytes_, ": Create was not given the names of all arrays"));
+    return InvalidArgument("the header takes ", text.size(), " bytes, space was reserved for ",
+                           header_bytes_, ": Create was not given the names of all arrays");
   }
   text.append(header_bytes_ - text.size(), ' ');
   std::string length;

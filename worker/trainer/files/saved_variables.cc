@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
 #include "worker/strategy/context.h"
@@ -20,8 +20,8 @@ absl::Status CheckContext(absl::string_view what) {
   // runs.
   const std::shared_ptr<ReplicaContext> replica = GetReplicaContext();
   if (replica == nullptr || !HasStrategy()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      what, " is called in a replica function: call it outside, once for all replicas"));
+  return FailedPrecondition(
+      what, " is called in a replica function: call it outside, once for all replicas");
 }
 
 }  // namespace

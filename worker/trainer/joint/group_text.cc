@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/collective/gather_values.h"
 
@@ -78,7 +79,7 @@ absl::StatusOr<std::vector<NamedFile>> ReadList(const std::string& text) {
     const bool inside =
         !file.name.empty() && file.name[0] != '/' && !absl::StrContains(file.name, "..");
     if (!inside || !absl::SimpleAtoi(parts.first, &file.bytes) || file.bytes < 0) {
-      return absl::DataLossError(absl::StrCat("another worker sends a file as '", line, "'"));
+      return DataLoss("another worker sends a file as '", line, "'");
     }
     files.push_back(std::move(file));
   }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/trainer/joint/group_text.h"
 
@@ -66,11 +67,11 @@ absl::Status CheckSameSettings(CollectiveGroup& group, absl::Span<const std::str
         std::mismatch(first.begin(), first.begin() + static_cast<ptrdiff_t>(common), other.begin());
     const bool at_end = a == first.begin() + static_cast<ptrdiff_t>(common);
     if (at_end && first.size() == other.size()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "workers that train as one need the same job: worker 0 (", group.peer(0), ") has ",
-        at_end ? absl::StrCat(first.size(), " settings") : *a, ", worker ", rank, " (",
-        group.peer(rank), ") ", at_end ? absl::StrCat(other.size(), " settings") : *b,
-        "; start all of them with one job file and the same flags"));
+    return InvalidArgument("workers that train as one need the same job: worker 0 (", group.peer(0),
+                           ") has ", at_end ? absl::StrCat(first.size(), " settings") : *a,
+                           ", worker ", rank, " (", group.peer(rank), ") ",
+                           at_end ? absl::StrCat(other.size(), " settings") : *b,
+                           "; start all of them with one job file and the same flags");
   }
   return absl::OkStatus();
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/trainer/checkpoints/checkpoint_folders.h"
 #include "worker/trainer/checkpoints/checkpointer.h"
@@ -51,7 +52,7 @@ absl::Status WriteState(const JobConfig& job, const std::string& scratch, PsClie
 
 absl::StatusOr<std::string> WrittenState(const JobConfig& job, const std::string& scratch) {
   ASSIGN_OR_RETURN(const CheckpointFolders folders, ListCheckpoints(scratch, job.name));
-  if (folders.finished.empty()) return absl::InternalError(absl::StrCat(scratch, " is empty"));
+  if (folders.finished.empty()) return Internal(scratch, " is empty");
   return absl::StrCat(scratch, "/", folders.finished.back().name);
 }
 
@@ -69,8 +70,8 @@ absl::StatusOr<NewestState> FindNewestState(CollectiveGroup& group, absl::string
     const size_t blank = text.find(' ');
     int64_t now = 0;
     if (blank == std::string::npos || !absl::SimpleAtoi(text.substr(0, blank), &now)) {
-      return absl::DataLossError(absl::StrCat("worker ", rank, " (", group.peer(rank),
-                                              ") reports the position '", text, "'"));
+      return DataLoss("worker ", rank, " (", group.peer(rank), ") reports the position '", text,
+                      "'");
     }
     if (rank == 0) newest.next_start = std::max(newest.next_start, now);
     const std::string position = text.substr(blank + 1);

@@ -1,4 +1,4 @@
-// The progress of a run, and the line on stderr that reports it.
+// The progress of a run, and the lines on stderr that report it.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ struct ProgressStatistics {
 };
 
 // Decides when a line of progress is due, and formats it: the first line a second after the start,
-// then one every `interval`. An interval of zero: no lines. Times are of one clock (MonotonicNow).
-// Thread safety: none.
+// then one every `interval`. An interval of zero: no lines. All times are from one clock
+// (MonotonicNow). Thread safety: none.
 class ProgressLines {
  public:
   ProgressLines(std::string task, absl::Duration interval, absl::Duration start);
@@ -51,6 +51,26 @@ class ProgressLines {
   absl::Duration next_;
   absl::Duration last_;
   int64_t last_rows_ = 0;
+};
+
+// The line that a terminal shows while a worker trains. Draws nothing if stderr is not a
+// terminal. Thread safety: none.
+class ProgressBar {
+ public:
+  explicit ProgressBar(std::string task);
+  ~ProgressBar();  // leaves the last state on its own line
+
+  bool enabled() const { return enabled_; }
+  // True ten times a second if stderr is a terminal. Cheap enough for every step.
+  bool Due(absl::Duration now) const { return enabled_ && now >= next_draw_; }
+  void Draw(const ProgressStatistics& statistics, absl::Duration now);
+
+ private:
+  const std::string task_;
+  const bool enabled_;
+  const absl::Duration start_;
+  absl::Duration next_draw_;
+  bool drawn_ = false;
 };
 
 // `loss` without the sign of a NaN, which formats would print as "-nan".

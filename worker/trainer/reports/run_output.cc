@@ -8,18 +8,14 @@
 namespace cairn {
 
 absl::Status RunOutput::OpenMetrics(const std::string& path, bool append) {
-  absl::StatusOr<std::unique_ptr<MetricsFile>> file = MetricsFile::Open(path, append);
-  if (!file.ok()) return AsBadInput(file.status());
-  metrics_ = *std::move(file);
+  ASSIGN_OR_RETURN(metrics_, AsBadInput(MetricsFile::Open(path, append)));
   return absl::OkStatus();
 }
 
 absl::Status RunOutput::OpenEvents(const std::string& folder, int64_t first_step,
                                    std::optional<ScheduleConfig> learning_rate) {
-  absl::StatusOr<std::unique_ptr<TrainingEvents>> events =
-      TrainingEvents::Open(folder, first_step, std::move(learning_rate));
-  if (!events.ok()) return AsBadInput(events.status());
-  events_ = *std::move(events);
+  ASSIGN_OR_RETURN(events_,
+                   AsBadInput(TrainingEvents::Open(folder, first_step, std::move(learning_rate))));
   return absl::OkStatus();
 }
 

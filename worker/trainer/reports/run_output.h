@@ -17,9 +17,9 @@ namespace cairn {
 // errors of opening are the user's (AsBadInput). Thread safety: none.
 class RunOutput {
  public:
-  // As MetricsFile::Open.
+  // Like MetricsFile::Open.
   absl::Status OpenMetrics(const std::string& path, bool append);
-  // As TrainingEvents::Open.
+  // Like TrainingEvents::Open.
   absl::Status OpenEvents(const std::string& folder, int64_t first_step,
                           std::optional<ScheduleConfig> learning_rate);
 

@@ -1,7 +1,6 @@
 #include "worker/trainer/reports/summary.h"
 
 #include <cmath>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/log.h"
 #include "common/status.h"
@@ -57,17 +57,17 @@ absl::StatusOr<Chosen> Choose(const JobConfig& job) {
     chosen.folder = Absolute(checkpoint.restore);
     std::error_code unknown;  // the read below reports a path that cannot be examined
     if (std::filesystem::is_regular_file(chosen.folder, unknown)) {
-      return AsBadInput(absl::InvalidArgumentError(
-          absl::StrCat("checkpoint.restore: ", chosen.folder, " is a file; name the folder of a ",
-                       "checkpoint, which has a ", CheckpointManifest::kFileName)));
+      return AsBadInput(InvalidArgument("checkpoint.restore: ", chosen.folder,
+                                        " is a file; name the folder of a ",
+                                        "checkpoint, which has a ", CheckpointManifest::kFileName));
     }
     absl::StatusOr<CheckpointManifest> manifest = CheckpointManifest::ReadFrom(chosen.folder);
     if (absl::IsNotFound(manifest.status())) {
       const std::string around =
           checkpoint.directory.empty() ? chosen.folder : Absolute(checkpoint.directory);
-      return AsBadInput(absl::NotFoundError(absl::StrCat(
+      return AsBadInput(NotFound(
           "checkpoint.restore: ", chosen.folder, " holds no finished checkpoint (no ",
-          CheckpointManifest::kFileName, "); in ", around, " ", Listing(around, job.name))));
+          CheckpointManifest::kFileName, "); in ", around, " ", Listing(around, job.name)));
     }
     RETURN_IF_ERROR(manifest.status());
     chosen.manifest = *std::move(manifest);
@@ -160,10 +160,10 @@ absl::Status WaitForJob(PsClient& client, const std::string& job, bool always,
     told = true;
     absl::SleepFor(std::min(kDecisionPollInterval, deadline.Remaining()));
   }
-  return absl::DeadlineExceededError(absl::StrCat(
+  return DeadlineExceeded(
       "the first worker (chief, else worker 0) has neither restored nor begun job '", job,
       "' within ", absl::FormatDuration(patience), ": start it, or see why it ended",
-      disagreement.empty() ? "" : "; ", disagreement));
+      disagreement.empty() ? "" : "; ", disagreement);
 }
 
 }  // namespace cairn

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/errors.h"
 
 namespace cairn {
 namespace {
@@ -48,10 +49,10 @@ absl::StatusOr<RunPosition> RunPosition::Decode(absl::string_view text) {
       position.run_steps >= 0 && position.total_steps >= position.run_steps &&
       (!has_start || (absl::SimpleAtoi(words[kWords], &position.start) && position.start > 0));
   if (!good) {
-    return absl::DataLossError(absl::StrCat(
+    return DataLoss(
         "the servers hold the resume position '", absl::CHexEscape(text.substr(0, 80)),
         "', which this program did not write; another program trains under this job's name: "
-        "choose another name, or start over with --fresh"));
+        "choose another name, or start over with --fresh");
   }
   position.finished = finished != kRuns;
   position.at_max_steps = finished == kAtMaxSteps;

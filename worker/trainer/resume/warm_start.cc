@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/dtype.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/log.h"
 #include "common/shape.h"
@@ -76,8 +77,7 @@ struct Copy {
 };
 
 absl::Status BadWarmStart(const WarmStartConfig& config, absl::string_view why) {
-  return AsBadInput(absl::InvalidArgumentError(
-      absl::StrCat("checkpoint.warm_start from ", config.from, ": ", why)));
+  return AsBadInput(InvalidArgument("checkpoint.warm_start from ", config.from, ": ", why));
 }
 
 // The variables of `specs` to take from the checkpoint, which holds `there`.

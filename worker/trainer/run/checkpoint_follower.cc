@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/log.h"
 #include "common/status.h"
@@ -133,13 +134,13 @@ class Follower {
   }
 
   absl::Status NothingCame(absl::Duration patience) const {
-    return absl::DeadlineExceededError(absl::StrCat(
+    return DeadlineExceeded(
         options_.task, ": no ", last_.empty() ? "" : "newer ", "checkpoint of job '",
         options_.job.name, "' came to ", config_.directory, " for ", DurationText(patience),
         last_.empty() ? "" : absl::StrCat(", the last was ", last_),
         ": see why the job's first worker (chief, else worker 0) makes none; they come every ",
         "checkpoint.every_steps (", config_.every_steps,
-        ") and at the end, and evaluation.checkpoint_wait_seconds is how long one may take"));
+        ") and at the end, and evaluation.checkpoint_wait_seconds is how long one may take");
   }
 
   TrainerOptions options_;

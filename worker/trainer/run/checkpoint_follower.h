@@ -9,7 +9,7 @@
 namespace cairn {
 
 // Evaluates data.eval with the newest checkpoint in checkpoint.directory, then with each newer one;
-// checkpoints that appear and are deleted meanwhile are skipped. Logs each result, and writes it as
+// checkpoints that are deleted before they are read are skipped. Logs each result, and writes it as
 // a line of output.metrics_file and a point in output.tensorboard. Needs no server; changes
 // nothing. Ends
 // - "completed" after the final checkpoint of a run that was active when this began, or of an

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/errors.h"
 #include "worker/trainer/reports/progress.h"
 
 namespace cairn {
@@ -50,11 +51,11 @@ absl::Status DivergenceGuard::Check(int64_t step, double loss, bool last) {
 absl::Status DivergenceGuard::Diverged(const std::string& what) const {
   const std::string start =
       limit_.has_value() ? absl::StrFormat(" (step %d: %.3g)", first_step_, first_loss_) : "";
-  return absl::FailedPreconditionError(
-      absl::StrCat(task_, ": training diverged: ", what, start,
-                   "; lower optimizer.learning_rate, set optimizer.clipnorm or scale the columns, "
-                   "and start with "
-                   "--fresh or an earlier checkpoint; optimizer.divergence: ignore continues"));
+  return FailedPrecondition(
+      task_, ": training diverged: ", what, start,
+      "; lower optimizer.learning_rate, set optimizer.clipnorm or scale the columns, "
+      "and start with "
+      "--fresh or an earlier checkpoint; optimizer.divergence: ignore continues");
 }
 
 }  // namespace cairn

@@ -11,6 +11,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
 #include "worker/ops/loss.h"
@@ -128,8 +129,8 @@ absl::StatusOr<int64_t> Evaluator::Predict(const std::string& path) {
   struct stat there = {};
   const bool exists = stat(path.c_str(), &there) == 0;
   if (exists && S_ISDIR(there.st_mode)) {
-    return AsBadInput(absl::InvalidArgumentError(
-        absl::StrCat("predictions file ", path, " is a directory; name a writable file")));
+    return AsBadInput(
+        InvalidArgument("predictions file ", path, " is a directory; name a writable file"));
   }
   // A pipe or device is written directly; a file is written atomically.
   const bool in_place = exists && !S_ISREG(there.st_mode);

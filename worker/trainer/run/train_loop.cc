@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/exit_status.h"
@@ -118,9 +117,7 @@ absl::Status TrainLoop::DoStep(int64_t number) {
   if (!trained.ok() && parts_.resident != nullptr && !IsOfOthers(trained.status())) {
     parts_.resident->NoteFailure();
   }
-  if (!trained.ok() && parts_.lockstep != nullptr) {
-    return parts_.lockstep->Advise(trained.status());
-  }
+  if (!trained.ok() && parts_.lockstep != nullptr) return parts_.lockstep->Advise(trained.status());
   RETURN_IF_ERROR(trained.status());
   double loss = *trained;
   if (parts_.lockstep != nullptr) {

@@ -13,7 +13,6 @@
 #include "worker/trainer/devices/resident_state.h"
 #include "worker/trainer/joint/lockstep.h"
 #include "worker/trainer/reports/progress.h"
-#include "worker/trainer/reports/progress_bar.h"
 #include "worker/trainer/reports/report.h"
 #include "worker/trainer/reports/run_meter.h"
 #include "worker/trainer/reports/run_output.h"
@@ -102,7 +101,7 @@ class TrainLoop {
   bool CheckpointDue() const;
   bool EvaluationDue() const;
   // Evaluates and makes checkpoints if due after step `number`; workers that train as one wait
-  // meanwhile.
+  // in the meantime.
   absl::Status DoWhatIsDue(int64_t number);
   absl::Status Evaluate();
   // The share of the run, in [0, 1], that is done with `batch`.

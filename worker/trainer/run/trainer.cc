@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "absl/strings/str_cat.h"
 #include "common/config/client_config.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/log.h"
 #include "common/status.h"
@@ -92,9 +92,9 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenTrainReader(const TrainerOptions& op
 absl::StatusOr<std::unique_ptr<Model>> MakeModel(const JobConfig& job, const Schema& schema,
                                                  std::vector<Device> devices,
                                                  std::unique_ptr<GpuRanks> ranks = nullptr) {
-  absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(job.model, job.data, schema);
-  if (!model.ok()) return AsBadInput(model.status());
-  return DivideOverReplicas(*std::move(model), job.strategy.type, std::move(devices),
+  ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
+                   AsBadInput(Model::Create(job.model, job.data, schema)));
+  return DivideOverReplicas(std::move(model), job.strategy.type, std::move(devices),
                             job.strategy.cross_device_ops,
                             {.precision = ParseMatmulPrecision(job.strategy.matmul_precision),
                              .deterministic = job.strategy.deterministic},
@@ -157,10 +157,10 @@ class Training {
   absl::Status CheckQuorum() const {
     const int64_t wanted = options_.job.strategy.replicas_to_aggregate;
     if (wanted <= options_.workers) return absl::OkStatus();
-    return AsBadInput(absl::InvalidArgumentError(
-        absl::StrCat("strategy.replicas_to_aggregate is ", wanted, ", but the job has ",
-                     options_.workers, options_.workers == 1 ? " worker" : " workers",
-                     ": give at most that, or 0 for every worker")));
+    return AsBadInput(InvalidArgument("strategy.replicas_to_aggregate is ", wanted,
+                                      ", but the job has ", options_.workers,
+                                      options_.workers == 1 ? " worker" : " workers",
+                                      ": give at most that, or 0 for every worker"));
   }
 
   // Another worker may have rows. If no worker has any, nothing was trained.
@@ -326,10 +326,9 @@ class Training {
     absl::Status created = client_->Create(specs, Deadline::In(CallTimeout(options_)));
     if (absl::IsInvalidArgument(created)) return AsBadInput(created);
     if (!absl::IsAlreadyExists(created)) return created;
-    return absl::AlreadyExistsError(
-        absl::StrCat(created.message(),
-                     "; the job file has changed since its state was made: undo that, give "
-                     "the job another name, or start over with --fresh"));
+    return AlreadyExists(created.message(),
+                         "; the job file has changed since its state was made: undo that, give "
+                         "the job another name, or start over with --fresh");
   }
 
   // Returns the position in the servers' current state. --fresh may have dropped the state that the
@@ -385,10 +384,7 @@ class Training {
 
   absl::Status MakeCheckpointer() {
     if (options_.worker != 0 || options_.job.checkpoint.directory.empty()) return absl::OkStatus();
-    absl::StatusOr<std::unique_ptr<Checkpointer>> made =
-        Checkpointer::Create(options_.job, *client_);
-    if (!made.ok()) return AsBadInput(made.status());
-    checkpointer_ = *std::move(made);
+    ASSIGN_OR_RETURN(checkpointer_, AsBadInput(Checkpointer::Create(options_.job, *client_)));
     return absl::OkStatus();
   }
 
@@ -413,8 +409,8 @@ class Training {
     RETURN_IF_ERROR(MakeCheckpointer());
     const bool evaluates = options_.worker == 0 && !options_.job.data.eval.empty();
     const StopRequested stopped_together = [this] { return lockstep_->stopped_by() >= 0; };
-    absl::StatusOr<WireFormats> formats = WireFormats::Create(options_.job.strategy.wire, *model_);
-    if (!formats.ok()) return AsBadInput(formats.status());
+    ASSIGN_OR_RETURN(WireFormats formats,
+                     AsBadInput(WireFormats::Create(options_.job.strategy.wire, *model_)));
     ASSIGN_OR_RETURN(const std::unique_ptr<ResidentState> resident, KeepOnGpu());
     const RunMeter::Watching watching(options_.meter, client_.get());
     TrainLoop loop(
@@ -425,7 +421,7 @@ class Training {
          .clipper = clipper,
          .output = output_,
          .roster_entry = entry_,
-         .formats = *formats,
+         .formats = formats,
          .evaluator = evaluates ? &evaluator : nullptr,
          .checkpointer = checkpointer_.get(),
          .meter = options_.meter,
@@ -455,10 +451,9 @@ class Training {
     if (!lockstep_.has_value() || options_.stop_requested()) {
       return absl::CancelledError("stopped in training");
     }
-    return absl::AbortedError(absl::StrCat(lockstep_->PeerText(lockstep_->stopped_by()),
-                                           " was asked to stop, so all stopped after step ",
-                                           report_.total_steps,
-                                           ", which each has; restart every worker to continue"));
+    return Aborted(lockstep_->PeerText(lockstep_->stopped_by()),
+                   " was asked to stop, so all stopped after step ", report_.total_steps,
+                   ", which each has; restart every worker to continue");
   }
 
   // The workers need not agree on anything any more, so this worker's run is complete even if
@@ -531,13 +526,12 @@ absl::Status CheckFits(const VariableSpec& wanted, absl::Span<const VariableSpec
   for (const VariableSpec& spec : there) {
     if (spec.name != wanted.name) continue;
     if (spec.kind == wanted.kind && spec.shape == wanted.shape) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        absl::StrCat("job '", job, "': variable '", spec.name, "' has shape ",
-                     ShapeText(spec.shape), " on the servers, ", ShapeText(wanted.shape),
-                     " in the job file; use the job file that it was trained with"));
+    return FailedPrecondition("job '", job, "': variable '", spec.name, "' has shape ",
+                              ShapeText(spec.shape), " on the servers, ", ShapeText(wanted.shape),
+                              " in the job file; use the job file that it was trained with");
   }
-  return absl::NotFoundError(absl::StrCat("job '", job, "': the servers have no variable '",
-                                          wanted.name, "'; train it first"));
+  return NotFound("job '", job, "': the servers have no variable '", wanted.name,
+                  "'; train it first");
 }
 
 absl::StatusOr<Trained> OpenTrained(const TrainerOptions& options, const Connector& connect) {

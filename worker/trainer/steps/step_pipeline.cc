@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "common/deadline.h"
-#include "common/status.h"
 
 namespace cairn {
 

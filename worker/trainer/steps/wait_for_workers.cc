@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 
@@ -59,10 +60,10 @@ absl::Status WaitForFreshStart(PsClient& client, absl::Duration patience, bool a
     }
     absl::SleepFor(std::min(kPollInterval, deadline.Remaining()));
   }
-  return absl::DeadlineExceededError(absl::StrCat(
+  return DeadlineExceeded(
       "--fresh: the first worker (chief, else worker 0) was not seen training within ",
       absl::FormatDuration(patience),
-      ": start it with --fresh too, or leave --fresh out to continue what the servers hold"));
+      ": start it with --fresh too, or leave --fresh out to continue what the servers hold");
 }
 
 absl::StatusOr<Others> WaitForOthers(PsClient& client, int32_t worker, int32_t workers, int64_t run,

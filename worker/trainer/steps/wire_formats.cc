@@ -1,8 +1,6 @@
 #include "worker/trainer/steps/wire_formats.h"
 
-#include <utility>
-
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 
 namespace cairn {
 
@@ -16,10 +14,10 @@ absl::StatusOr<WireFormats> WireFormats::Create(const WireConfig& config, const 
     variable.kept_fraction = given.top_k_fraction;
     variable.delta = given.delta_pulls && spec.kind == VariableKind::kDense;
     if (variable.push == ValueFormat::kTopK && spec.kind == VariableKind::kEmbedding) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return InvalidArgument(
           "strategy.wire.push: top_k is for dense variables, and ", spec.name,
           " is an embedding table, of which rows are pushed: give it another format in "
-          "strategy.wire.per_variable"));
+          "strategy.wire.per_variable");
     }
   }
   return formats;

@@ -1,5 +1,5 @@
-// Sequence numbers of pushes: each server learns the number before, and a failed push's number is
-// handled.
+// Sequence numbers of pushes: each push names the previous number of its server. The number of a
+// failed push is used again, is void, or ends the order, if its fate is unknown.
 #include "worker/client/delivery/push_order.h"
 
 #include <thread>

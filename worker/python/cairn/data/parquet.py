@@ -115,9 +115,6 @@ class ParquetReader(Iterator[Columns]):
     def __next__(self) -> Columns:
         return next(self._batches)
 
-    def __iter__(self) -> ParquetReader:
-        return self
-
     def _close_file(self) -> None:
         while self._open:
             self._open.pop().close()

@@ -99,9 +99,6 @@ class Reader(Iterator[Batch]):
             _copy(raw.keys, np.int64, rows, raw.key_columns) if raw.keys else None,
             write_position(raw.epoch, raw.next_row))
 
-    def __iter__(self) -> Reader:
-        return self
-
     def close(self) -> None:
         """Closes the files. A second call does nothing."""
         handle, self._handle = self._handle, None

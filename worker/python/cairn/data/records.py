@@ -57,9 +57,6 @@ class RecordReader(Iterator[Records]):
         return Records([data[begin:end] for begin, end in zip(offsets, offsets[1:])],
                        write_position(raw.epoch, raw.next_record))
 
-    def __iter__(self) -> RecordReader:
-        return self
-
     def close(self) -> None:
         """Closes the files. A second call does nothing."""
         handle, self._handle = self._handle, None
