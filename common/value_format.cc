@@ -2,6 +2,7 @@
 // anything else that uses HWY_NAMESPACE.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "common/value_format.cc"
+#include "common/errors.h"
 #include "hwy/foreach_target.h"
 //
 #include <algorithm>
@@ -12,7 +13,6 @@
 #include <vector>
 
 #include "absl/base/casts.h"
-#include "absl/strings/str_cat.h"
 #include "common/value_format.h"
 #include "common/value_kernels-inl.h"
 #include "hwy/highway.h"
@@ -96,8 +96,8 @@ SmallestKept FindSmallest(absl::Span<const float> values, int64_t kept) {
 
 absl::Status DecodeTopK(absl::Span<const std::byte> bytes, int64_t count, float* out) {
   if (bytes.size() % TopKBytes(1) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        bytes.size(), " bytes are not pairs of an index and a value, of ", TopKBytes(1), " bytes"));
+    return InvalidArgument(bytes.size(), " bytes are not pairs of an index and a value, of ",
+                           TopKBytes(1), " bytes");
   }
   const size_t kept = bytes.size() / TopKBytes(1);
   std::fill_n(out, count, 0.0F);
@@ -106,8 +106,7 @@ absl::Status DecodeTopK(absl::Span<const std::byte> bytes, int64_t count, float*
     uint32_t index = 0;
     std::memcpy(&index, bytes.data() + i * sizeof index, sizeof index);
     if (index <= before || index >= count) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("index ", index, " after ", before, "; indices ascend, below ", count));
+      return InvalidArgument("index ", index, " after ", before, "; indices ascend, below ", count);
     }
     std::memcpy(&out[index], bytes.data() + (kept + i) * sizeof(float), sizeof(float));
     before = index;
@@ -180,9 +179,8 @@ absl::Status DecodeValues(ValueFormat format, absl::Span<const std::byte> bytes,
   if (format == ValueFormat::kTopK) return DecodeTopK(bytes, rows * width, out);
   const size_t wanted = EncodedBytes(format, rows, width);
   if (bytes.size() != wanted) {
-    return absl::InvalidArgumentError(absl::StrCat(bytes.size(), " bytes, expected ", wanted, " (",
-                                                   rows, " rows x ", width, " ",
-                                                   ValueFormatName(format), ")"));
+    return InvalidArgument(bytes.size(), " bytes, expected ", wanted, " (", rows, " rows x ", width,
+                           " ", ValueFormatName(format), ")");
   }
   const auto count = static_cast<size_t>(rows * width);
   const auto* const halves = reinterpret_cast<const uint16_t*>(bytes.data());

@@ -11,8 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/errors.h"
 
 namespace cairn {
 
@@ -38,12 +38,12 @@ absl::StatusOr<Struct> StructFromBytes(absl::string_view bytes, absl::string_vie
   try {
     value.read(&protocol);
   } catch (const apache::thrift::TException& error) {
-    return absl::DataLossError(absl::StrCat("a stored ", what, " of ", bytes.size(),
-                                            " bytes cannot be read: ", error.what()));
+    return DataLoss("a stored ", what, " of ", bytes.size(),
+                    " bytes cannot be read: ", error.what());
   }
   if (buffer->available_read() != 0) {
-    return absl::DataLossError(absl::StrCat("a stored ", what, " of ", bytes.size(), " bytes ends ",
-                                            buffer->available_read(), " bytes early"));
+    return DataLoss("a stored ", what, " of ", bytes.size(), " bytes ends ",
+                    buffer->available_read(), " bytes early");
   }
   return value;
 }

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <new>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 
 namespace cairn {
 namespace {
@@ -168,9 +168,8 @@ absl::Status DenseStripe::LoadImage(absl::string_view image) {
   size_t expected = 0;
   for (size_t part = 0; part <= layout_.slot_count; ++part) expected += part_bytes(part);
   if (image.size() != expected) {
-    return absl::DataLossError(absl::StrCat("stripe ", id().stripe, " of shard ", id().shard,
-                                            " has an image of ", image.size(), " bytes, not ",
-                                            expected));
+    return DataLoss("stripe ", id().stripe, " of shard ", id().shard, " has an image of ",
+                    image.size(), " bytes, not ", expected);
   }
   for (size_t part = 0; part <= layout_.slot_count; ++part) {
     std::copy_n(image.data(), part_bytes(part), reinterpret_cast<char*>(MutableRow(part, 0)));

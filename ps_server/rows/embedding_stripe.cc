@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/hash.h"
 #include "common/status.h"
 #include "ps_server/rows/copy_floats.h"
@@ -167,9 +167,8 @@ absl::Status EmbeddingStripe::LoadRows(const StoredRows& rows) {
     return absl::OkStatus();
   }
   if (rows.row_bytes() != table_.stored_bytes() && rows.size() > 0) {
-    return absl::DataLossError(absl::StrCat("the row of key ", rows.key(0), " has ",
-                                            rows.row_bytes(), " bytes, not ",
-                                            table_.stored_bytes()));
+    return DataLoss("the row of key ", rows.key(0), " has ", rows.row_bytes(), " bytes, not ",
+                    table_.stored_bytes());
   }
   updates_ = std::max(updates_, table_.Append(rows));
   if (table_.appended_bytes() >= kIndexedBytes) table_.IndexAppended();

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "storage/bytes.h"
 
 namespace cairn {
@@ -63,9 +63,8 @@ absl::StatusOr<uint32_t> RowAges::Decode(absl::string_view bytes) {
   const size_t found = bytes.size();
   if (found < sizeof(uint32_t) || (found - sizeof(uint32_t)) % kAgeMarkBytes != 0 ||
       found > sizeof(uint32_t) + kMaxMarks * kAgeMarkBytes) {
-    return absl::DataLossError(absl::StrCat("row ages have ", found,
-                                            " bytes; they have 4, and 12 for each of at most ",
-                                            kMaxMarks, " marks"));
+    return DataLoss("row ages have ", found, " bytes; they have 4, and 12 for each of at most ",
+                    kMaxMarks, " marks");
   }
   const auto updates = LoadLittleEndian<uint32_t>(bytes.data());
   marks_.clear();

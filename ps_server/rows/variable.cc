@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/hash.h"
 #include "common/nearest.h"
 #include "common/status.h"
@@ -141,9 +142,8 @@ absl::StatusOr<Variable::Kept> Variable::Decode(const VariableRecord& record, in
   }
   const bool moved = version >= kMovedRecordVersion && version <= kCompactRecordVersion;
   if ((version != kRecordVersion && !moved) || rows_per_stripe == 0) {
-    return absl::DataLossError(absl::StrCat(who, ": its record of ", record.spec.size(),
-                                            " bytes has version ", version, ", this program reads ",
-                                            kRecordVersion, " to ", kCompactRecordVersion));
+    return DataLoss(who, ": its record of ", record.spec.size(), " bytes has version ", version,
+                    ", this program reads ", kRecordVersion, " to ", kCompactRecordVersion);
   }
   const auto read = [&](absl::string_view bytes) -> absl::StatusOr<VariableSpec> {
     const absl::StatusOr<wire::VariableSpec> kept = SpecFromBytes(bytes);
@@ -158,7 +158,7 @@ absl::StatusOr<Variable::Kept> Variable::Decode(const VariableRecord& record, in
     if (rest.size() >= sizeof(bytes)) std::memcpy(&bytes, rest.data(), sizeof(bytes));
     rest.remove_prefix(std::min(rest.size(), sizeof(bytes)));
     if (bytes > rest.size()) {
-      return absl::DataLossError(absl::StrCat(who, ": its record ends inside a map"));
+      return DataLoss(who, ": its record ends inside a map");
     }
     if (bytes > 0) {
       ASSIGN_OR_RETURN(kept.arriving, read(rest.substr(0, bytes)));
@@ -330,9 +330,9 @@ absl::StatusOr<size_t> Variable::PartOf(absl::string_view slot) const {
     if (slots()[s].name == slot) return s + 1;
     names.push_back(slots()[s].name);
   }
-  return absl::NotFoundError(absl::StrCat("optimizer ", spec_.optimizer.type, " has no slot '",
-                                          slot, "'", DidYouMean(slot, names), "; it has ",
-                                          names.empty() ? "none" : absl::StrJoin(names, ", ")));
+  return NotFound("optimizer ", spec_.optimizer.type, " has no slot '", slot, "'",
+                  DidYouMean(slot, names), "; it has ",
+                  names.empty() ? "none" : absl::StrJoin(names, ", "));
 }
 
 void Variable::Initialize() {

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/hash.h"
 
 namespace cairn {
@@ -109,9 +109,8 @@ void WaitingKeys::AppendTo(std::string* bytes) const {
 
 absl::Status WaitingKeys::Load(absl::string_view pages, bool put) {
   if (pages.size() % kPageBytes != 0 || bytes() + pages.size() > kMaxBytes) {
-    return absl::DataLossError(absl::StrCat("waiting keys have ", pages.size(), " bytes after ",
-                                            bytes(), "; they have pages of ", kPageBytes,
-                                            " bytes, at most ", kMaxBytes, " in all"));
+    return DataLoss("waiting keys have ", pages.size(), " bytes after ", bytes(),
+                    "; they have pages of ", kPageBytes, " bytes, at most ", kMaxBytes, " in all");
   }
   const size_t before = entries_.size();
   const size_t after = before + pages.size() / sizeof(uint32_t);
@@ -124,8 +123,7 @@ absl::Status WaitingKeys::Load(absl::string_view pages, bool put) {
 
 absl::Status WaitingKeys::FinishLoad() const {
   if (entries_.empty() || std::has_single_bit(entries_.size())) return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrCat("waiting keys have ", changed_.size(), " pages, which is no power of two"));
+  return DataLoss("waiting keys have ", changed_.size(), " pages, which is no power of two");
 }
 
 void WaitingKeys::Clear() {

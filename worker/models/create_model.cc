@@ -1,3 +1,4 @@
+#include "common/errors.h"
 #include "worker/models/model.h"
 
 #include <array>
@@ -40,8 +41,7 @@ absl::StatusOr<LossKind> LossOf(const ModelConfig& config, const Kind& kind) {
     loss = kind.has_classes && config.classes > 1 ? kSoftmaxLoss : kind.default_loss;
   }
   const auto refuse = [&](absl::string_view why) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model ", config.type, " with loss ", loss, ": ", why));
+    return InvalidArgument("model ", config.type, " with loss ", loss, ": ", why);
   };
   if (loss == kSoftmaxLoss) {
     if (!kind.has_classes) return refuse("the model has one output; take sigmoid_cross_entropy");
@@ -64,7 +64,7 @@ absl::StatusOr<LossKind> LossOf(const ModelConfig& config, const Kind& kind) {
 
 absl::Status CheckSchema(const ModelConfig& config, const Schema& schema) {
   const auto refuse = [&](absl::string_view why) {
-    return absl::InvalidArgumentError(absl::StrCat("model ", config.type, ": ", why));
+    return InvalidArgument("model ", config.type, ": ", why);
   };
   if (schema.sparse_columns == 0 && schema.dense_columns == 0 && schema.key_columns == 0) {
     return refuse("the data has no columns");
@@ -98,8 +98,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Create(const ModelConfig& config,
     if (model.ok()) return model;
     return Annotate(model.status(), absl::StrCat("data.format ", data.format));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown model '", config.type, "'", DidYouMean(config.type, types)));
+  return InvalidArgument("unknown model '", config.type, "'", DidYouMean(config.type, types));
 }
 
 }  // namespace cairn

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/host_memory.h"
 #include "common/status.h"
 
@@ -309,9 +309,9 @@ void StepDevice::Step::Reserve(size_t bytes, StepMemory* memory) {
     return;
   }
   device_.outgrown_ = true;
-  device_.queue_->Fail(absl::ResourceExhaustedError(absl::StrCat(
+  device_.queue_->Fail(ResourceExhausted(
       "a step of ", rows(), " rows, whose gradients are added up on their GPUs, needs ", bytes,
-      " bytes that no step before it needed")));
+      " bytes that no step before it needed"));
 }
 
 // Small gradients are adjacent, in the order of their variables. So one call zeroes them, along

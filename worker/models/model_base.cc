@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/shape.h"
 #include "common/status.h"
 #include "worker/models/device_step.h"
@@ -30,8 +31,8 @@ absl::Status CheckLabels(LossKind loss, int64_t classes, absl::Span<const float>
           ? absl::StrCat("a whole number in [0, ", classes,
                          ") once data.label_base is taken off (softmax_cross_entropy)")
           : "a finite number (mean_squared_error)";
-  return absl::InvalidArgumentError(absl::StrCat(
-      "row ", bad - labels.begin(), " of the batch: label ", *bad, ", expected ", what));
+  return InvalidArgument("row ", bad - labels.begin(), " of the batch: label ", *bad, ", expected ",
+                         what);
 }
 
 }  // namespace
@@ -46,9 +47,8 @@ ModelBase::ModelBase(const ModelArguments& arguments, int64_t outputs)
 
 absl::Status ModelBase::CheckBatch(const Batch& batch) const {
   const auto wrong = [&](absl::string_view what, size_t found, int64_t expected) {
-    return absl::InvalidArgumentError(absl::StrCat("batch of ", batch.rows, " rows has ", found,
-                                                   " ", what, ", expected ", expected,
-                                                   ": the reader's schema is another one"));
+    return InvalidArgument("batch of ", batch.rows, " rows has ", found, " ", what, ", expected ",
+                           expected, ": the reader's schema is another one");
   };
   const auto differs = [](size_t found, int64_t expected) {
     return found != static_cast<size_t>(expected);
@@ -106,9 +106,8 @@ absl::Status ModelBase::Plan(const Batch& batch, StepState* state) const {
 
 absl::Status ModelBase::CheckPlanned(const StepState& state) const {
   if (state.uses.size() == list_.variables.size()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("step state holds ", state.uses.size(), " variables, the model has ",
-                   list_.variables.size(), ": call Plan for the batch first"));
+  return FailedPrecondition("step state holds ", state.uses.size(), " variables, the model has ",
+                            list_.variables.size(), ": call Plan for the batch first");
 }
 
 absl::StatusOr<std::unique_ptr<StepView>> ModelBase::Begin(const Batch& batch,

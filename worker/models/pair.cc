@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/models/key_tables.h"
 #include "worker/models/model_base.h"
@@ -88,10 +89,10 @@ absl::StatusOr<std::unique_ptr<Model>> MakePair(const ModelArguments& arguments)
   const bool skip_gram = config.type == "skip_gram";
   const Schema& schema = arguments.schema;
   if (schema.key_columns != 2 || schema.sparse_columns > 0 || schema.dense_columns > 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "model ", config.type, " needs two key columns a row (", skip_gram ? "text" : "movielens",
-        "), found ", schema.key_columns, " key, ", schema.dense_columns, " dense and ",
-        schema.sparse_columns, " sparse columns"));
+    return InvalidArgument("model ", config.type, " needs two key columns a row (",
+                           skip_gram ? "text" : "movielens", "), found ", schema.key_columns,
+                           " key, ", schema.dense_columns, " dense and ", schema.sparse_columns,
+                           " sparse columns");
   }
   if (config.init_given) {
     RETURN_IF_ERROR(Annotate(ValidateInitializer(config.init, /*is_embedding=*/true),

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/log.h"
 #include "common/shape.h"
@@ -407,8 +408,8 @@ absl::StatusOr<std::unique_ptr<GpuRanks>> RanksFor(const std::vector<Device>& de
   const std::string text =
       absl::StrCat(status.message(), "; the replicas are on ", DevicesText(devices));
   if (required) {
-    return AsBadInput(absl::FailedPreconditionError(
-        absl::StrCat("strategy.cross_device_ops: nccl: ", text, ": take auto, or other devices")));
+    return AsBadInput(FailedPrecondition("strategy.cross_device_ops: nccl: ", text,
+                                         ": take auto, or other devices"));
   }
   LOG_IF(WARNING, devices.size() > 1 && !devices[0].is_cpu())
       << "gradients are summed in host memory: " << text;
@@ -425,10 +426,10 @@ absl::StatusOr<std::unique_ptr<GpuRanks>> RanksOfWorkers(const StrategyConfig& c
                    CommunicationImplementationFromName(communication.implementation));
   if (config.cross_device_ops != "auto" && config.cross_device_ops != "nccl") {
     if (implementation != CommunicationImplementation::kNccl) return nullptr;
-    return AsBadInput(absl::InvalidArgumentError(absl::StrCat(
+    return AsBadInput(InvalidArgument(
         "strategy.communication.implementation: nccl sums between the GPUs of a worker too; leave "
         "strategy.cross_device_ops: ",
-        config.cross_device_ops, " out")));
+        config.cross_device_ops, " out"));
   }
   absl::StatusOr<std::unique_ptr<GpuRanks>> ranks = JoinWorkers(
       {.devices = devices,

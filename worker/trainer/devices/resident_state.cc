@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/optimizer/optimizer.h"
 #include "common/shape.h"
@@ -199,10 +200,10 @@ absl::Status ResidentState::Update(const StepState& state) {
     ++dropped_;
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgument(
       "push \"", parts_.specs[found->variable].name, "\": gradient[", found->index, "] is ",
       found->value,
-      "; gradients must be finite: lower the learning rate or clip, or skip such pushes"));
+      "; gradients must be finite: lower the learning rate or clip, or skip such pushes");
 }
 
 absl::Status ResidentState::WriteBack(const std::string& position, bool wait) {
