@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "common/errors.h"
 #include "common/status.h"
 #include "ps_server/engine/engine.h"
 #include "ps_server/engine/process_setup.h"
@@ -22,6 +21,33 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr absl::Duration kConnectTimeout = absl::Minutes(1);
+
+class EngineServer : public InProcessServer {
+ public:
+  // `scratch`: a directory that is deleted with the server; empty: none.
+  EngineServer(std::unique_ptr<Engine> engine, fs::path scratch)
+      : engine_(std::move(engine)), scratch_(std::move(scratch)) {}
+  ~EngineServer() override {
+    engine_.reset();
+    if (scratch_.empty()) return;
+    std::error_code error;
+    fs::remove_all(scratch_, error);
+    fs::remove(scratch_.parent_path(), error);  // only if it is empty
+  }
+
+  absl::StatusOr<std::unique_ptr<PsClient>> Connect(const ClientOptions& options,
+                                                    Deadline deadline) override {
+    ClientOptions kept = options;
+    kept.retained_bytes =
+        0;  // the engine ends with this process, so pushes need not be kept for a replay
+    return PsClient::ConnectInProcess(kept, {&engine_->service()}, deadline);
+  }
+  absl::Status Close() override { return engine_->Close(); }
+
+ private:
+  std::unique_ptr<Engine> engine_;
+  const fs::path scratch_;
+};
 
 absl::Status MakeParent(const fs::path& parent) {
   std::error_code error;
@@ -39,27 +65,6 @@ int64_t MemoryOfMachine() {
 
 }  // namespace
 
-InProcessServer::InProcessServer(std::unique_ptr<Engine> engine, std::string scratch)
-    : engine_(std::move(engine)), scratch_(std::move(scratch)) {}
-
-InProcessServer::~InProcessServer() {
-  engine_.reset();
-  if (scratch_.empty()) return;
-  std::error_code error;
-  fs::remove_all(scratch_, error);
-  fs::remove(fs::path(scratch_).parent_path(), error);  // only if it is empty
-}
-
-absl::StatusOr<std::unique_ptr<PsClient>> InProcessServer::Connect(const ClientOptions& options,
-                                                                   Deadline deadline) {
-  ClientOptions kept = options;
-  // The engine ends with this process, so pushes need not be kept for a replay.
-  kept.retained_bytes = 0;
-  return PsClient::ConnectInProcess(kept, {&engine_->service()}, deadline);
-}
-
-absl::Status InProcessServer::Close() { return engine_->Close(); }
-
 absl::StatusOr<std::unique_ptr<InProcessServer>> InProcessServer::Open(const JobConfig& job,
                                                                        bool create,
                                                                        absl::string_view task) {
@@ -70,8 +75,9 @@ absl::StatusOr<std::unique_ptr<InProcessServer>> InProcessServer::Open(const Job
   if (create) RETURN_IF_ERROR(MakeParent(parent));
   std::error_code error;
   if (!create && !fs::exists(folder, error)) {
-    return NotFound(folder.string(), ": no state of job '", job.name,
-                    "' is there; train first, or name its folder by storage.directory");
+    return absl::NotFoundError(
+        absl::StrCat(folder.string(), ": no state of job '", job.name,
+                     "' is there; train first, or name its folder by storage.directory"));
   }
   EngineOptions options;
   options.directory = folder.string();
@@ -81,7 +87,7 @@ absl::StatusOr<std::unique_ptr<InProcessServer>> InProcessServer::Open(const Job
   ASSIGN_OR_RETURN(options.durability, DurabilityFromName(job.storage.durability));
   if (job.not_finite == "skip") options.not_finite = NotFinitePolicy::kSkip;
   ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Open(options));
-  return std::make_unique<InProcessServer>(std::move(engine), "");
+  return std::make_unique<EngineServer>(std::move(engine), fs::path());
 }
 
 absl::StatusOr<std::unique_ptr<InProcessServer>> OpenCheckpoint(const JobConfig& job,
@@ -95,7 +101,7 @@ absl::StatusOr<std::unique_ptr<InProcessServer>> OpenCheckpoint(const JobConfig&
   options.durability = Durability::kOff;
   options.memory_budget_bytes = MemoryOfMachine();
   ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Open(options));
-  auto server = std::make_unique<InProcessServer>(std::move(engine), scratch.string());
+  auto server = std::make_unique<EngineServer>(std::move(engine), scratch);
   ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client,
                    server->Connect({.job = job.name}, Deadline::In(kConnectTimeout)));
   JobConfig source = job;

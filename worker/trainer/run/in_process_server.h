@@ -13,14 +13,10 @@
 
 namespace cairn {
 
-class Engine;
-
 // An engine on storage.directory/NAME of the job. Thread safety: none.
 class InProcessServer {
  public:
-  // `scratch`: a directory that is deleted with the server; empty: none.
-  InProcessServer(std::unique_ptr<Engine> engine, std::string scratch);
-  ~InProcessServer();
+  virtual ~InProcessServer() = default;
 
   // Creates the directory if `create`; otherwise kNotFound if it is missing: nothing has been
   // trained. `task`, as in "worker:1": set for all but the first of several workers with a server
@@ -30,14 +26,10 @@ class InProcessServer {
                                                                absl::string_view task = "");
 
   // The server outlives the client.
-  absl::StatusOr<std::unique_ptr<PsClient>> Connect(const ClientOptions& options,
-                                                    Deadline deadline);
+  virtual absl::StatusOr<std::unique_ptr<PsClient>> Connect(const ClientOptions& options,
+                                                            Deadline deadline) = 0;
   // Flushes and closes. All clients must have been destroyed.
-  absl::Status Close();
-
- private:
-  std::unique_ptr<Engine> engine_;
-  const std::string scratch_;
+  virtual absl::Status Close() = 0;
 };
 
 // Opens the checkpoint in a directory for reading.

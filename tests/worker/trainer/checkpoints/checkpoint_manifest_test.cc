@@ -129,7 +129,7 @@ absl::Duration TimeToRead(int32_t servers) {
   const absl::StatusOr<CheckpointManifest> read = CheckpointManifest::ReadFrom(folder.path());
   const absl::Duration spent = now() - before;
   EXPECT_OK(read);
-  if (read.ok()) EXPECT_EQ(read->servers.size(), manifest.servers.size());
+  EXPECT_TRUE(read.ok() && read->servers.size() == manifest.servers.size());
   return spent;
 }
 
