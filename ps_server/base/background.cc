@@ -24,8 +24,7 @@ class Background {
     while (true) {
       std::function<void()> work;
       {
-        absl::MutexLock lock(&mutex_);
-        mutex_.Await(absl::Condition(this, &Background::HasWork));
+        absl::MutexLock lock(&mutex_, absl::Condition(this, &Background::HasWork));
         work = std::move(work_.front());
         work_.pop_front();
       }
