@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
@@ -90,8 +89,7 @@ void PayloadPool::Return(Block block) noexcept {
     bytes_ += static_cast<int64_t>(block.bytes);
     surplus = bytes_ > limit_;
   }
-  if (!surplus) return;
-  for (Block freed = TakeSurplus(); freed.memory != nullptr; freed = TakeSurplus()) Free(freed);
+  if (surplus) FreeSurplus();
 }
 
 void PayloadPool::RaiseLimit(int64_t bytes) {
@@ -99,7 +97,11 @@ void PayloadPool::RaiseLimit(int64_t bytes) {
     absl::MutexLock lock(&mutex_);
     limit_ += bytes;
   }
-  if (bytes >= 0) return;
+  if (bytes < 0) FreeSurplus();
+}
+
+// Calls the system without the lock.
+void PayloadPool::FreeSurplus() noexcept {
   for (Block freed = TakeSurplus(); freed.memory != nullptr; freed = TakeSurplus()) Free(freed);
 }
 

@@ -3,7 +3,7 @@
 
 #include <array>
 #include <cstddef>
-#include <vector>
+#include <cstdint>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -47,7 +47,9 @@ class PayloadPool {
   static size_t IndexOf(size_t bytes);
   static void Free(Block block) noexcept;
   std::byte* Pop(size_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // A kept block that exceeds the limit; its memory is null if there is none.
+  // Returns kept blocks to the system until they have at most the limit.
+  void FreeSurplus() noexcept;
+  // One such block; its memory is null if there is none.
   Block TakeSurplus();
 
   absl::Mutex mutex_;
