@@ -1,7 +1,10 @@
 // Batches and values drawn at random, for tests of models.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <random>
 #include <string>
 #include <vector>
@@ -44,6 +47,22 @@ inline void RandomValues(StepState* state, float stddev, uint32_t seed) {
   for (VariableUse& use : state->uses) {
     for (float& value : use.values) value = normal(random);
   }
+}
+
+// Rows with few entries get many, which need memory that no earlier step has allocated: `batch` of
+// sparse rows gets one entry in all, the result 20 in each row.
+inline Batch GrowSparseRows(Batch* batch) {
+  std::fill(batch->row_offsets.begin() + 1, batch->row_offsets.end(), 1);
+  batch->columns.resize(1);
+  batch->values.resize(1);
+  Batch many = *batch;
+  many.columns.clear();
+  for (size_t r = 1; r < many.row_offsets.size(); ++r) {
+    for (int32_t column = 0; column < 20; ++column) many.columns.push_back(column);
+    many.row_offsets[r] = static_cast<int64_t>(many.columns.size());
+  }
+  many.values.assign(many.columns.size(), 0.25f);
+  return many;
 }
 
 }  // namespace cairn::test

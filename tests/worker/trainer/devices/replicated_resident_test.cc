@@ -1,7 +1,6 @@
 // Variables that stay on the GPUs of several replicas, on fake GPUs: every copy has the same bits,
 // which are those of replicas whose variables travel through host memory, whichever way a step sums
 // its gradients; and a failing call of CUDA or NCCL is an error of its step and blocks no replica.
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "tests/common/optimizer/optimizer_cases.h"
 #include "tests/support/fake_cuda/fake_gpus.h"
 #include "tests/support/status_matchers.h"
+#include "tests/worker/models/random_batch.h"
 #include "tests/worker/models/resident_scene.h"
 #include "worker/trainer/devices/replicated_model.h"
 
@@ -112,16 +112,7 @@ TEST(ReplicatedResidentSteps, AStepThatOutgrowsItsMemoryIsRightToo) {
   c.config.loss = "sigmoid_cross_entropy";
   ReplicaScene scene(c, {.type = "adam"}, Gpus(2));
   Batch few = RandomBatch(c.schema, 30, 1, 1);
-  std::fill(few.row_offsets.begin() + 1, few.row_offsets.end(), 1);
-  few.columns.resize(1);
-  few.values.resize(1);
-  Batch many = few;
-  many.columns.clear();
-  for (size_t r = 0; r < 30; ++r) {
-    for (int32_t column = 0; column < 20; ++column) many.columns.push_back(column);
-    many.row_offsets[r + 1] = static_cast<int64_t>(many.columns.size());
-  }
-  many.values.assign(many.columns.size(), 0.25f);
+  Batch many = GrowSparseRows(&few);
   for (const Batch* batch : {&few, &few, &few, &many, &many, &few}) {
     ASSERT_OK(scene.Step(*batch));
     scene.ExpectSame();

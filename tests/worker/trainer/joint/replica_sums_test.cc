@@ -252,16 +252,7 @@ TEST(SumsOnDevices, VariablesThatSomeUseByRowsAreAddedUpOnTheHost) {
 TEST(SumsOnDevices, AStepThatOutgrowsItsMemoryIsDoneAgainOnTheHost) {
   Divided divided(Case("mlp_sparse"), 3);
   Batch sparse = divided.RandomRows(30, 1);
-  std::fill(sparse.row_offsets.begin() + 1, sparse.row_offsets.end(), 1);
-  sparse.columns.resize(1);
-  sparse.values.resize(1);
-  Batch dense = sparse;
-  dense.columns.clear();
-  for (size_t r = 0; r < 30; ++r) {
-    for (int32_t column = 0; column < 20; ++column) dense.columns.push_back(column);
-    dense.row_offsets[r + 1] = static_cast<int64_t>(dense.columns.size());
-  }
-  dense.values.assign(dense.columns.size(), 0.25f);
+  const Batch dense = GrowSparseRows(&sparse);
   for (int step = 0; step < 2; ++step) ASSERT_OK(divided.Train(sparse));
   const uint64_t turns = divided.turns();
   const int trainings = divided.failing().trainings();
