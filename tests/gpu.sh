@@ -34,6 +34,7 @@ programs=(
   "strategies worker/strategy/strategy_test worker/strategy/strategy_fake_gpus_test"
   "generated worker/strategy/strategy_generated_test worker/strategy/strategy_generated_fake_gpus_test"
   "nccl worker/collective/nccl_device_test worker/collective/nccl_fake_gpus_test"
+  "resident worker/trainer/resident_steps_test worker/trainer/trainer_fake_gpus_test"
   "bench bench/gpu_bench bench/gpu_bench_fake_gpus"
   "cairn-worker ../worker/cairn-worker ../worker/cairn-worker"
   "cairnctl ../worker/ctl/cairnctl ../worker/ctl/cairnctl"
@@ -83,7 +84,7 @@ if [ -n "$fakes" ]; then
 fi
 cp -r tests/golden/data "$stage/data/tests/golden/data"
 cp -r examples/data examples/*.yaml "$stage/data/examples/"
-cp tests/gpu/torch_steps.py "$stage/"
+cp tests/gpu/{torch_steps,nccl_workers,dense_job}.py "$stage/"
 mkdir -p "$stage/data/tests/python" "$stage/data/tests/support" "$stage/data/worker/python"
 cp tests/python/torch_test.py "$stage/data/tests/python/"
 cp tests/support/{addresses,processes,tap}.py "$stage/data/tests/support/"
@@ -96,7 +97,7 @@ mkdir -p "$out/zstd"
 cp -L "$(command -v zstd)" "$out/zstd/zstd"
 copy_libraries "$out/zstd/zstd" "$out/zstd" "$out/zstd"
 ldd --version | awk 'NR == 1 {print $NF}' >"$out/zstd/libc_version"
-tar -cf - -C "$stage" bin lib libc data torch_steps.py | zstd -q -f -9 -T0 --long=27 -o "$out/payload.tar.zst"
+tar -cf - -C "$stage" . | zstd -q -f -9 -T0 --long=27 -o "$out/payload.tar.zst"
 install -m 755 tests/gpu/run.sh "$out/run.sh"
 size=$(du -sk "$out" | awk '{print $1}')
 if [ "$size" -gt $((64 * 1024)) ]; then

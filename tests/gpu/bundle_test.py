@@ -17,10 +17,11 @@ import tap  # noqa: E402
 BUILD = os.path.abspath(sys.argv.pop())
 KIND = sys.argv.pop()
 ALL = ["gpu", "models", "optimizers", "tensors", "golden", "golden_optimizers", "strategies", "nccl",
-       "doctor", "jobs", "package", "bench", "torch", "generated", "memcheck", "memcheck_tensors",
-       "racecheck", "initcheck"]
+       "resident", "doctor", "jobs", "workers", "package", "bench", "torch", "dense_job",
+       "generated",
+       "memcheck", "memcheck_tensors", "memcheck_resident", "racecheck", "initcheck"]
 # Parts that need a real GPU: the driver's description, cairn-worker, and PyTorch.
-REAL = {"gpu", "jobs", "package", "torch"}
+REAL = {"gpu", "jobs", "workers", "package", "torch", "dense_job"}
 # Each program runs a part of its tests: they have run as tests of their own.
 ENV = {**os.environ, "CAIRN_GPU_BENCH": "--small", "GTEST_TOTAL_SHARDS": "6",
        "GTEST_SHARD_INDEX": "0", "CAIRN_FAKE_DELAY_US": "0"}
@@ -82,7 +83,7 @@ class OnFakeGpus(unittest.TestCase):
                          summary["parts"])
         self.assertEqual((status, summary["failed_parts"]), (0, 0))
         self.assertGreater(parts["golden"]["passed"], 0)
-        self.assertEqual(tools, ["memcheck", "memcheck", "racecheck", "initcheck"])
+        self.assertEqual(tools, ["memcheck"] * 3 + ["racecheck", "initcheck"])
         self.assertTrue(summary["bench"])
         self.assertTrue(all("bench" in line for line in summary["bench"]))
 

@@ -131,6 +131,15 @@ jobs() {
   if [ -e "$at/lib/libfake_cudart.so" ]; then echo "cairn-worker uses real GPUs alone"; return 3; fi
   job abalone rmse && job dna accuracy && job criteo_sample auc --set model.type=dlrm
 }
+# Python scripts with this machine's Python and libraries; they call cairn-worker with the bundle's.
+script() {  # NAME ARGUMENTS...
+  if [ -e "$at/lib/libfake_cudart.so" ]; then echo "cairn-worker uses real GPUs alone"; return 3; fi
+  if ! command -v python3 >/dev/null; then echo "python3 is not installed"; return 3; fi
+  local name=$1
+  shift
+  CAIRN_LIBRARIES=$LD_LIBRARY_PATH LD_LIBRARY_PATH=$system_libraries \
+    python3 "$at/$name.py" "$@" ${loader[@]+"${loader[@]}"} "$at/bin/cairn-worker"
+}
 # The package cairn beside this machine's PyTorch, which uses this machine's libraries: the bundle's
 # serve what the machine lacks.
 package() {
@@ -153,7 +162,7 @@ torch() {
   LD_LIBRARY_PATH=$system_libraries python3 "$at/torch_steps.py" "$results/bench.log"
 }
 # timeout runs programs, not functions.
-export -f run sanitize gpu bench job jobs package torch
+export -f run sanitize gpu bench job jobs script package torch
 export at sanitizer results old_libc
 export system_libraries=${LD_LIBRARY_PATH-}
 call() {
@@ -176,20 +185,24 @@ else
   call golden_optimizers 120 run golden_optimizers
   call strategies 120 run strategies
   call nccl 120 run nccl
+  call resident 120 run resident --gtest_filter='*ResidentSteps*'
   call doctor 30 run cairnctl doctor
   call jobs 120 jobs
+  call workers 120 script nccl_workers "$at/data/examples"
   call package 120 package
   call bench 180 bench ${CAIRN_GPU_BENCH-}
   call torch 60 torch
+  call dense_job 120 script dense_job
   call generated 120 run generated
   call memcheck 120 sanitize memcheck models --gtest_filter='DeviceStepOnGpu.*'
   call memcheck_tensors 120 sanitize memcheck tensors --gtest_filter='*/gpu*'
+  call memcheck_resident 120 sanitize memcheck resident --gtest_filter='*ResidentSteps*gpu'
   call racecheck 120 sanitize racecheck models --gtest_filter='DeviceStepOnGpu.*'
   call initcheck 120 sanitize initcheck models --gtest_filter='DeviceStepOnGpu.*'
 fi
 
 card=$(head -1 "$results/gpu.log" 2>/dev/null | text)
-benches=$(cat "$results"/{bench,torch}.log 2>/dev/null | grep '^{' | sed 's/^/    /; $!s/$/,/')
+benches=$(cat "$results"/{bench,torch,dense_job}.log 2>/dev/null | grep '^{' | sed 's/^/    /; $!s/$/,/')
 cat >"$results/summary.json" <<END
 {
   "gpu": "$card",

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -33,10 +34,13 @@ constexpr absl::Duration kLookPause = absl::Microseconds(20);
 constexpr absl::Duration kFirstRequest = absl::Seconds(1);
 constexpr absl::Duration kRequestPause = absl::Milliseconds(500);
 constexpr absl::Duration kRequestTimeout = absl::Milliseconds(200);
+// How long a process looks for the other process that ended its connections.
+constexpr absl::Duration kExplanationTimeout = absl::Seconds(2);
+constexpr absl::Duration kExplanationPause = absl::Milliseconds(50);
 
 // State that the ranks of a process share: their failure, and the connection to the other
-// processes. Thread safety: Set and Get from any thread; the other methods from the first rank's
-// thread.
+// processes. Thread safety: Set, Get and Explain from any thread; the other methods from the first
+// rank's thread.
 class Failure {
  public:
   explicit Failure(const NcclPeers& peers) : peers_(peers) {}
@@ -63,7 +67,27 @@ class Failure {
   }
   // Call repeatedly during a wait. Returns an error if the wait is in vain; Get returns it from
   // then on.
-  absl::Status Look() { return Note(FindFault()); }
+  absl::Status Look() {
+    absl::MutexLock lock(&peers_mutex_);
+    return Note(FindFault());
+  }
+  // Returns the failure of another process that explains `own`, NCCL's error for a lost connection,
+  // which names no process; Get returns it from then on. Returns `own` if no process failed.
+  absl::Status Explain(const absl::Status& own) {
+    if (peers_.workers == nullptr) return own;
+    absl::MutexLock lock(&peers_mutex_);
+    const Deadline end = Deadline::In(kExplanationTimeout);
+    absl::Status fault;
+    for (;; absl::SleepFor(kExplanationPause)) {
+      fault = peers_.workers->usable();
+      if (fault.ok()) {
+        fault =
+            peers_.workers->FindFault(/*silence_is_fault=*/false, Deadline::In(kRequestTimeout));
+      }
+      if (!fault.ok()) return Note(fault);
+      if (end.Expired()) return own;
+    }
+  }
   // Like Look, but outside of waits: only failures that another process has reported.
   absl::Status Reported() {
     return Note(peers_.workers == nullptr ? absl::OkStatus() : peers_.workers->usable());
@@ -95,6 +119,7 @@ class Failure {
   }
 
   const NcclPeers peers_;
+  absl::Mutex peers_mutex_;  // held while a rank asks the other processes
   mutable absl::Mutex mutex_;
   absl::Status why_ ABSL_GUARDED_BY(mutex_);
   Deadline end_ = Deadline::In(absl::ZeroDuration());
@@ -148,6 +173,9 @@ class NcclRank final : public DeviceRank {
  private:
   absl::Status Named(cudaError_t error, absl::string_view what) const;
   absl::Status Named(ncclResult_t result, absl::string_view what) const;
+  // The communicator's error, if it has one; the failure of another process that led to it, if
+  // there is one. Sets `state`.
+  absl::Status AsyncError(absl::string_view what, ncclResult_t* state);
   absl::Status CheckState(bool waits);
   // Aborts the queued work, if any, and the connection.
   void End() {
@@ -171,13 +199,22 @@ absl::Status NcclRank::Named(ncclResult_t result, absl::string_view what) const 
   return Annotate(CheckNccl(result, what), device_.text());
 }
 
+absl::Status NcclRank::AsyncError(absl::string_view what, ncclResult_t* state) {
+  RETURN_IF_ERROR(Named(Nccl::Get().async_error(comm_, state), what));
+  const absl::Status error = Named(*state, what);
+  const bool lost = *state == ncclRemoteError || *state == ncclSystemError;
+  return lost ? failure_->Explain(error) : error;
+}
+
 absl::StatusOr<Seat> NcclRank::SeatOf(int worker) const {
   RETURN_IF_ERROR(Select());
   char address[32] = {};
   RETURN_IF_ERROR(
       Named(cudaDeviceGetPCIBusId(address, sizeof(address), PhysicalGpu(device_)), "address"));
-  std::string host;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> host;
+  // NCCL takes processes with different NCCL_HOSTID for different hosts, too.
+  const char* const host_id = std::getenv("NCCL_HOSTID");
+  std::string host = host_id == nullptr ? "" : host_id;
+  if (host.empty()) std::ifstream("/proc/sys/kernel/random/boot_id") >> host;
   return Seat{worker, device_.index, HashBytes(host), HashBytes(address)};
 }
 
@@ -194,8 +231,8 @@ absl::Status NcclRank::Ready(absl::string_view what, absl::Duration limit, bool 
   for (int polls = 0;; ++polls) {
     RETURN_IF_ERROR(failure_->Get());
     ncclResult_t state = ncclSuccess;
-    RETURN_IF_ERROR(Named(Nccl::Get().async_error(comm_, &state), what));
-    if (state != ncclInProgress) return Named(state, what);
+    RETURN_IF_ERROR(AsyncError(what, &state));
+    if (state != ncclInProgress) return absl::OkStatus();
     if (polls < kLooksWithoutPause) continue;
     if (looks) RETURN_IF_ERROR(failure_->Look());
     if (deadline.Expired()) {
@@ -232,8 +269,7 @@ absl::Status NcclRank::CheckState(bool waits) {
   absl::Status why = failure_->Get();
   if (why.ok()) {
     ncclResult_t state = ncclSuccess;
-    absl::Status own = Named(Nccl::Get().async_error(comm_, &state), "sum");
-    if (own.ok()) own = Named(state, "sum");
+    absl::Status own = AsyncError("sum", &state);
     if (own.ok() && looks_) own = waits ? failure_->Look() : failure_->Reported();
     if (own.ok()) return own;
     failure_->Set(own);

@@ -38,6 +38,7 @@ Settings& settings() {
     auto* const made = new Settings;
     made->delay_us = FromEnvironment("CAIRN_FAKE_DELAY_US", 20);
     made->threads = FromEnvironment("CAIRN_FAKE_THREADS", 1);
+    made->network = FromEnvironment("CAIRN_FAKE_NETWORK", 0) != 0;
     return made;
   }();
   return *settings;

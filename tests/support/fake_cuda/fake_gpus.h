@@ -24,8 +24,9 @@ struct Settings {
   std::atomic<int> fail_at{0};
   // Larger allocations fail with cudaErrorMemoryAllocation.
   std::atomic<size_t> largest_allocation{SIZE_MAX};
-  // A network connects NCCL's ranks: sends arrive some time after their kernel has ended.
-  std::atomic<bool> network{false};
+  // A network connects NCCL's ranks: sends arrive some time after their kernel has ended, and a
+  // rank that waits for the bytes of a process that has ended has an error. $CAIRN_FAKE_NETWORK.
+  std::atomic<bool> network;
   // Number of threads that run a kernel body at once.
   std::atomic<int> threads{1};
 };

@@ -186,6 +186,7 @@ const char* ncclGetErrorString(ncclResult_t result) {
     case ncclSystemError: return "unhandled system error";
     case ncclInvalidArgument: return "invalid argument";
     case ncclInvalidUsage: return "invalid usage";
+    case ncclRemoteError: return "remote process exited or there was a network error";
     default: return "another error";
   }
 }

@@ -27,6 +27,7 @@ struct Mailbox {
 struct Board {
   struct Rank {
     std::atomic<int> device_and_one;  // 0: has not joined
+    std::atomic<int> process;         // set before device_and_one
   };
   std::array<Rank, kMaxNcclRanks> ranks;
   std::array<std::array<Mailbox, kMaxNcclRanks>, kMaxNcclRanks> boxes;  // [from][to]

@@ -1,5 +1,9 @@
 #include "tests/support/fake_cuda/fake_nccl_comm.h"
 
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <utility>
 
 #include "tests/support/fake_cuda/fake_gpus.h"
@@ -26,6 +30,7 @@ NcclRank::~NcclRank() {
   // The last owner may be a job of this very thread's stream, never the thread itself.
   thread_.join();
   if (board_ != nullptr) Board::Unmap(board_);
+  for (const int process : processes_) ::close(process);
 }
 
 void NcclRank::Work() {
@@ -61,6 +66,7 @@ void NcclRank::Connect() {
 ncclResult_t NcclRank::Join() {
   board_ = Board::Map(board_name_);
   if (board_ == nullptr) return ncclSystemError;
+  board_->ranks[static_cast<size_t>(rank_)].process = ::getpid();
   board_->ranks[static_cast<size_t>(rank_)].device_and_one = device_ + 1;
   for (int r = 0; r < ranks_; ++r) {
     while (board_->ranks[static_cast<size_t>(r)].device_and_one == 0) {
@@ -72,6 +78,8 @@ ncclResult_t NcclRank::Join() {
   for (int r = 0; r < ranks_; ++r) {
     const int other = board_->ranks[static_cast<size_t>(r)].device_and_one - 1;
     if (r != rank_ && other == device_) return ncclInvalidUsage;  // two ranks on one device
+    const int process = board_->ranks[static_cast<size_t>(r)].process;
+    processes_.push_back(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
   }
   return ncclSuccess;
 }
@@ -123,6 +131,11 @@ bool NcclRank::Move(Transfer* transfer) {
   return moved > 0;
 }
 
+bool NcclRank::IsGone(int rank) const {
+  pollfd process = {.fd = processes_[static_cast<size_t>(rank)], .events = POLLIN, .revents = 0};
+  return ::poll(&process, 1, 0) != 0;
+}
+
 // The kernel: moves bytes until all transfers are done, those with one peer in their order.
 void NcclRank::Run(std::vector<NcclOp>& ops) {
   std::vector<std::deque<Transfer>> lanes(2 * static_cast<size_t>(ranks_));
@@ -142,6 +155,8 @@ void NcclRank::Run(std::vector<NcclOp>& ops) {
     all = true;
     for (std::deque<Transfer>& lane : lanes) {
       if (lane.empty()) continue;
+      // Sockets notice the end of a process; the kernel still waits for its bytes.
+      if (settings().network && IsGone(lane.front().peer)) state_ = ncclRemoteError;
       moved = Move(&lane.front()) || moved;
       if (lane.front().bytes == 0) lane.pop_front();
       all = all && lane.empty();

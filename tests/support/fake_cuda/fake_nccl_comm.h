@@ -62,10 +62,13 @@ class NcclRank : public std::enable_shared_from_this<NcclRank> {
   // Hands a send to the thread, which delivers it some time later.
   void Post(const Transfer& send);
   bool Move(Transfer* transfer);
+  // Whether the process of a rank has ended.
+  bool IsGone(int rank) const;
 
   const int rank_, ranks_, device_;
   const std::string board_name_;
   Board* board_ = nullptr;
+  std::vector<int> processes_;  // by rank: a file descriptor of its process
   std::atomic<ncclResult_t> state_{ncclInProgress};
   std::atomic<bool> aborted_{false};
   std::mutex mutex_;

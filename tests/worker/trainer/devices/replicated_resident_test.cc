@@ -17,36 +17,13 @@
 #include "tests/support/status_matchers.h"
 #include "tests/worker/models/random_batch.h"
 #include "tests/worker/models/resident_scene.h"
-#include "worker/trainer/devices/replicated_model.h"
+#include "tests/worker/trainer/devices/replica_scene.h"
 
 namespace cairn::test {
 namespace {
 
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
-
-std::vector<Device> Gpus(size_t count) {
-  std::vector<Device> gpus;
-  for (size_t i = 0; i < count; ++i) gpus.push_back(Gpu(static_cast<int32_t>(i)));
-  return gpus;
-}
-
-// A model divided over replicas; the comparison is divided alike.
-class ReplicaScene : public ResidentScene {
- public:
-  ReplicaScene(const ModelCase& c, const OptimizerConfig& optimizer,
-               const std::vector<Device>& devices, const std::string& cross_device_ops = "nccl")
-      : ResidentScene(c, optimizer, devices, Divided(c, devices, cross_device_ops),
-                      Divided(c, devices, cross_device_ops)) {}
-
- private:
-  static std::unique_ptr<Model> Divided(const ModelCase& c, const std::vector<Device>& devices,
-                                        const std::string& cross_device_ops) {
-    return DivideOverReplicas(Model::Create(c.config, {}, c.schema).value(), "mirrored", devices,
-                              cross_device_ops, {.deterministic = true})
-        .value();
-  }
-};
 
 class ReplicatedResident : public ::testing::TestWithParam<ModelCase> {};
 
