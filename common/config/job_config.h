@@ -77,6 +77,7 @@ struct DataConfig {
   int64_t max_steps = 0;
   bool drop_remainder = false;
   int64_t shuffle_buffer_rows = 0;
+  int64_t parse_threads = 0;  // 0: a quarter of the processors, 1 to 8
   int64_t shuffle_seed = 1;
   std::string auto_shard = "auto";  // file data off
 };

@@ -20,6 +20,7 @@ namespace {
 
 constexpr int64_t kMaxColumns = std::numeric_limits<int32_t>::max();  // Batch::columns are int32
 constexpr int64_t kMaxBatchRows = int64_t{1} << 24;
+constexpr int64_t kMaxParseThreads = 64;
 constexpr int64_t kMaxBufferRows = int64_t{1} << 31;
 constexpr int64_t kMaxEpochs = int64_t{1} << 40;  // a job adds up the epochs of its runs
 constexpr size_t kMaxFiles = 100'000;
@@ -160,6 +161,7 @@ absl::Status ReadData(const ConfigNode& section, const std::string& path,
        Boolean("drop_remainder", &data->drop_remainder),
        Section("shuffle", {Integer("buffer_rows", &data->shuffle_buffer_rows, 0, kMaxBufferRows),
                            Integer("seed", &data->shuffle_seed, 0)}),
+       Integer("parse_threads", &data->parse_threads, 0, kMaxParseThreads),
        Choice("auto_shard", &data->auto_shard, {"auto", "file", "data", "off"})}));
   const FileFinder finder(job_folder, options);
   for (auto [key, files] : {std::pair{"train", &data->train}, std::pair{"eval", &data->eval}}) {

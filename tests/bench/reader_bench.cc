@@ -1,4 +1,4 @@
-// The readers' rows per second, on one core and with a consumer of the batches in parallel. usage:
+// The readers' rows per second: decoded in one thread, and in several beside a consumer. usage:
 // reader_bench [FILE.libsvm [features]]; without a file, generates rows of a9a's shape. Prints JSON
 // lines; `verified` says that every row and entry was read.
 #include <unistd.h>
@@ -73,17 +73,22 @@ void Die(const absl::Status& status) {
   std::exit(1);
 }
 
-// Only parses, in this thread.
+// Only reads and decodes, in this thread.
 Totals Parse(const ReaderOptions& options) {
   absl::StatusOr<std::unique_ptr<RowSource>> source = OpenRowSource(options);
   if (!source.ok()) Die(source.status());
   Totals totals;
   Batch batch;
+  std::string bytes;
+  RowPlace place;
   for (int64_t pass = 0; pass < kPasses; ++pass) {
     if (!(*source)->Rewind(pass).ok()) Die((*source)->status());
     do {
       ClearBatch(&batch);
-      while (batch.rows < options.data.batch_size && (*source)->Append(&batch)) {
+      for (; batch.rows < options.data.batch_size; bytes.clear()) {
+        if (!(*source)->Next(&bytes, &place)) break;
+        const absl::Status decoded = (*source)->Decode(bytes, place, &batch);
+        if (!decoded.ok()) Die(decoded);
       }
       Count(batch, &totals);
     } while (batch.rows == options.data.batch_size);
@@ -108,21 +113,62 @@ Totals Read(const ReaderOptions& options) {
 
 void Measure(const std::string& name, const ReaderOptions& options) {
   Totals expected;
-  for (const bool threaded : {false, true}) {
+  const auto measure = [&](const std::string& how, const auto& run) {
     const absl::Time start = absl::Now();
-    const Totals totals = threaded ? Read(options) : Parse(options);
+    const Totals totals = run();
     const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
-    if (!threaded) expected = totals;
+    if (expected.rows == 0) expected = totals;
     std::printf(
-        "{\"bench\":\"%s\",\"rows_per_second\":%.0f,\"rows\":%lld,\"entries\":%lld,"
+        "{\"bench\":\"%s, %s\",\"rows_per_second\":%.0f,\"rows\":%lld,\"entries\":%lld,"
         "\"verified\":%s}\n",
-        (name + (threaded ? " reader, batch 128" : " parsing, one core")).c_str(),
-        static_cast<double>(totals.rows) / seconds, static_cast<long long>(totals.rows),
-        static_cast<long long>(totals.entries),
+        name.c_str(), how.c_str(), static_cast<double>(totals.rows) / seconds,
+        static_cast<long long>(totals.rows), static_cast<long long>(totals.entries),
         totals.rows == expected.rows && totals.entries == expected.entries && totals.rows > 0
             ? "true"
             : "false");
+  };
+  measure("no thread", [&] { return Parse(options); });
+  for (const int64_t threads : {1, 2, 4}) {
+    for (const int64_t window : {int64_t{0}, kRows / 4}) {
+      ReaderOptions with = options;
+      with.data.parse_threads = threads;
+      with.data.shuffle_buffer_rows = window;
+      measure(absl::StrCat(threads, threads == 1 ? " thread" : " threads",
+                           window > 0 ? ", shuffled" : ""),
+              [&] { return Read(with); });
+    }
   }
+}
+
+void Write(const std::string& path, const std::string& text) {
+  std::FILE* const file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr || std::fwrite(text.data(), 1, text.size(), file) != text.size() ||
+      std::fclose(file) != 0) {
+    Die(absl::UnavailableError(absl::StrCat("cannot write ", path)));
+  }
+}
+
+// Images and labels of MNIST's shape.
+ReaderOptions MakeIdx(Random& random, const TempDir& folder) {
+  constexpr int64_t kItems = kRows / 8;
+  const auto number = [](int64_t x) {
+    std::string bytes;
+    for (int shift = 24; shift >= 0; shift -= 8) bytes.push_back(static_cast<char>(x >> shift));
+    return bytes;
+  };
+  std::string images = absl::StrCat(number(0x803), number(kItems), number(28), number(28));
+  std::string labels = absl::StrCat(number(0x801), number(kItems));
+  for (int64_t i = 0; i < kItems * 28 * 28; ++i) {
+    images.push_back(static_cast<char>(random.Below(256)));
+  }
+  for (int64_t i = 0; i < kItems; ++i) labels.push_back(static_cast<char>(random.Below(10)));
+  Write(folder.Join("images"), images);
+  Write(folder.Join("labels"), labels);
+  ReaderOptions options = OptionsOf("idx", folder.Join("images"), 0);
+  options.files[0].labels = folder.Join("labels");
+  options.model.loss = "softmax_cross_entropy";
+  options.model.classes = 10;
+  return options;
 }
 
 int Main(int argc, char** argv) {
@@ -134,14 +180,10 @@ int Main(int argc, char** argv) {
   Random random(1);
   for (const std::string format : {"libsvm", "criteo_tsv"}) {
     const std::string path = folder.Join(format);
-    const std::string text = format == "libsvm" ? MakeLibsvm(random) : MakeCriteo(random);
-    std::FILE* const file = std::fopen(path.c_str(), "wb");
-    if (file == nullptr || std::fwrite(text.data(), 1, text.size(), file) != text.size() ||
-        std::fclose(file) != 0) {
-      Die(absl::UnavailableError(absl::StrCat("cannot write ", path)));
-    }
+    Write(path, format == "libsvm" ? MakeLibsvm(random) : MakeCriteo(random));
     Measure(format, OptionsOf(format, path, 123));
   }
+  Measure("idx", MakeIdx(random, folder));
   return 0;
 }
 

@@ -60,7 +60,7 @@ class CriteoParser : public LineParser {
   char quoted_separator() const override { return separator_ == ',' ? ',' : '\0'; }
 
   // If the first cell of a line of the right width is no number, it is a column's name.
-  bool IsHeader(absl::string_view line, const std::string&) override {
+  bool IsHeader(absl::string_view line) const override {
     float ignored = 0;
     const char* const end = line.data() + line.size();
     const char* cell = line.data();
@@ -68,7 +68,7 @@ class CriteoParser : public LineParser {
     return CountCells(line) == kCells;
   }
 
-  bool Parse(absl::string_view line, Batch* batch, LineError* error) override {
+  bool Parse(absl::string_view line, Batch* batch, LineError* error) const override {
     const char* const end = line.data() + line.size();
     const char* p = line.data();
     float label = 0;

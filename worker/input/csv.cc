@@ -31,7 +31,7 @@ class CsvParser : public LineParser {
   char quoted_separator() const override { return separator_; }
 
   // The line holds names if no cell is a number.
-  bool IsHeader(absl::string_view line, const std::string&) override {
+  bool IsHeader(absl::string_view line) const override {
     const char* const end = line.data() + line.size();
     for (const char* p = line.data(); p <= end;) {
       float ignored = 0;
@@ -43,7 +43,7 @@ class CsvParser : public LineParser {
     return true;
   }
 
-  bool Parse(absl::string_view line, Batch* batch, LineError* error) override {
+  bool Parse(absl::string_view line, Batch* batch, LineError* error) const override {
     const char* const end = line.data() + line.size();
     const char* p = line.data();
     const size_t first = batch->dense.size();

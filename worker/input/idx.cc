@@ -104,9 +104,7 @@ class IdxRows : public RowSource {
   IdxRows(const ReaderOptions& options, std::vector<DataFile> files, RowShard shard)
       : files_(std::move(files)),
         shard_(shard),
-        labels_rule_(options.model.loss, options.data.label_base, options.model.classes) {
-    for (int i = 0; i < 256; ++i) scaled_[i] = static_cast<float>(i) / 255.0f;
-  }
+        labels_rule_(options.model.loss, options.data.label_base, options.model.classes) {}
 
   const Schema& schema() const override { return schema_; }
   const absl::Status& status() const override { return status_; }
@@ -123,8 +121,33 @@ class IdxRows : public RowSource {
     return status_ = files_.empty() ? absl::OkStatus() : OpenNext();
   }
 
-  bool Append(Batch* batch) override { return Advance() && Check(AppendItem(batch)); }
-  bool Skip() override { return Advance() && Check(SkipItem()); }
+  // A row is its pixels and its label.
+  bool Next(std::string* bytes, RowPlace* place) override {
+    if (!Advance()) return false;
+    const auto pixels = static_cast<size_t>(images_.item_bytes());
+    bytes->resize(bytes->size() + pixels + 1);
+    auto* const to =
+        reinterpret_cast<unsigned char*>(bytes->data()) + (bytes->size() - (pixels + 1));
+    *place = {next_file_ - 1, labels_.offset()};
+    return Check(TakeItem(to, to + pixels));
+  }
+
+  absl::Status Decode(absl::string_view bytes, const RowPlace& place, Batch* batch) const override {
+    const auto* const pixels = reinterpret_cast<const unsigned char*>(bytes.data());
+    const size_t count = bytes.size() - 1;
+    float label = pixels[count];
+    if (!labels_rule_.Apply(&label)) {
+      return InvalidArgument(files_[place.file].labels, ": byte ", place.at, " is label ",
+                             static_cast<int>(pixels[count]), "; ", labels_rule_.Allowed());
+    }
+    const size_t first = batch->dense.size();
+    batch->dense.resize(first + count);
+    float* const out = batch->dense.data() + first;
+    for (size_t i = 0; i < count; ++i) out[i] = static_cast<float>(pixels[i]) / 255.0f;
+    batch->labels.push_back(label);
+    ++batch->rows;
+    return absl::OkStatus();
+  }
 
  private:
   bool Check(absl::Status status) {
@@ -145,7 +168,6 @@ class IdxRows : public RowSource {
       return InvalidArgument(file.path, ": images have ", images_.item_bytes(),
                              " pixels, those of the first file ", schema_.dense_columns);
     }
-    pixels_.resize(static_cast<size_t>(schema_.dense_columns));
     left_ = images_.items();
     return absl::OkStatus();
   }
@@ -161,45 +183,25 @@ class IdxRows : public RowSource {
         if (next_file_ == files_.size() || !Check(OpenNext())) return false;
       }
       if (wait_ == 0) break;
-      if (!Check(SkipItem())) return false;
+      if (!Check(TakeItem(nullptr, nullptr))) return false;
     }
     wait_ = shard_.workers - 1;
     return true;
   }
 
-  absl::Status SkipItem() {
+  // Null: skips the item.
+  absl::Status TakeItem(unsigned char* pixels, unsigned char* label) {
     --left_;
-    RETURN_IF_ERROR(images_.Take(images_.item_bytes(), nullptr, "an image"));
-    return labels_.Take(1, nullptr, "the labels");
-  }
-
-  absl::Status AppendItem(Batch* batch) {
-    --left_;
-    RETURN_IF_ERROR(images_.Take(images_.item_bytes(), pixels_.data(), "an image"));
-    unsigned char byte = 0;
-    RETURN_IF_ERROR(labels_.Take(1, &byte, "the labels"));
-    float label = byte;
-    if (!labels_rule_.Apply(&label)) {
-      return InvalidArgument(labels_.path(), ": byte ", labels_.offset() - 1, " is label ",
-                             static_cast<int>(byte), "; ", labels_rule_.Allowed());
-    }
-    const size_t first = batch->dense.size();
-    batch->dense.resize(first + pixels_.size());
-    float* const out = batch->dense.data() + first;
-    for (size_t i = 0; i < pixels_.size(); ++i) out[i] = scaled_[pixels_[i]];
-    batch->labels.push_back(label);
-    ++batch->rows;
-    return absl::OkStatus();
+    RETURN_IF_ERROR(images_.Take(images_.item_bytes(), pixels, "an image"));
+    return labels_.Take(1, label, "the labels");
   }
 
   const std::vector<DataFile> files_;
   const RowShard shard_;
   const LabelRule labels_rule_;
-  float scaled_[256];
   Schema schema_;
   IdxFile images_;
   IdxFile labels_;
-  std::vector<unsigned char> pixels_;
   size_t next_file_ = 0;
   int64_t left_ = 0;  // items of the open pair that are still unread
   int64_t wait_ = 0;  // items of other workers before this worker's next item

@@ -24,9 +24,9 @@ class LibsvmParser : public LineParser {
   }
 
   const Schema& schema() const override { return schema_; }
-  bool IsHeader(absl::string_view, const std::string&) override { return false; }
+  bool IsHeader(absl::string_view) const override { return false; }
 
-  bool Parse(absl::string_view line, Batch* batch, LineError* error) override {
+  bool Parse(absl::string_view line, Batch* batch, LineError* error) const override {
     const char* const end = line.data() + line.size();
     const char* p = line.data();
     while (IsBlank(*p)) ++p;

@@ -34,17 +34,25 @@ class LineRows : public RowSource {
     return status_;
   }
 
-  bool Append(Batch* batch) override {
+  bool Next(std::string* bytes, RowPlace* place) override {
     absl::string_view line;
-    if (!NextOwnLine(&line)) return false;
-    if (IsQuoted(line)) return AppendQuoted(line, batch);
-    if (parser_->Parse(line, batch, &error_)) return true;
-    return Refuse(error_.at - line.data());
+    for (; wait_ > 0; --wait_) {
+      if (!NextLine(&line)) return false;
+    }
+    wait_ = shard_.workers - 1;
+    if (!NextLine(&line)) return false;
+    bytes->append(line.data(), line.size());
+    bytes->push_back('\n');
+    *place = {next_file_ - 1, reader_->line_number()};
+    return true;
   }
 
-  bool Skip() override {
-    absl::string_view line;
-    return NextOwnLine(&line);
+  absl::Status Decode(absl::string_view bytes, const RowPlace& place, Batch* batch) const override {
+    const absl::string_view line = bytes.substr(0, bytes.size() - 1);
+    LineError error;
+    if (IsQuoted(line)) return DecodeQuoted(line, place, batch);
+    if (parser_->Parse(line, batch, &error)) return absl::OkStatus();
+    return Malformed(place, error.at - line.data(), error);
   }
 
  private:
@@ -53,26 +61,28 @@ class LineRows : public RowSource {
            std::memchr(line.data(), '"', line.size()) != nullptr;
   }
 
-  bool AppendQuoted(absl::string_view line, Batch* batch) {
-    if (!quoted_.Read(line, parser_->quoted_separator(), &error_)) {
-      return Refuse(error_.at - line.data());
+  absl::Status DecodeQuoted(absl::string_view line, const RowPlace& place, Batch* batch) const {
+    QuotedLine quoted;
+    LineError error;
+    if (!quoted.Read(line, parser_->quoted_separator(), &error)) {
+      return Malformed(place, error.at - line.data(), error);
     }
-    if (parser_->Parse(quoted_.text(), batch, &error_)) return true;
-    return Refuse(quoted_.Origin(error_.at) - line.data());
+    if (parser_->Parse(quoted.text(), batch, &error)) return absl::OkStatus();
+    return Malformed(place, quoted.Origin(error.at) - line.data(), error);
   }
 
-  // `at`: offset in the line.
-  bool Refuse(ptrdiff_t at) {
-    status_ = InvalidArgument(reader_->path(), ":", reader_->line_number(), ":", at + 1, ": ",
-                              PrintableText(error_.what));
-    return false;
+  // `offset`: in the line.
+  absl::Status Malformed(const RowPlace& place, ptrdiff_t offset, const LineError& error) const {
+    return InvalidArgument(paths_[place.file], ":", place.at, ":", offset + 1, ": ",
+                           PrintableText(error.what));
   }
 
-  bool IsHeader(absl::string_view line) {
-    if (!IsQuoted(line)) return parser_->IsHeader(line, reader_->path());
+  bool IsHeader(absl::string_view line) const {
+    if (!IsQuoted(line)) return parser_->IsHeader(line);
+    QuotedLine quoted;
     LineError ignored;  // names may contain any bytes
-    quoted_.Read(line, parser_->quoted_separator(), &ignored);
-    return parser_->IsHeader(quoted_.text(), reader_->path());
+    quoted.Read(line, parser_->quoted_separator(), &ignored);
+    return parser_->IsHeader(quoted.text());
   }
 
   bool OpenNext() {
@@ -102,14 +112,6 @@ class LineRows : public RowSource {
     }
   }
 
-  bool NextOwnLine(absl::string_view* line) {
-    for (; wait_ > 0; --wait_) {
-      if (!NextLine(line)) return false;
-    }
-    wait_ = shard_.workers - 1;
-    return NextLine(line);
-  }
-
   const std::vector<std::string> paths_;
   const RowShard shard_;
   const std::unique_ptr<LineParser> parser_;
@@ -117,8 +119,6 @@ class LineRows : public RowSource {
   size_t next_file_ = 0;
   bool first_line_ = true;
   int64_t wait_ = 0;  // rows of other workers before this worker's next
-  LineError error_;
-  QuotedLine quoted_;
   absl::Status status_;
 };
 

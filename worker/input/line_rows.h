@@ -18,20 +18,18 @@ struct LineError {
   std::string what;          // "found 'x'; a column is number:value, …"
 };
 
-// Thread safety: none.
+// Thread safety: any number of threads.
 class LineParser {
  public:
   virtual ~LineParser() = default;
   virtual const Schema& schema() const = 0;
-  // The separator of cells that may stand in double quotes, for the file whose first line IsHeader
-  // saw last; 0: quotes are ordinary text.
+  // The separator of cells that may stand in double quotes; 0: quotes are ordinary text.
   virtual char quoted_separator() const { return 0; }
-  // Called with the first line of each file; true if the line holds names instead of a row. `path`
-  // determines the separator if the format leaves it open.
-  virtual bool IsHeader(absl::string_view line, const std::string& path) = 0;
+  // Whether the first line of a file holds names instead of a row.
+  virtual bool IsHeader(absl::string_view line) const = 0;
   // Appends the row of `line` to `batch`. The byte after `line` is readable and '\r' or '\n'.
   // False: `error` is set, and the appended data must be discarded.
-  virtual bool Parse(absl::string_view line, Batch* batch, LineError* error) = 0;
+  virtual bool Parse(absl::string_view line, Batch* batch, LineError* error) const = 0;
 };
 
 // Lines that contain only spaces are not rows. (Tabs are separators.)

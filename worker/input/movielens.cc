@@ -20,38 +20,39 @@ class MovielensParser : public LineParser {
   }
 
   const Schema& schema() const override { return schema_; }
-  char quoted_separator() const override { return separator_ == "," ? ',' : '\0'; }
+  char quoted_separator() const override { return ','; }
 
-  bool IsHeader(absl::string_view line, const std::string&) override {
-    separator_ = absl::StrContains(line, "::") ? "::" : absl::StrContains(line, '\t') ? "\t" : ",";
+  bool IsHeader(absl::string_view line) const override {
     int64_t ignored = 0;
     return ParseInt64(line.data(), line.data() + line.size(), &ignored) == nullptr &&
            absl::StartsWithIgnoreCase(absl::StripPrefix(line, "\""), "user");
   }
 
-  bool Parse(absl::string_view line, Batch* batch, LineError* error) override {
+  bool Parse(absl::string_view line, Batch* batch, LineError* error) const override {
     const char* const end = line.data() + line.size();
     const char* p = line.data();
+    const absl::string_view separator = SeparatorOf(line);
     int64_t ids[2] = {0, 0};
     constexpr absl::string_view kNames[] = {"user", "item"};
     for (int i = 0; i < 2; ++i) {
       const char* const after = ParseInt64(p, end, &ids[i]);
-      if (after == nullptr || !AtSeparator(after, end)) {
-        return Bad(p, end, absl::StrCat(kNames[i], " ", QuoteFound(p, end)), error);
+      if (after == nullptr || !AtSeparator(after, end, separator)) {
+        return Bad(p, separator, absl::StrCat(kNames[i], " ", QuoteFound(p, end)), error);
       }
-      p = after + separator_.size();
+      p = after + separator.size();
     }
     float rating = 0;
     const char* after = ParseFloat(p, end, &rating);
-    if (after == nullptr || (after != end && !AtSeparator(after, end)) || !labels_.Apply(&rating)) {
-      return Bad(p, end, absl::StrCat("rating ", QuoteFound(p, end), "; ", labels_.Allowed()),
+    if (after == nullptr || (after != end && !AtSeparator(after, end, separator)) ||
+        !labels_.Apply(&rating)) {
+      return Bad(p, separator, absl::StrCat("rating ", QuoteFound(p, end), "; ", labels_.Allowed()),
                  error);
     }
     if (after != end) {
       int64_t time = 0;
-      p = after + separator_.size();
+      p = after + separator.size();
       after = ParseInt64(p, end, &time);
-      if (after != end) return Bad(p, end, absl::StrCat("time ", QuoteFound(p, end)), error);
+      if (after != end) return Bad(p, separator, absl::StrCat("time ", QuoteFound(p, end)), error);
     }
     batch->keys.insert(batch->keys.end(), ids, ids + 2);
     batch->labels.push_back(rating);
@@ -60,19 +61,23 @@ class MovielensParser : public LineParser {
   }
 
  private:
-  bool AtSeparator(const char* p, const char* end) const {
-    return absl::StartsWith(absl::string_view(p, static_cast<size_t>(end - p)), separator_);
+  static absl::string_view SeparatorOf(absl::string_view line) {
+    if (absl::StrContains(line, "::")) return "::";
+    return absl::StrContains(line, '\t') ? "\t" : ",";
+  }
+  static bool AtSeparator(const char* p, const char* end, absl::string_view separator) {
+    return absl::StartsWith(absl::string_view(p, static_cast<size_t>(end - p)), separator);
   }
 
-  bool Bad(const char* at, const char*, const std::string& what, LineError* error) const {
+  static bool Bad(const char* at, absl::string_view separator, const std::string& what,
+                  LineError* error) {
     error->at = at;
-    error->what = absl::StrCat("found ", what, "; a row is user", separator_, "item", separator_,
+    error->what = absl::StrCat("found ", what, "; a row is user", separator, "item", separator,
                                "rating and, optionally, a whole time");
     return false;
   }
 
   const LabelRule labels_;
-  absl::string_view separator_ = "::";
   Schema schema_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,40 +24,40 @@ constexpr int64_t kRowsAhead = 16384;
 constexpr int64_t kMinAhead = 3;
 constexpr int64_t kMaxAhead = 64;
 
-// A row that waits in the window, in less memory than a batch.
-struct ShuffledRow {
-  void Copy(const Batch& row) {
-    label = row.labels[0];
-    columns.assign(row.columns.begin(), row.columns.end());
-    values.assign(row.values.begin(), row.values.end());
-    dense.assign(row.dense.begin(), row.dense.end());
-    keys.assign(row.keys.begin(), row.keys.end());
-  }
-  void AppendTo(bool sparse, Batch* batch) const {
-    const auto append = [](const auto& from, auto* to) {
-      to->insert(to->end(), from.begin(), from.end());
-    };
-    batch->labels.push_back(label);
-    append(columns, &batch->columns);
-    append(values, &batch->values);
-    if (sparse) batch->row_offsets.push_back(static_cast<int64_t>(batch->columns.size()));
-    append(dense, &batch->dense);
-    append(keys, &batch->keys);
-    ++batch->rows;
+// The number of threads that decode batches. The work of a training step comes first: on most
+// machines one thread decodes faster than the steps take rows.
+int ThreadsOf(const DataConfig& data) {
+  if (data.parse_threads > 0) return static_cast<int>(data.parse_threads);
+  constexpr unsigned kMostThreads = 8;
+  return static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 4, 1U, kMostThreads));
+}
+
+// Rows as the input has them.
+struct RawRows {
+  void Clear() {
+    bytes.clear();
+    rows.clear();
   }
 
-  float label = 0;
-  std::vector<int32_t> columns;
-  std::vector<float> values;
-  std::vector<float> dense;
-  std::vector<int64_t> keys;
+  struct Row {
+    RowPlace place;
+    size_t end = 0;  // in `bytes`
+  };
+  std::string bytes;
+  std::vector<Row> rows;
 };
 
-// Makes batches in the order of epochs, rows and shuffle; runs in the parsing thread. Thread
-// safety: none.
-class BatchMaker {
+// A batch, which is read first and then decoded.
+struct ReadBatch {
+  RawRows raw;
+  Batch batch;
+};
+
+// Reads batches in the order of epochs, rows and shuffle, and decodes them. Thread safety: Decode
+// may run in several threads, also beside Read; apart from that, none.
+class BatchReader {
  public:
-  BatchMaker(const ReaderOptions& options, std::unique_ptr<RowSource> source)
+  BatchReader(const ReaderOptions& options, std::unique_ptr<RowSource> source)
       : options_(options), source_(std::move(source)) {
     if (!options_.training) {
       options_.data.shuffle_buffer_rows = 0;
@@ -67,11 +69,22 @@ class BatchMaker {
   }
 
   // False at the end of all epochs. An error is final.
-  absl::StatusOr<bool> Make(Batch* batch) {
+  absl::StatusOr<bool> Read(ReadBatch* read) {
     RETURN_IF_ERROR(failed_);
-    absl::StatusOr<bool> made = MakeNext(batch);
-    failed_ = made.status();
-    return made;
+    absl::StatusOr<bool> more = ReadNext(read);
+    failed_ = more.status();
+    return more;
+  }
+  absl::Status Decode(ReadBatch* read) const {
+    Batch& batch = read->batch;
+    ClearBatch(&batch);
+    const absl::string_view bytes = read->raw.bytes;
+    size_t begin = 0;
+    for (const RawRows::Row& row : read->raw.rows) {
+      RETURN_IF_ERROR(source_->Decode(bytes.substr(begin, row.end - begin), row.place, &batch));
+      begin = row.end;
+    }
+    return absl::OkStatus();
   }
 
   const Schema& schema() const { return source_->schema(); }
@@ -83,26 +96,27 @@ class BatchMaker {
   }
 
  private:
-  absl::StatusOr<bool> MakeNext(Batch* batch) {
+  absl::StatusOr<bool> ReadNext(ReadBatch* read) {
+    const auto wanted = static_cast<size_t>(options_.data.batch_size);
     for (;;) {
       if (!in_epoch_) {
         if (epoch_ >= end_epoch_) return false;
         RETURN_IF_ERROR(StartEpoch());
       }
-      ClearBatch(batch);
-      for (bool more = true; more && batch->rows < options_.data.batch_size;) {
-        ASSIGN_OR_RETURN(more, AppendRow(batch));
+      read->raw.Clear();
+      for (bool more = true; more && read->raw.rows.size() < wanted;) {
+        ASSIGN_OR_RETURN(more, AppendRow(&read->raw));
       }
-      row_ += batch->rows;
-      batch->epoch = epoch_;
-      batch->next_row = row_;
-      batch->epoch_share = source_->epoch_share();
-      const bool short_batch = batch->rows < options_.data.batch_size;
-      if (short_batch) {
+      const size_t count = read->raw.rows.size();
+      row_ += static_cast<int64_t>(count);
+      read->batch.epoch = epoch_;
+      read->batch.next_row = row_;
+      read->batch.epoch_share = source_->epoch_share();
+      if (count < wanted) {
         in_epoch_ = false;
         // If an epoch had no rows, all further epochs would be empty too.
         epoch_ = row_ == 0 ? end_epoch_ : epoch_ + 1;
-        if (batch->rows == 0 || options_.data.drop_remainder) continue;
+        if (count == 0 || options_.data.drop_remainder) continue;
       }
       return true;
     }
@@ -118,43 +132,50 @@ class BatchMaker {
     in_epoch_ = true;
     row_ = 0;
     // A shuffled order can only be reproduced by replaying it.
-    Batch scratch;
-    for (bool more = true; row_ < skip_rows_; ++row_) {
-      ClearBatch(&scratch);
-      if (shuffle_.has_value()) {
-        ASSIGN_OR_RETURN(more, AppendRow(&scratch));
-      } else {
-        more = source_->Skip();
-      }
+    RawRows scratch;
+    for (; row_ < skip_rows_; ++row_) {
+      scratch.Clear();
+      ASSIGN_OR_RETURN(const bool more, AppendRow(&scratch));
       if (!more) break;
     }
     skip_rows_ = 0;
-    return source_->status();
+    return absl::OkStatus();
   }
 
   // False at the end of the epoch.
-  absl::StatusOr<bool> AppendRow(Batch* batch) {
-    const auto take = [this](Batch* into) -> absl::StatusOr<bool> {
-      if (source_->Append(into)) return true;
-      RETURN_IF_ERROR(source_->status());
-      return false;
+  absl::StatusOr<bool> AppendRow(RawRows* rows) {
+    if (!shuffle_.has_value()) {
+      RowPlace place;
+      if (!source_->Next(&rows->bytes, &place)) return EndOfRows();
+      rows->rows.push_back({place, rows->bytes.size()});
+      return true;
+    }
+    const auto hold = [this](HeldRow* row) -> absl::StatusOr<bool> {
+      row->bytes.clear();
+      if (!source_->Next(&row->bytes, &row->place)) return EndOfRows();
+      return true;
     };
-    if (!shuffle_.has_value()) return take(batch);
-    const auto hold = [&](ShuffledRow* row) -> absl::StatusOr<bool> {
-      ClearBatch(&scratch_);
-      ASSIGN_OR_RETURN(const bool more, take(&scratch_));
-      if (more) row->Copy(scratch_);
-      return more;
-    };
-    ASSIGN_OR_RETURN(const ShuffledRow* const row, shuffle_->Next(hold));
-    if (row != nullptr) row->AppendTo(schema().sparse_columns > 0, batch);
-    return row != nullptr;
+    ASSIGN_OR_RETURN(const HeldRow* const row, shuffle_->Next(hold));
+    if (row == nullptr) return false;
+    rows->bytes.append(row->bytes);
+    rows->rows.push_back({row->place, rows->bytes.size()});
+    return true;
   }
+  // After the source's last row: false, or its error.
+  absl::StatusOr<bool> EndOfRows() const {
+    RETURN_IF_ERROR(source_->status());
+    return false;
+  }
+
+  // A row that waits in the window.
+  struct HeldRow {
+    std::string bytes;
+    RowPlace place;
+  };
 
   ReaderOptions options_;
   const std::unique_ptr<RowSource> source_;
-  std::optional<ShuffleWindow<ShuffledRow>> shuffle_;  // none: file order
-  Batch scratch_;                                      // one row, as the source makes it
+  std::optional<ShuffleWindow<HeldRow>> shuffle_;  // none: file order
   bool in_epoch_ = false;
   int64_t epoch_ = 0;
   int64_t end_epoch_ = 0;  // the first epoch that is not read
@@ -166,23 +187,33 @@ class BatchMaker {
 class PrefetchReader : public Reader {
  public:
   PrefetchReader(const ReaderOptions& options, std::unique_ptr<RowSource> source)
-      : maker_(options, std::move(source)),
-        batches_(static_cast<size_t>(
-                     std::clamp(kRowsAhead / options.data.batch_size, kMinAhead, kMaxAhead)),
-                 [this](Batch* batch) { return maker_.Make(batch); }) {
+      : batches_(options, std::move(source)),
+        ahead_(
+            static_cast<size_t>(
+                std::clamp(kRowsAhead / options.data.batch_size, kMinAhead, kMaxAhead)),
+            [this](ReadBatch* read) { return batches_.Read(read); },
+            [this](ReadBatch* read) { return batches_.Decode(read); }, ThreadsOf(options.data)) {
     StartAt(options.start_epoch, options.start_row, options.data.epochs);
   }
 
-  const Schema& schema() const override { return maker_.schema(); }
-  absl::Span<const std::string> vocabulary() const override { return maker_.vocabulary(); }
+  const Schema& schema() const override { return batches_.schema(); }
+  absl::Span<const std::string> vocabulary() const override { return batches_.vocabulary(); }
   void StartAt(int64_t epoch, int64_t row, int64_t end_epoch) override {
-    maker_.StartAt(epoch, row, end_epoch);
+    batches_.StartAt(epoch, row, end_epoch);
   }
-  absl::StatusOr<bool> Next(Batch* batch) override { return batches_.Next(batch); }
+  absl::StatusOr<bool> Next(Batch* batch) override {
+    RETURN_IF_ERROR(failed_);
+    absl::StatusOr<bool> more = ahead_.Next(&read_);
+    failed_ = more.status();
+    if (more.ok() && *more) std::swap(*batch, read_.batch);
+    return more;
+  }
 
  private:
-  BatchMaker maker_;  // used only by the thread once it runs, except schema and vocabulary
-  ReadAhead<Batch> batches_;
+  BatchReader batches_;  // used only by the threads once they run, except schema and vocabulary
+  ReadAhead<ReadBatch> ahead_;
+  ReadBatch read_;
+  absl::Status failed_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "common/errors.h"
@@ -54,20 +55,21 @@ class TextRows : public RowSource {
     return status_ = OpenNext();
   }
 
-  bool Append(Batch* batch) override {
+  // A row is a pair.
+  bool Next(std::string* bytes, RowPlace*) override {
     if (!HavePair()) return false;
-    const Pair& pair = pairs_[next_pair_++];
+    bytes->append(reinterpret_cast<const char*>(&pairs_[next_pair_++]), sizeof(Pair));
+    return true;
+  }
+
+  absl::Status Decode(absl::string_view bytes, const RowPlace&, Batch* batch) const override {
+    Pair pair;
+    std::memcpy(&pair, bytes.data(), sizeof(pair));
     batch->keys.push_back(pair.center);
     batch->keys.push_back(pair.word);
     batch->labels.push_back(pair.label);
     ++batch->rows;
-    return true;
-  }
-
-  bool Skip() override {
-    if (!HavePair()) return false;
-    ++next_pair_;
-    return true;
+    return absl::OkStatus();
   }
 
  private:

@@ -142,6 +142,40 @@ TEST_F(ReaderTest, ShufflingPermutesEveryEpochAnewAndRepeats) {
   EXPECT_EQ(second, all);
 }
 
+TEST_F(ReaderTest, SeveralThreadsReturnTheSameBatchesInOrder) {
+  for (const int64_t buffer : {0, 20}) {
+    ReaderOptions options = Options({500, 301}, 7);
+    options.data.epochs = 3;
+    options.data.shuffle_buffer_rows = buffer;
+    options.data.parse_threads = 1;
+    const std::vector<Batch> want = ReadAll(options);
+    for (const int64_t threads : {2, 5}) {
+      options.data.parse_threads = threads;
+      const std::vector<Batch> got = ReadAll(options);
+      EXPECT_EQ(LabelsOf(got), LabelsOf(want));
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        EXPECT_EQ(got[i].rows, want[i].rows);
+        EXPECT_EQ(got[i].epoch, want[i].epoch);
+        EXPECT_EQ(got[i].next_row, want[i].next_row);
+        EXPECT_EQ(got[i].epoch_share, want[i].epoch_share);
+      }
+    }
+  }
+}
+
+// A consumer that stops early waits for no batch.
+TEST_F(ReaderTest, ThreadsEndWithTheReader) {
+  ReaderOptions options = Options({500}, 1);
+  options.data.epochs = 1000000;
+  options.data.parse_threads = 5;
+  for (int batches = 0; batches < 20; ++batches) {
+    const std::unique_ptr<Reader> reader = Reader::Open(options).value();
+    Batch batch;
+    for (int i = 0; i < batches; ++i) EXPECT_TRUE(reader->Next(&batch).value());
+  }
+}
+
 TEST_F(ReaderTest, ContinuesAfterEveryBatchAsIfNeverStopped) {
   for (const int64_t buffer : {0, 7}) {
     ReaderOptions options = Options({10, 9}, 4);
