@@ -38,6 +38,10 @@ absl::StatusOr<MessageMemory> MessageMemory::Acquire(Engine& engine, int64_t byt
   return MessageMemory(&engine, bytes);
 }
 
+MessageMemory::~MessageMemory() {
+  if (engine_ != nullptr) engine_->ReleaseMessage(bytes_);
+}
+
 absl::StatusOr<std::optional<LocalHandshake>> EnterLocally(LocalAcceptor& acceptor, Engine& engine,
                                                            int fd, const std::string& peer) {
   LocalOpening opening;

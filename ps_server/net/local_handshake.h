@@ -9,11 +9,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ps_server/engine/engine.h"
 #include "ps_server/net/local_acceptor.h"
 #include "thrift/security/server_security.h"
 
 namespace cairn {
+
+class Engine;
 
 // Memory charged to the engine's budget for messages until this object is destroyed.
 class MessageMemory {
@@ -23,9 +24,7 @@ class MessageMemory {
   MessageMemory(MessageMemory&& other) noexcept
       : engine_(std::exchange(other.engine_, nullptr)), bytes_(other.bytes_) {}
   MessageMemory& operator=(MessageMemory&& other) = delete;
-  ~MessageMemory() {
-    if (engine_ != nullptr) engine_->ReleaseMessage(bytes_);
-  }
+  ~MessageMemory();
 
  private:
   MessageMemory(Engine* engine, int64_t bytes) : engine_(engine), bytes_(bytes) {}

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/hash.h"
 #include "ps_server/calls/check_request.h"
+#include "ps_server/engine/engine.h"
 #include "tests/fuzz/player-inl.h"
 #include "tests/fuzz/values.h"
 #include "thrift/convert.h"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ps_server/engine/engine.h"
 #include "tests/fuzz/outside_store.h"
 #include "tests/fuzz/wire_copy.h"
 #include "tests/integration/remote_service.h"
@@ -36,6 +37,8 @@ std::string FindInsaneError(const wire::ServerError& error) {
   }
   return "";
 }
+
+Target::Target(Transport transport) : transport_(transport) {}
 
 Target::~Target() { End(); }
 

@@ -9,12 +9,16 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "ps_server/engine/engine.h"
+#include "ps_server/base/engine_options.h"
 #include "ps_server/net/listener.h"
 #include "tests/support/temp_dir.h"
 #include "thrift/ParameterServer.h"
 
-namespace cairn::fuzz {
+namespace cairn {
+
+class Engine;
+
+namespace fuzz {
 
 // The transport of requests and replies.
 enum class Transport {
@@ -45,7 +49,7 @@ std::string FindInsaneError(const wire::ServerError& error);
 // Thread safety: none.
 class Target {
  public:
-  explicit Target(Transport transport) : transport_(transport) {}
+  explicit Target(Transport transport);
   ~Target();
 
   // Opens a new store. Returns a finding, or "".
@@ -86,4 +90,5 @@ class Target {
   int64_t numbers_ = 0;
 };
 
-}  // namespace cairn::fuzz
+}  // namespace fuzz
+}  // namespace cairn

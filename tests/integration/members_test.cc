@@ -77,7 +77,7 @@ class MembersTest : public ::testing::Test {
     request.last_words = std::move(words);
     wire::ChangeMembersReply reply;
     try {
-      cluster_.engine(server).service().change_members(reply, request);
+      cluster_.service(server).change_members(reply, request);
     } catch (const wire::ServerError& error) {
       return FromServerError(error);
     }
@@ -94,7 +94,7 @@ class MembersTest : public ::testing::Test {
     wire::Caller caller;
     caller.job = "job";
     wire::WhyReply reply;
-    cluster_.engine(0).service().why(reply, caller);
+    cluster_.service(0).why(reply, caller);
     return std::any_of(reply.workers.begin(), reply.workers.end(),
                        [worker](const wire::WorkerStanding& standing) {
                          return standing.worker == worker && standing.state == "live";

@@ -75,7 +75,7 @@ class MovesTest : public ::testing::Test {
     EXPECT_OK(reply);
     return reply.ok() ? reply->state.boot_id : 0;
   }
-  wire::ParameterServerIf& Service(int32_t s) { return servers_[s].engine->service(); }
+  wire::ParameterServerIf& Service(int32_t s) { return servers_[s].service(); }
 
   wire::MoveRequest Request(wire::MoveAction::type action, int32_t source, int32_t target,
                             int64_t version) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "ps_server/engine/engine.h"
 #include "tests/support/copy_store.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/errors.h"
@@ -205,17 +206,29 @@ absl::StatusOr<wire::ServerState> TestClient::Flush() {
   return state;
 }
 
+ServerTest::ServerTest() { options_.directory = folder_.Join("store"); }
+
+ServerTest::~ServerTest() = default;
+
 void ServerTest::Start() {
   absl::StatusOr<std::unique_ptr<Engine>> opened = Engine::Open(options_);
   ASSERT_OK(opened);
   engine_ = *std::move(opened);
 }
 
-void ServerTest::Restart() {
+void ServerTest::Stop() {
   ASSERT_OK(engine_->Close());
   engine_.reset();
+}
+
+void ServerTest::Restart() {
+  ASSERT_NO_FATAL_FAILURE(Stop());
   Start();
 }
+
+absl::Status ServerTest::OpenStatus() { return Engine::Open(options_).status(); }
+
+wire::ParameterServerIf& ServerTest::service() { return engine_->service(); }
 
 std::string ServerTest::CopyAsOfNow() {
   const std::string copy = folder_.Join(absl::StrCat("copy", copies_++));
@@ -253,7 +266,7 @@ void ServerTest::MakeCheckpoint(wire::RestoreRequest* restore) {
   request.directory = folder_.Join("checkpoints");
   request.name = "a";
   wire::CheckpointReply made;
-  ASSERT_OK(CallStatus([&] { engine_->service().checkpoint(made, request); }));
+  ASSERT_OK(CallStatus([&] { service().checkpoint(made, request); }));
   restore->caller.job = "job";
   restore->workers = made.workers;
   restore->folders.resize(1);
@@ -269,7 +282,7 @@ void ServerTest::StartRestored(const wire::RestoreRequest& restore, int32_t serv
   engine_.reset();
   ASSERT_NO_FATAL_FAILURE(Start());
   wire::RestoreReply reply;
-  ASSERT_OK(CallStatus([&] { engine_->service().restore(reply, restore); }));
+  ASSERT_OK(CallStatus([&] { service().restore(reply, restore); }));
 }
 
 TestClient ServerTest::Joined(int32_t worker) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,12 +10,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gtest/gtest.h"
-#include "ps_server/engine/engine.h"
+#include "ps_server/base/engine_options.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "thrift/ParameterServer.h"
 
 namespace cairn {
+
+class Engine;
 
 wire::Optimizer WireOptimizer(const std::string& type, double learning_rate,
                               const std::map<std::string, double>& arguments = {});
@@ -107,11 +110,16 @@ Payload PayloadOf(const std::vector<T>& values) {
 // A test with one engine; restarting keeps the folder.
 class ServerTest : public ::testing::Test {
  protected:
-  ServerTest() { options_.directory = folder_.Join("store"); }
+  ServerTest();
+  ~ServerTest() override;
 
   void Start();
-  // Close, then Start.
+  // Closes the engine and destroys it.
+  void Stop();
+  // Stop, then Start.
   void Restart();
+  // Opens another engine with options_ and destroys it. Returns the error of Engine::Open.
+  absl::Status OpenStatus();
   // Starts on a copy of the folder as it is now: what a crash of the process would leave.
   void StartFromCopy();
   // StartFromCopy, and a client of worker 0 in place of `client` that sends again what is missing
@@ -121,7 +129,8 @@ class ServerTest : public ::testing::Test {
   // CopyStore of the folder, to a new one.
   std::string CopyAsOfNow();
   Engine& engine() { return *engine_; }
-  TestClient Client(int32_t worker = -1) { return TestClient(engine_->service(), worker); }
+  wire::ParameterServerIf& service();
+  TestClient Client(int32_t worker = -1) { return TestClient(service(), worker); }
   // A worker that has said hello.
   TestClient Joined(int32_t worker);
   // Makes a checkpoint of the job, and says how it is restored.

@@ -6,16 +6,13 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "common/status.h"
 #include "gmock/gmock.h"
-#include "ps_server/core/statistics.h"
 #include "tests/ps_server/server_fixture.h"
-#include "tests/support/copy_store.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/errors.h"
@@ -31,48 +28,23 @@ MATCHER_P(Opens, step, "is open step " + ::testing::PrintToString(step)) {
 // The engines of one job's servers. Thread safety: none.
 class SyncCluster {
  public:
-  explicit SyncCluster(int32_t servers, absl::Duration lease = absl::Minutes(5)) : lease_(lease) {
-    for (int32_t s = 0; s < servers; ++s) {
-      folders_.push_back(folder_.Join(absl::StrCat("ps", s)));
-      engines_.push_back(nullptr);
-    }
-    for (int32_t s = 0; s < servers; ++s) Start(s);
-  }
+  explicit SyncCluster(int32_t servers, absl::Duration lease = absl::Minutes(5));
+  ~SyncCluster();
 
   int32_t size() const { return static_cast<int32_t>(engines_.size()); }
-  wire::ParameterServerIf& service(int32_t server) { return engines_[server]->service(); }
+  wire::ParameterServerIf& service(int32_t server);
   // How often the server's log was synced to disk.
-  int64_t Syncs(int32_t server) {
-    for (const StoreStatistic& statistic :
-         engines_[server]->ReadStatistics(StatisticsDetail::kMetrics).store) {
-      if (statistic.name == "rocksdb_wal_syncs_total") return static_cast<int64_t>(statistic.value);
-    }
-    return -1;
-  }
+  int64_t Syncs(int32_t server);
   TestClient Tool(int32_t server) { return TestClient(service(server), -1); }
 
   // Restarts the server from a copy of its disk: everything in memory is lost.
-  void Crash(int32_t server) {
-    const std::string copy = folder_.Join(absl::StrCat("copy", copies_++));
-    test::CopyStore(folders_[server], copy);
-    folders_[server] = copy;
-    crashed_.push_back(std::move(engines_[server]));
-    Start(server);
-  }
+  void Crash(int32_t server);
 
   wire::Consistency consistency;  // sent with every worker's hello
   int32_t expected_workers = 0;
 
  private:
-  void Start(int32_t server) {
-    EngineOptions options;
-    options.directory = folders_[server];
-    options.server_index = server;
-    options.server_count = size();
-    options.snapshot_interval = absl::Hours(1);
-    options.lease = lease_;
-    engines_[server] = Engine::Open(options).value();
-  }
+  void Start(int32_t server);
 
   const absl::Duration lease_;
   TempDir folder_;

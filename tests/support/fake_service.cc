@@ -7,10 +7,31 @@
 #include "absl/strings/str_cat.h"
 #include "common/hash.h"
 #include "common/shape.h"
+#include "ps_server/core/statistics.h"
+#include "ps_server/engine/engine.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
 
 namespace cairn::test {
+namespace {
+
+class EngineOfService final : public Engine {
+ public:
+  explicit EngineOfService(wire::ParameterServerIf& service) : service_(service) {}
+
+  wire::ParameterServerIf& service() override { return service_; }
+  absl::Status AcquireMessage(int64_t) override { return absl::OkStatus(); }
+  void ReleaseMessage(int64_t) override {}
+  EngineStatistics ReadStatistics(StatisticsDetail) const override { return {}; }
+  absl::Status failure() const override { return absl::OkStatus(); }
+  int32_t live_workers() const override { return 0; }
+  absl::Status Close() override { return absl::OkStatus(); }
+
+ private:
+  wire::ParameterServerIf& service_;
+};
+
+}  // namespace
 
 void Refuse(wire::ErrorCode::type code, wire::ErrorReason::type reason, const std::string& message,
             int64_t replay_after) {
@@ -47,7 +68,11 @@ class FakeService::Scope {
 };
 
 FakeService::FakeService(int32_t server_index, int32_t server_count)
-    : index_(server_index), count_(server_count) {}
+    : engine_(std::make_unique<EngineOfService>(*this)),
+      index_(server_index),
+      count_(server_count) {}
+
+FakeService::~FakeService() = default;
 
 void FakeService::Reboot(int64_t durable) {
   absl::MutexLock lock(&mutex_);

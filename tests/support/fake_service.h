@@ -6,23 +6,31 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "common/variables/variable_spec.h"
-#include "ps_server/core/statistics.h"
-#include "ps_server/engine/engine.h"
 #include "thrift/ParameterServer.h"
 
-namespace cairn::test {
+namespace cairn {
 
-// Only float32 variables. It is an Engine too, so that a real Listener can serve it. Thread safety:
-// every method may be called from several threads at once; calls run one at a time.
-class FakeService : public wire::ParameterServerNull, public Engine {
+class Engine;
+
+namespace test {
+
+// Only float32 variables. Thread safety: every method may be called from several threads at once;
+// calls run one at a time.
+class FakeService : public wire::ParameterServerNull {
  public:
   explicit FakeService(int32_t server_index = 0, int32_t server_count = 1);
+  ~FakeService() override;
+
+  // Serves this service to a real Listener, without a memory limit and without statistics. Valid as
+  // long as the service.
+  Engine& engine() { return *engine_; }
 
   // Called with the method's name before and after its work. May throw and may block (no lock is
   // held).
@@ -51,16 +59,7 @@ class FakeService : public wire::ParameterServerNull, public Engine {
   // >= 0: hello answers as that server, as if it had taken this one's address.
   std::atomic<int32_t> answers_as = -1;
 
-  // --- Engine ---
-  wire::ParameterServerIf& service() override { return *this; }
-  absl::Status AcquireMessage(int64_t) override { return absl::OkStatus(); }
-  void ReleaseMessage(int64_t) override {}
-  EngineStatistics ReadStatistics(StatisticsDetail) const override { return {}; }
-  absl::Status failure() const override { return absl::OkStatus(); }
-  int32_t live_workers() const override { return 0; }
-  absl::Status Close() override { return absl::OkStatus(); }
-
-  // --- ParameterServerIf; other calls do nothing ---
+  // Other calls do nothing.
   void hello(wire::HelloReply& reply, const wire::HelloRequest& request) override;
   void heartbeat(wire::ServerState& state, const wire::Caller& caller) override;
   void leave(wire::ServerState& state, const wire::Caller& caller) override;
@@ -104,6 +103,7 @@ class FakeService : public wire::ParameterServerNull, public Engine {
   void ApplyPush(const wire::PushRequest& request, wire::PushReply* reply);
   void ReadPull(const wire::PullRequest& request, wire::PullReply* reply);
 
+  const std::unique_ptr<Engine> engine_;
   const int32_t index_;
   const int32_t count_;
   mutable absl::Mutex mutex_;
@@ -122,4 +122,5 @@ class FakeService : public wire::ParameterServerNull, public Engine {
 [[noreturn]] void Refuse(wire::ErrorCode::type code, wire::ErrorReason::type reason,
                          const std::string& message, int64_t replay_after = 0);
 
-}  // namespace cairn::test
+}  // namespace test
+}  // namespace cairn

@@ -37,7 +37,7 @@ class EngineMoves final : public MoveServers {
   template <typename Body>
   absl::Status Call(int32_t server, Body body) {
     try {
-      body(cluster_.engine(server).service());
+      body(cluster_.service(server));
     } catch (const wire::ServerError& error) {
       return FromServerError(error);
     }

@@ -95,7 +95,7 @@ TEST_F(QuotaTest, JobsBeyondTheLimitAreRefusedAndTheOthersGoOn) {
   EXPECT_OK(Hello("b"));
 
   wire::ServerState state;
-  ASSERT_OK(CallStatus([&] { engine().service().drop_job(state, Of("b", -1).caller()); }));
+  ASSERT_OK(CallStatus([&] { service().drop_job(state, Of("b", -1).caller()); }));
   EXPECT_OK(Create("c"));
 }
 
@@ -143,7 +143,7 @@ TEST_F(QuotaTest, JobsAndWorkersAreChargedUntilTheJobIsDropped) {
   ASSERT_NO_FATAL_FAILURE(Restart());
   EXPECT_EQ(Used(), before + kJobChargeBytes + 5 * kWorkerChargeBytes);
   wire::ServerState state;
-  ASSERT_OK(CallStatus([&] { engine().service().drop_job(state, Of("a", -1).caller()); }));
+  ASSERT_OK(CallStatus([&] { service().drop_job(state, Of("a", -1).caller()); }));
   EXPECT_EQ(Used(), before);
 }
 
@@ -214,7 +214,7 @@ TEST_F(QuotaTest, CoordinatorOfSeveralServersForgetsNoWorkerWithAnIncarnation) {
   TestClient worker = Of("a", 0);
   ASSERT_OK(worker.Hello());
   wire::ServerState state;
-  ASSERT_OK(CallStatus([&] { engine().service().leave(state, worker.caller()); }));
+  ASSERT_OK(CallStatus([&] { service().leave(state, worker.caller()); }));
   ASSERT_NO_FATAL_FAILURE(ExpectNeverForgotten("a"));
 }
 
@@ -225,14 +225,14 @@ TEST_F(QuotaTest, MoreExpectedWorkersThanTheLimitAreRefused) {
   request.job = "a";
   request.expected_workers = 101;
   wire::HelloReply reply;
-  const absl::Status hello = CallStatus([&] { engine().service().hello(reply, request); });
+  const absl::Status hello = CallStatus([&] { service().hello(reply, request); });
   EXPECT_THAT(hello, StatusIs(StatusCode::kInvalidArgument, HasSubstr("at most 100")));
   EXPECT_EQ(ReasonOf(hello), wire::ErrorReason::LIMIT);
 }
 
 TEST_F(QuotaTest, LimitsOutOfRangeAreRefused) {
   options_.max_workers = 0;
-  EXPECT_THAT(Engine::Open(options_),
+  EXPECT_THAT(OpenStatus(),
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("--max_workers is 0; 1 to")));
 }
 

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "ps_server/engine/engine.h"
 #include "storage/checksum.h"
 #include "storage/stripe_store.h"
 #include "tests/ps_server/server_fixture.h"
@@ -40,15 +41,14 @@ class CheckpointTest : public ServerTest {
   }
   absl::StatusOr<wire::CheckpointReply> Checkpoint(const std::string& name) {
     wire::CheckpointReply reply;
-    const absl::Status status =
-        CallStatus([&] { engine().service().checkpoint(reply, Request(name)); });
+    const absl::Status status = CallStatus([&] { service().checkpoint(reply, Request(name)); });
     if (!status.ok()) return status;
     return reply;
   }
   absl::Status Drop(const std::string& name) {
     return CallStatus([&] {
       wire::ServerState state;
-      engine().service().drop_checkpoint(state, Request(name));
+      service().drop_checkpoint(state, Request(name));
     });
   }
   // The contents of a server that starts on a copy of `part`.
@@ -114,7 +114,7 @@ TEST_F(CheckpointTest, DescribeSaysHowLongAgoTheLastCheckpointOfTheJobEnded) {
     wire::DescribeRequest request;
     request.caller.job = job;
     wire::DescribeReply reply;
-    EXPECT_OK(CallStatus([&] { engine().service().describe(reply, request); }));
+    EXPECT_OK(CallStatus([&] { service().describe(reply, request); }));
     return reply.seconds_since_checkpoint;
   };
   EXPECT_EQ(age("job"), -1);
@@ -139,7 +139,7 @@ TEST_F(CheckpointTest, PathsThatCannotBeAreRefused) {
     request.directory = directory;
     return CallStatus([&] {
       wire::CheckpointReply reply;
-      engine().service().checkpoint(reply, request);
+      service().checkpoint(reply, request);
     });
   };
   EXPECT_THAT(status("relative", "a"),
@@ -175,7 +175,7 @@ TEST_F(CheckpointTest, RestoreReadsNothingThatIsNoFileOfTheAnnouncedSize) {
   const auto restore = [&](const std::string& folder, const std::string& file) {
     return CallStatus([&] {
       wire::RestoreReply reply;
-      engine().service().restore(reply, RestoreOf(folder, file, 10));
+      service().restore(reply, RestoreOf(folder, file, 10));
     });
   };
   EXPECT_THAT(restore("/dev", "zero"),
@@ -190,7 +190,7 @@ TEST_F(CheckpointTest, RestoreReadsNothingThatIsNoFileOfTheAnnouncedSize) {
   unlisted.folders[0].files[0].checksum = static_cast<int64_t>(ChecksumOf({"0123456789"}));
   EXPECT_THAT(CallStatus([&] {
                 wire::RestoreReply reply;
-                engine().service().restore(reply, unlisted);
+                service().restore(reply, unlisted);
               }),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("CAIRN is a FIFO")));
   EXPECT_OK(Checkpoint("after"));  // the exclusive slot is free
@@ -205,7 +205,7 @@ TEST_F(CheckpointTest, ARestoreEndsWhenTheServerStops) {
   std::thread stops([&] { engine().CancelLongCalls(); });
   const absl::Status status = CallStatus([&] {
     wire::RestoreReply reply;
-    engine().service().restore(reply, RestoreOf(folder_.path(), "sparse", kBytes));
+    service().restore(reply, RestoreOf(folder_.path(), "sparse", kBytes));
   });
   stops.join();
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
@@ -272,9 +272,8 @@ TEST_F(CheckpointTest, WhatAnInterruptedRestoreWroteBetweenOtherVariablesIsRemov
   wire::Caller between;
   between.job = "between";
   wire::ServerState state;
-  ASSERT_OK(CallStatus([&] { engine().service().drop_job(state, between); }));
-  ASSERT_OK(engine().Close());
-  engine_.reset();
+  ASSERT_OK(CallStatus([&] { service().drop_job(state, between); }));
+  ASSERT_NO_FATAL_FAILURE(Stop());
   const auto stored = [&](const ShardRecord* more) {
     std::vector<uint32_t> variables;
     auto store = StripeStore::Open({.directory = options_.directory});
@@ -294,8 +293,7 @@ TEST_F(CheckpointTest, WhatAnInterruptedRestoreWroteBetweenOtherVariablesIsRemov
   const ShardRecord interrupted{.variable = before[0] + 1};
   ASSERT_EQ(stored(&interrupted).size(), 3U);
   ASSERT_NO_FATAL_FAILURE(Start());
-  ASSERT_OK(engine().Close());
-  engine_.reset();
+  ASSERT_NO_FATAL_FAILURE(Stop());
   EXPECT_EQ(stored(nullptr), before);
 }
 

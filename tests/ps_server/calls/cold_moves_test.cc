@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "gmock/gmock.h"
+#include "ps_server/engine/engine.h"
 #include "ps_server/moves/move_pieces.h"
 #include "tests/ps_server/moving_engine.h"
 #include "tests/ps_server/server_fixture.h"
@@ -65,7 +66,7 @@ class ColdMovesTest : public ::testing::Test {
     servers_[s].Crash(folder_.Join(absl::StrCat("copy", copies_++)));
     Open(s);
   }
-  TestClient Client(int32_t s) { return TestClient(servers_[s].engine->service(), -1); }
+  TestClient Client(int32_t s) { return TestClient(servers_[s].service(), -1); }
 
   static std::vector<int64_t> Range(int64_t first, int64_t count) {
     std::vector<int64_t> keys;
@@ -132,7 +133,7 @@ class ColdMovesTest : public ::testing::Test {
     int64_t rows = 0;
     do {
       wire::ScanReply reply;
-      EXPECT_OK(CallStatus([&] { servers_[s].engine->service().scan(reply, request); }));
+      EXPECT_OK(CallStatus([&] { servers_[s].service().scan(reply, request); }));
       rows += static_cast<int64_t>(Values<int64_t>(reply.keys).size());
       request.cursor = reply.cursor;
     } while (!request.cursor.empty());
@@ -154,7 +155,7 @@ class ColdMovesTest : public ::testing::Test {
   }
   absl::StatusOr<wire::MoveReply> Send(int32_t s, const wire::MoveRequest& request) {
     wire::MoveReply reply;
-    RETURN_IF_ERROR(CallStatus([&] { servers_[s].engine->service().move(reply, request); }));
+    RETURN_IF_ERROR(CallStatus([&] { servers_[s].service().move(reply, request); }));
     return reply;
   }
   absl::StatusOr<wire::MoveReply> Step(wire::MoveAction::type action, Payload data = {}) {

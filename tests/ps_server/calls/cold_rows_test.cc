@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/hash.h"
 #include "common/status.h"
+#include "ps_server/engine/engine.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/errors.h"
 
@@ -242,10 +243,9 @@ TEST_F(ColdRowsTest, UnderOffACrashWithRowsOnDiskIsNotServedAndACleanEndIs) {
   ASSERT_NO_FATAL_FAILURE(Restart());
   TestClient again = Joined(0);
   ASSERT_NO_FATAL_FAILURE(ExpectHolds(again, model));
-  ASSERT_OK(engine().Close());
-  engine_.reset();
+  ASSERT_NO_FATAL_FAILURE(Stop());
   options_.directory = copy;
-  EXPECT_THAT(Engine::Open(options_), StatusIs(StatusCode::kDataLoss, HasSubstr("UNFINISHED")));
+  EXPECT_THAT(OpenStatus(), StatusIs(StatusCode::kDataLoss, HasSubstr("UNFINISHED")));
 }
 
 TEST_F(ColdRowsTest, AScanShowsEveryRowOnceWhileRowsComeAndGo) {
@@ -262,7 +262,7 @@ TEST_F(ColdRowsTest, AScanShowsEveryRowOnceWhileRowsComeAndGo) {
   int64_t calls = 0;
   do {
     wire::ScanReply reply;
-    ASSERT_OK(CallStatus([&] { engine().service().scan(reply, request); }));
+    ASSERT_OK(CallStatus([&] { service().scan(reply, request); }));
     const std::vector<float> values = Values<float>(reply.values);
     size_t i = 0;
     for (const int64_t key : Values<int64_t>(reply.keys)) {
@@ -388,7 +388,7 @@ TEST_F(ColdRowsTest, ADroppedTableLeavesNoColdRowsToOneOfItsName) {
   Model model;
   ASSERT_NO_FATAL_FAILURE(PushAll(client, model));
   wire::ServerState state;
-  ASSERT_OK(CallStatus([&] { engine().service().drop_job(state, client.caller()); }));
+  ASSERT_OK(CallStatus([&] { service().drop_job(state, client.caller()); }));
   // Except the memory for the index of cold rows, which is freed with their files.
   EXPECT_LE(Client().Describe()->memory_used_bytes, before + options_.memory_budget_bytes / 16);
   TestClient again = Joined(0);

@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "common/variables/row_layout.h"
 #include "common/variables/row_rounding.h"
+#include "tests/ps_server/moving_engine.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/errors.h"
 
@@ -326,11 +327,9 @@ TEST_P(CompactRowsTest, ReplayAfterACrashGivesTheSameBytes) {
       }
       if (step % 20 != 15) continue;
       ASSERT_NO_FATAL_FAILURE(CrashAndSendAgain(sent, /*some_lost=*/true, client));
-      crashed_.reset();
     }
     ends.push_back(Read(*client, all, "accumulator"));
-    ASSERT_OK(engine().Close());
-    engine_.reset();
+    ASSERT_NO_FATAL_FAILURE(Stop());
   }
   EXPECT_TRUE(ends[0] == ends[1]);
 }
@@ -372,12 +371,12 @@ TEST_P(CompactRowsTest, ColdRowsAreTheSameBytes) {
   EXPECT_EQ(info.rows, kKeys);
   EXPECT_LT(info.rows_in_memory, kKeys / 2);
   EXPECT_GT(info.row_figures.loaded, 0);
-  auto scanned = Scan(engine().service(), kWide);
+  auto scanned = Scan(service(), kWide);
   ASSERT_EQ(scanned.size(), static_cast<size_t>(kKeys));
   const std::vector<float> first = Rounded(values(0), 0, kWide);
   EXPECT_EQ(scanned[Range(1, 1)[0]],
             std::vector<float>(first.begin() + kWide, first.begin() + 2 * kWide));
-  const auto slots = Scan(engine().service(), kWide, "accumulator");
+  const auto slots = Scan(service(), kWide, "accumulator");
   ASSERT_EQ(slots.size(), static_cast<size_t>(kKeys));
   EXPECT_EQ(slots.begin()->second, Rounded(std::vector<float>(kWide, 0.1F), 1, kWide));
   ASSERT_NO_FATAL_FAILURE(Restart());
@@ -433,20 +432,13 @@ class CompactMove {
   explicit CompactMove(const TempDir& folder) {
     for (int32_t s = 0; s < 2; ++s) {
       EngineOptions options;
-      options.directory = folder.Join(absl::StrCat("ps", s));
-      options.server_index = s;
-      options.server_count = 2;
       options.memory_budget_bytes = 5 << 20;
       options.memory_wait = absl::Milliseconds(1);
-      options.snapshot_interval = absl::Hours(1);
-      auto opened = Engine::Open(options);
-      EXPECT_OK(opened);
-      servers_.push_back(*std::move(opened));
+      servers_[s].directory = folder.Join(absl::StrCat("ps", s));
+      servers_[s].Open(s, 2, options);
     }
   }
-  wire::ParameterServerIf& service(int32_t s) {
-    return servers_[static_cast<size_t>(s)]->service();
-  }
+  wire::ParameterServerIf& service(int32_t s) { return servers_[s].service(); }
   TestClient Client(int32_t s) { return TestClient(service(s), -1); }
 
   absl::Status Run() {
@@ -487,7 +479,7 @@ class CompactMove {
     return absl::DeadlineExceededError("pieces do not end");
   }
 
-  std::vector<std::unique_ptr<Engine>> servers_;
+  MovingEngine servers_[2];
 };
 
 TEST_P(CompactRowsTest, RowsMoveToAnotherServerAsTheyAre) {

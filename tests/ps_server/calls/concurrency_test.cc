@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "ps_server/engine/engine.h"
 #include "tests/ps_server/server_fixture.h"
 
 namespace cairn {
@@ -118,7 +119,7 @@ TEST_P(ConcurrencyTest, OtherJobsComeAndGoBesideThePushes) {
       ASSERT_OK(client.Push("w", std::vector<float>(kRows, 1)));
       ASSERT_OK(client.Describe());
       wire::ServerState state;
-      ASSERT_OK(CallStatus([&] { engine().service().drop_job(state, client.caller()); }));
+      ASSERT_OK(CallStatus([&] { service().drop_job(state, client.caller()); }));
     }
   });
   ExpectTotals(10);
@@ -139,8 +140,7 @@ TEST_P(ConcurrencyTest, CloseLosesNoAcknowledgedPush) {
     if (!client.Hello().ok()) return;
     while (client.Send(StepOf(client)).ok()) ++acknowledged;
   });
-  engine_.reset();
-  ASSERT_NO_FATAL_FAILURE(Start());
+  ASSERT_NO_FATAL_FAILURE(Restart());
   ExpectTotals(static_cast<float>(acknowledged));
 }
 

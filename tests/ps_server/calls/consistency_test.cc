@@ -7,6 +7,7 @@
 #include "ps_server/calls/service.h"
 #include "ps_server/core/server_core.h"
 #include "ps_server/core/statistics.h"
+#include "ps_server/engine/engine.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/errors.h"
@@ -50,7 +51,7 @@ class ConsistencyTest : public ServerTest {
     request.step = step;
     wire::HelloReply own;
     if (reply == nullptr) reply = &own;
-    const absl::Status status = CallStatus([&] { engine().service().hello(*reply, request); });
+    const absl::Status status = CallStatus([&] { service().hello(*reply, request); });
     if (!status.ok()) return status;
     client.caller().incarnation = reply->incarnation;
     client.caller().boot_id = reply->state.boot_id;
@@ -67,16 +68,16 @@ class ConsistencyTest : public ServerTest {
     request.step = step;
     request.wait_seconds = wait_seconds;
     wire::PullReply reply;
-    return CallStatus([&] { engine().service().pull(reply, request); });
+    return CallStatus([&] { service().pull(reply, request); });
   }
   wire::WhyReply Why() {
     wire::WhyReply reply;
-    EXPECT_OK(CallStatus([&] { engine().service().why(reply, Client().caller()); }));
+    EXPECT_OK(CallStatus([&] { service().why(reply, Client().caller()); }));
     return reply;
   }
   absl::Status Heartbeat(TestClient& client) {
     wire::ServerState state;
-    return CallStatus([&] { engine().service().heartbeat(state, client.caller()); });
+    return CallStatus([&] { service().heartbeat(state, client.caller()); });
   }
   void AwaitWaiters(size_t count) {
     const Deadline deadline = Deadline::In(absl::Seconds(20));
@@ -149,7 +150,7 @@ TEST_F(ConsistencyTest, AStepWhoseWaitExpiresHasItsPushAppliedAndAcknowledgesThe
   request.pull.items.emplace_back();
   request.pull.items[0].variable = "w";
   wire::StepReply reply;
-  const auto call = [&] { engine().service().step(reply, request); };
+  const auto call = [&] { service().step(reply, request); };
   EXPECT_EQ(ReasonOf(CallStatus(call)), wire::ErrorReason::WAIT_EXPIRED);
   EXPECT_THAT(*slow.Pull("w"), ElementsAre(-1, -1));
   EXPECT_OK(Begin(slow, 1));
@@ -194,7 +195,7 @@ TEST_F(ConsistencyTest, UnderFailTheLossOfOneEndsTheCallsOfAll) {
 TEST_F(ConsistencyTest, ARestartedServerWaitsForWorkersItKnewButNotForThoseThatLeft) {
   TestClient a = JoinedWith(0, Ssp(0)), b = JoinedWith(1, Ssp(0)), gone = JoinedWith(2, Ssp(0));
   wire::ServerState state;
-  EXPECT_OK(CallStatus([&] { engine().service().leave(state, gone.caller()); }));
+  EXPECT_OK(CallStatus([&] { service().leave(state, gone.caller()); }));
   ASSERT_NO_FATAL_FAILURE(StartFromCopy());
   ASSERT_OK(Hello(a, Ssp(0), 8));
   const absl::Status status = Begin(a, 9);
@@ -299,7 +300,7 @@ TEST_F(ConsistencyTest, CancellingLongCallsEndsAWaitAtOnce) {
 // The listener still serves calls for a moment after it has cancelled the long ones.
 TEST_F(ConsistencyTest, AJobMadeAfterTheWaitsWereEndedWaitsForNobody) {
   wire::ServerState state;
-  ASSERT_OK(CallStatus([&] { engine().service().drop_job(state, Client().caller()); }));
+  ASSERT_OK(CallStatus([&] { service().drop_job(state, Client().caller()); }));
   engine().CancelLongCalls();
   TestClient fast = JoinedWith(0, Ssp(0)), slow = JoinedWith(1, Ssp(0));
   const absl::Duration begin = MonotonicNow();
@@ -313,7 +314,7 @@ TEST_F(ConsistencyTest, DroppingTheJobEndsItsWaits) {
   std::thread waiter([&] { status = Begin(fast, 1, 60); });
   ASSERT_NO_FATAL_FAILURE(AwaitWaiters(1));
   wire::ServerState state;
-  EXPECT_OK(CallStatus([&] { engine().service().drop_job(state, Client().caller()); }));
+  EXPECT_OK(CallStatus([&] { service().drop_job(state, Client().caller()); }));
   waiter.join();
   EXPECT_THAT(status, StatusIs(StatusCode::kFailedPrecondition, HasSubstr("was dropped")));
 }
@@ -325,7 +326,7 @@ TEST_F(ConsistencyTest, WhyIsOfOneJob) {
   wire::Caller other;
   other.job = "another";
   wire::WhyReply reply;
-  EXPECT_OK(CallStatus([&] { engine().service().why(reply, other); }));
+  EXPECT_OK(CallStatus([&] { service().why(reply, other); }));
   EXPECT_TRUE(reply.waiting.empty());
   EXPECT_TRUE(reply.workers.empty());
   EXPECT_OK(Begin(slow, 1));

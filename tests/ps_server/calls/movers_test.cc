@@ -8,6 +8,7 @@
 
 #include "common/deadline.h"
 #include "gmock/gmock.h"
+#include "ps_server/engine/engine.h"
 #include "tests/ps_server/moves_fixture.h"
 #include "thrift/errors.h"
 

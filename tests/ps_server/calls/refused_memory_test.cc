@@ -325,7 +325,7 @@ class RefusedPushTest : public ServerTest {
       wire::PushReply reply;
       absl::Status status;
       try {
-        engine().service().push(reply, push);
+        service().push(reply, push);
       } catch (const wire::ServerError& error) {
         allocations_left = -1;
         status = ErrorStatus(error);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/hash.h"
 #include "common/status.h"
+#include "ps_server/engine/engine.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/errors.h"
 
@@ -69,7 +70,7 @@ class RowDeletionTest : public ServerTest {
     request.max_rows = 5000;
     do {
       wire::ScanReply reply;
-      EXPECT_OK(CallStatus([&] { engine().service().scan(reply, request); }));
+      EXPECT_OK(CallStatus([&] { service().scan(reply, request); }));
       const auto keys = Values<int64_t>(reply.keys);
       const auto values = Values<float>(reply.values);
       for (size_t i = 0; i < keys.size(); ++i) {

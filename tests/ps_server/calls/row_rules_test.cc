@@ -216,7 +216,7 @@ TEST_F(RowRulesTest, WhatWaitsIsChargedAndGivenBack) {
   EXPECT_EQ(Info(again).memory_bytes, bytes);
   EXPECT_EQ(again.Describe()->memory_used_bytes, used);
   wire::ServerState state;
-  ASSERT_OK(CallStatus([&] { engine().service().drop_job(state, again.caller()); }));
+  ASSERT_OK(CallStatus([&] { service().drop_job(state, again.caller()); }));
   const auto after = Client().Describe();
   ASSERT_OK(after);
   EXPECT_EQ(after->memory_used_bytes, empty);

@@ -126,7 +126,7 @@ TEST_F(TableTest, PushOfPulledKeysMovesTheirRowsWhateverCameBetween) {
   EXPECT_THAT(*client.PullKeys("t", {1, 2, 3}), ElementsAre(1, 5, 9));
 
   wire::ServerState state;
-  ASSERT_OK(CallStatus([&] { engine().service().drop_job(state, client.caller()); }));
+  ASSERT_OK(CallStatus([&] { service().drop_job(state, client.caller()); }));
   TestClient again = Joined(0);
   ASSERT_OK(again.Create({spec}));
   ASSERT_OK(again.PushKeys("t", backwards, backwards_gradient));  // rows in another order
@@ -215,7 +215,7 @@ TEST_F(TableTest, ScanYieldsEveryStoredRowOnce) {
     for (int calls = 0; calls == 0 || !request.cursor.empty(); ++calls) {
       ASSERT_LT(calls, 1002);
       wire::ScanReply reply;
-      ASSERT_OK(CallStatus([&] { engine().service().scan(reply, request); }));
+      ASSERT_OK(CallStatus([&] { service().scan(reply, request); }));
       const std::vector<int64_t> some = Values<int64_t>(reply.keys);
       const std::vector<float> values = Values<float>(reply.values);
       ASSERT_LE(some.size(), static_cast<size_t>(max_rows));
@@ -237,10 +237,10 @@ TEST_F(TableTest, DamagedCursorIsRefusedOrPastTheEnd) {
   request.variable = "t";
   wire::ScanReply reply;
   request.cursor = "abc";
-  EXPECT_THAT(CallStatus([&] { engine().service().scan(reply, request); }),
+  EXPECT_THAT(CallStatus([&] { service().scan(reply, request); }),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("cursor has 3 bytes")));
   request.cursor = std::string(12, '\xff');
-  EXPECT_OK(CallStatus([&] { engine().service().scan(reply, request); }));
+  EXPECT_OK(CallStatus([&] { service().scan(reply, request); }));
   EXPECT_TRUE(reply.cursor.empty());
   EXPECT_TRUE(reply.keys.empty());
 }

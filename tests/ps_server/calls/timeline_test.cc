@@ -34,7 +34,7 @@ class TimelineTest : public ServerTest {
     request.incarnation = incarnation;
     request.timeline = timeline;
     wire::HelloReply reply;
-    const absl::Status status = CallStatus([&] { engine().service().hello(reply, request); });
+    const absl::Status status = CallStatus([&] { service().hello(reply, request); });
     if (!status.ok()) return status;
     return reply;
   }
@@ -67,7 +67,7 @@ TEST_F(TimelineTest, TheFirstServerBeginsTheLifeThatTheFirstWorkerProposes) {
   Restart();
   EXPECT_EQ(Held(), proposed);
   wire::ServerState state;
-  engine().service().drop_job(state, Client().caller());
+  service().drop_job(state, Client().caller());
   EXPECT_EQ(Held(), 0);
   EXPECT_NE(Hello(NewTimeline(2, 0))->timeline, proposed);
 }
@@ -143,10 +143,10 @@ TEST_F(TimelineTest, ARestoreBeginsALifeThatAWorkerConfirms) {
   // The same request, after a lost answer, finds it done; a different request finds another
   // incarnation.
   wire::RestoreReply reply;
-  EXPECT_OK(CallStatus([&] { engine().service().restore(reply, restore); }));
+  EXPECT_OK(CallStatus([&] { service().restore(reply, restore); }));
   wire::RestoreRequest later = restore;
   later.timeline = NewTimeline(1, restore.timeline);
-  EXPECT_THAT(CallStatus([&] { engine().service().restore(reply, later); }),
+  EXPECT_THAT(CallStatus([&] { service().restore(reply, later); }),
               StatusIs(StatusCode::kAlreadyExists, HasSubstr("drop the job first")));
   EXPECT_EQ(Hello(0)->timeline, restore.timeline);
   EXPECT_EQ(Held(), restore.timeline);

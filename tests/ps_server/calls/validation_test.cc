@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "ps_server/core/statistics.h"
+#include "ps_server/engine/engine.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/errors.h"
 
@@ -218,13 +219,13 @@ TEST_F(ValidationTest, CallsOnUnknownJobsWithEveryFieldSetAreAnswered) {
   push.decisions.emplace_back();
   push.decisions.back().step = 1;
   wire::PushReply pushed;
-  ASSERT_OK(CallStatus([&] { engine().service().push(pushed, push); }));
+  ASSERT_OK(CallStatus([&] { service().push(pushed, push); }));
   wire::PullRequest pull;
   pull.caller = client.caller();
   pull.decisions = push.decisions;
   pull.step = 1;
   wire::PullReply pulled;
-  CallStatus([&] { engine().service().pull(pulled, pull); }).IgnoreError();
+  CallStatus([&] { service().pull(pulled, pull); }).IgnoreError();
   for (int action = 0; action < 16; ++action) {
     wire::MoveRequest move;
     move.caller = client.caller();
@@ -233,7 +234,7 @@ TEST_F(ValidationTest, CallsOnUnknownJobsWithEveryFieldSetAreAnswered) {
     move.target = 1;
     move.map_version = 2;
     wire::MoveReply moved;
-    EXPECT_FALSE(CallStatus([&] { engine().service().move(moved, move); }).ok()) << action;
+    EXPECT_FALSE(CallStatus([&] { service().move(moved, move); }).ok()) << action;
   }
 }
 
@@ -241,7 +242,7 @@ TEST_F(ValidationTest, DroppedJobIsGoneAlsoAfterARestart) {
   TestClient worker = Joined(0);
   ASSERT_OK(worker.Push("bias", {1, 1}));
   wire::ServerState state;
-  ASSERT_OK(CallStatus([&] { engine().service().drop_job(state, worker.caller()); }));
+  ASSERT_OK(CallStatus([&] { service().drop_job(state, worker.caller()); }));
   EXPECT_FALSE(worker.Pull("bias").ok());
   ASSERT_NO_FATAL_FAILURE(Restart());
   EXPECT_FALSE(Client().Pull("bias").ok());

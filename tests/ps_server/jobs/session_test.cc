@@ -44,7 +44,7 @@ TEST_F(SessionTest, HelloRejectsOtherProtocolVersions) {
   request.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION + 1;
   request.job = "job";
   wire::HelloReply reply;
-  EXPECT_THAT(CallStatus([&] { engine().service().hello(reply, request); }),
+  EXPECT_THAT(CallStatus([&] { service().hello(reply, request); }),
               StatusIs(StatusCode::kFailedPrecondition, HasSubstr("speaks protocol version 1")));
 }
 
@@ -75,7 +75,7 @@ TEST_F(SessionTest, ARepeatedHelloFencesNoWorker) {
   request.start = 77;
   const auto granted = [&] {
     wire::HelloReply reply;
-    EXPECT_OK(CallStatus([&] { engine().service().hello(reply, request); }));
+    EXPECT_OK(CallStatus([&] { service().hello(reply, request); }));
     return reply.incarnation;
   };
   EXPECT_EQ(granted(), 1);
@@ -102,7 +102,7 @@ TEST_F(SessionTest, AHelloOfAReplacedStartIsFenced) {
     request.worker = 3;
     request.start = start;
     wire::HelloReply reply;
-    return CallStatus([&] { engine().service().hello(reply, request); });
+    return CallStatus([&] { service().hello(reply, request); });
   };
   for (int64_t start = 70; start < 75; ++start) ASSERT_OK(hello(start));
   for (int64_t start = 70; start < 74; ++start) {
@@ -119,7 +119,7 @@ TEST_F(SessionTest, AFencedWorkerCannotDropTheJob) {
   ASSERT_OK(young.Push("w", {1, 1}));
   wire::ServerState state;
   const auto drop = [&](TestClient& client) {
-    return CallStatus([&] { engine().service().drop_job(state, client.caller()); });
+    return CallStatus([&] { service().drop_job(state, client.caller()); });
   };
   EXPECT_EQ(ReasonOf(drop(old)), wire::ErrorReason::FENCED);
   EXPECT_THAT(*young.Pull("w"), ElementsAre(-1, -1));
@@ -161,7 +161,7 @@ TEST_F(SessionTest, AnotherBootIdOrAMissingHelloIsAnsweredRebooted) {
   EXPECT_EQ(ReasonOf(client.Push("w", {1, 1}).status()), wire::ErrorReason::REBOOTED);
   EXPECT_EQ(ReasonOf(client.Pull("w").status()), wire::ErrorReason::REBOOTED);
   wire::ServerState state;
-  EXPECT_EQ(ReasonOf(CallStatus([&] { engine().service().heartbeat(state, client.caller()); })),
+  EXPECT_EQ(ReasonOf(CallStatus([&] { service().heartbeat(state, client.caller()); })),
             wire::ErrorReason::REBOOTED);
   TestClient stranger = Client(7);
   stranger.caller().incarnation = 1;
@@ -172,7 +172,7 @@ TEST_F(SessionTest, AnotherBootIdOrAMissingHelloIsAnsweredRebooted) {
 TEST_F(SessionTest, AHeartbeatReportsTheWorkersVitals) {
   TestClient client = Joined(0);
   wire::WhyReply why;
-  engine().service().why(why, client.caller());
+  service().why(why, client.caller());
   ASSERT_EQ(why.workers.size(), 1U);
   EXPECT_FALSE(why.workers[0].__isset.vitals);
   wire::Caller beating = client.caller();
@@ -183,16 +183,16 @@ TEST_F(SessionTest, AHeartbeatReportsTheWorkersVitals) {
   vitals.__set_servers_replaced({1});
   beating.__set_vitals(vitals);
   wire::ServerState state;
-  engine().service().heartbeat(state, beating);
+  service().heartbeat(state, beating);
   why = {};
-  engine().service().why(why, client.caller());
+  service().why(why, client.caller());
   ASSERT_EQ(why.workers.size(), 1U);
   EXPECT_EQ(why.workers[0].vitals, vitals);
   EXPECT_GE(why.workers[0].seconds_since_vitals, 0);
   // The new start has not reported vitals yet.
   ASSERT_OK(client.Hello());
   why = {};
-  engine().service().why(why, client.caller());
+  service().why(why, client.caller());
   EXPECT_FALSE(why.workers[0].__isset.vitals);
 }
 
@@ -200,12 +200,12 @@ TEST_F(SessionTest, AHeartbeatReportsTheWorkersVitals) {
 TEST_F(SessionTest, AHeartbeatHandledAfterLeaveDoesNotUndoIt) {
   TestClient client = Joined(0);
   wire::ServerState state;
-  engine().service().leave(state, client.caller());
+  service().leave(state, client.caller());
   wire::Caller beating = client.caller();
   beating.__set_vitals({});
-  engine().service().heartbeat(state, beating);
+  service().heartbeat(state, beating);
   wire::WhyReply why;
-  engine().service().why(why, client.caller());
+  service().why(why, client.caller());
   ASSERT_EQ(why.workers.size(), 1U);
   EXPECT_EQ(why.workers[0].state, "left");
   Session session("job", 0, /*applied_is_durable=*/false);
@@ -263,7 +263,7 @@ TEST_F(SessionTest, ARejectedPushIsVoidAndTheOrderContinues) {
   bad.items[0] = WholeItem("w", {1, std::nanf("")});
   try {
     wire::PushReply reply;
-    engine().service().push(reply, bad);
+    service().push(reply, bad);
     FAIL() << "NaN was accepted";
   } catch (const wire::ServerError& error) {
     EXPECT_EQ(error.reason, wire::ErrorReason::NOT_FINITE);
@@ -280,10 +280,10 @@ TEST_F(SessionTest, ThroughSkipsSequencesWithoutAPartHere) {
   client.caller().through = 4;
   ASSERT_OK(client.Pull("w"));
   wire::ServerState state;
-  ASSERT_OK(CallStatus([&] { engine().service().heartbeat(state, client.caller()); }));
+  ASSERT_OK(CallStatus([&] { service().heartbeat(state, client.caller()); }));
   EXPECT_EQ(state.applied, 4);
   // A new start resumes at a stored position, and sequence 4 has none here.
-  ASSERT_OK(CallStatus([&] { engine().service().flush(state, client.caller()); }));
+  ASSERT_OK(CallStatus([&] { service().flush(state, client.caller()); }));
   EXPECT_EQ(state.durable, 1);
   const auto hello = Client(0).Hello(client.caller().incarnation);
   EXPECT_EQ(hello->position, "position 1");
@@ -374,7 +374,7 @@ TEST_F(SessionTest, LeaveMakesEverythingDurable) {
   TestClient client = Joined(0);
   ASSERT_OK(client.Send(Numbered(client, 1, 0)));
   wire::ServerState state;
-  ASSERT_OK(CallStatus([&] { engine().service().leave(state, client.caller()); }));
+  ASSERT_OK(CallStatus([&] { service().leave(state, client.caller()); }));
   EXPECT_EQ(state.durable, 1);
 }
 
@@ -416,13 +416,13 @@ TEST_F(SessionTest, StepPushesAndThenPullsTheResult) {
   request.pull.items.resize(1);
   request.pull.items[0].variable = "w";
   wire::StepReply reply;
-  ASSERT_OK(CallStatus([&] { engine().service().step(reply, request); }));
+  ASSERT_OK(CallStatus([&] { service().step(reply, request); }));
   EXPECT_THAT(Values<float>(reply.pull.items[0].values), ElementsAre(-1, -1));
   EXPECT_EQ(reply.pull.state.applied, 1);
   request.push.items[0].variable = "absent";
   request.push.sequence.sequence = 2;
   request.push.sequence.after = 1;
-  EXPECT_THAT(CallStatus([&] { engine().service().step(reply, request); }),
+  EXPECT_THAT(CallStatus([&] { service().step(reply, request); }),
               StatusIs(StatusCode::kNotFound, HasSubstr("push \"absent\"")));
 }
 

@@ -7,6 +7,7 @@
 #include "common/hash.h"
 #include "common/status.h"
 #include "gmock/gmock.h"
+#include "ps_server/engine/engine.h"
 #include "ps_server/moves/move_pieces.h"
 #include "tests/ps_server/moves_fixture.h"
 #include "thrift/errors.h"

@@ -10,6 +10,7 @@
 #include "common/monotonic_cond_var.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ps_server/engine/engine.h"
 #include "ps_server/net/listener.h"
 #include "tests/support/addresses.h"
 #include "tests/support/fake_engine.h"

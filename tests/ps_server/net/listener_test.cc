@@ -1,6 +1,7 @@
 // The listener serves stock Thrift clients, answers requests beyond a limit with the limit's name,
 // closes stalled connections, and keeps serving all others.
 #include "ps_server/net/listener.h"
+#include "ps_server/engine/engine.h"
 
 #include <thrift/TApplicationException.h>
 #include <thrift/protocol/TBinaryProtocol.h>

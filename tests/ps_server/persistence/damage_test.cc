@@ -23,14 +23,13 @@ class DamageTest : public ServerTest {
     request.directory = directory;
     request.name = name;
     wire::CheckpointReply reply;
-    ASSERT_OK(CallStatus([&] { engine().service().checkpoint(reply, request); }));
+    ASSERT_OK(CallStatus([&] { service().checkpoint(reply, request); }));
     std::ofstream(absl::StrCat(directory, "/", name, "/MANIFEST.json")) << "{}";
   }
   void Damage() {
-    engine_.reset();
+    ASSERT_NO_FATAL_FAILURE(Stop());
     std::ofstream(options_.directory + "/db/CURRENT", std::ios::trunc) << "no manifest";
   }
-  absl::Status OpenStatus() { return Engine::Open(options_).status(); }
 };
 
 TEST_F(DamageTest, TheErrorNamesTheNewestCheckpointAndHowToRestoreIt) {

@@ -20,6 +20,7 @@
 #include "gmock/gmock.h"
 #include "ps_server/calls/service.h"
 #include "ps_server/core/server_core.h"
+#include "ps_server/engine/engine.h"
 #include "ps_server/persistence/evictor.h"
 #include "tests/ps_server/server_fixture.h"
 #include "tests/ps_server/watched_store.h"

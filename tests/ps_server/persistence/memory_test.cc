@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "ps_server/base/memory_budget.h"
+#include "ps_server/engine/engine.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/errors.h"
 
@@ -115,7 +116,7 @@ TEST_F(MemoryTest, ADroppedJobReleasesItsMemory) {
   ASSERT_OK(client.PushKeys("t", {1, 2, 3}, std::vector<float>(48, 1)));
   EXPECT_GT(Used(), before + 1200000);
   wire::ServerState state;
-  ASSERT_OK(CallStatus([&] { engine().service().drop_job(state, client.caller()); }));
+  ASSERT_OK(CallStatus([&] { service().drop_job(state, client.caller()); }));
   EXPECT_EQ(Used(), before);
 }
 
@@ -159,19 +160,16 @@ TEST_F(MemoryTest, ADirectoryThatNoLongerFitsIsRejectedByName) {
   options_.memory_budget_bytes = 64 << 20;
   ASSERT_NO_FATAL_FAILURE(Restart());
   ASSERT_OK(Client().Create({DenseSpec("w", {4 << 20}, WireOptimizer("sgd", 1))}));
-  ASSERT_OK(engine().Close());
-  engine_.reset();
+  ASSERT_NO_FATAL_FAILURE(Stop());
   options_.memory_budget_bytes = 16 << 20;
-  EXPECT_THAT(Engine::Open(options_),
-              StatusIs(StatusCode::kResourceExhausted,
-                       HasSubstr(absl::StrCat("open ", options_.directory))));
+  EXPECT_THAT(OpenStatus(), StatusIs(StatusCode::kResourceExhausted,
+                                     HasSubstr(absl::StrCat("open ", options_.directory))));
 }
 
 TEST_F(MemoryTest, ABudgetBelowTheNeedsOfTheStoreIsRejected) {
   options_.memory_budget_bytes = 1 << 20;
   options_.directory = folder_.Join("other");
-  EXPECT_THAT(Engine::Open(options_),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr("is too small")));
+  EXPECT_THAT(OpenStatus(), StatusIs(StatusCode::kInvalidArgument, HasSubstr("is too small")));
 }
 
 }  // namespace

@@ -94,7 +94,6 @@ TEST_F(PersistenceTest, ACleanRestartRestoresEveryBitUnderEveryDurability) {
     EXPECT_EQ(Everything(tool), before) << DurabilityName(durability);
     TestClient again = Client(0);
     EXPECT_EQ(again.Hello()->state.durable, 3) << DurabilityName(durability);
-    engine_.reset();
   }
 }
 
@@ -132,8 +131,6 @@ TEST_F(PersistenceTest, AnAcknowledgedPushSurvivesACrashUnderLogAndLogSync) {
     ASSERT_NO_FATAL_FAILURE(StartFromCopy());
     TestClient tool = Client();
     EXPECT_EQ(Everything(tool), before) << DurabilityName(durability);
-    crashed_.reset();
-    engine_.reset();
   }
 }
 
@@ -186,8 +183,7 @@ TEST_F(PersistenceTest, ReplayAppliesEachPartOnceEvenIfSomeStripesAreAhead) {
   spec.bucket_ps.assign(64, 0);  // enough that no two of these keys share a stripe
   ASSERT_OK(client.Create({spec}));
   ASSERT_OK(client.PushKeys("t", {1, 2, 3, 4, 5}, {1, 1, 1, 1, 1}));
-  ASSERT_OK(engine().Close());
-  engine_.reset();
+  ASSERT_NO_FATAL_FAILURE(Stop());
   int ahead = 0;
   {
     // Sequence 2 reached some stripes, but its snapshot was never published.
@@ -252,10 +248,9 @@ TEST_F(PersistenceTest, ADepartedWorkerLeavesNoWatermarksButItsPushesAreStillRec
   ASSERT_OK(gone.Push("w", {1, 1}));
   ASSERT_OK(here.Push("w", {1, 1}));
   wire::ServerState state;
-  ASSERT_OK(CallStatus([&] { engine().service().leave(state, gone.caller()); }));
+  ASSERT_OK(CallStatus([&] { service().leave(state, gone.caller()); }));
   ASSERT_OK(here.Push("w", {1, 1}));
-  ASSERT_OK(engine().Close());
-  engine_.reset();
+  ASSERT_NO_FATAL_FAILURE(Stop());
   EXPECT_EQ(MarkedWorkers(options_.directory), std::set<int32_t>{1});
 
   ASSERT_NO_FATAL_FAILURE(Start());
@@ -299,17 +294,17 @@ TEST_F(PersistenceTest, SnapshotsRunPeriodically) {
   wire::ServerState state;
   while (state.durable < 1) {
     ASSERT_FALSE(deadline.Expired());
-    engine().service().heartbeat(state, client.caller());
+    service().heartbeat(state, client.caller());
   }
 }
 
 TEST_F(PersistenceTest, ADirectoryOfAnotherServerOrInUseIsRejected) {
   ASSERT_NO_FATAL_FAILURE(Start());
-  EXPECT_FALSE(Engine::Open(options_).ok());
-  ASSERT_OK(engine().Close());
+  EXPECT_FALSE(OpenStatus().ok());
+  ASSERT_NO_FATAL_FAILURE(Stop());
   options_.server_index = 1;
   options_.server_count = 2;
-  EXPECT_THAT(Engine::Open(options_),
+  EXPECT_THAT(OpenStatus(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(options_.directory)));
 }
 

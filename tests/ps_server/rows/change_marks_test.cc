@@ -186,7 +186,7 @@ TEST_F(ChangesTest, EveryKindOfChangeIsReported) {
   for (const char* optimizer : {"sgd", "adam"}) {
     SCOPED_TRACE(optimizer);
     wire::ServerState state;
-    engine().service().drop_job(state, Client().caller());
+    service().drop_job(state, Client().caller());
     ASSERT_NO_FATAL_FAILURE(Create(optimizer));
     Copy copy;
     EXPECT_FALSE(Refresh(copy).__isset.changed);
@@ -219,7 +219,7 @@ TEST_F(ChangesTest, AnUnknownMarkGetsTheWholeShard) {
   // The job is dropped and created again: marks of the old shard do not apply to the new one.
   copy.held = good;
   wire::ServerState state;
-  engine().service().drop_job(state, Client().caller());
+  service().drop_job(state, Client().caller());
   ASSERT_NO_FATAL_FAILURE(Create("sgd"));
   whole(good.boot_id, good.mark);
 }
@@ -259,7 +259,7 @@ TEST_F(ChangesTest, ItemsOfOnePullDoNotAffectEachOther) {
   reply.items.resize(3);
   reply.items[0].__set_mark(5);
   reply.items[0].__set_changed({1, 2});
-  ASSERT_OK(CallStatus([&] { engine().service().pull(reply, request); }));
+  ASSERT_OK(CallStatus([&] { service().pull(reply, request); }));
   EXPECT_FALSE(reply.items[0].__isset.mark || reply.items[0].__isset.changed);
   EXPECT_FALSE(reply.items[2].__isset.mark || reply.items[2].__isset.changed);
   EXPECT_THAT(reply.items[1].changed, ElementsAre(0, 1024));

@@ -26,7 +26,7 @@ class Fleet {
       fakes_.push_back(std::make_unique<FakeService>(s, count));
       if (!remote) continue;
       listeners_.push_back(
-          Listener::Start(*fakes_.back(), OnOwnAddress<ListenerOptions>()).value());
+          Listener::Start(fakes_.back()->engine(), OnOwnAddress<ListenerOptions>()).value());
       proxies_.push_back(std::make_unique<TcpProxy>(listeners_.back()->address()));
     }
   }

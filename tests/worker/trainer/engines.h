@@ -3,14 +3,11 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
-#include "ps_server/engine/engine.h"
+#include "tests/support/engine_cluster.h"
 #include "tests/support/status_matchers.h"
-#include "tests/support/temp_dir.h"
-#include "thrift/ParameterServer.h"
 #include "worker/client/ps_client.h"
 #include "worker/trainer/run/trainer.h"
 
@@ -18,29 +15,13 @@ namespace cairn::test {
 
 class Engines {
  public:
-  explicit Engines(int32_t count) {
-    for (int32_t i = 0; i < count; ++i) {
-      EngineOptions options;
-      options.directory = folder_.Join(absl::StrCat("ps", i));
-      options.server_index = i;
-      options.server_count = count;
-      options.memory_budget_bytes = int64_t{1} << 30;
-      absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(options);
-      if (!engine.ok()) {
-        ADD_FAILURE() << engine.status();
-        continue;
-      }
-      engines_.push_back(*std::move(engine));
-    }
-  }
+  explicit Engines(int32_t count) : cluster_(count, Durability::kSnapshot, int64_t{1} << 30) {}
 
-  wire::ParameterServerIf& service(size_t server) { return engines_[server]->service(); }
+  wire::ParameterServerIf& service(int32_t server) { return cluster_.service(server); }
 
   Connector connector() {
     return [this](const ClientOptions& options, Deadline deadline) {
-      std::vector<wire::ParameterServerIf*> services;
-      for (const auto& engine : engines_) services.push_back(&engine->service());
-      return PsClient::ConnectInProcess(options, services, deadline);
+      return cluster_.Connect(options, /*in_process=*/true, deadline);
     };
   }
 
@@ -54,8 +35,7 @@ class Engines {
   }
 
  private:
-  TempDir folder_;
-  std::vector<std::unique_ptr<Engine>> engines_;
+  EngineCluster cluster_;
 };
 
 }  // namespace cairn::test

@@ -46,7 +46,7 @@ class LinkTest : public ::testing::TestWithParam<bool> {
 
   FakeService fake_;
   std::unique_ptr<Listener> listener_ =
-      Listener::Start(fake_, OnOwnAddress<ListenerOptions>()).value();
+      Listener::Start(fake_.engine(), OnOwnAddress<ListenerOptions>()).value();
   TcpProxy proxy_{listener_->address()};
   std::unique_ptr<ServerLink> link_;
 };
@@ -83,7 +83,7 @@ TEST_P(RemoteLinkTest, ReplacesAConnectionThatDiedWhileItRested) {
   listener_->Stop();
   ListenerOptions same;
   same.port = PortOf(listener_->address());
-  listener_ = Listener::Start(fake_, OnOwnAddress(same)).value();
+  listener_ = Listener::Start(fake_.engine(), OnOwnAddress(same)).value();
   EXPECT_OK(Call().status);
   EXPECT_EQ(fake_.calls("flush"), 2);
 }
@@ -131,7 +131,7 @@ class TokenLinkTest : public ::testing::Test {
     Send("the-first-token-of-all");
     ListenerOptions options;
     options.security.accepted_tokens = tokens_;
-    listener_ = Listener::Start(fake_, OnOwnAddress(options)).value();
+    listener_ = Listener::Start(fake_.engine(), OnOwnAddress(options)).value();
     SecurityOptions security;
     security.token_file = token_;
     link_ =
