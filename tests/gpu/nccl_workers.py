@@ -15,7 +15,10 @@ import tempfile
 import time
 
 EXAMPLES, *WORKER = sys.argv[1:]
-PORT, TIMEOUT = 19811, 10
+sys.path.insert(0, os.path.join(EXAMPLES, "..", "tests", "support"))
+import processes  # noqa: E402
+
+TIMEOUT = 10
 ENV = {**os.environ, "LD_LIBRARY_PATH": os.environ.get("CAIRN_LIBRARIES", ""),
        "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1"}
 
@@ -25,10 +28,9 @@ class Job:
 
     def __init__(self, folder, count, *settings):
         self.folder, self.settings = folder, settings
-        self.addresses = [f"127.0.0.1:{PORT + i}" for i in range(count)]
-        self.cluster = os.path.join(folder, "cluster.yaml")
-        with open(self.cluster, "w", encoding="ascii") as file:
-            json.dump({"cluster": {"worker": self.addresses}}, file)
+        self.cluster = processes.workers_alone(folder, count)
+        with open(self.cluster, encoding="ascii") as file:
+            self.addresses = json.load(file)["cluster"]["worker"]
 
     def start(self, index, *flags, settings=()):
         command = [*WORKER, "--job", f"{EXAMPLES}/abalone.yaml", "--data_root", f"{EXAMPLES}/data",
@@ -76,11 +78,8 @@ class Job:
         started = [self.start(i, "--metrics_file", steps, settings=("data.epochs=100000",))
                    for i in range(len(self.addresses))]
         try:
-            deadline = time.monotonic() + 30
-            while not os.path.exists(steps) or os.path.getsize(steps) < 2000:
-                if time.monotonic() > deadline:
-                    raise AssertionError("no steps:\n" + self.text(0)[-3000:])
-                time.sleep(0.05)
+            processes.wait_for(lambda: os.path.exists(steps) and os.path.getsize(steps) > 2000, 30,
+                               "some steps")
             os.kill(started[lost].pid, number)
             begin = time.monotonic()
             for index, process in enumerate(started):

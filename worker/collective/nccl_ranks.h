@@ -35,10 +35,10 @@ struct NcclPeers {
 // in the order of the workers. `devices` must be different GPUs, of all workers. Destroy the ranks
 // when no queue uses them, in any order, and when the other processes have their sums (Barrier).
 //
-// If a process dies, NCCL reports a lost connection without its address, or nothing. A rank that has
-// such an error, or waits for more than a second, therefore asks the other processes. An error of a
-// rank here aborts `workers`, and with it the sums of every process; an error of another process is
-// `workers`' error, which names its rank and address.
+// If a process dies, NCCL reports a lost connection without its address, or nothing. A rank that
+// has such an error, or waits for more than a second, therefore asks the other processes. An error
+// of a rank here aborts `workers`, and with it the sums of every process; an error of another
+// process is `workers`' error, which names its rank and address.
 //
 // kUnimplemented: the build lacks NCCL. kFailedPrecondition: NCCL is not installed, or two of the
 // devices are one GPU. kInternal, kDeadlineExceeded: an error of CUDA or NCCL, named. kUnavailable:

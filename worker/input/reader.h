@@ -15,8 +15,8 @@ namespace cairn {
 // drop_remainder. Blank lines are not rows. The order of rows depends only on the shuffle's seed,
 // the epoch and the worker.
 //
-// Thread safety: none; one thread calls Next. From the first Next on, another thread reads and
-// parses a few batches ahead.
+// Thread safety: none; one thread calls Next. From the first Next on, data.parse_threads other
+// threads read and decode a few batches ahead.
 class Reader {
  public:
   virtual ~Reader() = default;
@@ -29,7 +29,7 @@ class Reader {
   virtual void StartAt(int64_t epoch, int64_t row, int64_t end_epoch) = 0;
   // Fills `batch` by swapping its buffers with a parsed one. False at the end of all epochs.
   // kInvalidArgument: a malformed line ("a9a.libsvm:17:23: …"). kDataLoss: corrupt gzip.
-  // kUnavailable: I/O error. Rows before the error are returned first.
+  // kUnavailable: I/O error. Batches before the error are returned first; the error is final.
   virtual absl::StatusOr<bool> Next(Batch* batch) = 0;
   // text: the word of each key, in order of decreasing frequency. Other formats: empty.
   virtual absl::Span<const std::string> vocabulary() const = 0;
