@@ -20,6 +20,7 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "common/hash.h"
+#include "worker/ops/dense.h"
 
 ABSL_FLAG(int, batch, 1024, "examples of a step");
 ABSL_FLAG(int, threads, 0, "threads; 0: one for each core");
@@ -215,8 +216,11 @@ int Main() {
     });
   }
   for (std::thread& thread : all) thread.join();
-  std::printf("{\"bench\":\"roofline\",\"batch\":%d,\"threads\":%d,\"examples_per_second\":%.0f}\n",
-              batch, count, static_cast<double>(examples.load()) / measured.load());
+  std::printf(
+      "{\"bench\":\"roofline\",\"batch\":%d,\"threads\":%d,\"blas\":\"%s\","
+      "\"examples_per_second\":%.0f}\n",
+      batch, count, BlasProcessor().c_str(),
+      static_cast<double>(examples.load()) / measured.load());
   return 0;
 }
 

@@ -32,6 +32,7 @@
 #include "worker/ctl/human_text.h"
 #include "worker/ctl/local_ports.h"
 #include "worker/ctl/server_view.h"
+#include "worker/ops/dense.h"
 #include "worker/ops/device_queue.h"
 
 namespace cairn {
@@ -135,6 +136,11 @@ absl::Status CudaStatus() {
   RETURN_IF_ERROR(GpuStatus());
   ASSIGN_OR_RETURN(const std::unique_ptr<DeviceQueue> queue, OpenGpuQueue(Gpu(0)));
   return queue->PrepareProducts();
+}
+
+Finding Products() {
+  return {Level::kFine, "products", absl::StrCat("OpenBLAS uses its kernels for ", BlasProcessor()),
+          ""};
 }
 
 Finding Gpus() {
@@ -267,8 +273,8 @@ Answer DoctorAnswer(const std::vector<Finding>& findings) {
 
 absl::StatusOr<Answer> RunDoctor(const DoctorOptions& options) {
   const std::string directory = options.directory.empty() ? "." : options.directory;
-  std::vector<Finding> findings = {OpenFiles(), Memory(), Space(directory), Disk(directory),
-                                   Gpus()};
+  std::vector<Finding> findings = {OpenFiles(),     Memory(),   Space(directory),
+                                   Disk(directory), Products(), Gpus()};
   RETURN_IF_ERROR(AddServers(options, &findings));
   return DoctorAnswer(findings);
 }

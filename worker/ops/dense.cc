@@ -5,12 +5,48 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <new>
+#include <string>
 
 #include "worker/ops/elementwise.h"
 
+#if defined(__x86_64__)
+// OpenBLAS exports these, but declares them in no header: they forget and choose the kernels. A
+// library built for one processor lacks them.
+extern "C" {
+[[gnu::weak]] void gotoblas_dynamic_quit();
+[[gnu::weak]] void gotoblas_dynamic_init();
+}
+#endif
+
 namespace cairn {
 namespace {
+
+#if defined(__x86_64__)
+// OpenBLAS takes processors that are newer than itself for Prescott, the oldest with SSE3, and
+// multiplies at a quarter of their speed: Debian 12's 0.3.21 does so from Emerald Rapids (2023) on.
+// Chooses the kernels by the processor's instructions then. The user's choice has precedence.
+bool ReplacePrescott() {
+  constexpr char kChoice[] = "OPENBLAS_CORETYPE";
+  const bool taken_for_prescott = std::strcmp(openblas_get_corename(), "Prescott") == 0;
+  if (!taken_for_prescott || std::getenv(kChoice) != nullptr) return false;
+  if (gotoblas_dynamic_quit == nullptr || gotoblas_dynamic_init == nullptr) return false;
+  __builtin_cpu_init();
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (!avx512 && !avx2) return false;
+  setenv(kChoice, avx512 ? "SkylakeX" : "Haswell", 1);
+  gotoblas_dynamic_quit();
+  gotoblas_dynamic_init();
+  unsetenv(kChoice);
+  return true;
+}
+
+// Before main, so that no thread computes a product meanwhile.
+[[maybe_unused]] const bool replaced = ReplacePrescott();
+#endif
 
 // OpenBLAS maps a buffer of this size for each computing thread, and retries forever if it cannot
 // (ulimit -v, or a scheduler's limit of virtual memory).
@@ -43,6 +79,8 @@ void ConfigureBlas() {
 int Int(int64_t extent) { return static_cast<int>(extent); }
 
 }  // namespace
+
+std::string BlasProcessor() { return openblas_get_corename(); }
 
 // With one output this is a matrix times a vector: sgemv streams x once, while sgemm would pack it.
 void DenseForward(const DenseShape& shape, const float* x, const float* w, const float* b,

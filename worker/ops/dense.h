@@ -7,8 +7,13 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace cairn {
+
+// The processor whose kernels OpenBLAS uses, such as "SkylakeX". OPENBLAS_CORETYPE chooses another
+// one; by default it is the newest that OpenBLAS knows and this machine has the instructions of.
+std::string BlasProcessor();
 
 // Extents are below 2^31 (BLAS counts in 32 bits). Everything is row-major float32. Functions here
 // throw std::bad_alloc if the process has no address space for BLAS's buffer of 128 MiB for each

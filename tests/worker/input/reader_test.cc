@@ -3,6 +3,8 @@
 #include "worker/input/reader.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -166,13 +168,19 @@ TEST_F(ReaderTest, SeveralThreadsReturnTheSameBatchesInOrder) {
 
 // A consumer that stops early waits for no batch.
 TEST_F(ReaderTest, ThreadsEndWithTheReader) {
+  const auto threads = [] {
+    namespace fs = std::filesystem;
+    return std::distance(fs::directory_iterator("/proc/self/task"), fs::directory_iterator());
+  };
+  const auto before = threads();
   ReaderOptions options = Options({500}, 1);
   options.data.epochs = 1000000;
   options.data.parse_threads = 5;
-  for (int batches = 0; batches < 20; ++batches) {
+  for (int batches = 1; batches < 20; ++batches) {
     const std::unique_ptr<Reader> reader = Reader::Open(options).value();
     Batch batch;
     for (int i = 0; i < batches; ++i) EXPECT_TRUE(reader->Next(&batch).value());
+    EXPECT_GE(threads(), before + 5);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <new>
 #include <random>
@@ -113,6 +114,18 @@ TEST(Dense, RepeatsBitForBit) {
   DenseForward(c.shape, c.x.data(), c.w.data(), c.b.data(), true, first.data());
   DenseForward(c.shape, c.x.data(), c.w.data(), c.b.data(), true, second.data());
   EXPECT_EQ(first, second);
+}
+
+// OpenBLAS takes processors that it does not know for Prescott, which has 4 floats in a vector.
+TEST(Dense, ProductsUseTheVectorsOfThisProcessor) {
+#if defined(__x86_64__)
+  if (std::getenv("OPENBLAS_CORETYPE") != nullptr) GTEST_SKIP() << "OPENBLAS_CORETYPE is set";
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
+    GTEST_SKIP() << "no vectors of 8 floats";
+  }
+  EXPECT_NE(BlasProcessor(), "Prescott");
+  EXPECT_EQ(std::getenv("OPENBLAS_CORETYPE"), nullptr);
+#endif
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

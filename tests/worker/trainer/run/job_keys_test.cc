@@ -93,6 +93,7 @@ const std::set<std::string>& SeenElsewhere() {
       "data.eval",
       "model.embedding.vocabulary",  // has only one value
       "data.auto_shard",             // reader_test
+      "data.parse_threads",          // reader_test
       "optimizer.not_finite",
       "optimizer.divergence",      // trainer_test
       "strategy.devices",          // replicated_model_test
