@@ -34,7 +34,7 @@ STAGES = [
     # Python's import calls the import library's functions by PyObject_CallMethodObjArgs.
     ("start and end", r"^ld-linux|_dl_catch|PyImport_|PyInit_|Py_Finalize|libc\S* exit@|"
                       r"PyObject_CallMethodObjArgs|random_zipf|PsClient::Connect|cairn_connect"),
-    ("read and parse", r"Parser::Parse|LineRows|TextRows|BatchMaker|PrefetchReader|InputFile"),
+    ("read and parse", r"Parser::Parse|LineRows|TextRows|BatchReader|ReadAhead|PrefetchReader|InputFile"),
     ("hash and deduplicate", r"PlanKeys|KeyIndex|FindDistinct|_unique2"),
     ("finite check", r"FindNotFinite|FindBits"),
     ("gather", r"GatherTables|CopyRepeats|at::native::embedding\(|at::_ops::embedding::"),

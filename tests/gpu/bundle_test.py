@@ -17,11 +17,11 @@ import tap  # noqa: E402
 BUILD = os.path.abspath(sys.argv.pop())
 KIND = sys.argv.pop()
 ALL = ["gpu", "models", "optimizers", "tensors", "golden", "golden_optimizers", "strategies", "nccl",
-       "resident", "doctor", "jobs", "workers", "package", "bench", "torch", "dense_job",
+       "resident", "doctor", "jobs", "workers", "package", "bench", "torch", "dense_job", "table_job",
        "generated",
        "memcheck", "memcheck_tensors", "memcheck_resident", "racecheck", "initcheck"]
 # Parts that need a real GPU: the driver's description, cairn-worker, and PyTorch.
-REAL = {"gpu", "jobs", "workers", "package", "torch", "dense_job"}
+REAL = {"gpu", "jobs", "workers", "package", "torch", "dense_job", "table_job"}
 # Each program runs a part of its tests: they have run as tests of their own.
 ENV = {**os.environ, "CAIRN_GPU_BENCH": "--small", "GTEST_TOTAL_SHARDS": "6",
        "GTEST_SHARD_INDEX": "0", "CAIRN_FAKE_DELAY_US": "0"}

@@ -193,6 +193,7 @@ else
   call bench 180 bench ${CAIRN_GPU_BENCH-}
   call torch 60 torch
   call dense_job 120 script dense_job
+  call table_job 120 script table_job
   call generated 120 run generated
   call memcheck 120 sanitize memcheck models --gtest_filter='DeviceStepOnGpu.*'
   call memcheck_tensors 120 sanitize memcheck tensors --gtest_filter='*/gpu*'
@@ -202,7 +203,7 @@ else
 fi
 
 card=$(head -1 "$results/gpu.log" 2>/dev/null | text)
-benches=$(cat "$results"/{bench,torch,dense_job}.log 2>/dev/null | grep '^{' | sed 's/^/    /; $!s/$/,/')
+benches=$(cat "$results"/{bench,torch,dense_job,table_job}.log 2>/dev/null | grep '^{' | sed 's/^/    /; $!s/$/,/')
 cat >"$results/summary.json" <<END
 {
   "gpu": "$card",

@@ -111,7 +111,7 @@ class BatchReader {
       row_ += static_cast<int64_t>(count);
       read->batch.epoch = epoch_;
       read->batch.next_row = row_;
-      read->batch.epoch_share = source_->epoch_share();
+      read->batch.epoch_share = reads_next_epoch_ ? 1 : source_->epoch_share();
       if (count < wanted) {
         in_epoch_ = false;
         // If an epoch had no rows, all further epochs would be empty too.
@@ -123,7 +123,11 @@ class BatchReader {
   }
 
   absl::Status StartEpoch() {
-    RETURN_IF_ERROR(source_->Rewind(epoch_));
+    if (std::exchange(reads_next_epoch_, false)) {
+      RETURN_IF_ERROR(next_epoch_);
+    } else {
+      RETURN_IF_ERROR(source_->Rewind(epoch_));
+    }
     if (shuffle_.has_value()) {
       shuffle_->Restart(CombineSeeds(CombineSeeds(static_cast<uint64_t>(options_.data.shuffle_seed),
                                                   static_cast<uint64_t>(epoch_)),
@@ -159,7 +163,15 @@ class BatchReader {
     if (row == nullptr) return false;
     rows->bytes.append(row->bytes);
     rows->rows.push_back({row->place, rows->bytes.size()});
+    if (shuffle_->source_ended() && epoch_ + 1 < end_epoch_) ReadNextEpoch(hold);
     return true;
+  }
+  // Reads a row of the next epoch, so that the consumer need not wait for a whole window when that
+  // epoch begins.
+  template <typename Hold>
+  void ReadNextEpoch(const Hold& hold) {
+    if (!std::exchange(reads_next_epoch_, true)) next_epoch_ = source_->Rewind(epoch_ + 1);
+    if (next_epoch_.ok()) next_epoch_ = shuffle_->TakeAhead(hold);
   }
   // After the source's last row: false, or its error.
   absl::StatusOr<bool> EndOfRows() const {
@@ -178,9 +190,11 @@ class BatchReader {
   std::optional<ShuffleWindow<HeldRow>> shuffle_;  // none: file order
   bool in_epoch_ = false;
   int64_t epoch_ = 0;
-  int64_t end_epoch_ = 0;  // the first epoch that is not read
-  int64_t row_ = 0;        // rows of this epoch already returned
-  int64_t skip_rows_ = 0;  // in the first epoch
+  int64_t end_epoch_ = 0;          // the first epoch that is not read
+  int64_t row_ = 0;                // rows of this epoch already returned
+  int64_t skip_rows_ = 0;          // in the first epoch
+  bool reads_next_epoch_ = false;  // `source_` is in the epoch after epoch_
+  absl::Status next_epoch_;        // its error
   absl::Status failed_;
 };
 

@@ -166,6 +166,24 @@ TEST_F(ReaderTest, SeveralThreadsReturnTheSameBatchesInOrder) {
   }
 }
 
+// The window takes rows of the next epoch while it returns the last rows of an epoch. An error
+// there comes after these rows.
+TEST_F(ReaderTest, AnErrorOfTheNextEpochComesAfterTheRowsOfThisOne) {
+  ReaderOptions options = Options({2000}, 10);
+  options.data.epochs = 4;
+  options.data.shuffle_buffer_rows = 2000;
+  const std::unique_ptr<Reader> reader = Reader::Open(options).value();
+  Batch batch;
+  ASSERT_TRUE(reader->Next(&batch).value());
+  // The second epoch has begun to be read; the third has not.
+  std::filesystem::remove(options.files[0].path);
+  int64_t rows = batch.rows;
+  absl::StatusOr<bool> more = true;
+  while ((more = reader->Next(&batch)).ok() && *more) rows += batch.rows;
+  EXPECT_EQ(rows, 4000);
+  EXPECT_THAT(std::string(more.status().message()), HasSubstr(options.files[0].path));
+}
+
 // A consumer that stops early waits for no batch.
 TEST_F(ReaderTest, ThreadsEndWithTheReader) {
   const auto threads = [] {
