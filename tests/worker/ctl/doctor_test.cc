@@ -48,7 +48,7 @@ TEST(Doctor, ThisMachineIsLookedAtAndNothingStays) {
   const TempDir temp;
   const auto answer = RunDoctor({.directory = temp.path()});
   ASSERT_TRUE(answer.ok()) << answer.status();
-  EXPECT_EQ(answer->json["findings"].size(), 5U);
+  EXPECT_EQ(answer->json["findings"].size(), 6U);
   EXPECT_TRUE(absl::StrContains(answer->text, temp.path())) << answer->text;
 }
 
