@@ -163,19 +163,8 @@ class BatchReader {
     if (row == nullptr) return false;
     rows->bytes.append(row->bytes);
     rows->rows.push_back({row->place, rows->bytes.size()});
-    FetchLaterRows();
     if (shuffle_->source_ended() && epoch_ + 1 < end_epoch_) ReadNextEpoch(hold);
     return true;
-  }
-  // Large windows exceed the processor's caches, and the next rows are anywhere in them.
-  void FetchLaterRows() const {
-    constexpr size_t kLineBytes = 64, kMostBytes = 1024;
-    __builtin_prefetch(shuffle_->Expected(1));
-    const HeldRow* const next = shuffle_->Expected(0);
-    if (next == nullptr) return;
-    const char* const bytes = next->bytes.data();
-    const size_t end = std::min(next->bytes.size(), kMostBytes);
-    for (size_t at = 0; at < end; at += kLineBytes) __builtin_prefetch(bytes + at, /*rw=*/1);
   }
   // Reads a row of the next epoch, so that the consumer need not wait for a whole window when that
   // epoch begins.

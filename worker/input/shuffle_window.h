@@ -48,14 +48,6 @@ class ShuffleWindow {
     drawn_ = static_cast<size_t>(random_.Below(size_));
     return &items_[drawn_];
   }
-  // The item that the next Next returns, or with `skip` one of the Nexts after it, unless the
-  // source ends before. For callers that fetch its memory into the caches. Null: none is known.
-  const T* Expected(int skip) const {
-    if (size_ == 0) return nullptr;
-    Random random = random_;
-    for (int i = 0; i < skip; ++i) random.Next();
-    return &items_[static_cast<size_t>(random.Below(size_))];
-  }
   // Whether Next takes no more items in this round.
   bool source_ended() const { return source_ended_; }
   // When the source has ended: takes an item of the next round, into memory that this round has
