@@ -84,7 +84,7 @@ if [ -n "$fakes" ]; then
 fi
 cp -r tests/golden/data "$stage/data/tests/golden/data"
 cp -r examples/data examples/*.yaml "$stage/data/examples/"
-cp tests/gpu/{torch_steps,nccl_workers,dense_job,table_job}.py "$stage/"
+cp tests/gpu/{torch_steps,nccl_workers,dense_job,table_job,worker_job}.py "$stage/"
 mkdir -p "$stage/data/tests/python" "$stage/data/tests/support" "$stage/data/worker/python"
 cp tests/python/torch_test.py "$stage/data/tests/python/"
 cp tests/support/{addresses,processes,tap}.py "$stage/data/tests/support/"

@@ -10,10 +10,11 @@ missing."""
 import json
 import os
 import struct
-import subprocess
 import sys
 import tempfile
 import time
+
+import worker_job
 
 try:
     import numpy
@@ -23,7 +24,6 @@ except ImportError as error:
     sys.exit(3)
 
 ROWS, COLUMNS, CLASSES, BATCH, EPOCHS = 65536, 784, 10, 4096, 30
-ENV = {**os.environ, "LD_LIBRARY_PATH": os.environ.get("CAIRN_LIBRARIES", "")}
 
 
 def rows():
@@ -47,15 +47,7 @@ def cairn(folder, images, labels):
            "optimizer": {"type": "adam", "learning_rate": 0.001},
            "strategy": {"type": "one_device", "devices": ["gpu:0"]},
            "storage": {"directory": os.path.join(folder, "storage")}}
-    path = os.path.join(folder, "job.yaml")
-    with open(path, "w", encoding="ascii") as file:
-        json.dump(job, file)
-    done = subprocess.run([*sys.argv[1:], "--job", path, "--data_root", folder], env=ENV,
-                          capture_output=True, text=True, timeout=120, check=False)
-    print(done.stderr[-2500:])
-    if done.returncode != 0:
-        raise AssertionError(f"cairn-worker exited {done.returncode}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return worker_job.train(folder, job)
 
 
 def pytorch(images, labels):

@@ -8,12 +8,12 @@ the CPU from a tenth of the rows."""
 import json
 import os
 import random
-import subprocess
 import sys
 import tempfile
 
+import worker_job
+
 ROWS, BATCH = 300_000, 4096
-ENV = {**os.environ, "LD_LIBRARY_PATH": os.environ.get("CAIRN_LIBRARIES", "")}
 
 
 def write_rows(path):
@@ -35,15 +35,7 @@ def train(folder, device, steps):
            "optimizer": {"type": "adagrad", "learning_rate": 0.02},
            "strategy": {"type": "one_device", "devices": [device]},
            "storage": {"directory": os.path.join(folder, device)}}
-    path = os.path.join(folder, "job.yaml")
-    with open(path, "w", encoding="ascii") as file:
-        json.dump(job, file)
-    done = subprocess.run([*sys.argv[1:], "--job", path, "--data_root", folder], env=ENV,
-                          capture_output=True, text=True, timeout=120, check=False)
-    print(done.stderr[-2000:])
-    if done.returncode != 0:
-        raise AssertionError(f"cairn-worker exited {done.returncode}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return worker_job.train(folder, job)
 
 
 def main():

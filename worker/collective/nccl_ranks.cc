@@ -77,13 +77,9 @@ class Failure {
     if (peers_.workers == nullptr) return own;
     absl::MutexLock lock(&peers_mutex_);
     const Deadline end = Deadline::In(kExplanationTimeout);
-    absl::Status fault;
     for (;; absl::SleepFor(kExplanationPause)) {
-      fault = peers_.workers->usable();
-      if (fault.ok()) {
-        fault =
-            peers_.workers->FindFault(/*silence_is_fault=*/false, Deadline::In(kRequestTimeout));
-      }
+      const absl::Status fault =
+          peers_.workers->FindFault(/*silence_is_fault=*/false, Deadline::In(kRequestTimeout));
       if (!fault.ok()) return Note(fault);
       if (end.Expired()) return own;
     }

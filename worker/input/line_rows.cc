@@ -49,8 +49,8 @@ class LineRows : public RowSource {
 
   absl::Status Decode(absl::string_view bytes, const RowPlace& place, Batch* batch) const override {
     const absl::string_view line = bytes.substr(0, bytes.size() - 1);
-    LineError error;
     if (IsQuoted(line)) return DecodeQuoted(line, place, batch);
+    LineError error;
     if (parser_->Parse(line, batch, &error)) return absl::OkStatus();
     return Malformed(place, error.at - line.data(), error);
   }

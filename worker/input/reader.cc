@@ -68,35 +68,8 @@ class BatchReader {
     }
   }
 
-  // False at the end of all epochs. An error is final.
+  // False at the end of all epochs. What it reads after an error is unspecified.
   absl::StatusOr<bool> Read(ReadBatch* read) {
-    RETURN_IF_ERROR(failed_);
-    absl::StatusOr<bool> more = ReadNext(read);
-    failed_ = more.status();
-    return more;
-  }
-  absl::Status Decode(ReadBatch* read) const {
-    Batch& batch = read->batch;
-    ClearBatch(&batch);
-    const absl::string_view bytes = read->raw.bytes;
-    size_t begin = 0;
-    for (const RawRows::Row& row : read->raw.rows) {
-      RETURN_IF_ERROR(source_->Decode(bytes.substr(begin, row.end - begin), row.place, &batch));
-      begin = row.end;
-    }
-    return absl::OkStatus();
-  }
-
-  const Schema& schema() const { return source_->schema(); }
-  absl::Span<const std::string> vocabulary() const { return source_->vocabulary(); }
-  void StartAt(int64_t epoch, int64_t row, int64_t end_epoch) {
-    epoch_ = epoch;
-    skip_rows_ = row;
-    end_epoch_ = options_.training ? end_epoch : epoch + 1;
-  }
-
- private:
-  absl::StatusOr<bool> ReadNext(ReadBatch* read) {
     const auto wanted = static_cast<size_t>(options_.data.batch_size);
     for (;;) {
       if (!in_epoch_) {
@@ -121,7 +94,27 @@ class BatchReader {
       return true;
     }
   }
+  absl::Status Decode(ReadBatch* read) const {
+    Batch& batch = read->batch;
+    ClearBatch(&batch);
+    const absl::string_view bytes = read->raw.bytes;
+    size_t begin = 0;
+    for (const RawRows::Row& row : read->raw.rows) {
+      RETURN_IF_ERROR(source_->Decode(bytes.substr(begin, row.end - begin), row.place, &batch));
+      begin = row.end;
+    }
+    return absl::OkStatus();
+  }
 
+  const Schema& schema() const { return source_->schema(); }
+  absl::Span<const std::string> vocabulary() const { return source_->vocabulary(); }
+  void StartAt(int64_t epoch, int64_t row, int64_t end_epoch) {
+    epoch_ = epoch;
+    skip_rows_ = row;
+    end_epoch_ = options_.training ? end_epoch : epoch + 1;
+  }
+
+ private:
   absl::Status StartEpoch() {
     if (std::exchange(reads_next_epoch_, false)) {
       RETURN_IF_ERROR(next_epoch_);
@@ -195,7 +188,6 @@ class BatchReader {
   int64_t skip_rows_ = 0;          // in the first epoch
   bool reads_next_epoch_ = false;  // `source_` is in the epoch after epoch_
   absl::Status next_epoch_;        // its error
-  absl::Status failed_;
 };
 
 class PrefetchReader : public Reader {

@@ -13,6 +13,7 @@
 
 #include "common/status.h"
 #include "gtest/gtest.h"
+#include "tests/support/cpu_rounding.h"
 #include "tests/support/status_matchers.h"
 #include "tests/worker/models/every_model.h"
 #include "tests/worker/models/random_batch.h"
@@ -101,7 +102,8 @@ class ResidentScene {
       for (size_t part = 0; part < host_[v].size(); ++part) {
         const absl::Span<float> got = resident_->host(v, part);
         const HostVector<float>& want = host_[v][part];
-        const float tolerance = std::max(tolerance_, HasSplitProducts() || kOtherLoops ? 1e-5f : 0);
+        const float tolerance =
+            std::max(tolerance_, HasSplitProducts() || kCpuRoundsOtherwise ? 1e-5f : 0);
         EXPECT_TRUE(std::equal(
             got.begin(), got.end(), want.begin(), want.end(),
             [&](float a, float b) { return std::abs(a - b) <= tolerance * (1 + std::abs(b)); }))
@@ -113,12 +115,6 @@ class ResidentScene {
   // For GPUs whose optimizers do not round as the host's: values may differ by this, relatively.
   void set_tolerance(float tolerance) { tolerance_ = tolerance; }
 
-  // With a sanitizer the CPU's loops are compiled for the oldest processors, and round otherwise.
-#if defined(HWY_COMPILE_ONLY_STATIC)
-  static constexpr bool kOtherLoops = true;
-#else
-  static constexpr bool kOtherLoops = false;
-#endif
   // A step computes a large gradient in parts if it copies it to the host. BLAS may round the parts
   // differently from the whole, which depends on the processor.
   bool HasSplitProducts() const {

@@ -96,36 +96,6 @@ TEST(ReplicatedResidentSteps, AStepThatOutgrowsItsMemoryIsRightToo) {
   }
 }
 
-// A gradient that Update does not follow changes nothing, in no copy.
-TEST(ReplicatedResidentSteps, AStepWithoutUpdateChangesNothing) {
-  ReplicaScene scene(ThreeLayers(), {.type = "adam"}, Gpus(2));
-  for (uint32_t seed = 1; seed < 4; ++seed) {
-    ASSERT_OK(scene.Step(16, seed));
-    ASSERT_OK(scene.Train(16, seed + 10));
-    scene.ExpectSame();
-  }
-}
-
-// The first replica's own gradients are finite: the sums count.
-TEST(ReplicatedResidentNotFinite, IsFoundInTheSumsAndForgotten) {
-  ReplicaScene scene(ThreeLayers(), {.type = "adam"}, Gpus(3));
-  for (uint32_t seed = 0; seed < 8; ++seed) {
-    const int64_t rows = seed < 5 ? 16 : 2;  // summed by NCCL, then in host memory
-    ASSERT_OK(scene.Step(rows, seed));
-    EXPECT_TRUE(scene.resident().finite());
-    ASSERT_OK(scene.Train(rows, seed));
-    scene.batch().dense.back() = std::numeric_limits<float>::infinity();  // of the last row
-    ASSERT_OK(scene.TrainAgain());
-    ASSERT_OK(scene.resident().SendGradients(scene.got().uses));
-    EXPECT_FALSE(scene.resident().finite());
-    const auto found = scene.resident().FindNotFinite();
-    ASSERT_OK(found);
-    EXPECT_FALSE(std::isfinite(found->value));
-    EXPECT_TRUE(scene.resident().finite());
-  }
-  scene.ExpectSame();
-}
-
 // The batch goes in and the losses come out; per GPU one update, one group of sums, one wait.
 TEST(ReplicatedResidentCounts, AStepSumsOnceAndCopiesNoWeights) {
   constexpr size_t kReplicas = 2;
@@ -188,21 +158,6 @@ TEST(ReplicatedResidentFailures, AnyFailingCallIsAnErrorAndBlocksNoReplica) {
     EXPECT_THAT(status.message(), AnyOf(HasSubstr("gpu:"), HasSubstr("NCCL")));
     EXPECT_FALSE(status.ok());
   }
-}
-
-// Twice the same steps, with other pauses of the streams.
-TEST(ReplicatedResidentSteps, TwoRunsHaveTheSameBits) {
-  const auto run = [] {
-    ReplicaScene scene(ThreeLayers(), {.type = "adam"}, Gpus(3));
-    for (uint32_t step = 0; step < 6; ++step) {
-      EXPECT_OK(scene.Train(step == 4 ? 2 : 50, step));
-      EXPECT_OK(scene.Update());
-    }
-    EXPECT_OK(scene.resident().Fetch());
-    const float* const state = scene.resident().host(0, 0).data();
-    return std::vector<float>(state, state + scene.resident().state_bytes() / sizeof(float));
-  };
-  EXPECT_EQ(run(), run());
 }
 
 TEST(ReplicatedResidentMemory, IsFreedWithTheVariables) {

@@ -20,6 +20,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps_server/engine/engine.h"
+#include "tests/support/cpu_rounding.h"
 #include "tests/support/fake_cuda/fake_gpus.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
@@ -44,13 +45,7 @@ constexpr int64_t kColumns = 8;
 constexpr int64_t kEpochSteps = 13;
 constexpr int64_t kSteps = 2 * kEpochSteps;
 
-// With a sanitizer the CPU's loops are compiled for the oldest processors, and round otherwise than
-// the bodies of the GPU.
-#if defined(HWY_COMPILE_ONLY_STATIC)
-constexpr double kTolerance = 1e-4;
-#else
-constexpr double kTolerance = 0;
-#endif
+constexpr double kTolerance = kCpuRoundsOtherwise ? 1e-4 : 0;
 
 // What the server has of a variable.
 struct Stored {
