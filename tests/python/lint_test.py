@@ -11,26 +11,29 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
+import python_packages  # noqa: E402
 import tap  # noqa: E402
 
+BUILD = sys.argv[1]
+RUFF = "ruff==0.13.0"
 FOLDER = os.path.join(processes.TOP, "worker", "python")
 
 
 class Lint(unittest.TestCase):
     def check(self, *command):
-        if shutil.which(command[0]) is None:
-            self.skipTest(f"{command[0]} is not installed")
         ended = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=False)
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
 
     def test_mypy_strict(self):
+        if shutil.which("mypy") is None:
+            self.skipTest("mypy is not installed")
         with tempfile.TemporaryDirectory() as cache:
             self.check("mypy", "--config-file", os.path.join(processes.TOP, "pyproject.toml"), "--strict",
                        "--cache-dir", cache, "cairn")
 
     def test_ruff(self):
-        self.check("ruff", "check", "--no-cache", ".")
-
+        python = python_packages.python_with(BUILD, "ruff", RUFF)
+        self.check(python, "-m", "ruff", "check", "--no-cache", ".")
 
     def test_everything_public_has_a_docstring(self):
         missing, seen = [], 0

@@ -11,7 +11,11 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
+import python_packages  # noqa: E402
 import tap  # noqa: E402
+
+BUILD = sys.argv[1]
+SAFETENSORS = "safetensors==0.6.2"
 
 try:
     import numpy as np
@@ -108,6 +112,27 @@ class Jobs(unittest.TestCase):
             values = cairn.load(export)
             self.assertIn((123, 1), [v.shape for v in values.values()] +
                           [v.reshape(-1, 1).shape for v in values.values()])
+
+    def test_the_package_safetensors_reads_an_export(self):
+        export = os.path.join(self.folder, "model.safetensors")
+        rows = os.path.join(self.folder, "rows.tsv")
+        with open(rows, "w", encoding="ascii") as file:
+            for i in range(40):
+                keys = [f"{i * column % 7:08x}" for column in range(26)]
+                print(i % 2, *[i] * 13, *keys, sep="\t", file=file)
+        cairn.train({"model": {"type": "wide_deep", "hidden": [4],
+                               "embedding": {"dim": 2, "vocabulary": "dynamic"}},
+                     "data": {"format": "criteo_tsv", "train": [rows], "batch_size": 10},
+                     "optimizer": {"type": "adagrad", "learning_rate": 0.1}},
+                    overrides={"output.export": export})
+        sys.path.append(python_packages.site_packages(BUILD, "safetensors", SAFETENSORS))
+        import safetensors.numpy  # noqa: PLC0415
+        read = safetensors.numpy.load_file(export)
+        values = cairn.load(export)
+        self.assertEqual(set(read), set(values))
+        self.assertGreater(len(read), 3)
+        for name, value in values.items():
+            np.testing.assert_array_equal(read[name], value, name)
 
     def test_train_on_servers(self):
         report = cairn.train(JOB, servers=2, workers=2, data_root=processes.DATA)

@@ -6,9 +6,14 @@ import struct
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import python_packages  # noqa: E402
 import tap  # noqa: E402
+
+BUILD = sys.argv[1]
+PYARROW = "pyarrow==21.0.0"
 
 try:
     import numpy as np
@@ -16,12 +21,6 @@ try:
     MISSING = None
 except ImportError as error:  # python3-numpy belongs to /usr/bin/python3
     MISSING = str(error)
-try:
-    import pyarrow
-    import pyarrow.parquet
-    NO_PYARROW = MISSING
-except ImportError as error:
-    NO_PYARROW = str(error)
 
 # tf.train.Example of keys [7, -3, 2**62], dense [0.5, -2], name [b"a", b""] and an empty feature, as
 # TensorFlow 2.21's TFRecordWriter writes it.
@@ -174,8 +173,14 @@ class Records(Folder):
             cairn.data.parse_examples([example(x=[1]), example(x=[1.0])])
 
 
-@unittest.skipIf(NO_PYARROW, f"pyarrow: {NO_PYARROW}")
+@unittest.skipIf(MISSING, f"numpy or the package: {MISSING}")
 class Parquet(Folder):
+    @classmethod
+    def setUpClass(cls):
+        sys.path.append(python_packages.site_packages(BUILD, "pyarrow", PYARROW))
+        global pyarrow  # pylint: disable=global-statement
+        import pyarrow.parquet  # noqa: PLC0415
+
     def write(self, name, begin, end, group_rows):
         rows = np.arange(begin, end)
         table = pyarrow.table({"id": rows, "x": rows.astype(np.float32) / 2,
@@ -215,11 +220,11 @@ class Parquet(Folder):
 
 
 @unittest.skipIf(MISSING, f"numpy or the package: {MISSING}")
-@unittest.skipUnless(NO_PYARROW, "pyarrow is installed")
 class WithoutPyarrow(unittest.TestCase):
     def test_the_error_says_what_to_install(self):
-        with self.assertRaisesRegex(cairn.UnimplementedError, "pip install pyarrow"):
-            cairn.data.read_parquet("x.parquet")
+        with unittest.mock.patch.dict(sys.modules, {"pyarrow": None}):
+            with self.assertRaisesRegex(cairn.UnimplementedError, "pip install pyarrow"):
+                cairn.data.read_parquet("x.parquet")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Python packages that only tests need: installed from PyPI into a virtual environment in the build
 directory, which later runs reuse."""
+import glob
 import os
 import subprocess
 import sys
@@ -34,3 +35,10 @@ def python_with(build, name, *packages):
     with open(done, "w", encoding="ascii") as f:
         f.write(wanted)
     return python
+
+
+def site_packages(build, name, *packages):
+    """The folder of the modules that python_with installs, for sys.path of this interpreter."""
+    (folder,) = glob.glob(os.path.join(os.path.dirname(python_with(build, name, *packages)),
+                                       "..", "lib", "python3*", "site-packages"))
+    return folder

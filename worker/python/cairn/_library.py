@@ -30,38 +30,38 @@ pack_memory = struct.Struct("@PQP").pack
 class RawCounters(ctypes.Structure):
     """cairn_counters_t of cairn/c.h."""
 
-    _fields_ = [
+    _fields_ = (
         ("bytes_pushed", c_int64), ("bytes_pulled", c_int64), ("retries", c_int64),
         ("pushes_dropped", c_int64), ("pushes_late", c_int64), ("retained_bytes", c_int64),
         ("retained_bytes_max", c_int64), ("replayed_pushes", c_int64),
         ("replayed_bytes", c_int64), ("replay_seconds", c_double),
-    ]
+    )
 
 
 class RawStaleness(ctypes.Structure):
     """cairn_staleness_t of cairn/c.h."""
 
-    _fields_ = [("mean", c_double), ("p99", c_int64), ("max", c_int64)]
+    _fields_ = (("mean", c_double), ("p99", c_int64), ("max", c_int64))
 
 
 class RawRecords(ctypes.Structure):
     """cairn_records_t of cairn/c.h."""
 
-    _fields_ = [
+    _fields_ = (
         ("count", c_int64), ("bytes", c_void_p), ("offsets", c_void_p), ("epoch", c_int64),
         ("next_record", c_int64),
-    ]
+    )
 
 
 class RawBatch(ctypes.Structure):
     """cairn_batch_t of cairn/c.h."""
 
-    _fields_ = [
+    _fields_ = (
         ("rows", c_int64), ("labels", c_void_p), ("row_offsets", c_void_p), ("columns", c_void_p),
         ("values", c_void_p), ("dense", c_void_p), ("keys", c_void_p), ("sparse_columns", c_int64),
         ("dense_columns", c_int64), ("key_columns", c_int64), ("epoch", c_int64),
         ("next_row", c_int64),
-    ]
+    )
 
 
 _LOG = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_int, c_char_p)
