@@ -105,6 +105,7 @@ void RocksStripeBatch::PutCold(int64_t key, absl::string_view bytes) {
 
 void RocksStripeBatch::PutColdRows() {
   if (cold_rows_.empty()) return;
+  changes_cold_ = true;
   constexpr size_t kFramingBytes = 64;  // key, lengths, checksum
   if (cold_bytes_.size() > kLargeBytes) {
     Reserve(cold_bytes_.size() + cold_rows_.size() * kFramingBytes);
@@ -128,6 +129,7 @@ void RocksStripeBatch::PutAges(absl::string_view bytes) { PutBytes(nullptr, keys
 
 void RocksStripeBatch::DropCold(int64_t key) {
   PutColdRows();
+  changes_cold_ = true;
   Note(batch_.Delete(cold_, ToSlice(keys_.Cold(key))));
 }
 

@@ -78,6 +78,8 @@ class RocksStripeBatch : public StripeBatch {
   // The first Put that RocksDB refused (a value of 4 GiB or more); otherwise OK.
   const rocksdb::Status& status() const { return status_; }
   bool empty() const { return batch_.Count() == 0; }
+  // Whether the finished batch changes the column family of cold rows.
+  bool changes_cold() const { return changes_cold_; }
 
  private:
   void Reserve(size_t image_bytes);
@@ -96,6 +98,7 @@ class RocksStripeBatch : public StripeBatch {
   const bool wants_every_row_;
   bool has_rows_ = false;
   bool has_room_ = false;
+  bool changes_cold_ = false;
   std::vector<RowSegment> full_;  // not put yet
   size_t full_bytes_ = 0;
   RowSegment segment_;

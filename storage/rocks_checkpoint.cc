@@ -62,7 +62,7 @@ absl::Status RocksStore::OpenDatabaseReadOnly(const StoreOptions& options) {
 absl::StatusOr<std::unique_ptr<StripeStore>> RocksStore::OpenReadOnly(const StoreOptions& options) {
   const std::string context = absl::StrCat("read store ", options.directory);
   RETURN_IF_ERROR(Annotate(CheckFinished(options.directory, options.server_index), context));
-  std::unique_ptr<RocksStore> store(new RocksStore(options.directory, /*read_only=*/true));
+  std::unique_ptr<RocksStore> store(new RocksStore(options, /*read_only=*/true));
   RETURN_IF_ERROR(Annotate(store->OpenDatabaseReadOnly(options), context));
   absl::ReaderMutexLock lock(&store->life_);
   RETURN_IF_ERROR(Annotate(store->ReadMeta(options, /*create=*/false), context));

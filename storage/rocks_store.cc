@@ -95,12 +95,13 @@ absl::Status Failure::Get() const {
   return status_;
 }
 
-RocksStore::RocksStore(std::string directory, bool read_only)
-    : directory_(std::move(directory)),
+RocksStore::RocksStore(const StoreOptions& options, bool read_only)
+    : directory_(options.directory),
       read_only_(read_only),
       files_(directory_),
       synced_note_(directory_),
-      readers_(ReaderCount()) {}
+      readers_(ReaderCount()),
+      logged_snapshot_bytes_(options.logged_snapshot_bytes) {}
 
 RocksStore::~RocksStore() { Close().IgnoreError(); }
 
@@ -117,7 +118,7 @@ absl::StatusOr<std::unique_ptr<StripeStore>> RocksStore::Open(const StoreOptions
   CAIRN_CRASH_POINT("start: folder marked");
   absl::StatusOr<Descriptor> lock = LockDirectory(options.directory, *state);
   if (!lock.ok()) return Annotate(lock.status(), context);
-  std::unique_ptr<RocksStore> store(new RocksStore(options.directory, /*read_only=*/false));
+  std::unique_ptr<RocksStore> store(new RocksStore(options, /*read_only=*/false));
   store->lock_.Reset(lock->Release());
   RETURN_IF_ERROR(Annotate(store->OpenDatabase(options, create), context));
   CAIRN_CRASH_POINT("start: database open");
@@ -318,24 +319,85 @@ std::unique_ptr<StripeBatch> RocksStore::NewBatch(const StripeId& id) {
   return batch;
 }
 
+absl::Status RocksStore::Finish(RocksStripeBatch& batch) {
+  batch.Finish();
+  RETURN_IF_ERROR(batch.refusal());
+  if (!batch.status().ok()) return FromRocks(batch.status(), Context("fill a stripe's batch"));
+  return CheckUsable();
+}
+
+absl::Status RocksStore::WriteFinished(RocksStripeBatch& batch, bool logged) {
+  if (batch.empty()) return absl::OkStatus();
+  rocksdb::WriteOptions options;
+  options.disableWAL = !logged;
+  const Blocking blocking;
+  const rocksdb::Status written = db_->Write(options, &batch.batch());
+  if (written.ok()) {
+    absl::MutexLock segments_lock(&segments_mutex_);
+    segments_[batch.id()] = batch.segments();
+    return absl::OkStatus();
+  }
+  const StripeId& id = batch.id();
+  return failure_.Set(FromRocks(
+      written, Context(absl::StrCat("write stripe ", id.variable, "/", id.shard, "/", id.stripe))));
+}
+
 absl::Status RocksStore::Write(StripeBatch& batch) {
   absl::ReaderMutexLock lock(&life_);
   auto& changes = static_cast<RocksStripeBatch&>(batch);  // NewBatch creates no other type
-  changes.Finish();
-  RETURN_IF_ERROR(changes.refusal());
-  if (!changes.status().ok()) return FromRocks(changes.status(), Context("fill a stripe's batch"));
-  RETURN_IF_ERROR(CheckUsable());
-  if (changes.empty()) return absl::OkStatus();
-  const Blocking blocking;
-  const rocksdb::Status written = db_->Write(rocksdb::WriteOptions(), &changes.batch());
-  if (written.ok()) {
-    absl::MutexLock segments_lock(&segments_mutex_);
-    segments_[changes.id()] = changes.segments();
-    return absl::OkStatus();
+  RETURN_IF_ERROR(Finish(changes));
+  // Callers serialize the writes of one stripe, so none becomes unlogged after this check.
+  if (any_unlogged_.load(std::memory_order_acquire)) {
+    const Blocking blocking;
+    absl::MutexLock unlogged_lock(&unlogged_mutex_);
+    if (unlogged_.contains(changes.id())) {
+      log_rest_ = true;
+      RETURN_IF_ERROR(FlushUnlogged());
+    }
   }
-  const StripeId& id = changes.id();
-  return failure_.Set(FromRocks(
-      written, Context(absl::StrCat("write stripe ", id.variable, "/", id.shard, "/", id.stripe))));
+  return WriteFinished(changes, /*logged=*/true);
+}
+
+absl::Status RocksStore::WriteInSnapshot(StripeBatch& batch) {
+  absl::ReaderMutexLock lock(&life_);
+  auto& changes = static_cast<RocksStripeBatch&>(batch);
+  RETURN_IF_ERROR(Finish(changes));
+  absl::MutexLock unlogged_lock(&unlogged_mutex_);
+  snapshot_bytes_ += changes.bytes();
+  // The column families are flushed one by one, so only the WAL makes a batch atomic that changes
+  // both.
+  const bool logged =
+      log_rest_ || changes.changes_cold() || snapshot_bytes_ <= logged_snapshot_bytes_;
+  if (!logged) {
+    unlogged_.insert(changes.id());
+    any_unlogged_.store(true, std::memory_order_release);
+  } else if (unlogged_.contains(changes.id())) {
+    RETURN_IF_ERROR(FlushUnlogged());
+  }
+  return WriteFinished(changes, logged);
+}
+
+absl::Status RocksStore::FlushUnlogged() {
+  if (unlogged_.empty()) return absl::OkStatus();
+  // Unlogged batches change the default column family only.
+  CAIRN_CRASH_POINT("snapshot: before its stripes are flushed");
+  const Blocking blocking;
+  RETURN_IF_ERROR(failure_.Set(
+      FromRocks(db_->Flush(rocksdb::FlushOptions()), Context("write stripes as a table"))));
+  unlogged_.clear();
+  any_unlogged_.store(false, std::memory_order_release);
+  CAIRN_CRASH_POINT("snapshot: its stripes are flushed");
+  return absl::OkStatus();
+}
+
+absl::Status RocksStore::SettleSnapshot() {
+  absl::ReaderMutexLock lock(&life_);
+  RETURN_IF_ERROR(CheckUsable());
+  absl::MutexLock unlogged_lock(&unlogged_mutex_);
+  RETURN_IF_ERROR(FlushUnlogged());
+  snapshot_bytes_ = 0;
+  log_rest_ = false;
+  return absl::OkStatus();
 }
 
 absl::Status RocksStore::FillEpoch(absl::Span<const ShardRecord> shards,
@@ -426,7 +488,11 @@ absl::Status RocksStore::PutNotes(absl::Span<const NoteRecord> notes) {
 
 absl::Status RocksStore::SyncOnce() {
   const Blocking blocking;
-  const uint64_t sequence = db_->GetLatestSequenceNumber();  // of everything in the log so far
+  const uint64_t sequence = db_->GetLatestSequenceNumber();  // of everything written so far
+  if (any_unlogged_.load(std::memory_order_acquire)) {
+    absl::MutexLock unlogged_lock(&unlogged_mutex_);
+    RETURN_IF_ERROR(FlushUnlogged());
+  }
   const rocksdb::Status synced = db_->SyncWAL();
   if (synced.ok()) {
     RETURN_IF_ERROR(failure_.Set(CheckInPlace(directory_, lock_.get())));

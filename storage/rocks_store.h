@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -60,6 +61,8 @@ class RocksStore : public StripeStore {
   absl::Status DropLeftovers(uint32_t first, uint32_t end) override;
   std::unique_ptr<StripeBatch> NewBatch(const StripeId& id) override;
   absl::Status Write(StripeBatch& batch) override;
+  absl::Status WriteInSnapshot(StripeBatch& batch) override;
+  absl::Status SettleSnapshot() override;
   bool Behind() const override;
   using StripeStore::WriteEpoch;
   absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
@@ -91,7 +94,7 @@ class RocksStore : public StripeStore {
   absl::Status Close() override;
 
  private:
-  RocksStore(std::string directory, bool read_only);
+  RocksStore(const StoreOptions& options, bool read_only);
 
   using Record = std::function<absl::Status(absl::string_view key, absl::string_view value)>;
 
@@ -129,6 +132,13 @@ class RocksStore : public StripeStore {
       ABSL_SHARED_LOCKS_REQUIRED(life_);
   absl::Status FillEpoch(absl::Span<const ShardRecord> shards,
                          absl::Span<const WorkerRecord> workers, rocksdb::WriteBatch& batch) const;
+  // Completes the batch. Its error if it cannot be written.
+  absl::Status Finish(RocksStripeBatch& batch) ABSL_SHARED_LOCKS_REQUIRED(life_);
+  absl::Status WriteFinished(RocksStripeBatch& batch, bool logged)
+      ABSL_SHARED_LOCKS_REQUIRED(life_);
+  // Writes the batches that are in no log as tables, which are synced.
+  absl::Status FlushUnlogged() ABSL_SHARED_LOCKS_REQUIRED(life_)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(unlogged_mutex_);
   absl::StatusOr<std::vector<VariableRecord>> ListVariables() const
       ABSL_SHARED_LOCKS_REQUIRED(life_);
   // Checks that everything synced before this start is still there.
@@ -160,6 +170,17 @@ class RocksStore : public StripeStore {
   using SegmentRanges = std::unordered_map<StripeId, SegmentRange, absl::Hash<StripeId>>;
   mutable absl::Mutex segments_mutex_;
   mutable SegmentRanges segments_ ABSL_GUARDED_BY(segments_mutex_);
+
+  const size_t logged_snapshot_bytes_;
+  // Held while a batch is written without the WAL, and while such batches are flushed.
+  absl::Mutex unlogged_mutex_;
+  // The stripes of batches that are in no log and in no table. A batch that is logged must not
+  // follow them: after a crash, the stripe would lack the changes in between.
+  std::unordered_set<StripeId, absl::Hash<StripeId>> unlogged_ ABSL_GUARDED_BY(unlogged_mutex_);
+  std::atomic<bool> any_unlogged_{false};                       // changes under unlogged_mutex_
+  size_t snapshot_bytes_ ABSL_GUARDED_BY(unlogged_mutex_) = 0;  // of this snapshot, so far
+  // Another writer needed the stripes of this snapshot, so that the rest of it is logged.
+  bool log_rest_ ABSL_GUARDED_BY(unlogged_mutex_) = false;
 
   // Group commit: a caller that finds no running fsync starts one for all callers waiting by then.
   absl::Mutex sync_mutex_;

@@ -146,6 +146,7 @@ struct StoreOptions {
   int32_t server_index = 0;  // must equal the index for which the directory was created
   size_t block_cache_bytes = 32u << 20;
   size_t write_buffer_bytes = 64u << 20;
+  size_t logged_snapshot_bytes = 32u << 20;  // see WriteInSnapshot
 };
 
 // One of RocksDB's own statistics, for monitoring.
@@ -199,6 +200,14 @@ class StripeStore {
   // Writes the batch to RocksDB's WAL. When the call returns, the batch survives the process; after
   // Sync, it survives the machine.
   virtual absl::Status Write(StripeBatch& batch) = 0;
+  // Writes the batch as a part of a snapshot, of which there is one at a time. Only its first
+  // StoreOptions::logged_snapshot_bytes go through the WAL, so that a large snapshot is written
+  // once and not twice. A crash may lose each of the other batches as a whole, before
+  // SettleSnapshot, Sync or a Write to the same stripe has returned.
+  virtual absl::Status WriteInSnapshot(StripeBatch& batch) = 0;
+  // Ends the snapshot. When the call returns, its batches survive the process, and those that are
+  // not in the WAL also the machine.
+  virtual absl::Status SettleSnapshot() = 0;
   // Whether write buffers fill faster than they are written as tables, so that Write will soon
   // block all callers. Callers that can wait should wait until this is false.
   virtual bool Behind() const = 0;

@@ -41,6 +41,10 @@ absl::Status CheckOptions(const EngineOptions& options) {
     return absl::InvalidArgumentError(
         "snapshot interval and lease must be more than 0 seconds, the memory wait 0 or more");
   }
+  if (options.logged_snapshot_bytes < 0) {
+    return InvalidArgument("--logged_snapshot_bytes is ", options.logged_snapshot_bytes,
+                           "; 0 or more are allowed");
+  }
   RETURN_IF_ERROR(CheckLimit("max_jobs", options.max_jobs, kMaxJobsLimit));
   RETURN_IF_ERROR(CheckLimit("max_workers", options.max_workers, kMaxWorkersLimit));
   const int64_t store_bytes = StoreMemoryOf(options.memory_budget_bytes).total_bytes;
@@ -145,11 +149,12 @@ absl::Status ServingEngine::Close() {
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
   const StoreMemory memory = StoreMemoryOf(options.memory_budget_bytes);
-  absl::StatusOr<std::unique_ptr<StripeStore>> store =
-      StripeStore::Open({.directory = options.directory,
-                         .server_index = options.server_index,
-                         .block_cache_bytes = memory.block_cache_bytes,
-                         .write_buffer_bytes = memory.write_buffer_bytes});
+  absl::StatusOr<std::unique_ptr<StripeStore>> store = StripeStore::Open(
+      {.directory = options.directory,
+       .server_index = options.server_index,
+       .block_cache_bytes = memory.block_cache_bytes,
+       .write_buffer_bytes = memory.write_buffer_bytes,
+       .logged_snapshot_bytes = static_cast<size_t>(options.logged_snapshot_bytes)});
   if (!store.ok()) return WithRestoreAdvice(store.status(), options.directory);
   auto engine = std::make_unique<ServingEngine>(options, *std::move(store));
   if (const absl::Status loaded = engine->Load(); !loaded.ok()) {

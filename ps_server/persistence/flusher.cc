@@ -251,11 +251,12 @@ std::unique_ptr<StripeBatch> Flusher::FillBatch(Stripe& stripe,
   return batch;
 }
 
-absl::Status Flusher::WriteStripe(Stripe& stripe, absl::FunctionRef<void(StripeBatch&)> drain) {
+absl::Status Flusher::WriteStripe(Stripe& stripe, absl::FunctionRef<void(StripeBatch&)> drain,
+                                  absl::Status (StripeStore::*write)(StripeBatch&)) {
   const absl::MutexLock writing(&stripe.writing());
   const std::unique_ptr<StripeBatch> batch = FillBatch(stripe, drain);
   CAIRN_CRASH_POINT("epoch: before a stripe is written");
-  return store_.Write(*batch);
+  return (store_.*write)(*batch);
 }
 
 absl::Status Flusher::AwaitPromised() {
@@ -283,7 +284,8 @@ absl::Status Flusher::WriteNow(absl::Span<Stripe* const> stripes) {
     for (Stripe* stripe : stripes) {
       // Durable on the server that has it now, or part of a dropped job.
       if (stripe->handed_over() || !there.contains(stripe->id().variable)) continue;
-      RETURN_IF_ERROR(WriteStripe(*stripe, [&](StripeBatch& batch) { stripe->DrainEarly(batch); }));
+      RETURN_IF_ERROR(WriteStripe(
+          *stripe, [&](StripeBatch& batch) { stripe->DrainEarly(batch); }, &StripeStore::Write));
     }
     return absl::OkStatus();
   };
@@ -312,11 +314,15 @@ absl::Status Flusher::RunEpoch(bool sync, const std::vector<Stripe*>* together) 
         with_records.push_back(FillBatch(*stripe, drain));
         continue;
       }
-      RETURN_IF_ERROR(WriteStripe(*stripe, drain));
+      // A snapshot that is not synced must survive the process, as only the log does at once.
+      RETURN_IF_ERROR(
+          WriteStripe(*stripe, drain, sync ? &StripeStore::WriteInSnapshot : &StripeStore::Write));
       unsynced_ = true;
       CAIRN_CRASH_POINT("epoch: between stripes");
     }
   }
+  // Before the records, which must not survive without the stripes.
+  if (sync) RETURN_IF_ERROR(store_.SettleSnapshot());
   if (!notes.shards.empty() || !notes.workers.empty() || !with_records.empty()) {
     std::vector<WorkerRecord> workers;
     for (const auto& [session, record] : notes.workers) workers.push_back(record);

@@ -123,7 +123,9 @@ class Flusher {
   std::unique_ptr<StripeBatch> FillBatch(Stripe& stripe,
                                          absl::FunctionRef<void(StripeBatch&)> drain);
   Notes TakeNotes();
-  absl::Status WriteStripe(Stripe& stripe, absl::FunctionRef<void(StripeBatch&)> drain);
+  // Writes the stripe by `write`, a method of StripeStore.
+  absl::Status WriteStripe(Stripe& stripe, absl::FunctionRef<void(StripeBatch&)> drain,
+                           absl::Status (StripeStore::*write)(StripeBatch&));
   absl::Status WriteInTurn(absl::FunctionRef<absl::Status()> write, bool between);
   // Called by the running epoch between two stripes: lets other writers write. Also pauses while
   // the store is behind, so that those writers need not wait for the store inside their writes.

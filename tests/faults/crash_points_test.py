@@ -58,6 +58,8 @@ PUSHES = {
     "replay: said hello": ("worker", 1, "replay"),
     "replay: before a push": ("worker", 3, "replay"),
     "replay: done": ("worker", 1, "replay"),
+    "snapshot: before its stripes are flushed": ("ps", 5, "run"),
+    "snapshot: its stripes are flushed": ("ps", 6, "run"),
 }
 # Points of a server's start, on an empty directory and on a directory with data.
 STARTS = ["start: folder marked", "start: database open", "start: boot counted",
@@ -178,6 +180,11 @@ def armed(point, passage=1):
 
 
 class CrashCase(ServersCase):
+    def open_cluster(self, count, *flags, name="servers"):
+        """Snapshots go to tables alone, except where each push is a snapshot of its own."""
+        logged = () if {"log", "log_sync"} & set(flags) else ("--logged_snapshot_bytes", "0")
+        return super().open_cluster(count, *flags, *logged, name=name)
+
     def died(self, process, log, point):
         """Whether the process was killed at the point; fails if it ended in any other way."""
         status = process.poll()
@@ -610,7 +617,9 @@ def add(case, name, run):
 # Points are assigned to durabilities round robin: each point has a fixed one, and each durability
 # has points of every kind.
 for number, name in enumerate(PUSHES):
-    kind = ("snapshot", "log", "log_sync")[number % 3] if "replay" not in name else "snapshot"
+    kind = ("snapshot", "log", "log_sync")[number % 3]
+    if re.match("replay|snapshot", name):
+        kind = "snapshot"
     add(Pushes, f"{name} under {kind}",
         lambda self, name=name, kind=kind: self.run_point(name, kind))
 for name in STARTS:

@@ -117,6 +117,7 @@ EngineOptions StoreOptions(Choices& choices) {
   options.memory_wait = absl::Milliseconds(1);
   options.lease = absl::Hours(1);
   options.row_rules_interval = absl::Hours(1);
+  options.logged_snapshot_bytes = choices.OneIn(2) ? 0 : 4096;
   return options;
 }
 

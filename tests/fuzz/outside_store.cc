@@ -115,6 +115,14 @@ class OutsideStore final : public StripeStore {
     const OutsideCairn outside;
     return store_->Write(static_cast<OutsideBatch&>(batch).real());  // NewBatch makes only these
   }
+  absl::Status WriteInSnapshot(StripeBatch& batch) override {
+    const OutsideCairn outside;
+    return store_->WriteInSnapshot(static_cast<OutsideBatch&>(batch).real());
+  }
+  absl::Status SettleSnapshot() override {
+    const OutsideCairn outside;
+    return store_->SettleSnapshot();
+  }
   bool Behind() const override { return store_->Behind(); }
   using StripeStore::WriteEpoch;
   absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,

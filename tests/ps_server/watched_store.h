@@ -60,6 +60,11 @@ class WatchedStore final : public StripeStore {
     if (before_write != nullptr) RETURN_IF_ERROR(before_write());
     return store_->Write(batch);
   }
+  absl::Status WriteInSnapshot(StripeBatch& batch) override {
+    if (before_write != nullptr) RETURN_IF_ERROR(before_write());
+    return store_->WriteInSnapshot(batch);
+  }
+  absl::Status SettleSnapshot() override { return store_->SettleSnapshot(); }
   bool Behind() const override { return store_->Behind(); }
   using StripeStore::WriteEpoch;
   absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,

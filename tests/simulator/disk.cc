@@ -131,6 +131,8 @@ class Store : public StripeStore {
     disk_.Put(static_cast<Batch&>(batch).Take());
     return absl::OkStatus();
   }
+  absl::Status WriteInSnapshot(StripeBatch& batch) override { return Write(batch); }
+  absl::Status SettleSnapshot() override { return absl::OkStatus(); }
   using StripeStore::WriteEpoch;
   absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
                           absl::Span<const WorkerRecord> workers,

@@ -1,0 +1,233 @@
+// Batches that StripeStore::WriteInSnapshot does not log. The folder is copied as a crash of the
+// process would leave it, and opened: each stripe has one of its states, complete, and none from
+// before the last call that made it survive.
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/storage/recorder.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+// A stripe's rows in memory and its cold rows, by key.
+struct Content {
+  int64_t sequence = 0;
+  std::map<int64_t, std::string> rows;
+  std::map<int64_t, std::string> cold;
+  bool operator==(const Content&) const = default;
+};
+
+class UnloggedTest : public ::testing::Test {
+ protected:
+  void Open(size_t logged_snapshot_bytes) {
+    StoreOptions options;
+    options.directory = temp_.Join("live");
+    options.logged_snapshot_bytes = logged_snapshot_bytes;
+    auto opened = StripeStore::Open(options);
+    ASSERT_OK(opened);
+    store_ = *std::move(opened);
+  }
+
+  std::unique_ptr<StripeBatch> Row(const StripeId& id, int64_t sequence, int64_t key,
+                                   absl::string_view bytes) {
+    std::unique_ptr<StripeBatch> batch = store_->NewBatch(id);
+    const Watermark watermark{0, sequence};
+    batch->SetWatermarks({&watermark, 1});
+    batch->PutRow(key, bytes);
+    return batch;
+  }
+
+  // What a server finds that starts after a crash at this moment.
+  std::map<uint32_t, Content> AfterACrash() {
+    const std::string copy = temp_.Join(absl::StrCat("copy", copies_++));
+    fs::copy(temp_.Join("live"), copy, fs::copy_options::recursive);
+    const auto store = OpenStore(copy);
+    EXPECT_OK(store);
+    Recorder recorder;
+    EXPECT_OK((*store)->LoadStripes(1, recorder));
+    std::map<uint32_t, Content> stripes;
+    for (const LoadedStripe& loaded : recorder.stripes) {
+      Content& content = stripes[loaded.id.stripe];
+      if (!loaded.watermarks.empty()) content.sequence = loaded.watermarks[0].sequence;
+      content.rows.insert(loaded.rows.begin(), loaded.rows.end());
+      EXPECT_OK((*store)->ScanCold(loaded.id, std::numeric_limits<int64_t>::min(),
+                                   [&](int64_t key, absl::string_view row) {
+                                     content.cold[key] = std::string(row);
+                                     return true;
+                                   }));
+    }
+    EXPECT_OK((*store)->Close());
+    fs::remove_all(copy);
+    return stripes;
+  }
+
+  TempDir temp_;
+  std::unique_ptr<StripeStore> store_;
+  int copies_ = 0;
+};
+
+TEST_F(UnloggedTest, SurvivesOnceTheSnapshotIsSettled) {
+  Open(0);
+  ASSERT_OK(store_->WriteInSnapshot(*Row({1, 0, 0}, 1, 7, "first")));
+  ASSERT_OK(store_->WriteInSnapshot(*Row({1, 0, 1}, 1, 8, "other")));
+  EXPECT_THAT(AfterACrash(), IsEmpty());
+  ASSERT_OK(store_->SettleSnapshot());
+  const auto after = AfterACrash();
+  EXPECT_THAT(after.at(0).rows, ElementsAre(Pair(7, "first")));
+  EXPECT_THAT(after.at(1).rows, ElementsAre(Pair(8, "other")));
+  ASSERT_OK(store_->WriteInSnapshot(*Row({1, 0, 0}, 2, 7, "again")));
+  EXPECT_EQ(AfterACrash(), after);
+}
+
+TEST_F(UnloggedTest, SurvivesASync) {
+  Open(0);
+  ASSERT_OK(store_->WriteInSnapshot(*Row({1, 0, 0}, 1, 7, "first")));
+  ASSERT_OK(store_->Sync());
+  EXPECT_EQ(AfterACrash().size(), 1u);
+}
+
+TEST_F(UnloggedTest, SurvivesACleanEnd) {
+  Open(0);
+  ASSERT_OK(store_->WriteInSnapshot(*Row({1, 0, 0}, 1, 7, "first")));
+  ASSERT_OK(store_->Close());
+  EXPECT_EQ(AfterACrash().size(), 1u);
+}
+
+// The segment of the second write without that of the first would be a stripe that never existed.
+TEST_F(UnloggedTest, SurvivesALaterWriteToItsStripe) {
+  Open(0);
+  ASSERT_OK(store_->WriteInSnapshot(*Row({1, 0, 0}, 1, 7, "first")));
+  ASSERT_OK(store_->Write(*Row({1, 0, 1}, 1, 9, "other")));
+  EXPECT_EQ(AfterACrash().count(0), 0u);
+  ASSERT_OK(store_->Write(*Row({1, 0, 0}, 2, 8, "second")));
+  EXPECT_THAT(AfterACrash().at(0).rows, ElementsAre(Pair(7, "first"), Pair(8, "second")));
+}
+
+TEST_F(UnloggedTest, TheFirstBytesOfEverySnapshotAreLogged) {
+  Open(10000);
+  for (int64_t snapshot = 1; snapshot <= 2; ++snapshot) {
+    for (uint32_t stripe = 0; stripe < 4; ++stripe) {
+      const std::string bytes(4000, static_cast<char>('a' + snapshot));
+      ASSERT_OK(store_->WriteInSnapshot(*Row({1, 0, stripe}, snapshot, 7, bytes)));
+    }
+    auto after = AfterACrash();
+    for (uint32_t stripe = 0; stripe < 4; ++stripe) {
+      EXPECT_EQ(after[stripe].sequence, stripe < 2 ? snapshot : snapshot - 1) << stripe;
+    }
+    ASSERT_OK(store_->SettleSnapshot());
+  }
+}
+
+TEST_F(UnloggedTest, AnyMixOfWritesLeavesCompleteStripes) {
+  constexpr uint32_t kStripes = 5;
+  constexpr int64_t kKeys = 6;
+  for (const size_t logged : {0, 300, 3000}) {
+    std::mt19937 random(static_cast<uint32_t>(logged));
+    const auto draw = [&](uint32_t end) { return static_cast<uint32_t>(random() % end); };
+    fs::remove_all(temp_.Join("live"));
+    Open(logged);
+    std::vector<std::vector<Content>> states(kStripes, {Content()});
+    std::vector<size_t> surviving(kStripes, 0);  // index of the first state that may be found
+    const auto all_survive = [&] {
+      for (uint32_t s = 0; s < kStripes; ++s) surviving[s] = states[s].size() - 1;
+    };
+    for (int step = 0; step < 150; ++step) {
+      const uint32_t what = draw(10);
+      if (what == 0) {
+        ASSERT_OK(store_->SettleSnapshot());
+        all_survive();
+      } else if (what == 1) {
+        ASSERT_OK(store_->Sync());
+        all_survive();
+      } else if (what == 2) {
+        auto after = AfterACrash();
+        for (uint32_t s = 0; s < kStripes; ++s) {
+          EXPECT_THAT(
+              std::vector<Content>(states[s].begin() + static_cast<std::ptrdiff_t>(surviving[s]),
+                                   states[s].end()),
+              ::testing::Contains(after[s]))
+              << "stripe " << s << " in step " << step << ", logged " << logged;
+        }
+      } else {
+        const uint32_t s = draw(kStripes);
+        Content content = states[s].back();
+        const std::unique_ptr<StripeBatch> batch = store_->NewBatch({1, 0, s});
+        const Watermark watermark{0, ++content.sequence};
+        batch->SetWatermarks({&watermark, 1});
+        const std::string bytes =
+            absl::StrCat("row ", content.sequence, std::string(draw(90), 'x'));
+        const int64_t changed = draw(kKeys);
+        if (draw(4) == 0 && !content.rows.empty()) {  // a row becomes cold
+          const auto row = content.rows.begin();
+          batch->PutCold(row->first, row->second);
+          if (!batch->wants_every_row()) batch->PutGone(row->first);
+          content.cold[row->first] = row->second;
+          content.rows.erase(row);
+        } else {
+          content.rows[changed] = bytes;
+          if (!batch->wants_every_row()) batch->PutRow(changed, bytes);
+          if (content.cold.erase(changed) > 0) batch->DropCold(changed);
+        }
+        if (batch->wants_every_row()) {
+          for (const auto& [key, row] : content.rows) batch->PutRow(key, row);
+          // Without rows the batch would keep the earlier segments.
+          for (int64_t key = 0; key < kKeys; ++key) {
+            if (!content.rows.contains(key)) batch->PutGone(key);
+          }
+        }
+        states[s].push_back(content);
+        if (draw(4) == 0) {
+          ASSERT_OK(store_->Write(*batch));
+          surviving[s] = states[s].size() - 1;
+        } else {
+          ASSERT_OK(store_->WriteInSnapshot(*batch));
+        }
+      }
+    }
+    ASSERT_OK(store_->Close());
+  }
+}
+
+// A snapshot in one thread, calls that must survive in others.
+TEST_F(UnloggedTest, OtherThreadsWriteAndSyncMeanwhile) {
+  constexpr int64_t kRounds = 60;
+  Open(0);
+  std::thread snapshots([&] {
+    for (int64_t round = 1; round <= kRounds; ++round) {
+      for (uint32_t stripe = 0; stripe < 3; ++stripe) {
+        EXPECT_OK(store_->WriteInSnapshot(*Row({1, 0, stripe}, round, round, "snapshot")));
+      }
+      EXPECT_OK(store_->SettleSnapshot());
+    }
+  });
+  std::thread syncs([&] {
+    for (int64_t round = 1; round <= kRounds; ++round) {
+      EXPECT_OK(store_->Write(*Row({1, 0, 3}, round, round, "logged")));
+      EXPECT_OK(store_->Sync());
+    }
+  });
+  snapshots.join();
+  syncs.join();
+  const auto after = AfterACrash();
+  ASSERT_EQ(after.size(), 4u);
+  for (const auto& [stripe, content] : after) EXPECT_EQ(content.rows.size(), kRounds) << stripe;
+}
+
+}  // namespace
+}  // namespace cairn
