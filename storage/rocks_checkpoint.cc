@@ -2,7 +2,9 @@
 #include <memory>
 #include <string>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "common/crash_point.h"
 #include "common/regular_file.h"
 #include "common/status.h"
@@ -37,6 +39,14 @@ absl::Status RocksStore::Checkpoint(const std::string& folder) {
   RETURN_IF_ERROR(MakeFolder(
       folder, CheckpointFolderMode(absl::string_view(folder).substr(0, folder.rfind('/')))));
   CAIRN_CRASH_POINT("checkpoint: before the files are linked");
+  {
+    absl::MutexLock unlogged_lock(&unlogged_mutex_);
+    ++copies_;
+  }
+  const absl::Cleanup copied = [this] {
+    absl::MutexLock unlogged_lock(&unlogged_mutex_);
+    --copies_;
+  };
   rocksdb::Checkpoint* made = nullptr;
   RETURN_IF_ERROR(FromRocks(rocksdb::Checkpoint::Create(db_.get(), &made), what));
   const std::unique_ptr<rocksdb::Checkpoint> checkpoint(made);

@@ -351,8 +351,8 @@ absl::Status RocksStore::Write(StripeBatch& batch) {
     const Blocking blocking;
     absl::MutexLock unlogged_lock(&unlogged_mutex_);
     if (unlogged_.contains(changes.id())) {
-      log_rest_ = true;
       RETURN_IF_ERROR(FlushUnlogged());
+      log_rest_ = true;
     }
   }
   return WriteFinished(changes, /*logged=*/true);
@@ -362,12 +362,13 @@ absl::Status RocksStore::WriteInSnapshot(StripeBatch& batch) {
   absl::ReaderMutexLock lock(&life_);
   auto& changes = static_cast<RocksStripeBatch&>(batch);
   RETURN_IF_ERROR(Finish(changes));
+  const Blocking blocking;
   absl::MutexLock unlogged_lock(&unlogged_mutex_);
   snapshot_bytes_ += changes.bytes();
   // The column families are flushed one by one, so only the WAL makes a batch atomic that changes
   // both.
-  const bool logged =
-      log_rest_ || changes.changes_cold() || snapshot_bytes_ <= logged_snapshot_bytes_;
+  const bool logged = log_rest_ || copies_ > 0 || changes.changes_cold() ||
+                      snapshot_bytes_ <= logged_snapshot_bytes_;
   if (!logged) {
     unlogged_.insert(changes.id());
     any_unlogged_.store(true, std::memory_order_release);
@@ -379,11 +380,12 @@ absl::Status RocksStore::WriteInSnapshot(StripeBatch& batch) {
 
 absl::Status RocksStore::FlushUnlogged() {
   if (unlogged_.empty()) return absl::OkStatus();
-  // Unlogged batches change the default column family only.
   CAIRN_CRASH_POINT("snapshot: before its stripes are flushed");
-  const Blocking blocking;
-  RETURN_IF_ERROR(failure_.Set(
-      FromRocks(db_->Flush(rocksdb::FlushOptions()), Context("write stripes as a table"))));
+  rocksdb::FlushOptions options;
+  options.allow_write_stall = true;  // otherwise waits, without limit, for compactions
+  // Unlogged batches change the default column family only.
+  RETURN_IF_ERROR(
+      failure_.Set(FromRocks(db_->Flush(options), Context("write stripes as a table"))));
   unlogged_.clear();
   any_unlogged_.store(false, std::memory_order_release);
   CAIRN_CRASH_POINT("snapshot: its stripes are flushed");
@@ -393,6 +395,7 @@ absl::Status RocksStore::FlushUnlogged() {
 absl::Status RocksStore::SettleSnapshot() {
   absl::ReaderMutexLock lock(&life_);
   RETURN_IF_ERROR(CheckUsable());
+  const Blocking blocking;
   absl::MutexLock unlogged_lock(&unlogged_mutex_);
   RETURN_IF_ERROR(FlushUnlogged());
   snapshot_bytes_ = 0;
@@ -492,6 +495,7 @@ absl::Status RocksStore::SyncOnce() {
   if (any_unlogged_.load(std::memory_order_acquire)) {
     absl::MutexLock unlogged_lock(&unlogged_mutex_);
     RETURN_IF_ERROR(FlushUnlogged());
+    log_rest_ = true;
   }
   const rocksdb::Status synced = db_->SyncWAL();
   if (synced.ok()) {

@@ -172,15 +172,19 @@ class RocksStore : public StripeStore {
   mutable SegmentRanges segments_ ABSL_GUARDED_BY(segments_mutex_);
 
   const size_t logged_snapshot_bytes_;
-  // Held while a batch is written without the WAL, and while such batches are flushed.
+  // Held while a batch of a snapshot is written, and while unlogged batches are flushed.
   absl::Mutex unlogged_mutex_;
   // The stripes of batches that are in no log and in no table. A batch that is logged must not
   // follow them: after a crash, the stripe would lack the changes in between.
   std::unordered_set<StripeId, absl::Hash<StripeId>> unlogged_ ABSL_GUARDED_BY(unlogged_mutex_);
   std::atomic<bool> any_unlogged_{false};                       // changes under unlogged_mutex_
   size_t snapshot_bytes_ ABSL_GUARDED_BY(unlogged_mutex_) = 0;  // of this snapshot, so far
-  // Another writer needed the stripes of this snapshot, so that the rest of it is logged.
+  // The stripes of this snapshot were flushed before its end. The rest of it is logged, so that
+  // frequent flushes do not make many small tables.
   bool log_rest_ ABSL_GUARDED_BY(unlogged_mutex_) = false;
+  // Copies that are being made. A copy has the WAL of a later moment than the tables, so that a
+  // batch that is flushed in between would be missing in both.
+  int copies_ ABSL_GUARDED_BY(unlogged_mutex_) = 0;
 
   // Group commit: a caller that finds no running fsync starts one for all callers waiting by then.
   absl::Mutex sync_mutex_;

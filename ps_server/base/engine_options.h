@@ -36,8 +36,8 @@ struct EngineOptions {
   Durability durability = Durability::kSnapshot;
   absl::Duration snapshot_interval = absl::Seconds(5);
   // How many bytes of a snapshot are written to RocksDB's log before they are written as tables.
-  // The default fills a write buffer: a snapshot that is flushed earlier makes small tables, whose
-  // compaction costs more than the log.
+  // The default is about a write buffer of the default memory budget: to flush less makes small
+  // tables, whose compaction costs more than the log.
   int64_t logged_snapshot_bytes = int64_t{32} << 20;
   int64_t memory_budget_bytes = int64_t{4} << 30;
   // Set where the server has a process of its own. Resident memory beyond the charged bytes then

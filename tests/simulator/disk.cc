@@ -40,11 +40,35 @@ bool Disk::Has(const StripeId& id) const {
 
 void Disk::Sync() {
   if (lies_) return;
-  for (Write& write : pending_) Apply(std::move(write));
-  pending_.clear();
+  std::vector<Write> unlogged;
+  for (Write& write : pending_) {
+    if (never_flushes_ && !write.logged) {
+      unlogged.push_back(std::move(write));
+    } else {
+      Apply(std::move(write));
+    }
+  }
+  pending_ = std::move(unlogged);
+}
+
+void Disk::FlushUnlogged() {
+  if (std::any_of(pending_.begin(), pending_.end(), [](const Write& w) { return !w.logged; })) {
+    Sync();
+  }
+}
+
+void Disk::FlushUnlogged(const StripeId& id) {
+  const auto is_unlogged = [&](const Write& w) { return !w.logged && w.id == id; };
+  if (std::any_of(pending_.begin(), pending_.end(), is_unlogged)) Sync();
+}
+
+void Disk::EndProcess() {
+  std::erase_if(pending_, [](const Write& write) { return !write.logged; });
+  Sync();
 }
 
 void Disk::EndMachine(Random& random) {
+  std::erase_if(pending_, [](const Write& write) { return !write.logged; });
   const size_t kept = random.Below(static_cast<int64_t>(pending_.size()) + 1);
   for (size_t i = 0; i < kept; ++i) Apply(std::move(pending_[i]));
   if (tears_ && kept < pending_.size() && pending_[kept].is_stripe) {
@@ -128,11 +152,23 @@ class Store : public StripeStore {
   }
   absl::Status Write(StripeBatch& batch) override {
     RETURN_IF_ERROR(Take(costs_.write));
-    disk_.Put(static_cast<Batch&>(batch).Take());
+    Disk::Write write = static_cast<Batch&>(batch).Take();
+    disk_.FlushUnlogged(write.id);
+    disk_.Put(std::move(write));
     return absl::OkStatus();
   }
-  absl::Status WriteInSnapshot(StripeBatch& batch) override { return Write(batch); }
-  absl::Status SettleSnapshot() override { return absl::OkStatus(); }
+  absl::Status WriteInSnapshot(StripeBatch& batch) override {
+    RETURN_IF_ERROR(Take(costs_.write));
+    Disk::Write write = static_cast<Batch&>(batch).Take();
+    write.logged = false;
+    disk_.Put(std::move(write));
+    return absl::OkStatus();
+  }
+  absl::Status SettleSnapshot() override {
+    RETURN_IF_ERROR(Take(costs_.sync));
+    disk_.FlushUnlogged();
+    return absl::OkStatus();
+  }
   using StripeStore::WriteEpoch;
   absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
                           absl::Span<const WorkerRecord> workers,

@@ -38,6 +38,7 @@ class Disk {
   // or notes.
   struct Write {
     bool is_stripe = false;
+    bool logged = true;  // survives the process
     StripeId id;
     StripeContent stripe;
     std::vector<ShardRecord> shards;
@@ -51,12 +52,18 @@ class Disk {
 
   void Put(Write write) { pending_.push_back(std::move(write)); }
   void Sync();
-  // EndProcess keeps every write. EndMachine keeps the synced writes and a random prefix of the
-  // others.
-  void EndProcess() { Sync(); }
+  // Makes all writes survive the machine, if some are not logged: a write buffer becomes a table.
+  void FlushUnlogged();
+  // FlushUnlogged, if a write to the stripe is not logged.
+  void FlushUnlogged(const StripeId& id);
+  // EndProcess keeps every logged write. EndMachine keeps the synced writes, and the logged ones of
+  // a random prefix of the others.
+  void EndProcess();
   void EndMachine(Random& random);
-  // Mutations: a disk whose syncs do nothing, and one that tears writes.
+  // Mutations: a disk whose syncs do nothing, one that leaves writes unlogged, and one that tears
+  // writes.
   void LoseEverySync() { lies_ = true; }
+  void NeverFlush() { never_flushes_ = true; }
   void TearWrites() { tears_ = true; }
 
   int64_t Open() { return ++boots_; }
@@ -70,7 +77,7 @@ class Disk {
   Content synced_;
   std::vector<Write> pending_;
   int64_t boots_ = 0;
-  bool lies_ = false, tears_ = false;
+  bool lies_ = false, never_flushes_ = false, tears_ = false;
 };
 
 // The store of one start of a server. Calls take simulated time and must be made in fibers, except

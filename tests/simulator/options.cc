@@ -13,6 +13,7 @@ const char* MutationName(Mutation mutation) {
     case Mutation::kNoFence: return "no_fence";
     case Mutation::kNoIdentity: return "no_identity";
     case Mutation::kDiskLies: return "disk_lies";
+    case Mutation::kNeverSettles: return "never_settles";
     case Mutation::kTornStripes: return "torn_stripes";
     case Mutation::kForgetsReplay: return "forgets_replay";
     case Mutation::kFreesApplied: return "frees_applied";

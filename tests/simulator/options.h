@@ -17,6 +17,7 @@ enum class Mutation {
   kNoFence,         // servers accept pushes of older incarnations
   kNoIdentity,      // servers apply a repeated push again
   kDiskLies,        // syncs do not reach the disk
+  kNeverSettles,    // a snapshot's records are written although its stripes may be lost
   kTornStripes,     // a torn write stores watermarks without rows
   kForgetsReplay,   // a client does not replay pushes
   kFreesApplied,    // a client treats applied pushes as durable

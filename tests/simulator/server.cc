@@ -74,6 +74,7 @@ Server::Server(int32_t index, const Options& options, const Workload& work, Obse
       answered_(std::move(answered)),
       cores_(options.cores) {
   if (options.mutation == Mutation::kDiskLies) disk_.LoseEverySync();
+  if (options.mutation == Mutation::kNeverSettles) disk_.NeverFlush();
   if (options.mutation == Mutation::kTornStripes) disk_.TearWrites();
 }
 

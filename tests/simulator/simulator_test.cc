@@ -242,6 +242,7 @@ INSTANTIATE_TEST_SUITE_P(
         LeftOut{Mutation::kNoAfter, "lost"}, LeftOut{Mutation::kNoFence, "fence"},
         LeftOut{Mutation::kNoIdentity, "doubled"},
         LeftOut{Mutation::kDiskLies, "came back without"}, LeftOut{Mutation::kTornStripes, "lost"},
+        LeftOut{Mutation::kNeverSettles, "came back without"},
         LeftOut{Mutation::kForgetsReplay, "lost"},
         LeftOut{Mutation::kFreesApplied, "came back without"},
         LeftOut{Mutation::kResumesHighest, "lost"}, LeftOut{Mutation::kNoFence, "fence", 0},

@@ -119,6 +119,20 @@ TEST_F(UnloggedTest, SurvivesALaterWriteToItsStripe) {
   EXPECT_THAT(AfterACrash().at(0).rows, ElementsAre(Pair(7, "first"), Pair(8, "second")));
 }
 
+// The cold row and the removal of its row are in column families that are flushed one by one.
+TEST_F(UnloggedTest, AColdRowIsLoggedAfterTheRestOfItsStripe) {
+  Open(0);
+  ASSERT_OK(store_->WriteInSnapshot(*Row({1, 0, 0}, 1, 7, "first")));
+  ASSERT_OK(store_->WriteInSnapshot(*Row({1, 0, 0}, 2, 8, "second")));
+  const std::unique_ptr<StripeBatch> batch = Row({1, 0, 0}, 3, 9, "third");
+  batch->PutCold(7, "first");
+  batch->PutGone(7);
+  ASSERT_OK(store_->WriteInSnapshot(*batch));
+  const Content content = AfterACrash().at(0);
+  EXPECT_THAT(content.rows, ElementsAre(Pair(8, "second"), Pair(9, "third")));
+  EXPECT_THAT(content.cold, ElementsAre(Pair(7, "first")));
+}
+
 TEST_F(UnloggedTest, TheFirstBytesOfEverySnapshotAreLogged) {
   Open(10000);
   for (int64_t snapshot = 1; snapshot <= 2; ++snapshot) {
