@@ -50,5 +50,5 @@ trained on {sum(r["examples"] for r in reports):,} examples at \
 {sum(r["examples_per_second"] for r in reports):,.0f} a second
 AUC {auc:.4f}; the best possible on these rows is {best:.4f}: {100 * share:.1f} % of the way from 0.5
 """.strip())
-sys.exit(0 if share >= 0.95 else "the model reached less than 95 % of the best: see Help in README.md")
+sys.exit(0 if share >= 0.95 else "the model reached less than 95 % of the best: see worker/ctl/TROUBLESHOOTING.md")
 PYTHON

@@ -69,7 +69,8 @@ void AddCallFlags(Flags flags, WorkerFlags& values) {
   flags
       .Add("allow_plaintext", "", values.security.allow_plaintext,
            "multi_worker_mirrored: listen where other hosts can connect: between workers there is "
-           "neither encryption nor authentication. parameter_server: send the token unencrypted")
+           "neither encryption nor authentication. parameter_server: send the token unencrypted. "
+           "Implies --http_allow_plaintext")
       .Add("local_transport", "M", values.local_transport, std::string(kLocalTransportText));
 }
 

@@ -50,8 +50,9 @@ class HelpLayout : public CLI::Formatter {
     usage += " [flags]";
     for (const CLI::Option* word :
          app->get_options([](const CLI::Option* option) { return option->get_positional(); })) {
-      absl::StrAppend(&usage, " [", word->get_type_name(),
-                      word->get_items_expected_max() > 1 ? "...]" : "]");
+      const std::string shown =
+          word->get_type_name() + (word->get_items_expected_max() > 1 ? "..." : "");
+      absl::StrAppend(&usage, " ", word->get_required() ? shown : absl::StrCat("[", shown, "]"));
     }
     return usage + "\n";
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the Debian packages cairn, libcairn-worker0.2 and libcairn-dev from this tree.
+# Makes the Debian packages cairn, libcairn-worker0.2, libcairn-client0 and libcairn-dev from this tree.
 # usage: examples/debian/build.sh [--prebuilt BUILD] OUT
 #   OUT          folder that gets the packages
 #   --prebuilt   a build folder that is up to date: its programs are packaged, nothing is compiled

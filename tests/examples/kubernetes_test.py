@@ -113,7 +113,8 @@ class KubernetesTest(unittest.TestCase):
                   for path, text in texts.items()}
         image = f"registry.example/cairn:{release}"
         self.assertEqual({name: found for name, found in images.items() if found},
-                         {"ps.yaml": [image], "worker.yaml": [image], "Dockerfile": [image],
+                         {"data.yaml": [image], "ps.yaml": [image], "worker.yaml": [image],
+                          "Dockerfile": [image],
                           "README.md": [image] * 2})  # built, then pushed
 
     def test_the_cluster_file_has_the_names_that_the_services_give(self):
@@ -153,6 +154,30 @@ class KubernetesTest(unittest.TestCase):
             "--cluster_port", str(port["containerPort"]), "--task_type", "worker",
             "--task_index", "1", "--print_cluster")
         self.assertEqual(printed["cluster"], expected)
+
+    def test_the_pod_of_the_data_fills_the_claim_that_the_workers_read(self):
+        def mounted(pod):
+            (one,) = pod["containers"]
+            (claim,) = [volume for volume in pod["volumes"] if "persistentVolumeClaim" in volume]
+            (path,) = [mount["mountPath"] for mount in one["volumeMounts"]
+                       if mount["name"] == claim["name"]]
+            return claim["persistentVolumeClaim"]["claimName"], path
+
+        workers = WORKER["spec"]["template"]["spec"]
+        claim, path = mounted(workers)
+        self.assertIn(("PersistentVolumeClaim", claim), MANIFESTS)
+        self.assertIn(f"--data_root={path}", container(WORKER)["args"])
+        filler = MANIFESTS["Pod", "cairn-data"]
+        self.assertEqual(mounted(filler["spec"]), (claim, path))
+        self.assertEqual(filler["spec"]["securityContext"], workers["securityContext"])
+        self.assertFalse(matches(PS["spec"]["selector"]["matchLabels"],
+                                 filler["metadata"]["labels"]))
+        with open(os.path.join(FOLDER, "README.md"), encoding="utf-8") as f:
+            (source, target) = re.search(r"kubectl cp (\S+) cairn-data:(\S+)", f.read()).groups()
+        job = yaml.safe_load(JOB_CONFIG["job.yaml"])
+        for pattern in job["data"]["train"] + job["data"]["eval"]:
+            inside = os.path.relpath(os.path.join(path, pattern), target)
+            self.assertTrue(glob.glob(os.path.join(processes.TOP, source, inside)), pattern)
 
     def test_probes_use_existing_ports(self):
         one = container(PS)

@@ -22,7 +22,7 @@ FOLDER = "/tmp/tour"
 COMMAND_SECONDS = 240
 LOOK_SECONDS = 60
 # Commands that only inspect may be repeated until they print what the transcript shows.
-LOOKS = "cairnctl status", "cairnctl why"
+LOOKS = "cairnctl status", "cairnctl why", "grep"
 PROGRAMS = ("worker/cairn-worker", "worker/ctl/cairnctl", "examples/clicks/cairn-make-clicks")
 
 
@@ -46,12 +46,12 @@ def pattern(line, folder):
     line = line.replace(folder, FOLDER)
     line = re.sub(r"[\w.-]+/\d+\b", "HOST/PID", line)
     line = re.sub(r"cairn-launch\.\w+", "cairn-launch.XXXXXX", line)
-    line = re.sub(r"\bstep-[0-9a-f-]+", "step-NAME", line)
+    line = re.sub(r"\bkept-\w+-[0-9a-f]+", "kept-NAME", line)
     line = re.sub(r"\d+(,\d{3})*(\.\d+)?", "0", line)
     line = re.sub(r"0 ([KMG]i)?B\b", "0 B", line)
     line = re.sub(r"0(us|ms|s|m|h|d)\b", "0s", line)
     # The progress and remaining time appear once the worker knows its speed.
-    line = re.sub(r"(Training: step 0), 0 % done(, 0 (s|min) left)?", r"\1", line)
+    line = re.sub(r"(Training: step 0), 0 % done(, 0 (s|min|h) left)?", r"\1", line)
     # If a worker is stopped after it has sent its step to one server, only the other server misses
     # it.
     line = re.sub(r"(ps:0 \(0\.0:0\))(, ps:0 \(0\.0:0\))+", r"\1", line)
@@ -121,8 +121,11 @@ class Tour(scene.FolderTest):
         return "\n".join(printed)
 
     def type_command(self, command, wanted):
-        # A reader waits until there is something to see; the test repeats the command instead.
-        command = re.sub(r"^sleep \d+\n", "", command)
+        # A reader waits until there is something to see; the test repeats what follows the wait
+        # instead.
+        *before, command = re.split(r"^sleep \d+\n", command, flags=re.M)
+        for one in filter(None, before):
+            self.assertEqual(self.shell.run(one), [], one)
         left_out = wanted[:1] == ["[...]"]
         wanted = wanted[1:] if left_out else wanted
         deadline = time.monotonic() + LOOK_SECONDS
@@ -156,7 +159,7 @@ class Tour(scene.FolderTest):
             "examples/TOUR.md", ("2. A cluster",),
             [("examples/clicks/clicks.yaml", "examples/a9a.yaml"),
              ("--data_root /tmp/tour", f"--data_root {processes.DATA}"),
-             ("data.epochs=20", "data.epochs=300"), ("clicks", "a9a")])
+             ("clicks", "a9a")])
         auc = float(re.search(r'"auc":([\d.]+)', printed).group(1))
         print(f"# a9a: AUC {auc}")
         self.assertGreaterEqual(auc, 0.900)

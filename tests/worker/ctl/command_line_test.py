@@ -43,6 +43,15 @@ class CommandLine(unittest.TestCase):
             self.assertIn("--json", done.stdout, path)
             self.assertLessEqual(max(map(len, done.stdout.splitlines())), 100, path)
 
+    def test_the_usage_brackets_only_words_that_may_be_left_out(self):
+        for usage in ("certs [flags] DIR", "export [flags] FILE", "get [flags] VARIABLE [KEY...]",
+                      "checkpoint verify [flags] FOLDER", "checkpoint restore [flags] FOLDER",
+                      "checkpoint create [flags] [DIR]", "servers add [flags] ps:N",
+                      "servers remove [flags] ps:N", "completion [flags] SHELL",
+                      "drain [flags] [ps:N...]", "logs [flags] [TASK...]", "why [flags]"):
+            path = usage.split(" [flags]")[0].split()
+            self.assertIn(f"Usage: cairnctl {usage}\n", ctl(*path, "--help").stdout)
+
     def refused(self, *arguments):
         done = ctl(*arguments)
         self.assertEqual(done.returncode, 2, done.stderr)
