@@ -1,6 +1,5 @@
 // A reader written from the format's description reads SafetensorsWriter's files: names, dtypes,
 // shapes and every value. (In tests/python/pages_test.py the package safetensors reads an export.)
-// safetensors.)
 #include "worker/trainer/files/safetensors_writer.h"
 
 #include <sys/wait.h>
