@@ -160,7 +160,8 @@ class Store : public StripeStore {
   absl::Status WriteInSnapshot(StripeBatch& batch) override {
     RETURN_IF_ERROR(Take(costs_.write));
     Disk::Write write = static_cast<Batch&>(batch).Take();
-    write.logged = false;
+    write.logged = write.id.stripe % 2 == 0;
+    if (write.logged) disk_.FlushUnlogged(write.id);
     disk_.Put(std::move(write));
     return absl::OkStatus();
   }
