@@ -89,18 +89,21 @@ class Soak:
         # Fenced: a worker that is silent for a lease while rows move from a server that lost some
         # of its data.
         self.lease = self.random.choice([6 if self.moves else 1.5, LONG_LEASE_SECONDS])
+        # 0: stripes of snapshots go to tables alone, as in large snapshots.
+        logged = random.Random(f"logged {seed}/{durability}/{consistency}").choice([0, 1 << 25])
         self.cluster = processes.Cluster(
             folder, SERVERS,
-            ["--durability", durability, "--snapshot_interval_seconds", str(interval),
-             "--lease_seconds", str(self.lease), "--memory_budget_bytes",
+            ["--durability", durability, "--logged_snapshot_bytes", str(logged),
+             "--snapshot_interval_seconds", str(interval), "--lease_seconds", str(self.lease),
+             "--memory_budget_bytes",
              # Callers over the local transport take memory while they are connected.
              *([str(SMALL_BUDGET), "--local_transport", "off"] if cold else [str(256 << 20)])])
         self.pushers = [None] * (WORKERS + 1)
         self.killed = self.paused = self.fenced = self.replaced = self.largest_gap = 0
         self.history = []
         self.start = time.monotonic()
-        self.say(f"snapshot interval {interval} s, lease {self.lease} s, "
-                 f"retained bytes {self.retained}")
+        self.say(f"snapshot interval {interval} s, {logged} bytes of each logged, "
+                 f"lease {self.lease} s, retained bytes {self.retained}")
 
     def say(self, what):
         self.history.append(f"{time.monotonic() - self.start:8.3f} {what}")
