@@ -172,6 +172,22 @@ class Data(OnServers):
         np.testing.assert_allclose(w[...], -gradient, atol=1 / 127)
         np.testing.assert_allclose(w.pull(format="float16"), -gradient, atol=1 / 120)
 
+    def test_shards_stay_where_they_are(self):
+        """As after a restore on another number of servers, or after a server has joined."""
+        first = self.connect(worker=0, partitioner={"type": "fixed_shards", "num_shards": 2})
+        w = first.variable("w", (7, 2), optimizer="sgd")
+        w.assign(np.arange(14, dtype=np.float32).reshape(7, 2))
+        first.close()
+        for partitioner in (None, {"type": "fixed_shards", "num_shards": 3}):
+            client = self.connect(worker=0, partitioner=partitioner)
+            w = client.variable("w", (7, 2), optimizer="sgd")
+            np.testing.assert_array_equal(w[...], np.arange(14, dtype=np.float32).reshape(7, 2))
+            self.assertEqual(client.variables()["w"].description["shards"], 2)
+            client.variable("w", (7, 2), optimizer="sgd", shards=2)
+            with self.assertRaisesRegex(cairn.AlreadyExistsError, "shards"):
+                client.variable("w", (7, 2), optimizer="sgd", shards=3)
+            client.close()
+
     def test_dlpack_without_a_copy(self):
         class Foreign:  # an array of another library
             def __init__(self, array):

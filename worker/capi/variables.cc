@@ -94,8 +94,10 @@ struct Scanned {
 absl::Status Create(Client& client, const char* description, Deadline deadline) {
   RETURN_IF_ERROR(CheckNotNull(description, "description"));
   const std::vector<int32_t> servers = client.ps->servers();
+  // Otherwise shards would depend on the number of servers that there are now.
+  ASSIGN_OR_RETURN(const std::vector<VariableSpec> there, client.ps->Describe(deadline));
   const absl::StatusOr<std::vector<VariableSpec>> specs =
-      ParseVariables(description, "description", client.partitioner, servers);
+      ParseVariables(description, "description", client.partitioner, servers, there);
   if (!specs.ok()) {
     return Annotate(WithoutLine(specs.status(), description, "description"), "create");
   }

@@ -143,7 +143,7 @@ absl::StatusOr<VariablePtr> ParameterServerStrategy::MakeHosted(const VariableOp
       traits.trainable && IsFloating(traits.dtype) ? options_.optimizer : PlainUpdates();
   if (spec.optimizer == PlainUpdates()) spec.touched_rows = TouchedRows::kPushed;
   ASSIGN_OR_RETURN(spec.shards, Place(options, beside));
-  RETURN_IF_ERROR(host_->Create(spec, options.initial_value));
+  RETURN_IF_ERROR(host_->Create(&spec, options.initial_value));
   const bool sharded = spec.shards.size() > 1;
   const VariablePtr whole =
       Wrap(std::make_shared<ServerVariable>(traits, host_, options.name,

@@ -58,6 +58,26 @@ TEST(VariableConfig, HasDefaults) {
   EXPECT_THAT((*split)[0].shards, SizeIs(2));
 }
 
+TEST(VariableConfig, KeepsTheShardsOfAVariableThatIsThere) {
+  VariableSpec there;
+  there.name = "w";
+  there.shape = {5};
+  there.shards = {{0, 3, 1}, {3, 2, 0}};
+  there.map_version = 4;
+  const int32_t servers[] = {0, 1, 2};
+  const PartitionerConfig three = {.type = "fixed_shards", .num_shards = 3};
+  const auto parse = [&](absl::string_view text) {
+    return ParseVariables(text, "text", three, servers, {&there, 1}).value()[0];
+  };
+  for (const char* const text : {"{name: w, shape: [5]}", "{name: w, shape: [5], shards: 2}"}) {
+    EXPECT_EQ(parse(text).shards, there.shards) << text;
+    EXPECT_EQ(parse(text).map_version, 4) << text;
+  }
+  EXPECT_THAT(parse("{name: w, shape: [5], shards: 3}").shards, SizeIs(3));
+  EXPECT_THAT(parse("{name: w, shape: [6]}").shards, SizeIs(3));
+  EXPECT_THAT(parse("{name: v, shape: [5]}").shards, SizeIs(3));
+}
+
 TEST(VariableConfig, SaysWhatIsWrong) {
   EXPECT_THAT(Refusal("{shape: [1]}"), HasSubstr("no name"));
   EXPECT_THAT(Refusal("{name: w}"), HasSubstr("neither shape"));

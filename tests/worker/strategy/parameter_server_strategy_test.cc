@@ -315,6 +315,21 @@ TEST_F(PsStrategyTest, ANewStrategyFindsTheValuesThatServersKept) {
       absl::StatusCode::kAlreadyExists);
 }
 
+// As after a restore on another number of servers, by which a partitioner may go.
+TEST_F(PsStrategyTest, ANewStrategyKeepsTheShardsThatServersHave) {
+  Start(2, Fixed(2));
+  const VariablePtr before = Counting("v", {5});
+  ASSERT_OK(before->AssignAdd(Tensor::Full(DType::kFloat32, {5}, 5)));
+  const std::vector<int32_t> servers = ServersOf(before);
+  strategy_ = Connect(0, Fixed(3));
+  Counting("another", {3});  // moves the round-robin counter on
+  const VariablePtr v = Counting("v", {5});
+  EXPECT_THAT(Sharded(v).first_rows(), ElementsAre(0, 3, 5));
+  EXPECT_EQ(ServersOf(v), servers);
+  EXPECT_THAT(Numbers(v), ElementsAre(5, 6, 7, 8, 9));
+  EXPECT_THAT(Numbers(Sharded(v).shards()[1]), ElementsAre(8, 9));
+}
+
 TEST_F(PsStrategyTest, EveryWorkerHasItsOwnPerWorkerVariable) {
   Start(1);
   const VariablePtr v =

@@ -11,6 +11,7 @@
 #include "common/exit_status.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "common/variables/variable_map.h"
 #include "worker/input/reader.h"
 #include "worker/models/model.h"
 #include "worker/trainer/checkpoints/checkpoint_manifest.h"
@@ -288,7 +289,7 @@ class Training {
     all.push_back(RosterSpec());
     ASSIGN_OR_RETURN(const std::vector<VariableSpec> there,
                      client_->Describe(Deadline::In(CallTimeout(options_))));
-    KeepPlacement(there, all);
+    for (VariableSpec& spec : all) KeepPlacement(there, spec);
     for (const std::string& change : OptimizerChanges(there, all)) LOG(INFO) << change;
     std::copy_n(all.begin(), specs_.size(), specs_.begin());
     if (!HasRoster(there) && options_.worker == 0 && WarmStarts()) {
