@@ -20,7 +20,7 @@ namespace cairn {
 //     initializer, touched_rows (all, pushed), shards (a number; default: by `partitioner`).
 //   An embedding table: name, dim (of a row), optimizer, initializer, admit_after_pushes,
 //     expire_after_seconds, max_rows, row_storage ({values, slots}).
-// `optimizer` has the keys of the job file's section, or is a type alone;
+// `optimizer` has the keys of the job file's section except global_clipnorm, or is a type alone;
 // without it no push may change the variable ("none"). `servers`: the indices on which shards are
 // placed in turn; variables of one shard are left to the client. `there`: the job's variables; a
 // dense variable of the same name and shape keeps its shards, unless the text asks for another

@@ -59,6 +59,12 @@ absl::StatusOr<std::unique_ptr<ParameterServerStrategy>> ParameterServerStrategy
                            " servers; give both the same cluster");
   }
   RETURN_IF_ERROR(CheckDevices("ParameterServerStrategy", options.worker_devices));
+  if (options.optimizer.global_clipnorm > 0) {
+    return InvalidArgument("ParameterServerStrategy: the optimizer has global_clipnorm ",
+                           options.optimizer.global_clipnorm,
+                           ", the norm of all variables together, which no server has; use "
+                           "clipnorm, or clip the gradients before ApplyGradients");
+  }
   return std::unique_ptr<ParameterServerStrategy>(new ParameterServerStrategy(
       std::move(host), std::move(options), cluster.task_count("worker")));
 }

@@ -53,7 +53,7 @@ class ParameterServerStrategy : public Strategy {
  public:
   // kInvalidArgument: a cluster without workers or without servers, with more than one chief, or
   // with a job other than chief, worker, ps and evaluator; a number of servers that differs from
-  // the host's; no device, or a duplicate device.
+  // the host's; no device, or a duplicate device; an optimizer with global_clipnorm.
   static absl::StatusOr<std::unique_ptr<ParameterServerStrategy>> Create(
       const ClusterSpec& cluster, std::shared_ptr<VariableHost> host,
       ParameterServerOptions options = {});

@@ -7,6 +7,7 @@
 namespace cairn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -76,6 +77,12 @@ TEST(VariableConfig, KeepsTheShardsOfAVariableThatIsThere) {
   EXPECT_THAT(parse("{name: w, shape: [5], shards: 3}").shards, SizeIs(3));
   EXPECT_THAT(parse("{name: w, shape: [6]}").shards, SizeIs(3));
   EXPECT_THAT(parse("{name: v, shape: [5]}").shards, SizeIs(3));
+}
+
+TEST(VariableConfig, RefusesANormOfAllVariables) {
+  EXPECT_THAT(Refusal("{name: t, dim: 2, optimizer: {type: sgd, global_clipnorm: 1}}"),
+              AllOf(HasSubstr("optimizer.global_clipnorm: is the norm of all variables together"),
+                    HasSubstr("use clipnorm")));
 }
 
 TEST(VariableConfig, SaysWhatIsWrong) {
