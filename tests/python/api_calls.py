@@ -71,6 +71,7 @@ KINDS = {
     "client": set(), "padding_idx": {"none", "zero", "minus one"}, "mode": set(),
     "include_last_offset": FLAG, "offsets": set(), "per_sample_weights": {"none"},
     "params": {"empty list"}, "param_group": set(), "tables": {"empty list"},
+    "kept_fraction": {"fraction"},
     "closure": {"none", "type"}, "set_to_none": FLAG,
     "state_dict": set(), "batches": {"empty list", "empty text", "text", "NUL",
     "surrogate", "long text", "bytes", "uneven list", "dict", "odd dict", "array"},

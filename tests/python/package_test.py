@@ -172,6 +172,25 @@ class Data(OnServers):
         np.testing.assert_allclose(w[...], -gradient, atol=1 / 127)
         np.testing.assert_allclose(w.pull(format="float16"), -gradient, atol=1 / 120)
 
+    def test_what_a_compact_push_leaves_out_comes_later(self):
+        client = self.connect()
+        gradient = np.linspace(0.5, 1, 100, dtype=np.float32)
+        for name, format in (("k", "top_k"), ("i", "int8"), ("h", "bfloat16")):
+            w = client.variable(name, (100,), optimizer=cairn.optim.SGD(1.0))
+            w.push(gradient, format=format, kept_fraction=0.25)
+            if format == "top_k":
+                self.assertEqual(np.count_nonzero(w[...]), 25)
+            for _ in range(40):
+                w.push(np.zeros(100, np.float32), format=format, kept_fraction=0.25)
+            np.testing.assert_allclose(w[...], -gradient, rtol=1e-6)
+        with self.assertRaisesRegex(ValueError, "kept_fraction is 0"):
+            w.push(gradient, format="top_k", kept_fraction=0)
+        with self.assertRaisesRegex(ValueError, "whole variables"):
+            w.push(gradient[:1], rows=[1], format="top_k")
+        doubles = client.variable("d", (2,), "float64", optimizer="sgd")
+        with self.assertRaisesRegex(ValueError, "float64"):
+            doubles.push(np.zeros(2), format="top_k")
+
     def test_norms_are_clipped_wherever_the_rows_are(self):
         client = self.connect()
         for shards in (1, 2):
