@@ -15,6 +15,7 @@
 #include "worker/capi/c.h"
 #include "worker/capi/call.h"
 #include "worker/capi/handle_table.h"
+#include "worker/client/job_holdings.h"
 
 namespace cairn::capi {
 namespace {
@@ -95,9 +96,9 @@ absl::Status Create(Client& client, const char* description, Deadline deadline) 
   RETURN_IF_ERROR(CheckNotNull(description, "description"));
   const std::vector<int32_t> servers = client.ps->servers();
   // Otherwise shards would depend on the number of servers that there are now.
-  ASSIGN_OR_RETURN(const std::vector<VariableSpec> there, client.ps->Describe(deadline));
+  ASSIGN_OR_RETURN(const JobHoldings there, client.ps->Examine(deadline));
   const absl::StatusOr<std::vector<VariableSpec>> specs =
-      ParseVariables(description, "description", client.partitioner, servers, there);
+      ParseVariables(description, "description", client.partitioner, servers, there.specs);
   if (!specs.ok()) {
     return Annotate(WithoutLine(specs.status(), description, "description"), "create");
   }
