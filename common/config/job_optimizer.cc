@@ -161,6 +161,12 @@ absl::Status ReadOneOptimizer(const ConfigNode& value, const std::string& path,
     }
   } else {
     RETURN_IF_ERROR(ReadSection(value, path, OptimizerFields(&config)));
+    if (config.global_clipnorm > 0) {
+      return InvalidArgument(WhereOf(value, "global_clipnorm"), ": ", path,
+                             ".global_clipnorm: is the norm of all variables together, which only "
+                             "the trainer of job files computes: use clipnorm, or clip the "
+                             "gradients before the push");
+    }
   }
   RETURN_IF_ERROR(CheckOptimizer(value, path, config));
   *optimizer = std::move(config);

@@ -27,7 +27,8 @@ absl::Status ReadData(const ConfigNode& section, const std::string& path,
                       const std::string& job_folder, const JobOptions& options, DataConfig* data);
 
 // An optimizer by itself, with the keys of section `optimizer` that describe an optimizer, or its
-// type alone as a word. "none" is a type too: no push may move the variable.
+// type alone as a word. "none" is a type too: no push may move the variable. global_clipnorm, which
+// is of several variables, is refused.
 absl::Status ReadOneOptimizer(const ConfigNode& value, const std::string& path,
                               OptimizerConfig* optimizer);
 // An initializer as in model.init: its type as a word, or {type: normal, stddev: 0.05}.

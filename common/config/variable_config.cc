@@ -10,6 +10,7 @@
 #include "common/errors.h"
 #include "common/shape.h"
 #include "common/status.h"
+#include "common/variables/variable_map.h"
 
 namespace cairn {
 namespace {
@@ -17,6 +18,13 @@ namespace {
 constexpr int64_t kMaxDim = int64_t{1} << 20;
 constexpr int64_t kMaxExtent = int64_t{1} << 40;
 constexpr int64_t kMaxVariableShards = 65536;
+
+// Where shards may be: see ParseVariables.
+struct Places {
+  const PartitionerConfig& partitioner;
+  absl::Span<const int32_t> servers;
+  absl::Span<const VariableSpec> there;
+};
 
 struct Description {
   VariableSpec spec;
@@ -68,8 +76,42 @@ absl::Status Refuse(const ConfigNode& node, const Description& description, absl
   return InvalidArgument(node.where, ": variable '", description.spec.name, "': ", why);
 }
 
-absl::Status FinishDense(const ConfigNode& node, const PartitionerConfig& partitioner,
-                         absl::Span<const int32_t> servers, Description* out) {
+// The number of shards of a variable that the job does not have; 0 or 1: it is not cut.
+absl::StatusOr<int64_t> CountShards(const Places& places, const Description& description) {
+  const VariableSpec& spec = description.spec;
+  if (description.shards != 0 || spec.shape.empty() || spec.shape[0] == 0) {
+    return description.shards;
+  }
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<Partitioner> cutter,
+      MakePartitioner(places.partitioner, static_cast<int32_t>(places.servers.size())));
+  if (cutter == nullptr) return 1;
+  ASSIGN_OR_RETURN(const std::vector<int64_t> counts, cutter->Partition(spec.shape, spec.dtype));
+  return counts[0];
+}
+
+absl::Status PlaceShards(const ConfigNode& node, const Places& places, Description* out) {
+  VariableSpec& spec = out->spec;
+  const VariableSpec* const like = FindLike(places.there, spec);
+  const bool keeps =
+      like != nullptr && (out->shards == 0 || std::cmp_equal(out->shards, like->shards.size()));
+  if (keeps) {
+    KeepPlacement({like, 1}, spec);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const int64_t shards, CountShards(places, *out));
+  if (shards <= 1 || places.servers.empty()) return absl::OkStatus();
+  absl::StatusOr<std::vector<DenseShard>> cut = DivShards(RowCount(spec.shape), shards);
+  if (!cut.ok()) return Refuse(node, *out, cut.status().message());
+  spec.shards = *std::move(cut);
+  size_t next = 0;
+  for (DenseShard& shard : spec.shards) {
+    shard.ps = places.servers[next++ % places.servers.size()];
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FinishDense(const ConfigNode& node, const Places& places, Description* out) {
   VariableSpec& spec = out->spec;
   if (node.Find("shape") == nullptr) {
     return Refuse(node, *out, "has neither shape (a dense variable) nor dim (an embedding table)");
@@ -80,23 +122,7 @@ absl::Status FinishDense(const ConfigNode& node, const PartitionerConfig& partit
   spec.dtype = *dtype;
   if (out->touched_rows == "pushed") spec.touched_rows = TouchedRows::kPushed;
   RETURN_IF_ERROR(Annotate(ElementCount(spec.shape).status(), node.where));
-  int64_t shards = out->shards;
-  if (shards == 0 && !spec.shape.empty() && spec.shape[0] > 0) {
-    ASSIGN_OR_RETURN(const std::unique_ptr<Partitioner> cutter,
-                     MakePartitioner(partitioner, static_cast<int32_t>(servers.size())));
-    if (cutter != nullptr) {
-      ASSIGN_OR_RETURN(const std::vector<int64_t> counts,
-                       cutter->Partition(spec.shape, spec.dtype));
-      shards = counts[0];
-    }
-  }
-  if (shards <= 1 || servers.empty()) return absl::OkStatus();
-  absl::StatusOr<std::vector<DenseShard>> cut = DivShards(RowCount(spec.shape), shards);
-  if (!cut.ok()) return Refuse(node, *out, cut.status().message());
-  spec.shards = *std::move(cut);
-  size_t next = 0;
-  for (DenseShard& shard : spec.shards) shard.ps = servers[next++ % servers.size()];
-  return absl::OkStatus();
+  return PlaceShards(node, places, out);
 }
 
 void FinishTable(Description* out) {
@@ -107,8 +133,7 @@ void FinishTable(Description* out) {
   spec.row_storage = RowStorageFor(out->row_storage, spec.name);
 }
 
-absl::Status ReadVariable(const ConfigNode& node, const std::string& path,
-                          const PartitionerConfig& partitioner, absl::Span<const int32_t> servers,
+absl::Status ReadVariable(const ConfigNode& node, const std::string& path, const Places& places,
                           VariableSpec* spec) {
   if (node.kind != ConfigNode::Kind::kMap) {
     return Unexpected(node, path, "a variable, as in {name: w, shape: [10, 2], optimizer: adam}");
@@ -123,24 +148,23 @@ absl::Status ReadVariable(const ConfigNode& node, const std::string& path,
   if (is_table) {
     FinishTable(&description);
   } else {
-    RETURN_IF_ERROR(FinishDense(node, partitioner, servers, &description));
+    RETURN_IF_ERROR(FinishDense(node, places, &description));
   }
   *spec = std::move(description.spec);
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<VariableSpec>> Parse(absl::string_view text, absl::string_view source,
-                                                const PartitionerConfig& partitioner,
-                                                absl::Span<const int32_t> servers) {
+                                                const Places& places) {
   ASSIGN_OR_RETURN(const ConfigNode root, ParseTree(text, source));
   std::vector<VariableSpec> specs;
   if (root.kind != ConfigNode::Kind::kList) {
-    RETURN_IF_ERROR(ReadVariable(root, "", partitioner, servers, &specs.emplace_back()));
+    RETURN_IF_ERROR(ReadVariable(root, "", places, &specs.emplace_back()));
     return specs;
   }
   for (const ConfigNode& child : root.children) {
     const std::string path = absl::StrCat("[", specs.size(), "]");
-    RETURN_IF_ERROR(ReadVariable(child, path, partitioner, servers, &specs.emplace_back()));
+    RETURN_IF_ERROR(ReadVariable(child, path, places, &specs.emplace_back()));
   }
   return specs;
 }
@@ -150,8 +174,10 @@ absl::StatusOr<std::vector<VariableSpec>> Parse(absl::string_view text, absl::st
 absl::StatusOr<std::vector<VariableSpec>> ParseVariables(absl::string_view text,
                                                          absl::string_view source,
                                                          const PartitionerConfig& partitioner,
-                                                         absl::Span<const int32_t> servers) {
-  absl::StatusOr<std::vector<VariableSpec>> specs = Parse(text, source, partitioner, servers);
+                                                         absl::Span<const int32_t> servers,
+                                                         absl::Span<const VariableSpec> there) {
+  absl::StatusOr<std::vector<VariableSpec>> specs =
+      Parse(text, source, Places{partitioner, servers, there});
   if (!specs.ok()) return PrintableStatus(specs.status());  // the message quotes the text
   return specs;
 }

@@ -20,14 +20,16 @@ namespace cairn {
 //     initializer, touched_rows (all, pushed), shards (a number; default: by `partitioner`).
 //   An embedding table: name, dim (of a row), optimizer, initializer, admit_after_pushes,
 //     expire_after_seconds, max_rows, row_storage ({values, slots}).
-// `optimizer` has the keys of the job file's section, or is a type alone; without it no push may
-// change the variable ("none"). `servers`: the indices on which shards are placed in turn;
-// variables of one shard are left to the client. kInvalidArgument: source:line, the key, what is
-// allowed.
+// `optimizer` has the keys of the job file's section except global_clipnorm, or is a type alone;
+// without it no push may change the variable ("none"). `servers`: the indices on which shards are
+// placed in turn; variables of one shard are left to the client. `there`: the job's variables; a
+// dense variable of the same name and shape keeps its shards, unless the text asks for another
+// number of them. kInvalidArgument: source:line, the key, what is allowed.
 absl::StatusOr<std::vector<VariableSpec>> ParseVariables(absl::string_view text,
                                                          absl::string_view source,
                                                          const PartitionerConfig& partitioner,
-                                                         absl::Span<const int32_t> servers);
+                                                         absl::Span<const int32_t> servers,
+                                                         absl::Span<const VariableSpec> there = {});
 
 // The partitioner that `config` names; max_shards 0: one shard for each server. Null: whole
 // variables.

@@ -13,6 +13,21 @@ bool SameButPlaces(const VariableSpec& a, const VariableSpec& b) {
   return there == a;
 }
 
+const VariableSpec* FindLike(absl::Span<const VariableSpec> there, const VariableSpec& spec) {
+  const auto like = std::find_if(there.begin(), there.end(), [&](const VariableSpec& other) {
+    return other.name == spec.name && other.kind == spec.kind && other.shape == spec.shape;
+  });
+  return like == there.end() ? nullptr : &*like;
+}
+
+void KeepPlacement(absl::Span<const VariableSpec> there, VariableSpec& spec) {
+  const VariableSpec* const like = FindLike(there, spec);
+  if (like == nullptr) return;
+  spec.shards = like->shards;
+  spec.bucket_ps = like->bucket_ps;
+  spec.map_version = like->map_version;
+}
+
 std::vector<int32_t> PlacesOf(const VariableSpec& spec) {
   std::vector<int32_t> places = spec.bucket_ps;
   for (const DenseShard& shard : spec.shards) places.push_back(shard.ps);

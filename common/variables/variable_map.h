@@ -4,12 +4,20 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "common/variables/variable_spec.h"
 
 namespace cairn {
 
 // Whether `a` and `b` differ at most in the servers that hold their pieces.
 bool SameButPlaces(const VariableSpec& a, const VariableSpec& b);
+
+// The variable of `there` with spec's name, kind and shape; null: none.
+const VariableSpec* FindLike(absl::Span<const VariableSpec> there, const VariableSpec& spec);
+
+// Gives `spec` the pieces and places that the job's variables `there` have: a partitioner may give
+// others after a restore, or after servers have joined.
+void KeepPlacement(absl::Span<const VariableSpec> there, VariableSpec& spec);
 
 // The server of each piece; pieces are buckets or shards.
 std::vector<int32_t> PlacesOf(const VariableSpec& spec);

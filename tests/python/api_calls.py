@@ -71,6 +71,7 @@ KINDS = {
     "client": set(), "padding_idx": {"none", "zero", "minus one"}, "mode": set(),
     "include_last_offset": FLAG, "offsets": set(), "per_sample_weights": {"none"},
     "params": {"empty list"}, "param_group": set(), "tables": {"empty list"},
+    "kept_fraction": {"fraction"}, "max_norm": NUMBER,
     "closure": {"none", "type"}, "set_to_none": FLAG,
     "state_dict": set(), "batches": {"empty list", "empty text", "text", "NUL",
     "surrogate", "long text", "bytes", "uneven list", "dict", "odd dict", "array"},
@@ -192,6 +193,8 @@ CALLS = {
     "torch.ServerOptimizer": lambda f: (cairn.torch.ServerOptimizer, {
         "params": _layer(), "client": f.client, "optimizer": "sgd", "name": f.name()}),
     "torch.ServerOptimizer.step": lambda f: (_optimizer(f).step, {}),
+    "torch.ServerOptimizer.clip_grad_norm_": lambda f: (
+        _optimizer(f).clip_grad_norm_, {"max_norm": 1.0}),
     "torch.ServerOptimizer.zero_grad": lambda f: (_optimizer(f).zero_grad, {}),
     "torch.ServerOptimizer.add_param_group": lambda f: (
         _optimizer(f).add_param_group, {"param_group": {"params": []}}),

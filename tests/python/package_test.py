@@ -172,6 +172,67 @@ class Data(OnServers):
         np.testing.assert_allclose(w[...], -gradient, atol=1 / 127)
         np.testing.assert_allclose(w.pull(format="float16"), -gradient, atol=1 / 120)
 
+    def test_what_a_compact_push_leaves_out_comes_later(self):
+        client = self.connect()
+        gradient = np.linspace(0.5, 1, 100, dtype=np.float32)
+        for name, format in (("k", "top_k"), ("i", "int8"), ("h", "bfloat16")):
+            w = client.variable(name, (100,), optimizer=cairn.optim.SGD(1.0))
+            w.push(gradient, format=format, kept_fraction=0.25)
+            if format == "top_k":
+                self.assertEqual(np.count_nonzero(w[...]), 25)
+            for _ in range(40):
+                w.push(np.zeros(100, np.float32), format=format, kept_fraction=0.25)
+            np.testing.assert_allclose(w[...], -gradient, rtol=1e-6)
+        with self.assertRaisesRegex(ValueError, "kept_fraction is 0"):
+            w.push(gradient, format="top_k", kept_fraction=0)
+        with self.assertRaisesRegex(ValueError, "whole variables"):
+            w.push(gradient[:1], rows=[1], format="top_k")
+        doubles = client.variable("d", (2,), "float64", optimizer="sgd")
+        with self.assertRaisesRegex(ValueError, "float64"):
+            doubles.push(np.zeros(2), format="top_k")
+
+    def test_norms_are_clipped_wherever_the_rows_are(self):
+        client = self.connect()
+        for shards in (1, 2):
+            w = client.variable(f"w{shards}", (2,), shards=shards,
+                                optimizer=cairn.optim.SGD(1.0, clipnorm=1.0))
+            w.push(np.array([3, 4], np.float32))
+            np.testing.assert_allclose(w[...], [-0.6, -0.8], rtol=1e-6)
+            w.push(np.array([1, 2, 4], np.float32), rows=[0, 0, 1])
+            np.testing.assert_allclose(w[...], [-1.2, -1.6], rtol=1e-6)
+        t = client.embedding("t", 2, initializer="zeros",
+                             optimizer=cairn.optim.SGD(1.0, clipnorm=1.0))
+        keys = np.concatenate([np.arange(100), np.arange(100)])  # on both servers
+        for combines in (False, True):
+            t.combines_repeats = combines
+            before = t[keys[:100]]
+            t.push(keys, np.ones((200, 2), np.float32))
+            change = t[keys[:100]] - before
+            self.assertAlmostEqual(float(np.linalg.norm(change)), 1, places=5)
+        t.push(keys[:1], np.full((1, 2), 0.1, np.float32))  # a small one stays as it is
+        np.testing.assert_allclose(t[keys[:2]], [[-0.1 - 2**0.5 / 10] * 2, [-2**0.5 / 10] * 2],
+                                   rtol=1e-5)
+
+    def test_a_norm_of_all_variables_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "global_clipnorm: is the norm of all variables"):
+            self.connect().variable("w", (2,), optimizer={"type": "sgd", "global_clipnorm": 1})
+
+    def test_shards_stay_where_they_are(self):
+        """As after a restore on another number of servers, or after a server has joined."""
+        first = self.connect(worker=0, partitioner={"type": "fixed_shards", "num_shards": 2})
+        w = first.variable("w", (7, 2), optimizer="sgd")
+        w.assign(np.arange(14, dtype=np.float32).reshape(7, 2))
+        first.close()
+        for partitioner in (None, {"type": "fixed_shards", "num_shards": 3}):
+            client = self.connect(worker=0, partitioner=partitioner)
+            w = client.variable("w", (7, 2), optimizer="sgd")
+            np.testing.assert_array_equal(w[...], np.arange(14, dtype=np.float32).reshape(7, 2))
+            self.assertEqual(client.variables()["w"].description["shards"], 2)
+            client.variable("w", (7, 2), optimizer="sgd", shards=2)
+            with self.assertRaisesRegex(cairn.AlreadyExistsError, "shards"):
+                client.variable("w", (7, 2), optimizer="sgd", shards=3)
+            client.close()
+
     def test_dlpack_without_a_copy(self):
         class Foreign:  # an array of another library
             def __init__(self, array):

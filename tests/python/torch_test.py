@@ -26,6 +26,29 @@ except ImportError as error:  # python3-torch belongs to /usr/bin/python3
     MISSING = str(error)
 
 
+class LossScaler:
+    """What torch.cuda.amp.GradScaler, which needs a GPU, does to the gradients of an optimizer."""
+
+    def __init__(self, scale):
+        self.scale = scale
+        self.found_inf = None
+
+    def unscale_(self, optimizer):
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"]
+                     if p.grad is not None]
+        for gradient in gradients:
+            gradient.mul_(1 / self.scale)
+        self.found_inf = not all(bool(torch.isfinite(g).all()) for g in gradients)
+
+    def step(self, optimizer):
+        """Returns whether the optimizer made its step."""
+        if self.found_inf is None:
+            self.unscale_(optimizer)
+        if not self.found_inf:
+            optimizer.step()
+        return not self.found_inf
+
+
 @unittest.skipIf(MISSING, f"PyTorch or the package: {MISSING}")
 class Torch(unittest.TestCase):
     @classmethod
@@ -120,6 +143,12 @@ class Torch(unittest.TestCase):
             self.assertFalse(module(torch.tensor([4])).requires_grad)
         with self.assertRaisesRegex(cairn.InvalidArgumentError, "expected integers"):
             module(torch.tensor([-1.5]))
+        bags = cairn.torch.EmbeddingBag(self.connect(), "bags", 2, optimizer="sgd")
+        empty = torch.zeros(0, dtype=torch.long)
+        self.assertEqual(bags(torch.zeros(0, 2, dtype=torch.long)).shape, (0, 2))
+        torch.testing.assert_close(bags(empty, torch.zeros(2, dtype=torch.long)), torch.zeros(2, 2))
+        with self.assertRaisesRegex(cairn.InvalidArgumentError, r"keys has shape \[2, 0\]"):
+            bags(torch.zeros(2, 0, dtype=torch.long))
 
     def test_server_optimizer_is_an_optimizer_of_torch(self):
         client, model = self.connect(), torch.nn.Linear(2, 1)
@@ -275,6 +304,80 @@ class Torch(unittest.TestCase):
         client.leave()
         self.assertEqual(self.connect().position, b"after 1")
 
+    def clipped_pair(self, name):
+        """A table and a parameter on the servers, with a gradient of norm 5 after backward."""
+        client = self.connect()
+        table = cairn.torch.Embedding(client, f"t{name}", 1, initializer="zeros",
+                                      optimizer=cairn.optim.SGD(1.0))
+        weight = torch.nn.Parameter(torch.zeros(1))
+        optimizer = cairn.torch.ServerOptimizer([weight], client, tables=[table], name=name,
+                                                optimizer=cairn.optim.SGD(1.0))
+
+        def backward(scale=1.0):
+            # Key 1 twice, and in two passes: its gradients add up to 3.
+            ((table(torch.tensor([1, 1])).sum() + 4 * weight.sum()) * scale).backward()
+            (table(torch.tensor([1])).sum() * scale).backward()
+
+        return table, weight, optimizer, backward
+
+    def test_norms_include_tables(self):
+        table, weight, optimizer, backward = self.clipped_pair("dense")
+        backward()
+        self.assertAlmostEqual(float(optimizer.clip_grad_norm_(1.0)), 5, places=5)
+        self.assertAlmostEqual(float(optimizer.clip_grad_norm_(10.0)), 1, places=5)
+        optimizer.step()
+        np.testing.assert_allclose(table.table[[1]], [[-0.6]], rtol=1e-5)
+        np.testing.assert_allclose(weight.detach(), [-0.8], rtol=1e-5)
+        optimizer.zero_grad()
+        self.assertEqual(float(optimizer.clip_grad_norm_(1.0)), 0)
+        optimizer.step()
+        np.testing.assert_allclose(table.table[[1]], [[-0.6]], rtol=1e-5)
+        with self.assertRaisesRegex(ValueError, "max_norm is -1"):
+            optimizer.clip_grad_norm_(-1)
+
+    def test_torchs_own_clipping_of_the_group_includes_tables(self):
+        table, weight, optimizer, backward = self.clipped_pair("dense")
+        backward()
+        torch.nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], 2.0)
+        optimizer.step()
+        np.testing.assert_allclose(table.table[[1]], [[-1.5]], rtol=1e-5)  # half, as the others
+        np.testing.assert_allclose(weight.detach(), [-2], rtol=1e-5)
+
+    def test_loss_scaling_reaches_tables(self):
+        for unscales in (False, True):
+            table, weight, optimizer, backward = self.clipped_pair(f"dense{unscales}")
+            scaler = LossScaler(1024.0)
+            optimizer.zero_grad()
+            backward(1024)
+            if unscales:
+                scaler.unscale_(optimizer)
+                self.assertAlmostEqual(float(optimizer.clip_grad_norm_(100.0)), 5, places=5)
+            self.assertTrue(scaler.step(optimizer))
+            np.testing.assert_allclose(table.table[[1]], [[-3]], rtol=1e-6)
+            np.testing.assert_allclose(weight.detach(), [-4], rtol=1e-6)
+
+    def test_loss_scaling_sees_overflows_of_tables(self):
+        table, weight, optimizer, backward = self.clipped_pair("dense")
+        scaler = LossScaler(1024.0)
+        (table(torch.tensor([1])).sum() * float("inf")).backward()
+        weight.sum().backward()
+        self.assertFalse(scaler.step(optimizer))  # skipped
+        optimizer.zero_grad()
+        scaler = LossScaler(1024.0)
+        backward(1024)
+        self.assertTrue(scaler.step(optimizer))
+        np.testing.assert_allclose(table.table[[1]], [[-3]], rtol=1e-6)
+
+    def test_a_table_belongs_to_its_last_optimizer(self):
+        table, _, first, backward = self.clipped_pair("dense")
+        last = cairn.torch.ServerOptimizer([], table.table.client, tables=[table], name="last",
+                                           optimizer=cairn.optim.SGD(1.0))
+        backward()
+        first.step()
+        np.testing.assert_array_equal(table.table[[1]], [[0]])
+        last.step()
+        np.testing.assert_array_equal(table.table[[1]], [[-3]])
+
     def test_two_synchronous_workers_agree(self):
         models = {}
 
@@ -340,6 +443,30 @@ class Torch(unittest.TestCase):
         with self.assertRaisesRegex(KeyError, "no keys"):
             list(cairn.torch.prefetch(batches, {module: broken}))
 
+
+    def test_prefetched_keys_may_move(self):
+        """Keys of another device, or of another integer type, are compared by value."""
+        class Elsewhere(torch.Tensor):
+            """Keys on a GPU, which torch.equal refuses beside keys of the host."""
+
+            @classmethod
+            def __torch_function__(cls, function, types, args=(), kwargs=None):
+                if function is torch.equal:
+                    raise RuntimeError("Expected all tensors to be on the same device")
+                result = super().__torch_function__(function, types, args, kwargs or {})
+                return result.as_subclass(torch.Tensor) if function is torch.Tensor.cpu else result
+
+        module = cairn.torch.Embedding(self.connect(), "t", 2, optimizer="sgd")
+        for move in (lambda keys: keys.clone().as_subclass(Elsewhere),
+                     lambda keys: keys.to(torch.int32)):
+            ahead = module._prepare(torch.tensor([4, 5]))
+            module._ahead = ahead
+            moved = move(torch.tensor([4, 5]))
+            looked = module._look_up(moved)
+            self.assertIs(looked.rows, ahead.rows)
+            self.assertIs(looked.keys, moved)
+            module._ahead = ahead
+            self.assertIsNot(module._look_up(move(torch.tensor([4, 6]))).rows, ahead.rows)
 
     def test_dlrm_is_torchs(self):
         """examples/python/dlrm.py with its tables on the servers and in one torch process."""

@@ -201,6 +201,7 @@ int cairn_position(cairn_client* client, char* position, uint64_t capacity, uint
  *   {name, shape, dtype, optimizer, initializer, touched_rows, shards}   a dense variable
  *   {name, dim, optimizer, initializer, admit_after_pushes, expire_after_seconds, max_rows,
  *     row_storage}                                                       an embedding table
+ * A dense variable that exists keeps its shards unless the description gives another number.
  * CAIRN_ALREADY_EXISTS: exists with another description. */
 int cairn_create(cairn_client* client, const char* description, double timeout);
 /* Stores a JSON list of the job's variables, described as above; free it by cairn_free_text. Other

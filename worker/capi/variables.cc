@@ -15,6 +15,7 @@
 #include "worker/capi/c.h"
 #include "worker/capi/call.h"
 #include "worker/capi/handle_table.h"
+#include "worker/client/job_holdings.h"
 
 namespace cairn::capi {
 namespace {
@@ -94,8 +95,10 @@ struct Scanned {
 absl::Status Create(Client& client, const char* description, Deadline deadline) {
   RETURN_IF_ERROR(CheckNotNull(description, "description"));
   const std::vector<int32_t> servers = client.ps->servers();
+  // Otherwise shards would depend on the number of servers that there are now.
+  ASSIGN_OR_RETURN(const JobHoldings there, client.ps->Examine(deadline));
   const absl::StatusOr<std::vector<VariableSpec>> specs =
-      ParseVariables(description, "description", client.partitioner, servers);
+      ParseVariables(description, "description", client.partitioner, servers, there.specs);
   if (!specs.ok()) {
     return Annotate(WithoutLine(specs.status(), description, "description"), "create");
   }

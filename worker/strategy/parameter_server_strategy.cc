@@ -59,6 +59,12 @@ absl::StatusOr<std::unique_ptr<ParameterServerStrategy>> ParameterServerStrategy
                            " servers; give both the same cluster");
   }
   RETURN_IF_ERROR(CheckDevices("ParameterServerStrategy", options.worker_devices));
+  if (options.optimizer.global_clipnorm > 0) {
+    return InvalidArgument("ParameterServerStrategy: the optimizer has global_clipnorm ",
+                           options.optimizer.global_clipnorm,
+                           ", the norm of all variables together, which no server has; use "
+                           "clipnorm, or clip the gradients before ApplyGradients");
+  }
   return std::unique_ptr<ParameterServerStrategy>(new ParameterServerStrategy(
       std::move(host), std::move(options), cluster.task_count("worker")));
 }
@@ -143,7 +149,7 @@ absl::StatusOr<VariablePtr> ParameterServerStrategy::MakeHosted(const VariableOp
       traits.trainable && IsFloating(traits.dtype) ? options_.optimizer : PlainUpdates();
   if (spec.optimizer == PlainUpdates()) spec.touched_rows = TouchedRows::kPushed;
   ASSIGN_OR_RETURN(spec.shards, Place(options, beside));
-  RETURN_IF_ERROR(host_->Create(spec, options.initial_value));
+  RETURN_IF_ERROR(host_->Create(&spec, options.initial_value));
   const bool sharded = spec.shards.size() > 1;
   const VariablePtr whole =
       Wrap(std::make_shared<ServerVariable>(traits, host_, options.name,

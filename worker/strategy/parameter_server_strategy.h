@@ -48,12 +48,12 @@ struct VariableGradient {
 //
 // Variables and shards are placed on the servers round robin; a single counter covers both. Servers
 // identify a variable by its name, which is unique in the strategy. A strategy that is created
-// again finds the values that the servers have kept.
+// again finds the values that the servers have kept, in the shards that they were created with.
 class ParameterServerStrategy : public Strategy {
  public:
   // kInvalidArgument: a cluster without workers or without servers, with more than one chief, or
   // with a job other than chief, worker, ps and evaluator; a number of servers that differs from
-  // the host's; no device, or a duplicate device.
+  // the host's; no device, or a duplicate device; an optimizer with global_clipnorm.
   static absl::StatusOr<std::unique_ptr<ParameterServerStrategy>> Create(
       const ClusterSpec& cluster, std::shared_ptr<VariableHost> host,
       ParameterServerOptions options = {});

@@ -1,5 +1,6 @@
 #include "worker/strategy/variable_host.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -7,6 +8,7 @@
 
 #include "common/errors.h"
 #include "common/status.h"
+#include "common/variables/variable_map.h"
 #include "worker/client/ps_client.h"
 #include "worker/ops/tensor_math.h"
 
@@ -75,11 +77,17 @@ VariableHost::VariableHost(std::shared_ptr<PsClient> client, absl::Duration time
 
 int32_t VariableHost::server_count() const { return client_->server_count(); }
 
-absl::Status VariableHost::Create(const VariableSpec& spec, const Tensor& initial) {
+absl::Status VariableHost::Create(VariableSpec* wanted, const Tensor& initial) {
+  ASSIGN_OR_RETURN(const std::vector<VariableSpec> there,
+                   client_->Describe(Deadline::In(timeout_)));
+  KeepPlacement(there, *wanted);
+  const VariableSpec& spec = *wanted;
   VariableSpec kept = spec;
   if (IsInteger(spec.dtype)) kept.dtype = DType::kFloat64;
-  ASSIGN_OR_RETURN(const bool there, IsThere(spec.name));
-  if (!there) {
+  const bool is_there = std::any_of(there.begin(), there.end(), [&](const VariableSpec& other) {
+    return other.name == spec.name;
+  });
+  if (!is_there) {
     absl::MutexLock lock(&mutex_);
     unwritten_.insert(spec.name);
   }
@@ -142,15 +150,6 @@ absl::Status VariableHost::Push(absl::Span<const HostedGradient> gradients) {
     kept.push_back({.to = gradient.to, .values = std::move(values)});
   }
   return PushKept(kept);
-}
-
-absl::StatusOr<bool> VariableHost::IsThere(const std::string& name) {
-  ASSIGN_OR_RETURN(const std::vector<VariableSpec> there,
-                   client_->Describe(Deadline::In(timeout_)));
-  for (const VariableSpec& spec : there) {
-    if (spec.name == name) return true;
-  }
-  return false;
 }
 
 absl::StatusOr<VariableSpec> VariableHost::Find(const std::string& name) const {

@@ -44,12 +44,13 @@ class VariableHost {
   VariableHost(std::shared_ptr<PsClient> client, absl::Duration timeout);
 
   int32_t server_count() const;
-  // `spec` assigns each range of rows to a server; its optimizer must be PlainUpdates() for Add to
+  // `spec` assigns each range of rows to a server, and gets the ranges and servers of the variable
+  // of this name and shape if the servers have it. Its optimizer must be PlainUpdates() for Add to
   // work. `initial`, of the spec's dtype and shape, is written if the servers do not have the
   // variable yet; existing values are kept. After an error, call Create again to write them. A
   // process killed between the creation and the write leaves zeros. kAlreadyExists: the variable
   // exists with another spec.
-  absl::Status Create(const VariableSpec& spec, const Tensor& initial);
+  absl::Status Create(VariableSpec* spec, const Tensor& initial);
   absl::StatusOr<Tensor> Read(const HostedRows& from);
   // Rows must not repeat.
   absl::Status Assign(const HostedRows& to, const Tensor& values);
@@ -60,7 +61,6 @@ class VariableHost {
   absl::Status Push(absl::Span<const HostedGradient> gradients);
 
  private:
-  absl::StatusOr<bool> IsThere(const std::string& name);
   absl::StatusOr<VariableSpec> Find(const std::string& name) const;
   absl::StatusOr<Tensor> Checked(absl::string_view method, const HostedRows& to,
                                  const Tensor& values) const;

@@ -7,6 +7,7 @@
 namespace cairn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -56,6 +57,32 @@ TEST(VariableConfig, HasDefaults) {
   const auto split = Parse("{name: w, shape: [5]}", {.type = "fixed_shards", .num_shards = 2});
   ASSERT_OK(split.status());
   EXPECT_THAT((*split)[0].shards, SizeIs(2));
+}
+
+TEST(VariableConfig, KeepsTheShardsOfAVariableThatIsThere) {
+  VariableSpec there;
+  there.name = "w";
+  there.shape = {5};
+  there.shards = {{0, 3, 1}, {3, 2, 0}};
+  there.map_version = 4;
+  const int32_t servers[] = {0, 1, 2};
+  const PartitionerConfig three = {.type = "fixed_shards", .num_shards = 3};
+  const auto parse = [&](absl::string_view text) {
+    return ParseVariables(text, "text", three, servers, {&there, 1}).value()[0];
+  };
+  for (const char* const text : {"{name: w, shape: [5]}", "{name: w, shape: [5], shards: 2}"}) {
+    EXPECT_EQ(parse(text).shards, there.shards) << text;
+    EXPECT_EQ(parse(text).map_version, 4) << text;
+  }
+  EXPECT_THAT(parse("{name: w, shape: [5], shards: 3}").shards, SizeIs(3));
+  EXPECT_THAT(parse("{name: w, shape: [6]}").shards, SizeIs(3));
+  EXPECT_THAT(parse("{name: v, shape: [5]}").shards, SizeIs(3));
+}
+
+TEST(VariableConfig, RefusesANormOfAllVariables) {
+  EXPECT_THAT(Refusal("{name: t, dim: 2, optimizer: {type: sgd, global_clipnorm: 1}}"),
+              AllOf(HasSubstr("optimizer.global_clipnorm: is the norm of all variables together"),
+                    HasSubstr("use clipnorm")));
 }
 
 TEST(VariableConfig, SaysWhatIsWrong) {

@@ -20,6 +20,7 @@ namespace cairn::test {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::FloatNear;
 using ::testing::HasSubstr;
 
 class PsStrategyTest : public ::testing::Test {
@@ -313,6 +314,46 @@ TEST_F(PsStrategyTest, ANewStrategyFindsTheValuesThatServersKept) {
   EXPECT_EQ(
       Make({.name = "v", .initial_value = Tensor::Zeros(DType::kFloat32, {5})}).status().code(),
       absl::StatusCode::kAlreadyExists);
+}
+
+// As after a restore on another number of servers, by which a partitioner may go.
+TEST_F(PsStrategyTest, ANewStrategyKeepsTheShardsThatServersHave) {
+  Start(2, Fixed(2));
+  const VariablePtr before = Counting("v", {5});
+  ASSERT_OK(before->AssignAdd(Tensor::Full(DType::kFloat32, {5}, 5)));
+  const std::vector<int32_t> servers = ServersOf(before);
+  strategy_ = Connect(0, Fixed(3));
+  Counting("another", {3});  // moves the round-robin counter on
+  const VariablePtr v = Counting("v", {5});
+  EXPECT_THAT(Sharded(v).first_rows(), ElementsAre(0, 3, 5));
+  EXPECT_EQ(ServersOf(v), servers);
+  EXPECT_THAT(Numbers(v), ElementsAre(5, 6, 7, 8, 9));
+  EXPECT_THAT(Numbers(Sharded(v).shards()[1]), ElementsAre(8, 9));
+}
+
+TEST_F(PsStrategyTest, TheNormOfAShardedVariableIsClipped) {
+  ParameterServerOptions options = Fixed(2);
+  options.optimizer.clipnorm = 1;
+  Start(2, options);
+  const VariablePtr v =
+      Make({.name = "v", .initial_value = Tensor::Zeros(DType::kFloat32, {2})}).value();
+  const Scope scope = strategy_->EnterScope().value();
+  ASSERT_OK(strategy_->ApplyGradients({{v, Tensor::Vector<float>({3, 4})}}));
+  EXPECT_THAT(Numbers(v), ElementsAre(FloatNear(-0.6F, 1e-6F), FloatNear(-0.8F, 1e-6F)));
+}
+
+TEST_F(PsStrategyTest, ANormOfAllVariablesIsRefused) {
+  Start(1);
+  ClientOptions client;
+  client.job = "other";
+  client.worker = 0;
+  std::shared_ptr<PsClient> connected =
+      servers_->Connect(client, true, Deadline::In(absl::Seconds(30))).value();
+  ParameterServerOptions options;
+  options.optimizer.global_clipnorm = 1;
+  EXPECT_THAT(
+      ParameterServerStrategy::Create(ClusterOf(1, 1), HostOnServers(connected), options).status(),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("use clipnorm")));
 }
 
 TEST_F(PsStrategyTest, EveryWorkerHasItsOwnPerWorkerVariable) {

@@ -59,6 +59,7 @@ DataPlan::DataPlan(const ServerTable& sessions, const PlanLimits& limits)
 void DataPlan::Reset() {
   variables_.clear();
   repeats_.clear();
+  clipped_.clear();
   used_ = sorted_used_ = encoded_used_ = 0;
   bytes_out_ = bytes_in_ = 0;
   contribution_step_ = contribution_rows_ = 0;
@@ -200,7 +201,13 @@ absl::Status DataPlan::AddPush(ClientVariablePtr held, const PushSource& source)
                            "\": gradients go to the value; slots are set by assign");
   }
   RETURN_IF_ERROR(CheckPushFormat(variable.spec(), source));
-  return AddUpdate(variable, source, /*assign=*/false);
+  if (!NeedsClipping(variable)) return AddUpdate(variable, source, /*assign=*/false);
+  RETURN_IF_ERROR(CheckPart(variable, source.part, source.ids, source.values.size(), "push"));
+  const ClippedPush& clipped = clipped_.emplace_back(ClipPush(variable.spec(), source, index_));
+  PushSource scaled = source;
+  scaled.ids = clipped.ids;
+  scaled.values = clipped.values;
+  return AddUpdate(variable, scaled, /*assign=*/false);
 }
 
 absl::Status DataPlan::AddAssign(ClientVariablePtr held, const PushSource& source) {

@@ -20,6 +20,7 @@
 #include "common/key_index.h"
 #include "worker/client/delivery/fan_out.h"
 #include "worker/client/delivery/server_table.h"
+#include "worker/client/plan/push_clip.h"
 #include "worker/client/ps_client.h"
 #include "worker/client/routing/client_variable.h"
 
@@ -202,6 +203,7 @@ class DataPlan {
   std::deque<Sorted> sorted_;
   size_t sorted_used_ = 0;
   KeyIndex index_;
+  std::deque<ClippedPush> clipped_;  // of this call
   std::vector<Repeats> repeats_;
   std::deque<ScratchArray<std::byte>> encoded_;  // values encoded for the wire
   size_t encoded_used_ = 0;

@@ -204,8 +204,8 @@ class Client:
             initializer: the initial values.
             touched_rows: "all": a push of some rows gives the other rows a zero gradient, as in
                 Keras; "pushed": the other rows do not change. None: "all".
-            shards: the number of parts, which are placed on the servers in turn. None: the client's
-                partitioner decides.
+            shards: the number of parts, which are placed on the servers in turn. None: those of
+                the variable if it exists; else the client's partitioner decides.
             timeout: seconds; None: the client's own.
 
         Raises:

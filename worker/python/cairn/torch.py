@@ -14,6 +14,7 @@ gradients go through this host's memory, which is page-locked for GPUs.
 Requires PyTorch 1.13 or newer. The package itself does not link PyTorch."""
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import (
@@ -39,6 +40,9 @@ from cairn.client import Client
 from cairn.errors import DeadlineExceededError, InvalidArgumentError, UnimplementedError
 
 _READY_SECONDS = 120.0
+# Small enough not to matter in a norm that includes it, and a power of two, so that products with
+# it are exact.
+_SCALE_UNIT = 2.0**-40
 
 
 def _check_client(client: Any) -> Client:
@@ -53,6 +57,38 @@ def _check_tensor(value: Any, what: str, expected: str) -> Any:
     if value.layout != torch.strided:
         raise InvalidArgumentError(f"{what} is sparse ({value.layout}); expected {expected}, dense")
     return value
+
+
+class _Scale:
+    """What torch's utilities multiply the gradients of an optimizer by, for gradients that they
+    cannot see. GradScaler and clip_grad_norm_ scale `parameter.grad` like every other gradient, and
+    a GradScaler skips the step if it is not finite."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device  # None: that of the first keys
+        self.parameter = torch.nn.Parameter(torch.zeros((), device=device))
+
+    def note(self, gradient: Any, device: Any) -> None:
+        """Takes account of one more hidden gradient; `device`: where the model computes it."""
+        if self._device is None:
+            self._device = device
+            self.parameter.data = self.parameter.data.to(device)
+        if not bool(torch.isfinite(gradient.sum())):
+            self._set(math.inf)
+        elif self.parameter.grad is None:
+            self.reset()
+
+    def reset(self) -> None:
+        """Begins again, at a factor of 1."""
+        self._set(_SCALE_UNIT)
+
+    def _set(self, value: float) -> None:
+        self.parameter.grad = torch.full_like(self.parameter.data, value)
+
+    def take(self) -> Optional[float]:
+        """Returns the factor of the hidden gradients and forgets it. None: they were cleared."""
+        gradient, self.parameter.grad = self.parameter.grad, None
+        return None if gradient is None else float(gradient) / _SCALE_UNIT
 
 
 class _Looked(NamedTuple):
@@ -95,7 +131,7 @@ class _Table(torch.nn.Module):
             name, dim, optimizer=optimizer, initializer=initializer, **rules)
         self.table.combines_repeats = self._combines_repeats
         self.padding_idx = padding_idx
-        self._deferred = False
+        self._scale: Optional[_Scale] = None  # of the ServerOptimizer that pushes the gradients
         self._gradients: List[Tuple[Any, Any]] = []
         self._ahead: Optional[_Looked] = None
         self._anchor = torch.zeros((), requires_grad=True)
@@ -128,8 +164,9 @@ class _Table(torch.nn.Module):
         ahead, self._ahead = self._ahead, None
         _check_tensor(keys, "keys", "a tensor of integers")
         if ahead is not None and (ahead.keys is keys or (
-                ahead.keys.shape == keys.shape and torch.equal(ahead.keys, keys))):
-            return ahead
+                ahead.keys.shape == keys.shape and
+                torch.equal(self._flat(ahead.keys), self._flat(keys)))):
+            return ahead._replace(keys=keys)  # the loop may have moved them to another device
         looked = self._prepare(keys)
         self.table.pull(looked.pulled, out=looked.rows[:len(looked.pulled)])
         return looked
@@ -145,10 +182,11 @@ class _Table(torch.nn.Module):
 
     def _take(self, looked: _Looked, gradient: Any) -> None:
         gradient = self._gradient(looked, gradient.detach().cpu()).contiguous()
-        if self._deferred:
-            self._gradients.append((looked.pulled, gradient))
-        else:
+        if self._scale is None:
             self.table.push(looked.pulled, gradient)
+        else:
+            self._gradients.append((looked.pulled, gradient))
+            self._scale.note(gradient, looked.keys.device)
 
     def take_gradients(self) -> List[Tuple[variables.Embedding, Any, Any]]:
         """Returns the gradients of all backward passes since the last call, as parts for
@@ -161,6 +199,22 @@ class _Table(torch.nn.Module):
             return [(self.table, *kept[0])]
         keys = torch.cat([pulled for pulled, _ in kept])
         return [(self.table, keys, torch.cat([gradient for _, gradient in kept]))]
+
+
+    def _sum_repeats(self) -> Any:
+        """Sums the kept gradients of each key, as one pass. Returns their norm."""
+        parts = self.take_gradients()
+        if not parts:
+            return torch.zeros(())
+        (_, keys, gradient), = parts
+        unique, places = torch.unique(keys, return_inverse=True)
+        sums = torch.zeros(len(unique), self.table.dim).index_add_(0, places, gradient)
+        self._gradients = [(unique, sums)]
+        return sums.norm()
+
+    def _multiply(self, factor: float) -> None:
+        """Multiplies the kept gradients."""
+        self._gradients = [(keys, gradient * factor) for keys, gradient in self._gradients]
 
 
 class Embedding(_Table):
@@ -177,7 +231,7 @@ class Embedding(_Table):
         rules: admit_after, expire_after, max_rows and storage, as for Client.embedding.
 
     The gradients of a backward pass are pushed in `backward`, or by ServerOptimizer.step if the
-    module belongs to a ServerOptimizer."""
+    module belongs to a ServerOptimizer: the last one that was made with it."""
 
     # The client copies rows to repeated keys and sums their gradients, at a tenth of the cost of
     # torch.unique and of the backward pass of torch.nn.functional.embedding.
@@ -248,6 +302,10 @@ class EmbeddingBag(_Table):
                 f"keys has shape {list(keys.shape)} and offsets is "
                 f"{'None' if offsets is None else 'given'}; expected keys [bags, size] alone, or "
                 "keys [n] with offsets")
+        if offsets is None and keys.shape[1] == 0:
+            raise InvalidArgumentError(
+                f"keys has shape {list(keys.shape)}; expected [bags, size] of size at least 1, as "
+                "for torch.nn.EmbeddingBag; keys [0] with offsets give bags without keys")
         if offsets is not None:
             _check_tensor(offsets, "offsets", "a tensor of integers")
             if offsets.dtype not in (torch.int64, torch.int32) or offsets.dim() != 1:
@@ -371,6 +429,10 @@ class ServerOptimizer(torch.optim.Optimizer):
     missing with a schedule; it cannot be changed, and a torch.optim.lr_scheduler is refused. The
     state is on the servers: `state_dict` has none, and Client.checkpoint saves it.
 
+    Gradients of tables are in no parameter. torch.nn.utils.clip_grad_norm_(model.parameters()) and
+    model.zero_grad() therefore miss them: call `clip_grad_norm_` and `zero_grad` of this object. A
+    GradScaler reaches them, through a scalar that follows the parameters in the group.
+
     Args:
         params: a module (its parameters, and the tables in it), parameters, or named parameters:
             float32, on any device.
@@ -405,12 +467,14 @@ class ServerOptimizer(torch.optim.Optimizer):
         _checks.text(name, "name")
         described = optim.describe(optimizer)
         rate = described.get("learning_rate") if isinstance(described, dict) else None
-        super().__init__([{"params": self._parameters}],
+        self._scale = _Scale(self._parameters[0].device if self._parameters else None)
+        grouped = self._parameters + ([self._scale.parameter] if self._tables else [])
+        super().__init__([{"params": grouped}],
                          {"lr": rate} if isinstance(rate, float) else {})
         self.param_groups[:] = map(_Group, self.param_groups)
         self._is_made = True
         for table in self._tables:
-            table._deferred = True
+            table._scale = self._scale
         self._values = _HostCopies(self._parameters)
         self._gradients = _HostCopies(self._parameters)
         self._variables = [
@@ -483,8 +547,46 @@ class ServerOptimizer(torch.optim.Optimizer):
                 parameter.grad = None
             elif parameter.grad is not None:
                 parameter.grad.zero_()
-        for table in self._tables:
+        self._drop_tables()
+
+    def _own_tables(self) -> List[_Table]:
+        """Returns the tables that no later ServerOptimizer has taken over."""
+        return [table for table in self._tables if table._scale is self._scale]
+
+    def _drop_tables(self) -> None:
+        self._scale.parameter.grad = None
+        for table in self._own_tables():
             table.take_gradients()
+
+    def _scale_tables(self) -> None:
+        """Multiplies the gradients of tables by what torch has multiplied the others by."""
+        factor = self._scale.take()
+        if factor is None or factor == 0:
+            self._drop_tables()
+        elif factor != 1 and math.isfinite(factor):
+            for table in self._own_tables():
+                table._multiply(factor)
+
+    def clip_grad_norm_(self, max_norm: float) -> Any:
+        """Scales all gradients, those of tables too, so that their joint norm is at most max_norm,
+        as torch.nn.utils.clip_grad_norm_ does. With a GradScaler, call its unscale_ before.
+
+        Returns:
+            The norm of before, a tensor."""
+        limit = _checks.number(max_norm, "max_norm", 0, _checks.LARGEST_FLOAT32)
+        self._scale_tables()
+        tables = self._own_tables()
+        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        norms = [gradient.norm().cpu() for gradient in gradients]
+        norms += [table._sum_repeats() for table in tables]
+        total = torch.stack(norms).norm() if norms else torch.zeros(())
+        factor = min(1.0, limit / (float(total) + 1e-6))
+        for gradient in gradients:
+            gradient.mul_(factor)
+        for table in tables:
+            table._multiply(factor)
+        self._scale.reset()
+        return total
 
     def step(self, closure: Optional[Callable[[], Any]] = None, *,
              position: Union[bytes, str] = b"", rows: int = 1) -> Any:
@@ -511,7 +613,8 @@ class ServerOptimizer(torch.optim.Optimizer):
             for i, (v, p) in enumerate(zip(self._variables, self._parameters))
             if p.grad is not None]
         self._gradients.wait()  # also for the values of the step before
-        for table in self._tables:
+        self._scale_tables()
+        for table in self._own_tables():
             pushes.extend(table.take_gradients())
         if self._waits:
             self._client.step(pushes, self._pulls(), position=position, rows=rows)

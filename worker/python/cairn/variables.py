@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -68,7 +69,7 @@ class Stored:
         return dict(self._description)
 
     def _item(self, part: int, ids: Optional[Array], data: Array, slot: Optional[str],
-              wire: str) -> Prepared:
+              wire: str, kept_fraction: float = 0.0, residual: Optional[Array] = None) -> Prepared:
         shape = self._shapes.get(data.shape)
         if shape is None:
             if len(self._shapes) >= _MOST_SHAPES:
@@ -81,8 +82,9 @@ class Stored:
             self._name_address, 0 if slot_buffer is None else ctypes.addressof(slot_buffer),
             0 if ids is None else _arrays.address(ids), 0 if ids is None else ids.size,
             _arrays.address(data), ctypes.addressof(shape), data.ndim, self._code, part,
-            _format(wire), 0.0, 0, 0, 0, 0)
-        return item, (ids, data, shape, slot_buffer)
+            _format(wire), kept_fraction, 0 if residual is None else _arrays.address(residual),
+            0 if residual is None else residual.size, 0, 0)
+        return item, (ids, data, shape, slot_buffer, residual)
 
     def _prepare_pull(self, ids: Any, out: Any, slot: Optional[str],
                       wire: str) -> Tuple[Prepared, Array]:
@@ -125,6 +127,10 @@ class Variable(Stored):
     def __init__(self, client: Client, description: Dict[str, Any]) -> None:
         super().__init__(client, description)
         self._shape: Tuple[int, ...] = tuple(description["shape"])
+        # What pushes of the whole variable in compact formats have rounded off or left out. The
+        # lock is held while a call uses it.
+        self._residual: Optional[Array] = None
+        self._residual_lock = threading.Lock()
 
     @property
     def shape(self) -> Tuple[int, ...]:
@@ -170,19 +176,39 @@ class Variable(Stored):
             An array of shape `shape`, or rows.shape + shape[1:]. With `out`, a numpy view of it."""
         return self._pull(rows, out, slot, format, timeout)
 
+    def _push_compact(self, gradients: Any, position: Union[bytes, str], wire: str,
+                      kept_fraction: float, timeout: Optional[float]) -> None:
+        data = _arrays.as_values(gradients, self._dtype, self._shape, "gradients")
+        stored = _checks.position(position)
+        with self._residual_lock:
+            if self._residual is None and self._numpy == _FLOAT32:
+                self._residual = np.zeros(self._shape, np.float32)
+            item, _kept = self._item(_WHOLE, None, data, None, wire, kept_fraction, self._residual)
+            check(lib.cairn_push(self._client.handle, item, 1, stored, len(stored),
+                                 _checks.seconds(timeout)))
+
     def push(self, gradients: Any, *, rows: Any = None, position: Union[bytes, str] = b"",
-             format: str = "plain",
+             format: str = "plain", kept_fraction: float = 0.01,
              timeout: Optional[float] = None) -> None:
         """Applies a gradient with the variable's optimizer.
+
+        What a compact format rounds off or leaves out of a gradient of the whole variable is kept,
+        one float32 per value, and added to the next one that this object pushes in such a format.
 
         Args:
             gradients: of shape `shape`, or rows.shape + shape[1:], and the variable's dtype.
             rows: row numbers along axis 0; the gradients of repeated rows are summed. None: every
                 row.
             position: at most 512 bytes, stored with a worker's push (Client.position).
-            format: how gradients are sent, as for `pull`.
+            format: how gradients are sent: as for `pull`, or "top_k", the largest values of a
+                gradient of the whole variable.
+            kept_fraction: for "top_k", the fraction of values that are sent, above 0.
             timeout: seconds; None: the client's own."""
-        self._push(rows, gradients, position, format, timeout)
+        fraction = _checks.number(kept_fraction, "kept_fraction", high=1, above=0)
+        if rows is not None or _format(format) == FORMATS["plain"]:
+            self._push(rows, gradients, position, format, timeout)
+        else:
+            self._push_compact(gradients, position, format, fraction, timeout)
 
     def assign(self, values: Any, *, rows: Any = None, slot: Optional[str] = None,
                timeout: Optional[float] = None) -> None:

@@ -11,6 +11,7 @@
 #include "common/exit_status.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "common/variables/variable_map.h"
 #include "worker/input/reader.h"
 #include "worker/models/model.h"
 #include "worker/trainer/checkpoints/checkpoint_manifest.h"
@@ -288,7 +289,7 @@ class Training {
     all.push_back(RosterSpec());
     ASSIGN_OR_RETURN(const std::vector<VariableSpec> there,
                      client_->Describe(Deadline::In(CallTimeout(options_))));
-    KeepPlacement(there, all);
+    for (VariableSpec& spec : all) KeepPlacement(there, spec);
     for (const std::string& change : OptimizerChanges(there, all)) LOG(INFO) << change;
     std::copy_n(all.begin(), specs_.size(), specs_.begin());
     if (!HasRoster(there) && options_.worker == 0 && WarmStarts()) {
@@ -391,7 +392,7 @@ class Training {
   absl::Status Train() {
     reader_->StartAt(start_.position.epoch, start_.position.row, start_.end_epoch);
     RETURN_IF_ERROR(OpenOutput());
-    const GradientClipper clipper(options_.job, specs_);
+    const GradientClipper clipper(options_.job);
     // Ends an evaluation early if another worker is lost: the others would wait for it in vain.
     const StopRequested cut_short = [this] {
       return options_.stop_requested() || (lockstep_.has_value() && lockstep_->lost());

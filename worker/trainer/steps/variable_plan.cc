@@ -88,18 +88,6 @@ std::vector<std::string> UnmatchedPatterns(const JobConfig& job,
   return warnings;
 }
 
-void KeepPlacement(absl::Span<const VariableSpec> there, std::vector<VariableSpec>& specs) {
-  for (VariableSpec& spec : specs) {
-    const auto same = std::find_if(there.begin(), there.end(), [&](const VariableSpec& other) {
-      return other.name == spec.name && other.kind == spec.kind && other.shape == spec.shape;
-    });
-    if (same == there.end()) continue;
-    spec.shards = same->shards;
-    spec.bucket_ps = same->bucket_ps;
-    spec.map_version = same->map_version;
-  }
-}
-
 std::vector<std::string> OptimizerChanges(absl::Span<const VariableSpec> there,
                                           absl::Span<const VariableSpec> specs) {
   std::map<std::string, int64_t> changes;

@@ -24,10 +24,6 @@ absl::StatusOr<std::vector<VariableSpec>> PlanVariables(const JobConfig& job, co
 std::vector<std::string> UnmatchedPatterns(const JobConfig& job,
                                            absl::Span<const VariableSpec> specs);
 
-// Existing variables keep their placement: a restore may have placed them differently from a
-// partitioner. `there`: the servers' variables.
-void KeepPlacement(absl::Span<const VariableSpec> there, std::vector<VariableSpec>& specs);
-
 // The changes that `specs` make to the optimizers of existing variables, one line for each kind of
 // change: "optimizer of 58 variables: learning_rate 0.1 -> 0.05".
 std::vector<std::string> OptimizerChanges(absl::Span<const VariableSpec> there,

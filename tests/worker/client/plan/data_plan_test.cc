@@ -6,6 +6,8 @@
 #include <limits>
 #include <new>
 
+#include "common/dtype.h"
+#include "common/hash.h"
 #include "common/status.h"
 #include "tests/worker/client/fleet.h"
 
@@ -14,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::FloatNear;
 using ::testing::HasSubstr;
 
 TEST(ScratchArray, GrowsAndNeverShrinks) {
@@ -124,6 +127,79 @@ TEST_F(DataPlanTest, CombinedRepeatsTravelOnce) {
   ASSERT_OK(plan.StoreReply(exchange, [](int64_t) {}));
   plan.CopyRepeats();
   EXPECT_THAT(out, ElementsAre(1, 2, 3, 4, 1, 2, 1, 2));
+}
+
+// A server that has only a part cannot know the norm.
+TEST_F(DataPlanTest, ClipsTheNormOfAVariableOfSeveralShards) {
+  VariableSpec spec = Dense("v", {4}, {{0, 2, 0}, {2, 2, 1}});
+  spec.optimizer.clipnorm = 1;
+  const std::vector<float> gradient = {3, 0, 0, 4};
+  DataPlan plan(sessions_, limits_);
+  const auto values = [&](size_t server) {
+    return plan.Wave(0)[server]->call.request.push.items.at(0).values.As<float>();
+  };
+  ASSERT_OK(plan.AddPush(std::make_shared<const ClientVariable>(spec),
+                         Some("v", Part::kWhole, {}, gradient)));
+  ASSERT_EQ(plan.WaveCount(), 1u);
+  EXPECT_THAT(values(0), ElementsAre(FloatNear(0.6f, 1e-6f), 0));
+  EXPECT_THAT(values(1), ElementsAre(0, FloatNear(0.8f, 1e-6f)));
+  plan.Reset();
+  spec.shards = {{0, 4, 0}};  // this server has all of it
+  ASSERT_OK(plan.AddPush(std::make_shared<const ClientVariable>(spec),
+                         Some("v", Part::kWhole, {}, gradient)));
+  ASSERT_EQ(plan.WaveCount(), 1u);
+  EXPECT_THAT(values(0), ElementsAre(3, 0, 0, 4));
+}
+
+TEST_F(DataPlanTest, ClipsTheNormOfTheSumsOfRepeatedKeys) {
+  VariableSpec spec = Table("t", 1);
+  spec.bucket_ps = {0, 1};
+  spec.optimizer.clipnorm = 5;
+  int64_t other = 1;  // a key on another server than key 0
+  while (BucketOfKey(other, 2) == BucketOfKey(0, 2)) ++other;
+  const std::vector<int64_t> keys = {0, other, 0};
+  const std::vector<float> gradients = {2, 8, 4};  // sums of 6 and 8: the norm is 10
+  DataPlan plan(sessions_, limits_);
+  ASSERT_OK(plan.AddPush(std::make_shared<const ClientVariable>(std::move(spec)),
+                         Some("t", Part::kKeys, keys, gradients)));
+  ASSERT_EQ(plan.WaveCount(), 1u);
+  const size_t server = BucketOfKey(0, 2);
+  const auto item = [&](size_t index) -> const wire::PushItem& {
+    return plan.Wave(0)[index]->call.request.push.items.at(0);
+  };
+  EXPECT_THAT(item(server).ids.As<int64_t>(), ElementsAre(0));
+  EXPECT_THAT(item(server).values.As<float>(), ElementsAre(FloatNear(3, 1e-5f)));
+  EXPECT_THAT(item(1 - server).values.As<float>(), ElementsAre(FloatNear(4, 1e-5f)));
+}
+
+TEST_F(DataPlanTest, ClipsGradientsOfEveryFloatingType) {
+  VariableSpec spec = Dense("v", {2}, {{0, 1, 0}, {1, 1, 1}});
+  spec.optimizer.clipnorm = 1;
+  for (const DType dtype : {DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+    spec.dtype = dtype;
+    std::vector<float> floats = {3, 4};
+    std::vector<std::byte> bytes(2 * DTypeBytes(dtype));
+    FromFloat32(dtype, floats.data(), 2, bytes.data());
+    DataPlan plan(sessions_, limits_);
+    ASSERT_OK(plan.AddPush(std::make_shared<const ClientVariable>(spec),
+                           {.variable = "v", .values = bytes}));
+    ASSERT_EQ(plan.WaveCount(), 1u);
+    for (size_t server = 0; server < 2; ++server) {
+      const Payload& sent = plan.Wave(0)[server]->call.request.push.items.at(0).values;
+      ToFloat32(dtype, sent.data(), 1, &floats[server]);
+    }
+    EXPECT_THAT(floats, ElementsAre(FloatNear(0.6f, 4e-3f), FloatNear(0.8f, 4e-3f)));
+  }
+}
+
+TEST_F(DataPlanTest, RefusesWhatItCannotClip) {
+  VariableSpec spec = Dense("v", {4}, {{0, 2, 0}, {2, 2, 1}});
+  spec.optimizer.clipnorm = 1;
+  const std::vector<float> gradient = {3, 0, 0};
+  DataPlan plan(sessions_, limits_);
+  EXPECT_THAT(plan.AddPush(std::make_shared<const ClientVariable>(spec),
+                           Some("v", Part::kWhole, {}, gradient)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("12 bytes given")));
 }
 
 // The server rejects them; a sum of values would be wrong.

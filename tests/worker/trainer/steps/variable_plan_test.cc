@@ -99,14 +99,6 @@ StepState TwoGradients() {
   return state;
 }
 
-std::vector<VariableSpec> TwoSpecs(double clipnorm, int64_t shards_of_second) {
-  std::vector<VariableSpec> specs(2);
-  for (VariableSpec& spec : specs) spec.optimizer.clipnorm = clipnorm;
-  specs[0].shards.resize(1);
-  specs[1].shards.resize(static_cast<size_t>(shards_of_second));
-  return specs;
-}
-
 TEST(VariablePlan, TablesGetTheRowRulesOfTheJob) {
   JobConfig job = PlannedJob();
   job.model.embedding.admit_after_pushes = 3;
@@ -164,28 +156,19 @@ TEST(GradientClipper, GlobalNormCoversAllVariables) {
   JobConfig job;
   job.optimizer.global_clipnorm = 1;
   StepState state = TwoGradients();
-  GradientClipper(job, TwoSpecs(0, 1)).Clip(&state);
+  GradientClipper(job).Clip(&state);
   EXPECT_THAT(state.uses[0].gradient, ElementsAre(FloatNear(0.6f, 1e-6f), 0));
   EXPECT_THAT(state.uses[1].gradient, ElementsAre(0, 0, FloatNear(0.8f, 1e-6f)));
 }
 
-TEST(GradientClipper, NormsOfWholeVariablesAreLeftToTheirServer) {
+TEST(GradientClipper, NormsOfSingleVariablesAreLeftToTheClientAndTheServers) {
+  JobConfig job;
+  job.optimizer.clipnorm = 2;
   StepState state = TwoGradients();
-  const GradientClipper clipper(JobConfig(), TwoSpecs(2, 3));
-  EXPECT_FALSE(clipper.does_nothing());
-  clipper.Clip(&state);
+  EXPECT_TRUE(GradientClipper(job).does_nothing());
+  GradientClipper(job).Clip(&state);
   EXPECT_THAT(state.uses[0].gradient, ElementsAre(3, 0));
-  EXPECT_THAT(state.uses[1].gradient, ElementsAre(0, 0, FloatNear(2, 1e-6f)));
-  EXPECT_TRUE(GradientClipper(JobConfig(), TwoSpecs(2, 1)).does_nothing());
-}
-
-TEST(GradientClipper, TablesOnSeveralServersAreClippedHere) {
-  std::vector<VariableSpec> specs = TwoSpecs(2, 1);
-  specs[1].kind = VariableKind::kEmbedding;
-  specs[1].bucket_ps = {0, 1};
-  EXPECT_FALSE(GradientClipper(JobConfig(), specs).does_nothing());
-  specs[1].bucket_ps = {1, 1};
-  EXPECT_TRUE(GradientClipper(JobConfig(), specs).does_nothing());
+  EXPECT_THAT(state.uses[1].gradient, ElementsAre(0, 0, 4));
 }
 
 }  // namespace
