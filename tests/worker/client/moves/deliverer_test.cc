@@ -2,6 +2,7 @@
 // them.
 #include "worker/client/moves/deliverer.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -33,6 +34,7 @@ class Recorder : public wire::ParameterServerNull {
   Recorder(int32_t server, std::vector<std::string>* calls) : server_(server), calls_(*calls) {}
   void push(wire::PushReply& reply, const wire::PushRequest& request) override {
     if (throws_) throw Thrown{};
+    if (before_push) before_push(request);
     reply.items.resize(request.items.size());
     calls_.push_back(absl::StrCat("ps:", server_, request.late ? " late" : ""));
   }
@@ -50,10 +52,30 @@ class Recorder : public wire::ParameterServerNull {
 
   void Throw(bool throws) { throws_ = throws; }
 
+  std::function<void(const wire::PushRequest&)> before_push;  // may throw
+
  private:
   const int32_t server_;
   std::vector<std::string>& calls_;
   bool throws_ = false;
+};
+
+// In process, to a server that a test can make unreachable for good.
+class CuttableLink : public ServerLink {
+ public:
+  CuttableLink(std::string name, wire::ParameterServerIf* service, const bool* cut)
+      : link_(InProcessLink(std::move(name), service)), cut_(*cut) {}
+  Outcome Take(Deadline deadline, Channel** channel) override {
+    if (cut_) return {Progress::kNotSent, absl::PermissionDeniedError("cut")};
+    return link_->Take(deadline, channel);
+  }
+  void Release(Channel* channel) override { link_->Release(channel); }
+  void Discard(Channel* channel) override { link_->Discard(channel); }
+  bool in_process() const override { return true; }
+
+ private:
+  const std::unique_ptr<ServerLink> link_;
+  const bool& cut_;
 };
 
 class DelivererTest : public ::testing::Test {
@@ -90,6 +112,29 @@ class DelivererTest : public ::testing::Test {
                               moved);
   }
 
+  // A push with a part on ps:1 only, by the first map.
+  absl::Status PushToOne() {
+    if (variables_.Find("one") == nullptr) variables_.Insert(MapOfOne(0, 1));
+    const float value = 0;
+    DataPlan plan(sessions_, limits_of_plans_);
+    EXPECT_OK(plan.AddPush(variables_.Find("one"),
+                           {.variable = "one", .values = AsBytes(absl::MakeConstSpan(&value, 1))}));
+    const absl::string_view position;
+    bool moved = false;
+    return deliverer_.Deliver(plan, /*updates=*/true, &position, Deadline::In(absl::Seconds(10)),
+                              &moved);
+  }
+  static VariableSpec MapOfOne(int64_t version, int32_t server) {
+    VariableSpec map;
+    map.name = "one";
+    map.shape = {1};
+    map.optimizer.type = "sgd";
+    map.map_version = version;
+    map.shards = {{.rows = 1, .ps = server}};
+    return map;
+  }
+  void Cut(int32_t server) { cut_[server] = true; }
+
   std::vector<std::string> calls_;
   absl::Status reached_;  // of servers that join
   MapFollower& maps() { return maps_; }
@@ -103,7 +148,8 @@ class DelivererTest : public ::testing::Test {
       const std::string name = absl::StrCat("ps:", s);
       services_.push_back(std::make_unique<Recorder>(s, &calls_));
       sessions.push_back(std::make_unique<ServerSession>(
-          s, name, InProcessLink(name, services_.back().get()), &identity_));
+          s, name, std::make_unique<CuttableLink>(name, services_.back().get(), &cut_[s]),
+          &identity_));
     }
     return sessions;
   }
@@ -116,6 +162,7 @@ class DelivererTest : public ::testing::Test {
       .job = "job", .worker = 0, .server_count = kServers, .ps_wait = absl::Seconds(10)};
   const FanOut::Limits limits_{absl::Seconds(10), absl::Seconds(10)};
   const PlanLimits limits_of_plans_{1 << 20, 1000, 1000};
+  bool cut_[kServers] = {};
   std::vector<std::unique_ptr<Recorder>> services_;
   ServerTable sessions_;
   PushOrder order_{sessions_};
@@ -191,6 +238,22 @@ TEST_F(DelivererTest, APushDuringWhichSomethingThrowsIsFollowedByNoOther) {
   calls_.clear();
   EXPECT_THAT(Push(&moved), StatusIs(absl::StatusCode::kFailedPrecondition,
                                      HasSubstr("unknown which servers have push 6")));
+  EXPECT_THAT(calls_, IsEmpty());
+}
+
+// ps:2 has the rows and the number, which ps:1 has only refused. Another push with this number
+// would be a repeated one for ps:2.
+TEST_F(DelivererTest, APushWhoseRowsMovedIsFollowedByNoOtherIfItsServerIsLost) {
+  Begin({4, 4, 4}, {.sequence = 4, .last_part = {4, 4, 4}});
+  service(1).before_push = [](const wire::PushRequest&) {
+    throw ToServerError(MovedError("\"one\" has moved", {ToWire(MapOfOne(1, 2))}));
+  };
+  service(2).before_push = [this](const wire::PushRequest&) { Cut(1); };
+  EXPECT_THAT(PushToOne(), StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("cut")));
+  EXPECT_THAT(calls_, ElementsAre("ps:2 late"));
+  calls_.clear();
+  EXPECT_THAT(PushToOne(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                    HasSubstr("unknown which servers have push 5")));
   EXPECT_THAT(calls_, IsEmpty());
 }
 
