@@ -79,7 +79,7 @@ enum ErrorReason {
   REBOOTED = 3,
   /** The variable exists with another spec; the message shows both. */
   SPEC_CONFLICT = 4,
-  /** The memory budget is exhausted: nothing was applied. */
+  /** The memory budget is exhausted: nothing was applied, except a step's push before its pull. */
   MEMORY_BUDGET = 5,
   /** A limit of thrift/limits.h was exceeded. */
   LIMIT = 6,
@@ -1000,7 +1000,8 @@ service ParameterServer {
   PushReply assign(1: AssignRequest request) throws (1: ServerError error)
   PullReply pull(1: PullRequest request) throws (1: ServerError error)
 
-  /** `push`, then `pull`. If the push is refused, nothing is pulled. */
+  /** `push`, then `pull`. If the push is refused, nothing is pulled. If the pull is refused, the
+      push is applied, and the error does not say so: send the push again, under its sequence. */
   StepReply step(1: StepRequest request) throws (1: ServerError error)
 
   DescribeReply describe(1: DescribeRequest request) throws (1: ServerError error)

@@ -232,7 +232,8 @@ class PsClient {
   // exactly.
   virtual absl::Status Push(absl::Span<const PushSource> sources, absl::string_view position,
                             Deadline deadline) = 0;
-  // A push and a pull that sees it, in one round trip per server.
+  // A push and a pull that sees it, in one round trip per server. Where a server applies its part of
+  // the push and refuses the pull, the error says "the push is applied": pull again, do not push.
   virtual absl::Status PushPull(absl::Span<const PushSource> sources, absl::string_view position,
                                 absl::Span<const PullTarget> targets, Deadline deadline) = 0;
   // Begins the worker's next training step: a PushPull with the gradients of the previous step
