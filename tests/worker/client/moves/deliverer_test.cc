@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
+#include "thrift/limits.h"
 
 namespace cairn::test {
 namespace {
@@ -28,6 +30,22 @@ constexpr int32_t kServers = 3;
 
 // Not a std::exception: links turn those into errors. Stands for a std::bad_alloc of the client.
 struct Thrown {};
+
+wire::Member MemberAt(int32_t server, const std::string& address) {
+  wire::Member member;
+  member.index = server;
+  member.address = address;
+  return member;
+}
+
+// A list that has only the server `last`.
+wire::Members MembersUpTo(int32_t last, const std::string& address = "host:1") {
+  wire::Members members;
+  members.version = 1;
+  members.server_count = last + 1;
+  members.members.push_back(MemberAt(last, address));
+  return members;
+}
 
 class Recorder : public wire::ParameterServerNull {
  public:
@@ -43,16 +61,13 @@ class Recorder : public wire::ParameterServerNull {
     reply.push.items.resize(request.push.items.size());
     calls_.push_back(absl::StrCat("ps:", server_, " waits"));
   }
-  // A server that is not in the table yet has joined.
-  void members(wire::Members& members, const wire::Caller&) override {
-    members.version = 1;
-    members.server_count = kServers + 1;
-    members.members.emplace_back().index = kServers;
-  }
+  void members(wire::Members& members, const wire::Caller&) override { members = told; }
 
   void Throw(bool throws) { throws_ = throws; }
 
   std::function<void(const wire::PushRequest&)> before_push;  // may throw
+  // By default a server that is not in the table yet has joined.
+  wire::Members told = MembersUpTo(kServers);
 
  private:
   const int32_t server_;
@@ -137,6 +152,8 @@ class DelivererTest : public ::testing::Test {
 
   std::vector<std::string> calls_;
   absl::Status reached_;  // of servers that join
+  bool reaching_throws_ = false;
+  Membership& membership() { return membership_; }
   MapFollower& maps() { return maps_; }
   const ClientGate& gate() const { return gate_; }
   Recorder& service(int32_t server) { return *services_[server]; }
@@ -154,8 +171,11 @@ class DelivererTest : public ::testing::Test {
     return sessions;
   }
   ReachServer Reach() {
-    return
-        [this](int32_t, const std::string&) -> absl::StatusOr<ReachedServer> { return reached_; };
+    return [this](int32_t server, const std::string&) -> absl::StatusOr<ReachedServer> {
+      if (reaching_throws_) throw Thrown{};
+      RETURN_IF_ERROR(reached_);
+      return ReachedServer{absl::StrCat("ps:", server), InProcessLink("", services_[0].get())};
+    };
   }
 
   const ClientIdentity identity_{
@@ -277,6 +297,37 @@ TEST_F(DelivererTest, AMapWhoseServerCannotBeGreetedIsAskedForSeldomAndNamed) {
   map.shards[0].ps = 0;
   maps().Learn(MovedError("\"w\" has moved", {ToWire(map)}), Deadline::In(absl::Seconds(10)));
   EXPECT_OK(gate().map_failure());
+}
+
+// The list comes from a server that the client may not trust with its memory.
+TEST_F(DelivererTest, AListOfServersThatCannotBeIsRefused) {
+  const auto refresh = [this] { return membership().Refresh(Deadline::In(absl::Seconds(10))); };
+  const auto refused = [](absl::string_view why) {
+    return StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(std::string(why)));
+  };
+  service(0).told = MembersUpTo(50'000);
+  EXPECT_THAT(refresh(), refused("at most 1024")) << "a server far beyond the others";
+  service(0).told = MembersUpTo(kServers, "");
+  EXPECT_THAT(refresh(), refused("no address")) << "a new server without an address";
+  service(0).told = MembersUpTo(kServers);
+  service(0).told.members.clear();
+  for (int32_t s = kServers; s <= kMaxServers; ++s) {
+    wire::Member left = MemberAt(s, "host:1");
+    left.left = true;
+    service(0).told.members.push_back(left);
+  }
+  service(0).told.server_count = kMaxServers + 1;
+  EXPECT_THAT(refresh(), refused("at most 1024")) << "more servers than slots";
+  service(0).told.members.pop_back();
+  EXPECT_OK(refresh());
+}
+
+TEST_F(DelivererTest, AnExceptionDuringAChangeOfTheServersDoesNotEndLaterChanges) {
+  reaching_throws_ = true;
+  EXPECT_THROW(membership().Refresh(Deadline::In(absl::Seconds(10))).IgnoreError(), Thrown);
+  reaching_throws_ = false;
+  reached_ = absl::FailedPreconditionError("reached");
+  EXPECT_EQ(membership().Refresh(Deadline::In(absl::Milliseconds(200))), reached_);
 }
 
 TEST_F(DelivererTest, ADeadlineThatPassesWhileRowsMoveDoesNotSayThatNothingWasSent) {
