@@ -1,8 +1,10 @@
 #include "worker/client/impl/heartbeats.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/errors.h"
@@ -18,19 +20,27 @@ constexpr absl::Duration kShortestTimeout = absl::Milliseconds(100);
 
 }  // namespace
 
-void Heartbeats::Start(absl::Duration lease) {
+absl::Status Heartbeats::Start(absl::Duration lease) {
   interval_ = lease / 3;
-  StartThreads();
+  size_t known = 0;
+  if (StartThreads(&known)) return absl::OkStatus();
+  Stop();
+  return ResourceExhausted(deps_.options.task, ": the system refuses a thread for the heartbeats; ",
+                           known, " are needed, one for each server: raise the limit of threads ",
+                           "(ulimit -u, pids.max)");
 }
 
-size_t Heartbeats::StartThreads() {
+bool Heartbeats::StartThreads(size_t* known) {
   absl::MutexLock lock(&threads_mutex_);
-  for (; !stopped_ && started_ < deps_.sessions.size(); ++started_) {
+  *known = deps_.sessions.size();
+  for (; !stopped_ && started_ < *known; ++started_) {
     ServerSession& session = deps_.sessions[started_];
     if (session.left()) continue;
-    threads_.push_back(StartClientThread([this, &session] { Loop(session); }));
+    ClientThread thread = StartClientThread([this, &session] { Loop(session); });
+    if (thread == nullptr) return false;
+    threads_.push_back(std::move(thread));
   }
-  return started_;
+  return true;
 }
 
 void Heartbeats::Stop() {
@@ -66,11 +76,14 @@ void Heartbeats::Loop(ServerSession& session) {
   } while (!Pause(session, pause));
 }
 
-// The thread of ps:0 also starts the threads of servers that join.
+// The thread of ps:0 also starts the threads of servers that join. A thread that the system refuses
+// is tried again after the pause.
 bool Heartbeats::Pause(const ServerSession& session, absl::Duration pause) {
   if (session.index() != 0) return stop_.WaitFor(pause);
   const Deadline end = Deadline::In(pause);
-  for (size_t known = StartThreads(); !stop_.stopped() && !end.Expired(); known = StartThreads()) {
+  while (!stop_.stopped() && !end.Expired()) {
+    size_t known = 0;
+    (void)StartThreads(&known);
     deps_.sessions.WaitForMore(known, end);
   }
   return stop_.stopped();

@@ -36,8 +36,9 @@ class Heartbeats {
   ~Heartbeats() { Stop(); }
 
   // Starts one thread for each server, and for servers that join later. A server that is down
-  // delays no other server's heartbeats. Call once.
-  void Start(absl::Duration lease);
+  // delays no other server's heartbeats. Call once. kResourceExhausted: the system refuses a
+  // thread; the worker would lose its lease.
+  absl::Status Start(absl::Duration lease);
   // Ends the threads after their current heartbeats.
   void Stop();
   // Locked exclusively while servers drop the job: a heartbeat at that time would come from an
@@ -45,8 +46,9 @@ class Heartbeats {
   absl::Mutex& mutex() { return mutex_; }
 
  private:
-  // Starts the threads of servers that have joined. Returns how many servers the client knows.
-  size_t StartThreads();
+  // Starts the threads of servers that have joined. Sets how many servers the client knows. False:
+  // the system refuses a thread, and a later call tries again.
+  bool StartThreads(size_t* known);
   // Waits between two heartbeats. True: the heartbeats have been stopped.
   bool Pause(const ServerSession& session, absl::Duration pause);
   void Loop(ServerSession& session);

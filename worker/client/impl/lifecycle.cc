@@ -14,8 +14,8 @@ namespace cairn {
 absl::Status Lifecycle::Start(Deadline deadline) {
   absl::Duration lease;
   RETURN_IF_ERROR(SayHello(deadline, /*dropped=*/false, &lease));
-  if (deps_.identity.sequenced() && lease > absl::ZeroDuration()) deps_.heartbeats.Start(lease);
-  return absl::OkStatus();
+  if (!deps_.identity.sequenced() || lease <= absl::ZeroDuration()) return absl::OkStatus();
+  return deps_.heartbeats.Start(lease);
 }
 
 absl::Status Lifecycle::CheckHoldings(Deadline deadline, std::vector<wire::HelloReply>& replies) {
