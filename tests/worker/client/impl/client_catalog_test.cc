@@ -1,5 +1,8 @@
 // Variables are placed as the contract says, created once even if Create is called repeatedly, and
 // never created in two places.
+#include <thread>
+
+#include "absl/synchronization/notification.h"
 #include "tests/worker/client/fleet.h"
 
 namespace cairn::test {
@@ -91,6 +94,25 @@ TEST(Create, CutsWhatOneMessageCannotHold) {
   ASSERT_OK(client->Create(specs, Soon()));
   EXPECT_GT(fleet.fake(0).calls("create_variables"), 1);
   EXPECT_EQ(client->Describe(Soon())->size(), 1000u);
+}
+
+TEST(Create, BehindAnotherEndsAtItsDeadlineAndNamesTheOther) {
+  Fleet fleet(1, false);
+  const auto client = fleet.Connect();
+  absl::Notification entered, leave;
+  fleet.fake(0).before = [&](absl::string_view method) {
+    if (method != "create_variables" || entered.HasBeenNotified()) return;
+    entered.Notify();
+    leave.WaitForNotificationWithTimeout(absl::Seconds(10));
+  };
+  std::thread other([&] { EXPECT_OK(client->Create({Dense("slow", {2})}, Soon())); });
+  entered.WaitForNotification();
+  EXPECT_THAT(client->Create({Dense("a", {2})}, Deadline::In(absl::Milliseconds(50))),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("another Create"), HasSubstr("\"slow\""))));
+  leave.Notify();
+  other.join();
+  EXPECT_OK(client->Create({Dense("a", {2})}, Soon()));
 }
 
 TEST(Describe, MakesVariablesOfOtherTasksKnown) {
