@@ -874,8 +874,8 @@ struct WaitingCall {
       memory to read the message into). */
   1: i32 worker
   /** step: other workers. order: an earlier call of the worker. epoch: the disk. memory: memory of
-      other calls. create, checkpoint: an earlier call of that kind. contribution: a lost
-      contribution that must be sent again. */
+      other calls. create, checkpoint: an earlier call of that kind. move: another step of a move of
+      the same rows. contribution: a lost contribution that must be sent again. */
   2: string waits_for
   3: double seconds
   /** One line: the waiting call, its cause, the missing workers and when each was last seen. */
