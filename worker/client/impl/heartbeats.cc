@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "common/deadline.h"
 #include "common/errors.h"
 #include "common/log.h"
@@ -45,6 +46,7 @@ bool Heartbeats::StartThreads(size_t* known) {
 
 void Heartbeats::Stop() {
   stop_.Stop();
+  Resume();
   deps_.sessions.EndWaits();
   std::vector<ClientThread> threads;  // destroyed, and so joined, after the lock is released
   absl::MutexLock lock(&threads_mutex_);
@@ -59,7 +61,8 @@ void Heartbeats::Loop(ServerSession& session) {
   // Until then no position is common to all servers, so one flush follows the first part.
   bool has_position = !session.joined();
   do {  // the first at once, so that a worker that dies right after hello is missed
-    const absl::ReaderMutexLock lock(&mutex_);
+    if (!BeginBeat()) return;
+    const absl::Cleanup end = [this] { EndBeat(); };
     const absl::Status status = Beat(session, timeout);
     if (session.left()) return;
     if (!has_position && status.ok() && session.last_part() > 0) {
@@ -74,6 +77,39 @@ void Heartbeats::Loop(ServerSession& session) {
     deps_.flags.fenced.store(true);
     return;
   } while (!Pause(session, pause));
+}
+
+absl::Status Heartbeats::HoldBack(Deadline deadline) {
+  absl::MutexLock lock(&mutex_);
+  held_back_ = true;
+  while (beats_ > 0 && !deadline.Expired()) changed_.WaitUntil(&mutex_, deadline);
+  if (beats_ == 0) return absl::OkStatus();
+  held_back_ = false;
+  changed_.SignalAll();
+  return DeadlineExceeded("drop_job: ", beats_, " heartbeats of ", deps_.options.task,
+                          " were under way until the deadline; nothing was dropped");
+}
+
+void Heartbeats::Resume() {
+  absl::MutexLock lock(&mutex_);
+  held_back_ = false;
+  changed_.SignalAll();
+}
+
+bool Heartbeats::BeginBeat() {
+  absl::MutexLock lock(&mutex_);
+  while (held_back_ && !stop_.stopped()) {
+    changed_.WaitUntil(&mutex_, Deadline::In(absl::Hours(1)));
+  }
+  if (stop_.stopped()) return false;
+  ++beats_;
+  return true;
+}
+
+void Heartbeats::EndBeat() {
+  absl::MutexLock lock(&mutex_);
+  --beats_;
+  changed_.SignalAll();
 }
 
 // The thread of ps:0 also starts the threads of servers that join. A thread that the system refuses

@@ -156,6 +156,26 @@ TEST(Scan, VisitsEveryRowOnce) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("function is null")));
 }
 
+TEST(DropJob, DuringAHeartbeatEndsAtItsDeadlineAndSaysSo) {
+  Fleet fleet(1, false);
+  fleet.fake(0).lease_seconds = 0.3;
+  absl::Notification entered, leave;
+  fleet.fake(0).before = [&](absl::string_view method) {
+    if (method != "heartbeat" || entered.HasBeenNotified()) return;
+    entered.Notify();
+    leave.WaitForNotificationWithTimeout(absl::Seconds(10));
+  };
+  const auto client = fleet.Connect();
+  ASSERT_TRUE(entered.WaitForNotificationWithTimeout(absl::Seconds(20)));
+  EXPECT_THAT(
+      client->DropJob(Deadline::In(absl::Milliseconds(50))),
+      StatusIs(absl::StatusCode::kDeadlineExceeded,
+               AllOf(HasSubstr("1 heartbeats of worker:0"), HasSubstr("nothing was dropped"))));
+  EXPECT_EQ(fleet.fake(0).calls("drop_job"), 0);
+  leave.Notify();
+  EXPECT_OK(client->DropJob(Soon()));
+}
+
 TEST(DropJob, ForgetsEverythingAndStartsOver) {
   Fleet fleet(2, false);
   const auto client = fleet.Connect();
