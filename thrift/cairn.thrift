@@ -79,7 +79,7 @@ enum ErrorReason {
   REBOOTED = 3,
   /** The variable exists with another spec; the message shows both. */
   SPEC_CONFLICT = 4,
-  /** The memory budget is exhausted: nothing was applied. */
+  /** The memory budget is exhausted: nothing was applied, except a step's push before its pull. */
   MEMORY_BUDGET = 5,
   /** A limit of thrift/limits.h was exceeded. */
   LIMIT = 6,
@@ -874,8 +874,8 @@ struct WaitingCall {
       memory to read the message into). */
   1: i32 worker
   /** step: other workers. order: an earlier call of the worker. epoch: the disk. memory: memory of
-      other calls. create, checkpoint: an earlier call of that kind. contribution: a lost
-      contribution that must be sent again. */
+      other calls. create, checkpoint: an earlier call of that kind. move: another step of a move of
+      the same rows. contribution: a lost contribution that must be sent again. */
   2: string waits_for
   3: double seconds
   /** One line: the waiting call, its cause, the missing workers and when each was last seen. */
@@ -1000,7 +1000,8 @@ service ParameterServer {
   PushReply assign(1: AssignRequest request) throws (1: ServerError error)
   PullReply pull(1: PullRequest request) throws (1: ServerError error)
 
-  /** `push`, then `pull`. If the push is refused, nothing is pulled. */
+  /** `push`, then `pull`. If the push is refused, nothing is pulled. If the pull is refused, the
+      push is applied, and the error does not say so: send the push again, under its sequence. */
   StepReply step(1: StepRequest request) throws (1: ServerError error)
 
   DescribeReply describe(1: DescribeRequest request) throws (1: ServerError error)

@@ -148,7 +148,8 @@ std::optional<JobState> LongWait(absl::Span<const JobView> servers, const Worker
       {"memory", "memory"},
       {"order", "an earlier call"},
       {"checkpoint", "an earlier checkpoint"},
-      {"create", "an earlier create_variables"}};
+      {"create", "an earlier create_variables"},
+      {"move", "another step of a move of rows"}};
   const auto what = kWaits.find(longest->waits_for);
   absl::StrAppend(&state.details, !missing.empty() ? Names(missing)
                                   : what == kWaits.end()

@@ -12,8 +12,8 @@ namespace cairn {
 namespace {
 
 constexpr size_t kBlockAlignment = 64;
-// Larger blocks may be filled over a long time, by a slow connection.
-constexpr size_t kPopulatedBytes = 4 << 20;
+// Larger blocks may be filled over a long time, by a slow connection, and are charged as they are.
+constexpr auto kPopulatedBytes = static_cast<size_t>(kFirstPayloadStepBytes);
 
 bool IsMapped(size_t bytes) { return bytes >= static_cast<size_t>(kMappedPayloadBytes); }
 

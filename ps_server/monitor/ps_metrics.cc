@@ -19,10 +19,11 @@ namespace cairn {
 namespace {
 
 // The values of WaitingCall.waits_for.
-constexpr const char* kWaits[] = {"step",   "order",      "epoch",       "memory",
-                                  "create", "checkpoint", "contribution"};
+constexpr const char* kWaits[] = {"step",   "order",      "epoch", "memory",
+                                  "create", "checkpoint", "move",  "contribution"};
 // The values of WorkerStanding.state.
-constexpr const char* kStates[] = {"live", "finished", "left", "lost", "returning", "joining"};
+constexpr const char* kStates[] = {"live",      "finished", "left",    "lost",
+                                   "returning", "joining",  "expected"};
 
 // The help text of a metric, with its unit.
 template <typename Statistic>

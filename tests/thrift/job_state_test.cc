@@ -141,6 +141,15 @@ TEST(JobState, AWaitForTheDiskNamesTheServer) {
             "Waiting 3 s: worker:0 waits for a snapshot at ps:2");
 }
 
+TEST(JobState, AWaitForAMoveOfRowsIsNotTakenForOneForWorkers) {
+  wire::WaitingCall call;
+  call.worker = -1;
+  call.waits_for = "move";
+  call.seconds = 3;
+  EXPECT_EQ(Sentence({{.server = 2, .workers = {Live(0, 7)}, .waiting = {call}}}),
+            "Waiting 3 s: a call at ps:2 waits for another step of a move of rows at ps:2");
+}
+
 TEST(JobState, TheBeginningAndTheEndOfAJob) {
   EXPECT_EQ(Sentence(std::vector<wire::WorkerStanding>()), "No workers: none has joined");
   wire::WorkerStanding expected = Worker("expected", 0, false);

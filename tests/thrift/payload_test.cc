@@ -1,7 +1,10 @@
 // A payload owns or views bytes, as its header specifies.
 #include "thrift/payload.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
@@ -99,6 +102,24 @@ TEST(Payload, LargeMemoryOutsideThePoolGoesBackToTheSystem) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_LE(ResidentBytes() - before, kPooledPayloadBytes + (8 << 20));
+}
+
+// Whoever announces a payload has sent nothing yet, and is charged kFirstPayloadStepBytes.
+TEST(PayloadPool, NewMemoryIsBackedByNoMoreThanIsChargedFirst) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers have memory of their own";
+#endif
+  PayloadPool::Get().RaiseLimit(-kPooledPayloadBytes);  // empties the pool
+  for (size_t bytes = 1 << 20; bytes <= (8 << 20); bytes += 1 << 19) {
+    const Payload payload = Payload::Uninitialized(bytes);
+    std::vector<unsigned char> pages((bytes + 4095) / 4096);
+    auto* const first = const_cast<std::byte*>(payload.data());
+    ASSERT_EQ(::mincore(first, bytes, pages.data()), 0) << std::strerror(errno);
+    const auto resident =
+        std::count_if(pages.begin(), pages.end(), [](auto page) { return page & 1; });
+    EXPECT_LE(resident * 4096, kFirstPayloadStepBytes) << bytes;
+  }
+  PayloadPool::Get().RaiseLimit(kPooledPayloadBytes);
 }
 
 TEST(Payload, FreedMemoryIsReused) {

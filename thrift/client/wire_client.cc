@@ -11,10 +11,13 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/descriptor.h"
 #include "common/errors.h"
 #include "common/host_lookup.h"
@@ -95,16 +98,31 @@ absl::StatusOr<int> ConnectTo(const addrinfo& address, Deadline deadline) {
   return fd.Release();
 }
 
-// Tries every address of the name, one after the other.
+std::string AddressTextOf(const addrinfo& address) {
+  char host[NI_MAXHOST] = "";
+  const int error = ::getnameinfo(address.ai_addr, address.ai_addrlen, host, sizeof(host), nullptr,
+                                  0, NI_NUMERICHOST);
+  return error == 0 ? host : "an address";
+}
+
+// Tries every address of the name, one after the other. Each gets an equal share of the time left,
+// so that one that does not answer leaves time for the others.
 absl::StatusOr<int> ConnectTo(const ServerAddress& target, Deadline deadline) {
   ASSIGN_OR_RETURN(const HostAddresses addresses, LookUpHost(target.host, target.port, deadline));
-  absl::Status last = absl::UnavailableError("the host has no address");
-  for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
-    absl::StatusOr<int> fd = ConnectTo(*at, deadline);
+  int left = 0;
+  for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) ++left;
+  if (left == 0) return absl::UnavailableError("the host has no address");
+  if (left == 1) return ConnectTo(*addresses, deadline);
+  std::vector<std::string> failures;
+  absl::StatusCode code = absl::StatusCode::kUnavailable;
+  for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next, --left) {
+    const Deadline share = Deadline::In(deadline.Remaining() / left);
+    absl::StatusOr<int> fd = ConnectTo(*at, left == 1 ? deadline : share);
     if (fd.ok()) return fd;
-    last = fd.status();
+    failures.push_back(absl::StrCat(AddressTextOf(*at), ": ", fd.status().message()));
+    code = fd.status().code();
   }
-  return last;
+  return absl::Status(code, absl::StrJoin(failures, "; "));
 }
 
 // The server sends UNKNOWN_METHOD if it does not know the call, INTERNAL_ERROR if it refuses the

@@ -14,6 +14,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/errors.h"
+#include "common/printable_text.h"
 #include "common/status.h"
 #include "thrift/local/local_stream.h"
 #include "thrift/local/shared_rings.h"
@@ -98,7 +99,8 @@ absl::Status ReceiveVerdict(int fd) {
   std::string text(std::min(verdict.text_bytes, kLocalVerdictBytes), '\0');
   RETURN_IF_ERROR(ReceiveAll(fd, text.data(), text.size()));
   if (verdict.code == 0) return absl::OkStatus();
-  return {static_cast<absl::StatusCode>(verdict.code), absl::StrCat("local transport: ", text)};
+  return {static_cast<absl::StatusCode>(verdict.code),
+          absl::StrCat("local transport: ", PrintableText(text))};
 }
 
 }  // namespace

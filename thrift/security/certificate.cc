@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "common/errors.h"
+#include "common/printable_text.h"
 #include "common/status.h"
 #include "thrift/security/openssl_ptr.h"
 
@@ -21,6 +22,8 @@ namespace {
 
 constexpr absl::string_view kRoleUri = "cairn:role:";
 
+// Texts are printable: anybody can make a certificate, and its facts are shown on terminals before
+// it is trusted.
 std::string CommonName(const X509_NAME* name) {
   const int at = X509_NAME_get_index_by_NID(name, NID_commonName, -1);
   if (at < 0) return "";
@@ -28,14 +31,14 @@ std::string CommonName(const X509_NAME* name) {
   unsigned char* utf8 = nullptr;
   const int bytes = ASN1_STRING_to_UTF8(&utf8, text);
   if (bytes < 0) return "";
-  std::string found(reinterpret_cast<char*>(utf8), static_cast<size_t>(bytes));
+  std::string found = PrintableText({reinterpret_cast<char*>(utf8), static_cast<size_t>(bytes)});
   OPENSSL_free(utf8);
   return found;
 }
 
 std::string TextOf(const ASN1_STRING* text) {
-  return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
-          static_cast<size_t>(ASN1_STRING_length(text))};
+  return PrintableText({reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
+                        static_cast<size_t>(ASN1_STRING_length(text))});
 }
 
 std::string AddressText(const ASN1_STRING* address) {

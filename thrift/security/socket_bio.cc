@@ -93,7 +93,7 @@ int SocketBio::Write(BIO* bio, const char* from, size_t bytes, size_t* taken) {
 }
 
 bool SocketBio::Flush() {
-  while (begin_ < end_) {
+  if (begin_ < end_) {
     const ssize_t sent = ::send(fd_, gathered_.get() + begin_, end_ - begin_,
                                 MSG_NOSIGNAL | (waits_ ? 0 : MSG_DONTWAIT));
     if (sent < 0) {
@@ -101,6 +101,7 @@ bool SocketBio::Flush() {
       return false;
     }
     begin_ += static_cast<size_t>(sent);
+    if (begin_ < end_) return false;
   }
   begin_ = end_ = 0;
   return true;

@@ -34,7 +34,8 @@ class SocketBio {
     reads_left_ = count;
     waits_ = wait;
   }
-  // Sends the gathered bytes. False: some are unsent; retry if error() is 0.
+  // Sends the gathered bytes by one system call, so that a peer that reads slowly cannot keep the
+  // caller from checking the time. False: some are unsent; retry if error() is 0.
   bool Flush();
 
   // Frees buffers that hold no bytes.

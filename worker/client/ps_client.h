@@ -186,7 +186,8 @@ class PsClient {
   virtual ~PsClient() = default;
 
   // Connects to the servers in `options` and says hello to all of them. Fails where one cannot be
-  // reached before `deadline`.
+  // reached before `deadline`. kResourceExhausted: the system refuses a worker the threads of its
+  // heartbeats.
   static absl::StatusOr<std::unique_ptr<PsClient>> Connect(const ClientOptions& options,
                                                            Deadline deadline);
   // Like Connect, with direct calls into servers of this process. `servers` outlive the client.
@@ -208,6 +209,8 @@ class PsClient {
   // all servers in turn. Later calls may name only variables that this client has created or
   // described.
   // kAlreadyExists: the variable exists with another spec; the message shows the difference.
+  // kDeadlineExceeded: also after a wait for another Create of this client, which the message
+  // names.
   virtual absl::Status Create(absl::Span<const VariableSpec> specs, Deadline deadline) = 0;
   // Every variable of the job, sorted by name. kDataLoss: the servers do not hold the same timeline
   // of the job; the message names the server that holds nothing or another timeline.
@@ -232,7 +235,9 @@ class PsClient {
   // exactly.
   virtual absl::Status Push(absl::Span<const PushSource> sources, absl::string_view position,
                             Deadline deadline) = 0;
-  // A push and a pull that sees it, in one round trip per server.
+  // A push and a pull that sees it, in one round trip per server. Where a server applies its part
+  // of the push and refuses the pull, the error says "the push is applied": pull again, do not
+  // push.
   virtual absl::Status PushPull(absl::Span<const PushSource> sources, absl::string_view position,
                                 absl::Span<const PullTarget> targets, Deadline deadline) = 0;
   // Begins the worker's next training step: a PushPull with the gradients of the previous step

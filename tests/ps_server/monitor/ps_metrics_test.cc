@@ -38,6 +38,18 @@ TEST(PsMetrics, RowsByAgeAndByUseAreGaugesOfEachJobWithALabelForEachRange) {
   }
 }
 
+TEST(PsMetrics, CallsThatWaitForAMoveAndWorkersThatAreExpectedAreCounted) {
+  EngineStatistics engine;
+  engine.waiting_calls["move"] = 3;
+  engine.jobs.push_back({.name = "j"});
+  engine.jobs[0].workers.emplace_back().state = "expected";
+  Families families;
+  AddServerMetrics(engine, {}, families);
+  const std::string text = MetricsText(families.Take());
+  EXPECT_THAT(text, HasSubstr("cairn_ps_waiting_calls{waits_for=\"move\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("cairn_ps_workers{cairn_job=\"j\",state=\"expected\"} 1\n"));
+}
+
 // A new row of a table needs no further line to be scraped.
 TEST(PsMetrics, EveryCounterOfTheTablesIsScraped) {
   EngineStatistics engine;

@@ -5,14 +5,17 @@
 #include <dlfcn.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -32,6 +35,12 @@ absl::Notification& SilentTestAnswers() {
   return *answers;
 }
 
+// The addresses of two.test, in order.
+std::vector<std::string>& TwoTestAddresses() {
+  static auto* const addresses = new std::vector<std::string>;
+  return *addresses;
+}
+
 }  // namespace
 
 // Found before the C library's function.
@@ -46,7 +55,16 @@ extern "C" __attribute__((visibility("default"))) int getaddrinfo(const char* ho
   }
   static const auto next =
       reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
-  return next(host, port, hints, found);
+  if (!is_lookup || host == nullptr || std::string(host) != "two.test") {
+    return next(host, port, hints, found);
+  }
+  addrinfo** end = found;
+  for (const std::string& address : TwoTestAddresses()) {
+    const int error = next(address.c_str(), port, hints, end);
+    if (error != 0) return error;
+    while (*end != nullptr) end = &(*end)->ai_next;
+  }
+  return 0;
 }
 
 namespace cairn {
@@ -297,6 +315,58 @@ TEST(WireClient, GarbageIsRefusedAsAReply) {
     EXPECT_NE(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
     EXPECT_FALSE(client->usable());
   }
+}
+
+// A host that answers no attempt to connect, as a machine that is switched off.
+class SilentHost {
+ public:
+  explicit SilentHost(int32_t port) {
+    std::random_device draw;
+    host_ = ClaimHost([&] { return draw(); });
+    at_.sin_family = AF_INET;
+    at_.sin_port = htons(static_cast<uint16_t>(port));
+    EXPECT_EQ(::inet_pton(AF_INET, host_.c_str(), &at_.sin_addr), 1);
+    const int listener = sockets_.emplace_back(::socket(AF_INET, SOCK_STREAM, 0));
+    EXPECT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&at_), sizeof(at_)), 0);
+    EXPECT_EQ(::listen(listener, 0), 0);
+    while (Connects()) {  // until its queue is full
+    }
+  }
+  ~SilentHost() {
+    for (const int fd : sockets_) ::close(fd);
+  }
+  const std::string& host() const { return host_; }
+
+ private:
+  bool Connects() {
+    const int fd = sockets_.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+    if (::connect(fd, reinterpret_cast<sockaddr*>(&at_), sizeof(at_)) == 0) return true;
+    pollfd waiting = {fd, POLLOUT, 0};
+    return ::poll(&waiting, 1, 50) > 0;
+  }
+
+  std::string host_;
+  sockaddr_in at_ = {};
+  std::vector<int> sockets_;
+};
+
+TEST_P(WireClientTest, ASilentAddressOfANameLeavesTimeForTheNext) {
+  const int32_t port = PortOf(listener_->address());
+  const SilentHost silent(port);
+  TwoTestAddresses() = {silent.host(), OwnHost()};
+  const std::string address = absl::StrCat("two.test:", port);
+  WireClientOptions options;
+  options.local = GetParam();
+  EXPECT_OK(WireClient::Connect(address, options, Deadline::In(absl::Seconds(2))));
+  const int32_t nobodys = OwnPort();
+  const std::string other = absl::StrCat("two.test:", nobodys);
+  const SilentHost more(nobodys);
+  TwoTestAddresses() = {more.host(), OwnHost()};
+  EXPECT_THAT(
+      WireClient::Connect(other, options, Deadline::In(absl::Milliseconds(200))),
+      StatusIs(absl::StatusCode::kUnavailable,
+               AllOf(StartsWith("connect to " + other), HasSubstr(more.host() + ": no connection"),
+                     HasSubstr(OwnHost() + ": Connection refused"))));
 }
 
 TEST(Lookup, ASilentNameServerIsAbandonedAtTheDeadline) {

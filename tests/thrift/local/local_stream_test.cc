@@ -3,6 +3,9 @@
 // connection.
 #include "thrift/local/local_stream.h"
 
+#include <poll.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <random>
 #include <string>
@@ -12,7 +15,9 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
 #include "tests/thrift/local/local_pair.h"
+#include "thrift/local/local_socket.h"
 
 namespace cairn {
 namespace {
@@ -395,6 +400,25 @@ TEST(LocalTransport, GarbageOnTheSocketEndsOnlyTheConnection) {
                 type == TTransportException::END_OF_FILE)
         << seed;
   }
+}
+
+TEST(LocalTransport, ControlCharactersOfARefusalAreShownAsText) {
+  const absl::StatusOr<LocalListener> listener = ListenLocally();
+  ASSERT_OK(listener);
+  int accepted = -1;  // open until the client has read the refusal
+  std::thread server([&] {
+    pollfd waiting = {listener->fd.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&waiting, 1, 20'000), 1);
+    accepted = ::accept(listener->fd.get(), nullptr, nullptr);
+    EXPECT_TRUE(SendVerdict(accepted, absl::PermissionDeniedError("no\x1b[2J")));
+  });
+  const absl::Status refused =
+      ConnectLocally(listener->path, std::string(kLocalTicketBytes, 't'), LocalTransport::kSameUser,
+                     "server", Deadline::In(absl::Seconds(20)))
+          .status();
+  server.join();
+  const Descriptor end(accepted);
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("no\\x1b[2J")));
 }
 
 }  // namespace

@@ -2,10 +2,13 @@
 // they found and what to do.
 #include "thrift/security/tls_stream.h"
 
+#include <dlfcn.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,6 +25,23 @@
 #include "tests/thrift/raw_socket.h"
 #include "thrift/bulk_transport.h"
 
+namespace {
+
+// While `sending_slowly`, the kernel takes one byte a call, as from a peer that reads slowly.
+std::atomic<bool> sending_slowly = false;
+std::atomic<int> slow_sends = 0;
+
+}  // namespace
+
+// Found before the C library's function.
+extern "C" __attribute__((visibility("default"))) ssize_t send(int fd, const void* data,
+                                                               size_t bytes, int flags) {
+  static const auto next = reinterpret_cast<decltype(&send)>(dlsym(RTLD_NEXT, "send"));
+  if (!sending_slowly) return next(fd, data, bytes, flags);
+  ++slow_sends;
+  return next(fd, data, std::min<size_t>(bytes, 1), flags);
+}
+
 namespace cairn {
 namespace {
 
@@ -31,6 +51,7 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 constexpr auto kUntrusted = absl::StatusCode::kUnauthenticated;
@@ -130,6 +151,40 @@ TEST_F(TlsStreamTest, ACertificateOfAnotherCaIsReportedByBothSides) {
   EXPECT_THAT(second.client_verdict,
               StatusIs(kUntrusted, AllOf(HasSubstr("server does not trust the CA"),
                                          HasSubstr("its --tls_ca must hold"))));
+}
+
+// Between two calls the caller looks at its deadline, its limits and its interruption.
+TEST_F(TlsStreamTest, APeerThatReadsSlowlyDoesNotKeepTheSender) {
+  const Meeting meeting = Meet(*client_, *server_);
+  ASSERT_OK(meeting.client);
+  ASSERT_OK(meeting.server);
+  std::string bytes(1000, 'x');
+  const iovec part = {bytes.data(), bytes.size()};
+  slow_sends = 0;
+  sending_slowly = true;
+  EXPECT_EQ((*meeting.client)->Send(&part, 1), SocketStream::kNotYet);
+  EXPECT_EQ((*meeting.client)->Send(&part, 1), SocketStream::kNotYet);
+  EXPECT_EQ(slow_sends, 2);
+  sending_slowly = false;
+  ASSERT_EQ((*meeting.client)->Send(&part, 1), 1000);
+  std::string received(2000, ' ');
+  const iovec into = {received.data(), received.size()};
+  ssize_t got = SocketStream::kNotYet;
+  while (got == SocketStream::kNotYet) got = (*meeting.server)->Receive(&into, 1);
+  ASSERT_EQ(got, 1000);
+  EXPECT_EQ(received.substr(0, 1000), bytes);
+}
+
+// Anybody can make a certificate, and the text goes to a terminal.
+TEST_F(TlsStreamTest, ControlCharactersOfAnUntrustedCertificateAreShownAsText) {
+  TestCertificates others("other\x1b[2J CA");
+  CertificateRequest request = TestCertificates::ServerRequest();
+  request.name = "ps\x1b]0;title\x07";
+  const auto foreign = Load(others.Issue(request), TlsContext::Side::kServer);
+  EXPECT_THAT(Meet(*client_, *foreign).client,
+              StatusIs(kUntrusted, AllOf(HasSubstr("\"ps\\x1b]0;title\\x07\" of "
+                                                   "\"other\\x1b[2J CA\""),
+                                         Not(HasSubstr("\x1b")))));
 }
 
 TEST_F(TlsStreamTest, ExpiredCertificatesAreRefusedByBothSides) {

@@ -1,7 +1,10 @@
 #include "worker/client/delivery/client_thread.h"
 
+#include <system_error>
 #include <thread>
 #include <utility>
+
+#include "common/log.h"
 
 namespace cairn {
 
@@ -10,7 +13,13 @@ ClientThread StartClientThread(std::function<void()> body) {
     thread->join();
     delete thread;
   };
-  return std::shared_ptr<std::thread>(new std::thread(std::move(body)), join);
+  try {
+    return std::shared_ptr<std::thread>(new std::thread(std::move(body)), join);
+  } catch (const std::system_error& refused) {
+    LOG_EVERY_T(WARNING, 10) << "the system refuses the client a thread: " << refused.what()
+                             << "; raise the limit of threads (ulimit -u, pids.max)";
+    return nullptr;
+  }
 }
 
 }  // namespace cairn

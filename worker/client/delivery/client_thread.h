@@ -9,6 +9,7 @@ namespace cairn {
 // A running thread. Releasing the last reference joins it. Null: no thread.
 using ClientThread = std::shared_ptr<void>;
 
+// Null: the system refuses a thread.
 ClientThread StartClientThread(std::function<void()> body);
 
 }  // namespace cairn

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/hash.h"
 #include "common/monotonic_cond_var.h"
+#include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/errors.h"
 #include "worker/client/delivery/joined_errors.h"
@@ -98,13 +100,32 @@ bool FanOut::Receive(Exchange& exchange, Deadline deadline,
       next->pause = true;
       next->retry_after = std::max(next->retry_after, RetryAfterOf(exchange.outcome.status));
       return true;
-    case RetryDecision::kFail: exchange.done = true; return false;
+    case RetryDecision::kFail: exchange.done = !PushAlone(exchange); return !exchange.done;
     case RetryDecision::kDone: break;
   }
   exchange.outcome.status = answered(exchange);
   if (absl::IsAborted(exchange.outcome.status)) return true;
+  if (exchange.outcome.status.ok() && !exchange.refused_step.ok()) {
+    exchange.outcome.status = Annotate(
+        exchange.refused_step,
+        absl::StrCat("the push is applied on ", session.name(), ", but nothing was pulled"));
+  }
   exchange.done = true;
   return false;
+}
+
+// Makes a refused step a plain push. False where nothing is to be sent: the push may not be
+// repeated, the caller splits it because rows have moved, or the worker is fenced.
+bool FanOut::PushAlone(Exchange& exchange) {
+  const wire::ErrorReason::type reason = ReasonOf(exchange.outcome.status);
+  if (exchange.call.kind != CallKind::kStep || !exchange.repeatable ||
+      exchange.outcome.progress != Progress::kAnswered || reason == wire::ErrorReason::MOVED ||
+      reason == wire::ErrorReason::FENCED) {
+    return false;
+  }
+  exchange.refused_step = exchange.outcome.status;
+  exchange.call.kind = CallKind::kPush;
+  return true;
 }
 
 // Ends the exchange's wait for other workers, who may themselves need the call that failed. An
@@ -126,7 +147,7 @@ absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, Deadline deadlin
   for (Exchange* exchange : exchanges) {
     finish_all = finish_all || Updates(*exchange);
     exchange->sent = exchange->done = false;
-    exchange->expired_wait = absl::OkStatus();
+    exchange->expired_wait = exchange->refused_step = absl::OkStatus();
     exchange->outcome = {Progress::kNotSent, absl::OkStatus()};
   }
   Backoff backoff(limits_.ps_wait, deadline);
@@ -167,7 +188,11 @@ absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, Deadline deadlin
       Outcome& outcome = exchange->outcome;
       const bool waited = !exchange->expired_wait.ok() && absl::IsDeadlineExceeded(outcome.status);
       if (waited) outcome.status = exchange->expired_wait;
-      outcome.status = exchange->session->GiveUpError(outcome, waited || deadline.Expired());
+      // The deadline passed before the push could be sent again.
+      const bool refused = !outcome.status.ok() && outcome.status == exchange->refused_step;
+      if (!refused) {
+        outcome.status = exchange->session->GiveUpError(outcome, waited || deadline.Expired());
+      }
     }
     if (!exchange->outcome.status.ok()) errors.push_back(exchange->outcome.status);
   }

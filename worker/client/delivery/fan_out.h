@@ -49,6 +49,7 @@ struct Exchange {
   bool done = false;
   Outcome outcome;            // of the last attempt; call.reply is valid if `done` and OK
   absl::Status expired_wait;  // last WAIT_EXPIRED answer; names the missing workers
+  absl::Status refused_step;  // the error of a step whose push is sent again alone
 
   // State of an attempt.
   Channel* channel = nullptr;
@@ -78,6 +79,8 @@ class FanOut {
   // A permanent error of one server ends the attempts on the others, unless some exchange is an
   // update. Then only waits for other workers end: a pull fails with its WAIT_EXPIRED error, and a
   // step is sent as a plain push.
+  // The error of a step does not say whether its push is applied. A repeatable step is therefore
+  // sent again as a plain push, so that `answered` counts a push that is. The step's error stays.
   // Returns the error of the server that failed, or the errors of several servers joined in one
   // line.
   absl::Status Run(absl::Span<Exchange* const> exchanges, Deadline deadline,
@@ -98,6 +101,7 @@ class FanOut {
  private:
   void Send(Exchange& exchange, Deadline deadline);
   static void StopWaiting(Exchange& exchange);
+  static bool PushAlone(Exchange& exchange);
   // When to make the next attempt.
   struct Next {
     bool pause = false;          // pause first

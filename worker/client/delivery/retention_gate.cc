@@ -85,6 +85,7 @@ void RetentionGate::RequestSnapshots() {
   if (stopping_) return;
   asked_ = true;
   changed_.SignalAll();
+  // Where the thread is refused, the next push asks again.
   if (thread_ == nullptr) thread_ = StartClientThread([this] { Loop(); });
 }
 

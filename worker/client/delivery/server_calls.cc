@@ -30,6 +30,10 @@ class InterruptibleJoin {
           [](void* flag) { return static_cast<std::atomic<bool>*>(flag)->load(); }, &interrupted_);
       body();
     }
+    NoteEnd();
+  }
+  // Counts a thread as ended. For one that did not start.
+  void NoteEnd() {
     absl::MutexLock lock(&mutex_);
     --running_;
     ended_.SignalAll();
@@ -72,6 +76,9 @@ absl::Status ServerCalls::ForEach(absl::Span<const int32_t> servers,
       if (!interruptible) return run(i);
       join.Run([&] { run(i); });
     }));
+    if (threads.back() != nullptr) continue;
+    run(i);
+    join.NoteEnd();
   }
   if (interruptible) join.Wait();
   threads.clear();  // joins them

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
@@ -354,12 +355,13 @@ RetryDecision ServerSession::Renew(Outcome* outcome, int64_t stale_boot_id, Dead
     ledger_.BeginRenewal();
     renewing_since_ = absl::Now();
   }
-  const RetryDecision decision = HelloAgain(outcome, deadline);
-  if (decision != RetryDecision::kAgain) {
+  absl::Cleanup give_up = [this] {
     absl::MutexLock lock(&push_mutex_);
     ledger_.GiveUpRenewal();
     renewed_.SignalAll();
-  }
+  };
+  const RetryDecision decision = HelloAgain(outcome, deadline);
+  if (decision == RetryDecision::kAgain) std::move(give_up).Cancel();
   return decision;
 }
 

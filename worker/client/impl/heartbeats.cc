@@ -1,8 +1,11 @@
 #include "worker/client/impl/heartbeats.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "common/deadline.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/errors.h"
@@ -18,23 +21,32 @@ constexpr absl::Duration kShortestTimeout = absl::Milliseconds(100);
 
 }  // namespace
 
-void Heartbeats::Start(absl::Duration lease) {
+absl::Status Heartbeats::Start(absl::Duration lease) {
   interval_ = lease / 3;
-  StartThreads();
+  size_t known = 0;
+  if (StartThreads(&known)) return absl::OkStatus();
+  Stop();
+  return ResourceExhausted(deps_.options.task, ": the system refuses a thread for the heartbeats; ",
+                           known, " are needed, one for each server: raise the limit of threads ",
+                           "(ulimit -u, pids.max)");
 }
 
-size_t Heartbeats::StartThreads() {
+bool Heartbeats::StartThreads(size_t* known) {
   absl::MutexLock lock(&threads_mutex_);
-  for (; !stopped_ && started_ < deps_.sessions.size(); ++started_) {
+  *known = deps_.sessions.size();
+  for (; !stopped_ && started_ < *known; ++started_) {
     ServerSession& session = deps_.sessions[started_];
     if (session.left()) continue;
-    threads_.push_back(StartClientThread([this, &session] { Loop(session); }));
+    ClientThread thread = StartClientThread([this, &session] { Loop(session); });
+    if (thread == nullptr) return false;
+    threads_.push_back(std::move(thread));
   }
-  return started_;
+  return true;
 }
 
 void Heartbeats::Stop() {
   stop_.Stop();
+  Resume();
   deps_.sessions.EndWaits();
   std::vector<ClientThread> threads;  // destroyed, and so joined, after the lock is released
   absl::MutexLock lock(&threads_mutex_);
@@ -49,7 +61,8 @@ void Heartbeats::Loop(ServerSession& session) {
   // Until then no position is common to all servers, so one flush follows the first part.
   bool has_position = !session.joined();
   do {  // the first at once, so that a worker that dies right after hello is missed
-    const absl::ReaderMutexLock lock(&mutex_);
+    if (!BeginBeat()) return;
+    const absl::Cleanup end = [this] { EndBeat(); };
     const absl::Status status = Beat(session, timeout);
     if (session.left()) return;
     if (!has_position && status.ok() && session.last_part() > 0) {
@@ -66,11 +79,47 @@ void Heartbeats::Loop(ServerSession& session) {
   } while (!Pause(session, pause));
 }
 
-// The thread of ps:0 also starts the threads of servers that join.
+absl::Status Heartbeats::HoldBack(Deadline deadline) {
+  absl::MutexLock lock(&mutex_);
+  held_back_ = true;
+  while (beats_ > 0 && !deadline.Expired()) changed_.WaitUntil(&mutex_, deadline);
+  if (beats_ == 0) return absl::OkStatus();
+  held_back_ = false;
+  changed_.SignalAll();
+  return DeadlineExceeded("drop_job: ", beats_, " heartbeats of ", deps_.options.task,
+                          " were under way until the deadline; nothing was dropped");
+}
+
+void Heartbeats::Resume() {
+  absl::MutexLock lock(&mutex_);
+  held_back_ = false;
+  changed_.SignalAll();
+}
+
+bool Heartbeats::BeginBeat() {
+  absl::MutexLock lock(&mutex_);
+  while (held_back_ && !stop_.stopped()) {
+    changed_.WaitUntil(&mutex_, Deadline::In(absl::Hours(1)));
+  }
+  if (stop_.stopped()) return false;
+  ++beats_;
+  return true;
+}
+
+void Heartbeats::EndBeat() {
+  absl::MutexLock lock(&mutex_);
+  --beats_;
+  changed_.SignalAll();
+}
+
+// The thread of ps:0 also starts the threads of servers that join. A thread that the system refuses
+// is tried again after the pause.
 bool Heartbeats::Pause(const ServerSession& session, absl::Duration pause) {
   if (session.index() != 0) return stop_.WaitFor(pause);
   const Deadline end = Deadline::In(pause);
-  for (size_t known = StartThreads(); !stop_.stopped() && !end.Expired(); known = StartThreads()) {
+  while (!stop_.stopped() && !end.Expired()) {
+    size_t known = 0;
+    (void)StartThreads(&known);
     deps_.sessions.WaitForMore(known, end);
   }
   return stop_.stopped();

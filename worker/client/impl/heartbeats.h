@@ -36,28 +36,38 @@ class Heartbeats {
   ~Heartbeats() { Stop(); }
 
   // Starts one thread for each server, and for servers that join later. A server that is down
-  // delays no other server's heartbeats. Call once.
-  void Start(absl::Duration lease);
+  // delays no other server's heartbeats. Call once. kResourceExhausted: the system refuses a
+  // thread; the worker would lose its lease.
+  absl::Status Start(absl::Duration lease);
   // Ends the threads after their current heartbeats.
   void Stop();
-  // Locked exclusively while servers drop the job: a heartbeat at that time would come from an
-  // unknown worker.
-  absl::Mutex& mutex() { return mutex_; }
+  // Waits until no heartbeat is under way, and holds the next ones back until Resume. For the time
+  // in which servers drop the job: a heartbeat then would come from an unknown worker. One caller
+  // at a time. kDeadlineExceeded: a heartbeat was under way until the deadline; none are held back.
+  absl::Status HoldBack(Deadline deadline);
+  void Resume();
 
  private:
-  // Starts the threads of servers that have joined. Returns how many servers the client knows.
-  size_t StartThreads();
+  // Starts the threads of servers that have joined. Sets how many servers the client knows. False:
+  // the system refuses a thread, and a later call tries again.
+  bool StartThreads(size_t* known);
   // Waits between two heartbeats. True: the heartbeats have been stopped.
   bool Pause(const ServerSession& session, absl::Duration pause);
   void Loop(ServerSession& session);
+  // Waits while heartbeats are held back. False: they have been stopped.
+  bool BeginBeat();
+  void EndBeat();
   absl::Status Beat(ServerSession& session, absl::Duration timeout);
   wire::WorkerVitals Vitals() const;
 
   const Dependencies deps_;
 
   absl::Duration interval_;  // longest pause
-  absl::Mutex mutex_;        // held shared by heartbeats
   StopFlag stop_;
+  absl::Mutex mutex_;
+  MonotonicCondVar changed_;
+  bool held_back_ ABSL_GUARDED_BY(mutex_) = false;
+  int beats_ ABSL_GUARDED_BY(mutex_) = 0;  // heartbeats under way
   absl::Mutex threads_mutex_;
   bool stopped_ ABSL_GUARDED_BY(threads_mutex_) = false;
   size_t started_ ABSL_GUARDED_BY(threads_mutex_) = 0;  // servers below this index have a thread

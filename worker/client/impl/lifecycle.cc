@@ -14,8 +14,8 @@ namespace cairn {
 absl::Status Lifecycle::Start(Deadline deadline) {
   absl::Duration lease;
   RETURN_IF_ERROR(SayHello(deadline, /*dropped=*/false, &lease));
-  if (deps_.identity.sequenced() && lease > absl::ZeroDuration()) deps_.heartbeats.Start(lease);
-  return absl::OkStatus();
+  if (!deps_.identity.sequenced() || lease <= absl::ZeroDuration()) return absl::OkStatus();
+  return deps_.heartbeats.Start(lease);
 }
 
 absl::Status Lifecycle::CheckHoldings(Deadline deadline, std::vector<wire::HelloReply>& replies) {
@@ -123,8 +123,8 @@ absl::Status Lifecycle::DropJob(Deadline deadline) {
   const absl::Cleanup release = [this] { deps_.order.Release(); };
   absl::Status status;
   {
-    // A heartbeat between drop_job and hello would come from an unknown worker.
-    absl::MutexLock lock(&deps_.heartbeats.mutex());
+    RETURN_IF_ERROR(deps_.heartbeats.HoldBack(deadline));
+    const absl::Cleanup resume = [this] { deps_.heartbeats.Resume(); };
     const std::vector<int32_t> servers = deps_.sessions.Live();
     deps_.sessions.ForEachLive([](ServerSession& session) { session.ForgetPushes(); });
     status =

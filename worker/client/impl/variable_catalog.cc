@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/dtype.h"
 #include "common/errors.h"
 #include "common/shape.h"
 #include "common/status.h"
+#include "common/time_text.h"
 #include "common/variables/spec_difference.h"
 #include "common/variables/variable_map.h"
 #include "thrift/ParameterServer.h"
@@ -105,7 +108,33 @@ absl::Status VariableCatalog::Place(const VariableSpec* existing, VariableSpec* 
 
 absl::Status VariableCatalog::Create(absl::Span<const VariableSpec> specs, Deadline deadline) {
   RETURN_IF_ERROR(deps_.gate.Check("create", deadline));
+  RETURN_IF_ERROR(BeginCreating(specs, deadline));
+  const absl::Cleanup end = [this] {
+    absl::MutexLock lock(&mutex_);
+    creating_ = false;
+    created_.SignalAll();
+  };
+  return CreateExclusively(specs, deadline);
+}
+
+absl::Status VariableCatalog::BeginCreating(absl::Span<const VariableSpec> specs,
+                                            Deadline deadline) {
   absl::MutexLock lock(&mutex_);
+  while (creating_ && !deadline.Expired()) created_.WaitUntil(&mutex_, deadline);
+  if (creating_) {
+    return DeadlineExceeded("create: another Create of this client, ", creates_, ", has run since ",
+                            TimeOfDayText(creates_since_), "; waited for it until the deadline");
+  }
+  creates_ = specs.empty() ? "of no variables"
+                           : absl::StrCat("of \"", specs[0].name, "\" and ", specs.size() - 1,
+                                          " more variables");
+  creates_since_ = absl::Now();
+  creating_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status VariableCatalog::CreateExclusively(absl::Span<const VariableSpec> specs,
+                                                Deadline deadline) {
   // Learn the existing placements first: a variable that is placed on other servers would be
   // created a second time.
   ASSIGN_OR_RETURN(const JobHoldings known, Examine(deadline));
@@ -114,9 +143,12 @@ absl::Status VariableCatalog::Create(absl::Span<const VariableSpec> specs, Deadl
   absl::flat_hash_map<absl::string_view, const VariableSpec*> by_name;
   for (const VariableSpec& spec : known.specs) by_name[spec.name] = &spec;
   std::vector<VariableSpec> placed(specs.begin(), specs.end());
-  for (VariableSpec& spec : placed) {
-    const auto found = by_name.find(spec.name);
-    RETURN_IF_ERROR(Place(found == by_name.end() ? nullptr : found->second, &spec));
+  {
+    absl::MutexLock lock(&mutex_);
+    for (VariableSpec& spec : placed) {
+      const auto found = by_name.find(spec.name);
+      RETURN_IF_ERROR(Place(found == by_name.end() ? nullptr : found->second, &spec));
+    }
   }
   RETURN_IF_ERROR(CreatePlaced(placed, deadline));
   for (VariableSpec& spec : placed) deps_.variables.Insert(std::move(spec));

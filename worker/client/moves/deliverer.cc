@@ -20,6 +20,13 @@ bool NothingLeft(const DataCall& call) {
                                         : call.request.push.items.empty();
 }
 
+// The sequence counts as used: a server may have a part of it, even where the last attempt sent
+// nothing.
+void SetUnknown(Exchange& exchange, const absl::Status& status) {
+  exchange.sent = true;
+  exchange.outcome = {Progress::kUnknown, status};
+}
+
 }  // namespace
 
 absl::Status Deliverer::Deliver(DataPlan& plan, bool updates, const absl::string_view* position,
@@ -139,8 +146,7 @@ absl::Status Deliverer::SendKnown(DataPlan& plan, Deadline deadline, bool* moved
   for (Exchange* exchange : assumed_complete) {
     const absl::Status ahead = SendAhead(*exchange, deadline);
     if (ahead.ok()) continue;
-    exchange->sent = true;  // the part may have arrived
-    exchange->outcome = {Progress::kUnknown, ahead};
+    SetUnknown(*exchange, ahead);
     return ahead;
   }
   if (lack.empty()) return status;
@@ -188,13 +194,13 @@ absl::Status Deliverer::SendMoved(absl::Span<Exchange* const> exchanges, bool nu
   if (contribution && status.ok()) {
     status = ResendContribution(exchanges, deadline);
     // The failure may belong to a server that joined the contribution after the first attempt.
-    if (!status.ok()) exchanges[0]->outcome = {Progress::kUnknown, status};
+    if (!status.ok()) SetUnknown(*exchanges[0], status);
   }
   for (Exchange* exchange : exchanges) {
     if (!Moved(*exchange)) continue;
     if (status.ok()) status = ResendMoved(*exchange, numbered, deadline);
     // The push is not void: some servers have applied it, and this one has not.
-    if (!status.ok()) exchange->outcome = {Progress::kUnknown, status};
+    if (!status.ok()) SetUnknown(*exchange, status);
   }
   return status;
 }

@@ -4,12 +4,14 @@
 #include <limits>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "common/crash_point.h"
 #include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/timeline.h"
 #include "common/variables/variable_map.h"
+#include "thrift/limits.h"
 
 namespace cairn {
 namespace {
@@ -105,16 +107,38 @@ absl::Status Membership::Take(const wire::Members& members, bool greet, Deadline
     }
     changing_ = true;
   }
-  const absl::Status status = ApplyExclusively(members, greet, deadline);
-  absl::MutexLock lock(&mutex_);
-  changing_ = false;
-  changed_.SignalAll();
-  return status;
+  const absl::Cleanup end = [this] {
+    absl::MutexLock lock(&mutex_);
+    changing_ = false;
+    changed_.SignalAll();
+  };
+  return ApplyExclusively(members, greet, deadline);
+}
+
+// The list comes from the network: no index in it may make this client allocate, or leave a table.
+absl::Status Membership::CheckMembers(const wire::Members& members) const {
+  const auto most = std::max(static_cast<int32_t>(sessions_.size()), kMaxServers);
+  for (const wire::Member& member : members.members) {
+    if (member.index < 0 || member.index >= members.server_count) continue;
+    if (member.index >= most) {
+      return FailedPrecondition(sessions_[0].name(), " lists a server ps:", member.index,
+                                "; at most ", most, " servers are allowed: restart ps:0 with the ",
+                                "release and the data directory of its cluster");
+    }
+    const bool known = static_cast<size_t>(member.index) < sessions_.size();
+    if (!known && member.address.empty()) {
+      return FailedPrecondition(sessions_[0].name(), " lists ps:", member.index,
+                                " with no address, and this program's cluster file lists ",
+                                sessions_.size(), " servers: use the file of ps:0");
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Membership::ApplyExclusively(const wire::Members& members, bool greet,
                                           Deadline deadline) {
   if (members.version <= version()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckMembers(members));
   flags_.most_servers.store(members.server_count);
   std::vector<ServerSession*> leaving;
   std::vector<int32_t> staying = sessions_.Live();

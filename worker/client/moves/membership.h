@@ -90,6 +90,7 @@ class Membership {
                        wire::HelloReply* reply, bool joins);
   // Applies a member list. With `greet` it says hello to new servers; else the caller does.
   absl::Status Take(const wire::Members& members, bool greet, Deadline deadline);
+  absl::Status CheckMembers(const wire::Members& members) const;
   absl::Status ApplyExclusively(const wire::Members& members, bool greet, Deadline deadline);
   absl::Status Join(const wire::Member& member, bool greet, Deadline deadline);
   // Learns the placement of rows whose servers have left, from the servers in `staying`.

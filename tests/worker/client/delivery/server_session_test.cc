@@ -85,6 +85,22 @@ TEST_F(ServerSessionTest, AnAcknowledgementOfADeadBootIsVoid) {
   EXPECT_EQ(fake_.applied(0), 1);
 }
 
+TEST_F(ServerSessionTest, AnExceptionDuringARenewalDoesNotEndLaterOnes) {
+  struct Thrown {};  // not a std::exception, of which links make errors
+  ASSERT_OK(Push(1).status);
+  fake_.Reboot(/*durable=*/1);
+  fake_.before = [](absl::string_view method) {
+    if (method == "hello") throw Thrown{};
+  };
+  EXPECT_THROW(ClassifyOutcome(Push(2)), Thrown);
+  fake_.before = nullptr;
+  Outcome rebooted = Push(2);
+  EXPECT_EQ(
+      session_.ClassifyOutcome(&rebooted, true, boot_id_, Deadline::In(absl::Milliseconds(200))),
+      RetryDecision::kAgain);
+  EXPECT_OK(Push(2).status);
+}
+
 // Without a Retention no push can be sent again.
 TEST_F(ServerSessionTest, ARestartThatForgotAnAcknowledgedPushIsFound) {
   ASSERT_OK(Push(1).status);

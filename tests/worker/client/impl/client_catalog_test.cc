@@ -1,5 +1,8 @@
 // Variables are placed as the contract says, created once even if Create is called repeatedly, and
 // never created in two places.
+#include <thread>
+
+#include "absl/synchronization/notification.h"
 #include "tests/worker/client/fleet.h"
 
 namespace cairn::test {
@@ -93,6 +96,25 @@ TEST(Create, CutsWhatOneMessageCannotHold) {
   EXPECT_EQ(client->Describe(Soon())->size(), 1000u);
 }
 
+TEST(Create, BehindAnotherEndsAtItsDeadlineAndNamesTheOther) {
+  Fleet fleet(1, false);
+  const auto client = fleet.Connect();
+  absl::Notification entered, leave;
+  fleet.fake(0).before = [&](absl::string_view method) {
+    if (method != "create_variables" || entered.HasBeenNotified()) return;
+    entered.Notify();
+    leave.WaitForNotificationWithTimeout(absl::Seconds(10));
+  };
+  std::thread other([&] { EXPECT_OK(client->Create({Dense("slow", {2})}, Soon())); });
+  entered.WaitForNotification();
+  EXPECT_THAT(client->Create({Dense("a", {2})}, Deadline::In(absl::Milliseconds(50))),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("another Create"), HasSubstr("\"slow\""))));
+  leave.Notify();
+  other.join();
+  EXPECT_OK(client->Create({Dense("a", {2})}, Soon()));
+}
+
 TEST(Describe, MakesVariablesOfOtherTasksKnown) {
   Fleet fleet(2, false);
   ASSERT_OK(fleet.Connect()->Create({Dense("a", {2})}, Soon()));
@@ -132,6 +154,26 @@ TEST(Scan, VisitsEveryRowOnce) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dense")));
   EXPECT_THAT(client->Scan("t", nullptr, Soon()),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("function is null")));
+}
+
+TEST(DropJob, DuringAHeartbeatEndsAtItsDeadlineAndSaysSo) {
+  Fleet fleet(1, false);
+  fleet.fake(0).lease_seconds = 0.3;
+  absl::Notification entered, leave;
+  fleet.fake(0).before = [&](absl::string_view method) {
+    if (method != "heartbeat" || entered.HasBeenNotified()) return;
+    entered.Notify();
+    leave.WaitForNotificationWithTimeout(absl::Seconds(10));
+  };
+  const auto client = fleet.Connect();
+  ASSERT_TRUE(entered.WaitForNotificationWithTimeout(absl::Seconds(20)));
+  EXPECT_THAT(
+      client->DropJob(Deadline::In(absl::Milliseconds(50))),
+      StatusIs(absl::StatusCode::kDeadlineExceeded,
+               AllOf(HasSubstr("1 heartbeats of worker:0"), HasSubstr("nothing was dropped"))));
+  EXPECT_EQ(fleet.fake(0).calls("drop_job"), 0);
+  leave.Notify();
+  EXPECT_OK(client->DropJob(Soon()));
 }
 
 TEST(DropJob, ForgetsEverythingAndStartsOver) {

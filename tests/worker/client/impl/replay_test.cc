@@ -63,6 +63,30 @@ TEST_F(ReplayTest, APullFindsTheRestartAndSeesWhatWasAcknowledged) {
   EXPECT_THAT(Pull("v1"), Each(-4));
 }
 
+// The push of the call is applied, and others may have it: it is acknowledged although the pull
+// after it is refused.
+TEST_F(ReplayTest, APushWhosePullIsRefusedIsReplayedToo) {
+  Connect();
+  ASSERT_OK(Push());
+  fleet_.fake(1).after = [](absl::string_view method) {
+    if (method == "step")
+      Refuse(wire::ErrorCode::RESOURCE_EXHAUSTED, wire::ErrorReason::MEMORY_BUDGET,
+             "no memory for the reply");
+  };
+  std::vector<float> values(2);
+  const absl::Status refused = client_->PushPull({Whole("v0", ones_), Whole("v1", ones_)}, "",
+                                                 {WholeInto("v1", &values)}, Soon());
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted,
+                                AllOf(HasSubstr("applied"), HasSubstr("no memory for the reply"))));
+  EXPECT_EQ(ReasonOf(refused), wire::ErrorReason::MEMORY_BUDGET);
+  EXPECT_THAT(Pull("v1"), Each(-2));
+  fleet_.fake(1).Crash();
+  EXPECT_THAT(Pull("v1"), Each(-2));
+  ASSERT_OK(Push());
+  EXPECT_THAT(Pull("v0"), Each(-3));
+  EXPECT_THAT(Pull("v1"), Each(-3));
+}
+
 TEST_F(ReplayTest, AHeartbeatFindsTheRestartOfAServerNobodyCalls) {
   for (int32_t s = 0; s < 2; ++s) fleet_.fake(s).lease_seconds = 0.05;
   Connect();

@@ -2,18 +2,21 @@
 // them.
 #include "worker/client/moves/deliverer.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
+#include "thrift/limits.h"
 
 namespace cairn::test {
 namespace {
@@ -28,11 +31,28 @@ constexpr int32_t kServers = 3;
 // Not a std::exception: links turn those into errors. Stands for a std::bad_alloc of the client.
 struct Thrown {};
 
+wire::Member MemberAt(int32_t server, const std::string& address) {
+  wire::Member member;
+  member.index = server;
+  member.address = address;
+  return member;
+}
+
+// A list that has only the server `last`.
+wire::Members MembersUpTo(int32_t last, const std::string& address = "host:1") {
+  wire::Members members;
+  members.version = 1;
+  members.server_count = last + 1;
+  members.members.push_back(MemberAt(last, address));
+  return members;
+}
+
 class Recorder : public wire::ParameterServerNull {
  public:
   Recorder(int32_t server, std::vector<std::string>* calls) : server_(server), calls_(*calls) {}
   void push(wire::PushReply& reply, const wire::PushRequest& request) override {
     if (throws_) throw Thrown{};
+    if (before_push) before_push(request);
     reply.items.resize(request.items.size());
     calls_.push_back(absl::StrCat("ps:", server_, request.late ? " late" : ""));
   }
@@ -41,19 +61,36 @@ class Recorder : public wire::ParameterServerNull {
     reply.push.items.resize(request.push.items.size());
     calls_.push_back(absl::StrCat("ps:", server_, " waits"));
   }
-  // A server that is not in the table yet has joined.
-  void members(wire::Members& members, const wire::Caller&) override {
-    members.version = 1;
-    members.server_count = kServers + 1;
-    members.members.emplace_back().index = kServers;
-  }
+  void members(wire::Members& members, const wire::Caller&) override { members = told; }
 
   void Throw(bool throws) { throws_ = throws; }
+
+  std::function<void(const wire::PushRequest&)> before_push;  // may throw
+  // By default a server that is not in the table yet has joined.
+  wire::Members told = MembersUpTo(kServers);
 
  private:
   const int32_t server_;
   std::vector<std::string>& calls_;
   bool throws_ = false;
+};
+
+// In process, to a server that a test can make unreachable for good.
+class CuttableLink : public ServerLink {
+ public:
+  CuttableLink(std::string name, wire::ParameterServerIf* service, const bool* cut)
+      : link_(InProcessLink(std::move(name), service)), cut_(*cut) {}
+  Outcome Take(Deadline deadline, Channel** channel) override {
+    if (cut_) return {Progress::kNotSent, absl::PermissionDeniedError("cut")};
+    return link_->Take(deadline, channel);
+  }
+  void Release(Channel* channel) override { link_->Release(channel); }
+  void Discard(Channel* channel) override { link_->Discard(channel); }
+  bool in_process() const override { return true; }
+
+ private:
+  const std::unique_ptr<ServerLink> link_;
+  const bool& cut_;
 };
 
 class DelivererTest : public ::testing::Test {
@@ -90,8 +127,33 @@ class DelivererTest : public ::testing::Test {
                               moved);
   }
 
+  // A push with a part on ps:1 only, by the first map.
+  absl::Status PushToOne() {
+    if (variables_.Find("one") == nullptr) variables_.Insert(MapOfOne(0, 1));
+    const float value = 0;
+    DataPlan plan(sessions_, limits_of_plans_);
+    EXPECT_OK(plan.AddPush(variables_.Find("one"),
+                           {.variable = "one", .values = AsBytes(absl::MakeConstSpan(&value, 1))}));
+    const absl::string_view position;
+    bool moved = false;
+    return deliverer_.Deliver(plan, /*updates=*/true, &position, Deadline::In(absl::Seconds(10)),
+                              &moved);
+  }
+  static VariableSpec MapOfOne(int64_t version, int32_t server) {
+    VariableSpec map;
+    map.name = "one";
+    map.shape = {1};
+    map.optimizer.type = "sgd";
+    map.map_version = version;
+    map.shards = {{.rows = 1, .ps = server}};
+    return map;
+  }
+  void Cut(int32_t server) { cut_[server] = true; }
+
   std::vector<std::string> calls_;
   absl::Status reached_;  // of servers that join
+  bool reaching_throws_ = false;
+  Membership& membership() { return membership_; }
   MapFollower& maps() { return maps_; }
   const ClientGate& gate() const { return gate_; }
   Recorder& service(int32_t server) { return *services_[server]; }
@@ -103,19 +165,24 @@ class DelivererTest : public ::testing::Test {
       const std::string name = absl::StrCat("ps:", s);
       services_.push_back(std::make_unique<Recorder>(s, &calls_));
       sessions.push_back(std::make_unique<ServerSession>(
-          s, name, InProcessLink(name, services_.back().get()), &identity_));
+          s, name, std::make_unique<CuttableLink>(name, services_.back().get(), &cut_[s]),
+          &identity_));
     }
     return sessions;
   }
   ReachServer Reach() {
-    return
-        [this](int32_t, const std::string&) -> absl::StatusOr<ReachedServer> { return reached_; };
+    return [this](int32_t server, const std::string&) -> absl::StatusOr<ReachedServer> {
+      if (reaching_throws_) throw Thrown{};
+      RETURN_IF_ERROR(reached_);
+      return ReachedServer{absl::StrCat("ps:", server), InProcessLink("", services_[0].get())};
+    };
   }
 
   const ClientIdentity identity_{
       .job = "job", .worker = 0, .server_count = kServers, .ps_wait = absl::Seconds(10)};
   const FanOut::Limits limits_{absl::Seconds(10), absl::Seconds(10)};
   const PlanLimits limits_of_plans_{1 << 20, 1000, 1000};
+  bool cut_[kServers] = {};
   std::vector<std::unique_ptr<Recorder>> services_;
   ServerTable sessions_;
   PushOrder order_{sessions_};
@@ -194,6 +261,22 @@ TEST_F(DelivererTest, APushDuringWhichSomethingThrowsIsFollowedByNoOther) {
   EXPECT_THAT(calls_, IsEmpty());
 }
 
+// ps:2 has the rows and the number, which ps:1 has only refused. Another push with this number
+// would be a repeated one for ps:2.
+TEST_F(DelivererTest, APushWhoseRowsMovedIsFollowedByNoOtherIfItsServerIsLost) {
+  Begin({4, 4, 4}, {.sequence = 4, .last_part = {4, 4, 4}});
+  service(1).before_push = [](const wire::PushRequest&) {
+    throw ToServerError(MovedError("\"one\" has moved", {ToWire(MapOfOne(1, 2))}));
+  };
+  service(2).before_push = [this](const wire::PushRequest&) { Cut(1); };
+  EXPECT_THAT(PushToOne(), StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("cut")));
+  EXPECT_THAT(calls_, ElementsAre("ps:2 late"));
+  calls_.clear();
+  EXPECT_THAT(PushToOne(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                    HasSubstr("unknown which servers have push 5")));
+  EXPECT_THAT(calls_, IsEmpty());
+}
+
 // The address of a server in a map belongs to another server. Each time it is asked, the former
 // owner says at once that it no longer has the rows.
 TEST_F(DelivererTest, AMapWhoseServerCannotBeGreetedIsAskedForSeldomAndNamed) {
@@ -214,6 +297,37 @@ TEST_F(DelivererTest, AMapWhoseServerCannotBeGreetedIsAskedForSeldomAndNamed) {
   map.shards[0].ps = 0;
   maps().Learn(MovedError("\"w\" has moved", {ToWire(map)}), Deadline::In(absl::Seconds(10)));
   EXPECT_OK(gate().map_failure());
+}
+
+// The list comes from a server that the client may not trust with its memory.
+TEST_F(DelivererTest, AListOfServersThatCannotBeIsRefused) {
+  const auto refresh = [this] { return membership().Refresh(Deadline::In(absl::Seconds(10))); };
+  const auto refused = [](absl::string_view why) {
+    return StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(std::string(why)));
+  };
+  service(0).told = MembersUpTo(50'000);
+  EXPECT_THAT(refresh(), refused("at most 1024")) << "a server far beyond the others";
+  service(0).told = MembersUpTo(kServers, "");
+  EXPECT_THAT(refresh(), refused("no address")) << "a new server without an address";
+  service(0).told = MembersUpTo(kServers);
+  service(0).told.members.clear();
+  for (int32_t s = kServers; s <= kMaxServers; ++s) {
+    wire::Member left = MemberAt(s, "host:1");
+    left.left = true;
+    service(0).told.members.push_back(left);
+  }
+  service(0).told.server_count = kMaxServers + 1;
+  EXPECT_THAT(refresh(), refused("at most 1024")) << "more servers than slots";
+  service(0).told.members.pop_back();
+  EXPECT_OK(refresh());
+}
+
+TEST_F(DelivererTest, AnExceptionDuringAChangeOfTheServersDoesNotEndLaterChanges) {
+  reaching_throws_ = true;
+  EXPECT_THROW(membership().Refresh(Deadline::In(absl::Seconds(10))).IgnoreError(), Thrown);
+  reaching_throws_ = false;
+  reached_ = absl::FailedPreconditionError("reached");
+  EXPECT_EQ(membership().Refresh(Deadline::In(absl::Milliseconds(200))), reached_);
 }
 
 TEST_F(DelivererTest, ADeadlineThatPassesWhileRowsMoveDoesNotSayThatNothingWasSent) {
