@@ -396,6 +396,7 @@ class RefusedCommitTest : public ::testing::Test {
   static constexpr char kTable[] = "a_table_whose_name_needs_memory";
 
   struct Server {
+    WatchedStore* store = nullptr;  // belongs to the core
     std::unique_ptr<ServerCore> core;
     std::unique_ptr<Service> service;
   };
@@ -423,6 +424,7 @@ class RefusedCommitTest : public ::testing::Test {
     // RocksDB does not survive a refusal.
     store->before_map = [] { kept_ = std::exchange(allocations_left, -1); };
     store->after_map = [] { allocations_left = kept_; };
+    servers_[s].store = store.get();
     servers_[s].core = std::make_unique<ServerCore>(options, std::move(store));
     ServerCore& core = *servers_[s].core;
     ASSERT_OK(LoadServer(core.catalog, core.moves, core.budget).status());
@@ -507,6 +509,26 @@ class RefusedCommitTest : public ::testing::Test {
   int32_t source_ = 0;
   int64_t version_ = 2;
 };
+
+// A repeated WRITE would count its rows again, and store those that it finds changed in memory.
+TEST_F(RefusedCommitTest, AMoveStartsOverAfterAWriteThatWasRefused) {
+  ASSERT_OK(Step(1, wire::MoveAction::PREPARE));
+  ASSERT_OK(Step(0, wire::MoveAction::PREPARE));
+  const auto read = Step(0, wire::MoveAction::READ);
+  ASSERT_OK(read);
+  const auto write = [&] {
+    return Step(1, wire::MoveAction::WRITE, Payload::Copy(read->data.data(), read->data.size()));
+  };
+  servers_[1].store->before_write = []() -> absl::Status { throw std::bad_alloc(); };
+  EXPECT_TRUE(absl::IsResourceExhausted(write().status()));
+  servers_[1].store->before_write = nullptr;
+  EXPECT_THAT(write(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                HasSubstr("begin the move again with PREPARE")));
+  ASSERT_OK(UntilReady());
+  EXPECT_OK(Step(0, wire::MoveAction::COMMIT));
+  EXPECT_OK(Step(1, wire::MoveAction::COMMIT));
+  EXPECT_EQ(*Row(1), 1);
+}
 
 TEST_F(RefusedCommitTest, RowsAreOnOneServerWhicheverAllocationIsRefused) {
   int64_t refusals = 0;
