@@ -489,6 +489,13 @@ class RefusedCommitTest : public ::testing::Test {
     EXPECT_OK(status) << "allocation " << n << " of ps:" << s;
     return any;
   }
+  // Adds 1 to the row, at the source.
+  absl::Status PushAgain() {
+    wire::PushRequest request = Tool(source_).NextRequest();
+    request.items.push_back(IdItem(kTable, wire::Selection::KEYS, {5}, {-1}));
+    request.items[0].map_version = version_ - 1;
+    return Tool(source_).Send(request).status();
+  }
   // The value of the row on ps:`s`.
   absl::StatusOr<float> Row(int32_t s) {
     wire::PullRequest request;
@@ -508,7 +515,56 @@ class RefusedCommitTest : public ::testing::Test {
   Server servers_[2];
   int32_t source_ = 0;
   int64_t version_ = 2;
+  float value_ = 1;
 };
+
+// What a READ took is not in its reply, so the target would lack it after a repeated READ.
+TEST_F(RefusedCommitTest, AMoveStartsOverWhicheverAllocationOfItsLastReadIsRefused) {
+  int64_t refusals = 0;
+  for (int64_t n = 0;; ++n) {
+    const auto to_target = [&](wire::MoveAction::type action) {
+      return Step(1 - source_, action).status();
+    };
+    ASSERT_OK(to_target(wire::MoveAction::PREPARE));
+    ASSERT_OK(Step(source_, wire::MoveAction::PREPARE));
+    auto read = Step(source_, wire::MoveAction::READ);
+    ASSERT_OK(read);
+    ASSERT_OK(Step(1 - source_, wire::MoveAction::WRITE, std::move(read->data)));
+    ASSERT_OK(PushAgain());
+    ASSERT_OK(Step(source_, wire::MoveAction::HOLD));
+    const int64_t before = refused;
+    allocations_left = n;
+    try {
+      read = Step(source_, wire::MoveAction::READ);
+    } catch (const std::bad_alloc&) {  // while the error was made
+      read = absl::ResourceExhaustedError("");
+    }
+    allocations_left = -1;
+    const bool any = refused > before;
+    refusals += any;
+    if (any && absl::IsResourceExhausted(read.status())) {
+      read = Step(source_, wire::MoveAction::READ);  // as a mover does
+    }
+    if (absl::IsFailedPrecondition(read.status())) {
+      EXPECT_THAT(read.status().message(), HasSubstr("begin with PREPARE"));
+      EXPECT_FALSE(Step(source_, wire::MoveAction::HOLD).ok());
+      EXPECT_FALSE(Step(source_, wire::MoveAction::COMMIT).ok());
+      ASSERT_OK(UntilReady());
+    } else {
+      ASSERT_OK(read) << n;
+      ASSERT_OK(Step(1 - source_, wire::MoveAction::WRITE, std::move(read->data)));
+      ASSERT_OK(to_target(wire::MoveAction::READY));
+    }
+    ASSERT_OK(Step(source_, wire::MoveAction::COMMIT)) << n;
+    ASSERT_OK(to_target(wire::MoveAction::COMMIT)) << n;
+    EXPECT_EQ(*Row(1 - source_), ++value_) << n;
+    ASSERT_FALSE(HasFailure()) << n;
+    source_ = 1 - source_;
+    ++version_;
+    if (!any) break;
+  }
+  EXPECT_GT(refusals, 10);
+}
 
 // A repeated WRITE would count its rows again, and store those that it finds changed in memory.
 TEST_F(RefusedCommitTest, AMoveStartsOverAfterAWriteThatWasRefused) {
