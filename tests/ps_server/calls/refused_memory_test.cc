@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "gmock/gmock.h"
@@ -25,11 +26,14 @@
 #include "tests/ps_server/server_fixture.h"
 #include "tests/ps_server/watched_store.h"
 #include "thrift/errors.h"
+#include "thrift/limits.h"
 
 namespace cairn {
 namespace {
 
 using test::allocations_left;
+using test::held_bytes;
+using test::most_held_bytes;
 using test::NoMemory;
 using test::refuse_maps;
 using test::refused;
@@ -388,6 +392,34 @@ TEST_F(RefusedPushTest, APushIsAppliedOnceWhicheverAllocationIsRefused) {
       EXPECT_EQ(info.shards[0].version, 10) << info.spec.name;
     }
   }
+}
+
+// The budget does not know of this memory. Each thread that serves calls keeps it.
+TEST_F(RefusedPushTest, RequestsOfManyItemsHoldLittleMemoryForEach) {
+  constexpr int64_t kMostBytesPerItem = 2 << 10;
+  constexpr int64_t kMostKeptBytes = 1 << 20;
+  TestClient client = Joined(0);
+  ASSERT_OK(client.Create({DenseSpec("w", {1}, WireOptimizer("sgd", 1))}));
+  wire::PushRequest push = client.NextRequest();
+  push.items.assign(kMaxItemsPerCall, WholeItem("w", {1}));
+  wire::AssignRequest assign;
+  assign.caller = push.caller;
+  assign.sequence = push.sequence;
+  assign.items.resize(kMaxItemsPerCall);
+  for (wire::AssignItem& item : assign.items) {
+    item.variable = "w";
+    item.values = PayloadOf<float>({1});
+  }
+  const auto expect_little = [&](const char* call, absl::FunctionRef<absl::Status()> send) {
+    const int64_t before = most_held_bytes = held_bytes;
+    send().IgnoreError();
+    EXPECT_LT(most_held_bytes - before, kMaxItemsPerCall * kMostBytesPerItem) << call;
+    EXPECT_LT(held_bytes - before, kMostKeptBytes) << call;
+  };
+  wire::PushReply reply;
+  expect_little("push", [&] { return CallStatus([&] { service().push(reply, push); }); });
+  reply = {};
+  expect_little("assign", [&] { return CallStatus([&] { service().assign(reply, assign); }); });
 }
 
 // Two servers, between which a table of one bucket moves back and forth.
