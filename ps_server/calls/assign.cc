@@ -21,7 +21,7 @@ struct PreparedItem {
   ItemTarget target;
   const std::byte* values = nullptr;
   std::unique_ptr<KeyGroups> groups = std::make_unique<KeyGroups>();
-  std::unique_ptr<ColdFetch> cold = std::make_unique<ColdFetch>();  // KEYS
+  std::unique_ptr<ColdFetch> cold;  // KEYS
 };
 
 ItemName NameOf(const wire::AssignItem& item) {
@@ -60,6 +60,7 @@ absl::StatusOr<std::vector<PreparedItem>> Prepare(const RowAccess& rows,
     RETURN_IF_ERROR(CheckNoRepeats(rows.server, name, prepared[i].target.ids));
     prepared[i].values = item.values.data();
     if (prepared[i].target.table == nullptr) continue;
+    prepared[i].cold = std::make_unique<ColdFetch>();
     prepared[i].cold->Begin(rows, *prepared[i].target.variable, *prepared[i].groups);
   }
   return prepared;

@@ -75,9 +75,11 @@ void FillWhy(const Registry& registry, const WaitBoard& waits, const wire::Calle
              wire::WhyReply& reply);
 
 // Describes the named variables of the job, or all of them, and the server. kNotFound: a variable
-// is unknown; the message names the most similar one.
-absl::Status Describe(const StatisticsReader& statistics, const Admitted& admitted,
-                      const wire::DescribeRequest& request, wire::DescribeReply& reply);
+// is unknown; the message names the most similar one. Large replies are charged to `budget`; errors
+// as MemoryBudget::Acquire.
+absl::Status Describe(const StatisticsReader& statistics, MemoryBudget& budget,
+                      const Admitted& admitted, const wire::DescribeRequest& request,
+                      wire::DescribeReply& reply);
 
 // The variable's shards on this server.
 wire::VariableInfo InfoOf(const Variable& variable);

@@ -1,7 +1,9 @@
 #include "ps_server/calls/check_request.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -44,6 +46,15 @@ absl::Status CheckItemCount(absl::string_view field, size_t count) {
   return found <= kMaxItemsPerCall
              ? absl::OkStatus()
              : Beyond(field, found, "entries", kMaxItemsPerCall, "kMaxItemsPerCall");
+}
+
+absl::Status CheckNamedOnce(absl::string_view field, const std::vector<std::string>& names) {
+  std::vector<absl::string_view> sorted(names.begin(), names.end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice == sorted.end()) return absl::OkStatus();
+  return InvalidArgument("field ", field, " names \"", *twice,
+                         "\" twice; each variable is named once at most: leave out the repeat");
 }
 
 absl::Status CheckAtLeast(absl::string_view field, int64_t found, int64_t least) {
@@ -299,7 +310,7 @@ absl::Status CheckRequest(const wire::DescribeRequest& request) {
   for (const std::string& name : request.variables) {
     RETURN_IF_ERROR(CheckVariable("variables", name));
   }
-  return absl::OkStatus();
+  return CheckNamedOnce("variables", request.variables);
 }
 
 absl::Status CheckRequest(const wire::ScanRequest& request) {

@@ -94,6 +94,9 @@ class Moving {
   // The move of this request; `outgoing`: on its source, else on its target. kFailedPrecondition:
   // this server has no such move.
   absl::StatusOr<std::shared_ptr<Move>> FindMove(bool outgoing) const;
+  // FAILED_PRECONDITION: the target cannot receive all rows of the move. The caller holds
+  // move.mutex.
+  absl::Status CheckGoesOn(const Move& move) const;
 
   JobCatalog& catalog_;
   Moves& moves_;
@@ -137,6 +140,14 @@ absl::StatusOr<std::shared_ptr<Move>> Moving::FindMove(bool outgoing) const {
                               " may have been restarted since): begin with PREPARE");
   }
   return move;
+}
+
+absl::Status Moving::CheckGoesOn(const Move& move) const {
+  if (move.ended) return FailedPrecondition("the move was aborted");
+  if (!move.lost_changes) return absl::OkStatus();
+  return FailedPrecondition("a READ failed on ", rows_.server,
+                            " after it had taken changes out of the move, which the target would "
+                            "lack: begin with PREPARE");
 }
 
 absl::Status Moving::RemoveArrived(const Move& move) {
@@ -243,6 +254,7 @@ absl::Status Moving::Fence(const std::vector<Watermark>& incarnations) {
 absl::Status Moving::Read(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
   const TracedLock lock = moves_.Lock(*move);
+  RETURN_IF_ERROR(CheckGoesOn(*move));
   OutgoingRows& rows = *move->outgoing;
   const int64_t bytes = std::min(request_.max_bytes,
                                  std::max(kMinReadBytes, rows_.budget.limit_bytes() / kReadShare));
@@ -250,6 +262,7 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
   RETURN_IF_ERROR(rows_.budget.Acquire(most, "rows to be moved"));
   MemoryHold hold(rows_.budget, most);
   std::string pieces;
+  move->lost_changes = true;  // until the reply is complete
   ASSIGN_OR_RETURN(reply.bytes_left, rows.Read(rows_.store, bytes, &pieces));
   if (rows.variable().Held() && reply.bytes_left == 0) {
     if (rows.AllRead()) {
@@ -266,6 +279,7 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
   reply.data = Payload::Copy(pieces.data(), pieces.size());
   reply.stripes = rows.stripes();
   ReplyHolds::HoldUntilSent(std::move(hold));
+  move->lost_changes = false;
   return absl::OkStatus();
 }
 
@@ -283,7 +297,7 @@ absl::Status Moving::Write() {
 absl::Status Moving::Hold(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
   const TracedLock lock = moves_.Lock(*move);
-  if (move->ended) return FailedPrecondition("the move was aborted");
+  RETURN_IF_ERROR(CheckGoesOn(*move));
   Variable& variable = move->outgoing->variable();
   const absl::Duration until = MonotonicNow() + absl::Seconds(request_.hold_seconds);
   absl::Status status;
@@ -379,7 +393,7 @@ absl::Status Moving::Ready() {
 
 absl::Status Moving::HandOver(Move& move) {
   const TracedLock lock = moves_.Lock(move);
-  if (move.ended) return FailedPrecondition("the move was aborted");
+  RETURN_IF_ERROR(CheckGoesOn(move));
   OutgoingRows& rows = *move.outgoing;
   if (!rows.variable().Held()) {
     return FailedPrecondition(

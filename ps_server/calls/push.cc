@@ -15,9 +15,11 @@
 namespace cairn {
 namespace {
 
-// A thread keeps its scratch memory between requests of up to this many ids. A larger request
-// charges the budget for its sorting (kPushScratchBytesPerId) and releases the memory afterwards.
+// A thread keeps its scratch memory between requests of up to this many ids and items, and releases
+// it after a larger one. A request of more ids charges the budget for its sorting
+// (kPushScratchBytesPerId).
 constexpr int64_t kKeptPushIds = 64 << 10;
+constexpr size_t kKeptPushItems = 1 << 10;
 constexpr int64_t kPushScratchBytesPerId = 40;
 // A contribution that waits for its step, besides its gradients: with its position and its places
 // in the tables of the step and the worker.
@@ -155,7 +157,9 @@ absl::Status Push(const RowAccess& rows, UpdateOrder& order, StepCloser& steps,
       : request.late
           ? ApplyLate(rows, order, admitted, request, pulled.get(), *scratch, reply)
           : ApplyNow(rows, order, steps, admitted, request, pulled.get(), *scratch, reply);
-  if (ids > kKeptPushIds) scratch = std::make_unique<UpdateScratch>();
+  if (ids > kKeptPushIds || request.items.size() > kKeptPushItems) {
+    scratch = std::make_unique<UpdateScratch>();
+  }
   rows.counters.Add(status.ok() ? Counter("pushes") : Counter("pushes_refused"));
   // The decisions or the push may have been the last that a step was missing.
   const bool may_close = request.step > 0 || !request.decisions.empty();

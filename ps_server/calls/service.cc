@@ -211,7 +211,7 @@ void Service::step(wire::StepReply& reply, const wire::StepRequest& request) {
 
 void Service::describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) {
   Run("describe", request, &reply.state, [&](const Admitted& admitted) {
-    return Describe(core_.statistics, admitted, request, reply);
+    return Describe(core_.statistics, core_.budget, admitted, request, reply);
   });
 }
 

@@ -37,8 +37,8 @@ void ColdReader::Begin(const StripeStore& store, const HostedTable& table,
 
 void ColdReader::Abandon() {
   job_.reset();
-  // Frees the memory of the pieces: each thread has two readers, and a call with many missing keys
-  // needs about 700 KiB.
+  // Frees the memory of the pieces' keys and rows: a thread keeps readers, and a call with many
+  // missing keys needs about 700 KiB in one.
   for (size_t i = 0; i < used_; ++i) pieces_[i] = Piece();
   used_ = 0;
   key_count_ = 0;
@@ -76,6 +76,7 @@ void ColdReader::AddGroup(const KeyGroup& group, absl::Span<const uint32_t> miss
 }
 
 void ColdReader::AddKey(const ColdKey& key, uint64_t departures) {
+  if (pieces_ == nullptr) pieces_ = std::make_unique<Piece[]>(kBlockKeys / kPieceKeys);
   Piece& piece = pieces_[key_count_ / kPieceKeys];
   if (key_count_ % kPieceKeys == 0) {
     piece.keys.clear();

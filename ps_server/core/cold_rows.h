@@ -1,9 +1,9 @@
 // How requests reach rows that are on disk alone (COLD_ROWS.md).
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -76,8 +76,9 @@ class ColdReader {
   const StripeStore* store_ = nullptr;
   const HostedTable* table_ = nullptr;
   const KeyGroups* groups_ = nullptr;
-  std::array<Piece, kBlockKeys / kPieceKeys> pieces_;
-  size_t used_ = 0;                     // pieces that have memory
+  // kBlockKeys / kPieceKeys; null before the first key, because most readers never have one.
+  std::unique_ptr<Piece[]> pieces_;
+  size_t used_ = 0;                     // pieces with keys or rows
   size_t key_count_ = 0;                // keys in all pieces
   std::vector<uint32_t> missing_;       // positions of the block's keys, by bucket and key
   std::vector<uint32_t> later_;         // positions of keys for further blocks, or to be read again

@@ -38,7 +38,13 @@ absl::Status Put(Stripe& stripe, StripeStore& store, StripeBatch& batch) {
     absl::MutexLock lock(&stripe.mutex());
     stripe.Drain(batch);
   }
-  return store.Write(batch);
+  RETURN_IF_ERROR(store.Write(batch));
+  stripe.EndBatch();
+  return absl::OkStatus();
+}
+
+absl::Status BeginArrivingBatch(Stripe& stripe) {
+  return Annotate(stripe.BeginBatch(), "begin the move again with PREPARE");
 }
 
 // For each of `rows` whose index is in `wanted`: whether the store has it as a cold row.
@@ -167,6 +173,7 @@ absl::Status ArrivingRows::WriteStripe(const MovePiece& piece, StripeStore& stor
   numbered_ = false;
   written_.erase(stripe->id());  // until the write succeeds
   absl::MutexLock writing(&stripe->writing());
+  RETURN_IF_ERROR(BeginArrivingBatch(*stripe));
   const std::unique_ptr<StripeBatch> batch = store.NewBatch(stripe->id());
   if (rows) {
     RETURN_IF_ERROR(WriteRows(piece, static_cast<EmbeddingStripe&>(*stripe), store, *batch));
@@ -223,6 +230,7 @@ absl::Status ArrivingRows::WriteNumbers(const MovePiece& piece, StripeStore& sto
       }
     }
     absl::MutexLock writing(&stripe.writing());
+    RETURN_IF_ERROR(BeginArrivingBatch(stripe));
     const std::unique_ptr<StripeBatch> batch = store.NewBatch(id);
     RETURN_IF_ERROR(Put(stripe, store, *batch));
   }

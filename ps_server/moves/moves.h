@@ -32,6 +32,9 @@ struct Move {
   const std::unique_ptr<ArrivingRows> arriving;
   bool ready = false;   // arriving: all rows are durable here
   bool drains = false;  // outgoing, sync: the hold began after workers had caught up
+  // Outgoing: a READ took changes and failed before its reply was complete. The target may lack
+  // them, so only another move can go on.
+  bool lost_changes = false;
   bool ended = false;
 };
 

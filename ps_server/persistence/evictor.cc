@@ -46,6 +46,7 @@ int64_t ResidentBytes() {
 absl::StatusOr<uint32_t> EvictRows(StripeStore& store, EmbeddingStripe& stripe,
                                    EmbeddingStripe::Leave which, uint32_t max_rows) {
   const absl::MutexLock writing(&stripe.writing());
+  RETURN_IF_ERROR(stripe.BeginBatch());
   const std::unique_ptr<StripeBatch> batch = store.NewBatch(stripe.id());
   EmbeddingStripe::Leaving leaving;
   InSlices(stripe, *batch, kEvictSlicePause,
@@ -61,6 +62,7 @@ absl::StatusOr<uint32_t> EvictRows(StripeStore& store, EmbeddingStripe& stripe,
     RETURN_IF_ERROR(store.Write(*batch));
     CAIRN_CRASH_POINT("evict: before rows are dropped");
   }
+  stripe.EndBatch();
   absl::MutexLock lock(&stripe.mutex());
   return stripe.DropChosen(which, leaving);
 }

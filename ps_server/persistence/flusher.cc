@@ -195,7 +195,12 @@ absl::Status Flusher::Refuse(const absl::Status& status) {
 }
 
 void Flusher::Fail(const absl::Status& status) {
-  if (!failure_.ok()) return;
+  if (!failure_.ok()) {
+    if (status != failure_) {
+      LOG(ERROR) << "ps:" << options_.server_index << " also failed to write: " << status.message();
+    }
+    return;
+  }
   failure_ = no_memory_failure_;  // stays if there is no memory for the text of `status`
   CatchBadAlloc([&] {
     failure_ = FailureOf(status, options_);
@@ -254,9 +259,12 @@ std::unique_ptr<StripeBatch> Flusher::FillBatch(Stripe& stripe,
 absl::Status Flusher::WriteStripe(Stripe& stripe, absl::FunctionRef<void(StripeBatch&)> drain,
                                   absl::Status (StripeStore::*write)(StripeBatch&)) {
   const absl::MutexLock writing(&stripe.writing());
+  RETURN_IF_ERROR(stripe.BeginBatch());
   const std::unique_ptr<StripeBatch> batch = FillBatch(stripe, drain);
   CAIRN_CRASH_POINT("epoch: before a stripe is written");
-  return (store_.*write)(*batch);
+  RETURN_IF_ERROR((store_.*write)(*batch));
+  stripe.EndBatch();
+  return absl::OkStatus();
 }
 
 absl::Status Flusher::AwaitPromised() {
@@ -305,6 +313,8 @@ absl::Status Flusher::RunEpoch(bool sync, const std::vector<Stripe*>* together) 
   for (const OfJob& job : notes.jobs) {
     for (Stripe* stripe : job.stripes) {
       if (together == nullptr) LetOthersWrite();
+      // A writer that failed meanwhile may have handed over stripes without storing that.
+      RETURN_IF_ERROR(failure());
       if (stripe->handed_over()) continue;
       const auto drain = [&](StripeBatch& batch) {
         stripe->ForgetWatermarks(job.away);
@@ -327,6 +337,7 @@ absl::Status Flusher::RunEpoch(bool sync, const std::vector<Stripe*>* together) 
     std::vector<WorkerRecord> workers;
     for (const auto& [session, record] : notes.workers) workers.push_back(record);
     CAIRN_CRASH_POINT("epoch: before the records");
+    RETURN_IF_ERROR(failure());
     RETURN_IF_ERROR(store_.WriteEpoch(notes.shards, workers, absl::MakeSpan(with_records)));
     unsynced_ = true;
     CAIRN_CRASH_POINT("epoch: before the sync");

@@ -126,6 +126,7 @@ class Deletion {
 
   absl::Status TryDelete(absl::Span<const int64_t> keys, uint32_t up_to,
                          EmbeddingStripe::Deleted& deleted) {
+    RETURN_IF_ERROR(stripe_.BeginBatch());
     const std::unique_ptr<StripeBatch> batch = store_.NewBatch(stripe_.id());
     InSlices(stripe_, *batch, kExpireSlicePause,
              [&] { return stripe_.DrainAhead(*batch, kSliceBytes); });
@@ -136,6 +137,7 @@ class Deletion {
     }
     CAIRN_CRASH_POINT("rules: before rows are deleted");
     RETURN_IF_ERROR(store_.Write(*batch));
+    stripe_.EndBatch();
     CAIRN_CRASH_POINT("rules: rows are deleted");
     {
       absl::MutexLock lock(&stripe_.mutex());

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/errors.h"
+
 namespace cairn {
 namespace {
 
@@ -57,6 +59,17 @@ void Stripe::Touch(const Origin& origin, DirtyList& dirty) {
   if (dirty_) return;
   dirty_ = true;
   dirty.Add(this);
+}
+
+absl::Status Stripe::BeginBatch() {
+  if (in_batch_) {
+    return FailedPrecondition("stripe ", id_.stripe, " of shard ", id_.shard, " of variable ",
+                              id_.variable,
+                              ": an earlier write took changes out of it and failed, so a later "
+                              "one would lack them");
+  }
+  in_batch_ = true;
+  return absl::OkStatus();
 }
 
 bool Stripe::DrainAhead(StripeBatch&, size_t) { return false; }

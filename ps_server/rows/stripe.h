@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "storage/stripe_store.h"
@@ -69,6 +70,11 @@ class Stripe {
   // Held while a batch of the stripe is filled and written; acquired before mutex(). Batches of a
   // stripe therefore reach the disk in the order in which they were filled.
   absl::Mutex& writing() const { return writing_; }
+  // writing() held. Filling a batch takes changes out of the stripe: call BeginBatch before, and
+  // EndBatch once the batch is on disk. kFailedPrecondition: an earlier batch was begun and did not
+  // reach the disk. A later one would store watermarks without the changes that the earlier took.
+  absl::Status BeginBatch();
+  void EndBatch() { in_batch_ = false; }
 
   // Lock held, and no snapshot is writing the stripe. From now on the stripe belongs to another
   // server: it is not written any more, its cold rows are no longer on this disk, and none can be
@@ -118,6 +124,7 @@ class Stripe {
   mutable absl::Mutex mutex_;
   mutable absl::Mutex writing_;
   mutable std::atomic<int64_t> uses_{0};
+  bool in_batch_ = false;  // guarded by writing_
   bool handed_over_ = false;
   bool dirty_ = false;
   Stripe* next_dirty_ = nullptr;  // belongs to the list while dirty_

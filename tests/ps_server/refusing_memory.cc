@@ -1,9 +1,11 @@
 #include "tests/ps_server/refusing_memory.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +18,8 @@ std::atomic<bool> refuse_maps{false};
 thread_local int64_t allocations_left = -1;
 thread_local int64_t refused = 0;
 thread_local bool refuse_rest = false;
+thread_local int64_t held_bytes = 0;
+thread_local int64_t most_held_bytes = 0;
 std::atomic<size_t> refused_size{0};
 std::atomic<int64_t> refused_of_size{0};
 
@@ -51,7 +55,14 @@ void* Allocate(size_t bytes, size_t alignment = alignof(std::max_align_t)) {
   const size_t whole = (bytes + alignment) / alignment * alignment;  // at least one byte
   void* const memory = std::aligned_alloc(alignment, whole);
   if (memory == nullptr) throw std::bad_alloc();
+  held_bytes += static_cast<int64_t>(malloc_usable_size(memory));
+  most_held_bytes = std::max(most_held_bytes, held_bytes);
   return memory;
+}
+
+void Free(void* memory) noexcept {
+  held_bytes -= static_cast<int64_t>(malloc_usable_size(memory));
+  std::free(memory);
 }
 
 }  // namespace
@@ -95,8 +106,8 @@ void* operator new[](size_t bytes) { return cairn::test::Allocate(bytes); }
 void* operator new(size_t bytes, std::align_val_t alignment) {
   return cairn::test::Allocate(bytes, static_cast<size_t>(alignment));
 }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { cairn::test::Free(memory); }
+void operator delete(void* memory) noexcept { cairn::test::Free(memory); }
+void operator delete[](void* memory) noexcept { cairn::test::Free(memory); }
+void operator delete(void* memory, size_t) noexcept { cairn::test::Free(memory); }
+void operator delete[](void* memory, size_t) noexcept { cairn::test::Free(memory); }

@@ -13,6 +13,10 @@ extern thread_local int64_t allocations_left;
 extern thread_local int64_t refused;
 // After the first refusal, this thread's allocations fail until this is false again.
 extern thread_local bool refuse_rest;
+// Bytes that this thread has allocated and not freed, and the most since a test set it. Memory that
+// other threads free still counts.
+extern thread_local int64_t held_bytes;
+extern thread_local int64_t most_held_bytes;
 // Allocations of exactly this size fail in every thread; 0: none does.
 extern std::atomic<size_t> refused_size;
 extern std::atomic<int64_t> refused_of_size;

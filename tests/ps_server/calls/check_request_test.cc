@@ -183,6 +183,11 @@ TEST(CheckRequest, FieldsNoServerCouldUseAreNamed) {
   refused(held([](auto& item) { item.slot = "momentum"; }), "found slot \"momentum\"");
   refused(After(ExampleScan(), [](auto& r) { r.max_rows = 0; }), "field max_rows is 0");
   refused(After(ExampleDescribe(), [](auto& r) { r.variables[0] = ""; }), "variables is empty");
+  refused(After(ExampleDescribe(),
+                [](auto& r) {
+                  r.variables = {"b", "a", "b"};
+                }),
+          "field variables names \"b\" twice; each variable is named once at most");
   wire::VariableSpec unnamed = ExampleDenseSpec();
   unnamed.name = "";
   refused(CheckRequest({ExampleEmbeddingSpec(), unnamed}), "field specs[1].name is empty");

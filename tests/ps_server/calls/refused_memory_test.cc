@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "gmock/gmock.h"
@@ -25,11 +26,14 @@
 #include "tests/ps_server/server_fixture.h"
 #include "tests/ps_server/watched_store.h"
 #include "thrift/errors.h"
+#include "thrift/limits.h"
 
 namespace cairn {
 namespace {
 
 using test::allocations_left;
+using test::held_bytes;
+using test::most_held_bytes;
 using test::NoMemory;
 using test::refuse_maps;
 using test::refused;
@@ -390,12 +394,41 @@ TEST_F(RefusedPushTest, APushIsAppliedOnceWhicheverAllocationIsRefused) {
   }
 }
 
+// The budget does not know of this memory. Each thread that serves calls keeps it.
+TEST_F(RefusedPushTest, RequestsOfManyItemsHoldLittleMemoryForEach) {
+  constexpr int64_t kMostBytesPerItem = 2 << 10;
+  constexpr int64_t kMostKeptBytes = 1 << 20;
+  TestClient client = Joined(0);
+  ASSERT_OK(client.Create({DenseSpec("w", {1}, WireOptimizer("sgd", 1))}));
+  wire::PushRequest push = client.NextRequest();
+  push.items.assign(kMaxItemsPerCall, WholeItem("w", {1}));
+  wire::AssignRequest assign;
+  assign.caller = push.caller;
+  assign.sequence = push.sequence;
+  assign.items.resize(kMaxItemsPerCall);
+  for (wire::AssignItem& item : assign.items) {
+    item.variable = "w";
+    item.values = PayloadOf<float>({1});
+  }
+  const auto expect_little = [&](const char* call, absl::FunctionRef<absl::Status()> send) {
+    const int64_t before = most_held_bytes = held_bytes;
+    send().IgnoreError();
+    EXPECT_LT(most_held_bytes - before, kMaxItemsPerCall * kMostBytesPerItem) << call;
+    EXPECT_LT(held_bytes - before, kMostKeptBytes) << call;
+  };
+  wire::PushReply reply;
+  expect_little("push", [&] { return CallStatus([&] { service().push(reply, push); }); });
+  reply = {};
+  expect_little("assign", [&] { return CallStatus([&] { service().assign(reply, assign); }); });
+}
+
 // Two servers, between which a table of one bucket moves back and forth.
 class RefusedCommitTest : public ::testing::Test {
  protected:
   static constexpr char kTable[] = "a_table_whose_name_needs_memory";
 
   struct Server {
+    WatchedStore* store = nullptr;  // belongs to the core
     std::unique_ptr<ServerCore> core;
     std::unique_ptr<Service> service;
   };
@@ -423,6 +456,7 @@ class RefusedCommitTest : public ::testing::Test {
     // RocksDB does not survive a refusal.
     store->before_map = [] { kept_ = std::exchange(allocations_left, -1); };
     store->after_map = [] { allocations_left = kept_; };
+    servers_[s].store = store.get();
     servers_[s].core = std::make_unique<ServerCore>(options, std::move(store));
     ServerCore& core = *servers_[s].core;
     ASSERT_OK(LoadServer(core.catalog, core.moves, core.budget).status());
@@ -487,6 +521,13 @@ class RefusedCommitTest : public ::testing::Test {
     EXPECT_OK(status) << "allocation " << n << " of ps:" << s;
     return any;
   }
+  // Adds 1 to the row, at the source.
+  absl::Status PushAgain() {
+    wire::PushRequest request = Tool(source_).NextRequest();
+    request.items.push_back(IdItem(kTable, wire::Selection::KEYS, {5}, {-1}));
+    request.items[0].map_version = version_ - 1;
+    return Tool(source_).Send(request).status();
+  }
   // The value of the row on ps:`s`.
   absl::StatusOr<float> Row(int32_t s) {
     wire::PullRequest request;
@@ -506,7 +547,76 @@ class RefusedCommitTest : public ::testing::Test {
   Server servers_[2];
   int32_t source_ = 0;
   int64_t version_ = 2;
+  float value_ = 1;
 };
+
+// What a READ took is not in its reply, so the target would lack it after a repeated READ.
+TEST_F(RefusedCommitTest, AMoveStartsOverWhicheverAllocationOfItsLastReadIsRefused) {
+  int64_t refusals = 0;
+  for (int64_t n = 0;; ++n) {
+    const auto to_target = [&](wire::MoveAction::type action) {
+      return Step(1 - source_, action).status();
+    };
+    ASSERT_OK(to_target(wire::MoveAction::PREPARE));
+    ASSERT_OK(Step(source_, wire::MoveAction::PREPARE));
+    auto read = Step(source_, wire::MoveAction::READ);
+    ASSERT_OK(read);
+    ASSERT_OK(Step(1 - source_, wire::MoveAction::WRITE, std::move(read->data)));
+    ASSERT_OK(PushAgain());
+    ASSERT_OK(Step(source_, wire::MoveAction::HOLD));
+    const int64_t before = refused;
+    allocations_left = n;
+    try {
+      read = Step(source_, wire::MoveAction::READ);
+    } catch (const std::bad_alloc&) {  // while the error was made
+      read = absl::ResourceExhaustedError("");
+    }
+    allocations_left = -1;
+    const bool any = refused > before;
+    refusals += any;
+    if (any && absl::IsResourceExhausted(read.status())) {
+      read = Step(source_, wire::MoveAction::READ);  // as a mover does
+    }
+    if (absl::IsFailedPrecondition(read.status())) {
+      EXPECT_THAT(read.status().message(), HasSubstr("begin with PREPARE"));
+      EXPECT_FALSE(Step(source_, wire::MoveAction::HOLD).ok());
+      EXPECT_FALSE(Step(source_, wire::MoveAction::COMMIT).ok());
+      ASSERT_OK(UntilReady());
+    } else {
+      ASSERT_OK(read) << n;
+      ASSERT_OK(Step(1 - source_, wire::MoveAction::WRITE, std::move(read->data)));
+      ASSERT_OK(to_target(wire::MoveAction::READY));
+    }
+    ASSERT_OK(Step(source_, wire::MoveAction::COMMIT)) << n;
+    ASSERT_OK(to_target(wire::MoveAction::COMMIT)) << n;
+    EXPECT_EQ(*Row(1 - source_), ++value_) << n;
+    ASSERT_FALSE(HasFailure()) << n;
+    source_ = 1 - source_;
+    ++version_;
+    if (!any) break;
+  }
+  EXPECT_GT(refusals, 10);
+}
+
+// A repeated WRITE would count its rows again, and store those that it finds changed in memory.
+TEST_F(RefusedCommitTest, AMoveStartsOverAfterAWriteThatWasRefused) {
+  ASSERT_OK(Step(1, wire::MoveAction::PREPARE));
+  ASSERT_OK(Step(0, wire::MoveAction::PREPARE));
+  const auto read = Step(0, wire::MoveAction::READ);
+  ASSERT_OK(read);
+  const auto write = [&] {
+    return Step(1, wire::MoveAction::WRITE, Payload::Copy(read->data.data(), read->data.size()));
+  };
+  servers_[1].store->before_write = []() -> absl::Status { throw std::bad_alloc(); };
+  EXPECT_TRUE(absl::IsResourceExhausted(write().status()));
+  servers_[1].store->before_write = nullptr;
+  EXPECT_THAT(write(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                HasSubstr("begin the move again with PREPARE")));
+  ASSERT_OK(UntilReady());
+  EXPECT_OK(Step(0, wire::MoveAction::COMMIT));
+  EXPECT_OK(Step(1, wire::MoveAction::COMMIT));
+  EXPECT_EQ(*Row(1), 1);
+}
 
 TEST_F(RefusedCommitTest, RowsAreOnOneServerWhicheverAllocationIsRefused) {
   int64_t refusals = 0;

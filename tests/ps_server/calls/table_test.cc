@@ -72,6 +72,19 @@ TEST_F(TableTest, RowsAreCountedByBucketWheneverTheyAreNamed) {
 
 // Keys of one bucket and of many, more than the batches of a lookup, with enough rows for the index
 // and the row chunks to grow while the push runs.
+// Otherwise callers that only read could exhaust the server's memory.
+TEST_F(TableTest, AReplyWithTheUsesOfManyBucketsIsCharged) {
+  constexpr size_t kBuckets = 65536;
+  TestClient client = Client();
+  wire::VariableSpec spec = TableSpec("wide", 1, WireOptimizer("sgd", 1));
+  spec.bucket_ps.assign(kBuckets, 0);
+  ASSERT_OK(client.Create({spec}));
+  const int64_t used = client.Describe()->memory_used_bytes;
+  EXPECT_GT(client.Describe(/*with_uses=*/true)->memory_used_bytes,
+            used + static_cast<int64_t>(kBuckets * sizeof(int64_t)));
+  EXPECT_EQ(client.Describe()->memory_used_bytes, used) << "the charge was not released";
+}
+
 TEST_F(TableTest, ManyKeysKeepTheirOwnRows) {
   TestClient client = Client();
   wire::VariableSpec one_bucket = TableSpec("one", 2, WireOptimizer("sgd", 1));
