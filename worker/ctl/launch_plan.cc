@@ -181,7 +181,8 @@ PlannedTask ServerTask(const LaunchOptions& options, const std::string& program,
 }
 
 PlannedTask WorkerTask(const LaunchOptions& options, const std::string& program,
-                       const std::string& cluster_file, const std::string& type, size_t index) {
+                       const std::string& cluster_file, const std::string& folder,
+                       const std::string& type, size_t index) {
   PlannedTask task{.task = absl::StrCat(type, ":", index)};
   task.command = {program,       "--job", options.job_file, "--cluster",        cluster_file,
                   "--task_type", type,    "--task_index",   absl::StrCat(index)};
@@ -190,6 +191,10 @@ PlannedTask WorkerTask(const LaunchOptions& options, const std::string& program,
   for (const std::string& set : options.sets) Append({"--set", set}, &task.command);
   if (type != kEvaluator) {  // an evaluator reads checkpoints and calls no server
     Append(TlsFlags(options.tls_directory, absl::StrCat(type, "-", index)), &task.command);
+    if (options.restart_on_failure) {
+      task.obeyed_file = absl::StrCat(folder, "/", type, index, ".obeyed");
+      Append({"--obeyed_file", task.obeyed_file}, &task.command);
+    }
   }
   Append(options.worker_flags, &task.command);
   return task;
@@ -258,7 +263,7 @@ absl::StatusOr<LaunchPlan> Plan(const LaunchOptions& options, const std::string&
   for (const auto& [type, addresses] : plan.cluster.tasks) {
     if (type == kServer) continue;
     for (size_t i = 0; i < addresses.size(); ++i) {
-      plan.tasks.push_back(WorkerTask(options, cairn_worker, plan.cluster_file, type, i));
+      plan.tasks.push_back(WorkerTask(options, cairn_worker, plan.cluster_file, folder, type, i));
     }
   }
   ShareGpus(&plan.tasks);

@@ -79,6 +79,19 @@ TEST_F(LaunchPlanTest, ServersComeFirstAndEveryTaskHasItsFlags) {
   EXPECT_EQ(absl::StrJoin(plan->tasks[3].environment, " "), "LOCAL_RANK=1 LOCAL_WORLD_SIZE=2");
 }
 
+TEST_F(LaunchPlanTest, WorkersThatMayBeRestartedSayWhichFlagsTheyHaveObeyed) {
+  LaunchOptions options = Options();
+  options.restart_on_failure = true;
+  options.worker_flags = {"--fresh"};
+  const auto plan = PlanLaunch(options, temp_.path());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->tasks[3].obeyed_file, temp_.Join("worker1.obeyed"));
+  const std::string worker = absl::StrJoin(plan->tasks[3].command, " ");
+  EXPECT_TRUE(absl::EndsWith(
+      worker, absl::StrCat("--obeyed_file ", plan->tasks[3].obeyed_file, " --fresh")))
+      << worker;
+}
+
 TEST_F(LaunchPlanTest, AServersStatusPageIsWhereItIsAskedFor) {
   LaunchOptions options = Options();
   options.server_flags = {"--http_port=8081"};

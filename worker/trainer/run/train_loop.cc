@@ -57,14 +57,24 @@ absl::Status TrainLoop::DoSteps() {
   }
   for (int64_t number = 0; number < loaded_ && !stopping_; ++number) {
     RETURN_IF_ERROR(DoStep(number));
+    if (stored_ || parts_.resident != nullptr) continue;
+    RETURN_IF_ERROR(pipeline_.WaitPushed(number));
+    NoteStored();
   }
   return pipeline_.WaitPushed(steps_done_ - 1);
+}
+
+void TrainLoop::NoteStored() {
+  if (!stored_ && parts_.stored_first != nullptr) parts_.stored_first();
+  stored_ = true;
 }
 
 absl::Status TrainLoop::WriteBack(bool wait) {
   std::string position;
   position_.EncodeTo(&position);
-  return parts_.resident->WriteBack(position, wait);
+  RETURN_IF_ERROR(parts_.resident->WriteBack(position, wait));
+  if (wait) NoteStored();
+  return absl::OkStatus();
 }
 
 absl::Status TrainLoop::EndResident(const absl::Status& trained) {

@@ -134,6 +134,7 @@ class Training {
     } else {
       RETURN_IF_ERROR(StartTogether());
     }
+    if (options_.fresh) NoteObeyed("--fresh");
     RETURN_IF_ERROR(DecideStart());
     report_ = NewReport(options_);
     report_.total_steps = start_.position.total_steps;
@@ -185,6 +186,10 @@ class Training {
                       : "");
     ASSIGN_OR_RETURN(model_, MakeModel(options_.job, reader_->schema(), devices_));
     return absl::OkStatus();
+  }
+
+  void NoteObeyed(absl::string_view flag) const {
+    if (options_.obeyed != nullptr) options_.obeyed(flag);
   }
 
   // Whether other workers use the same servers.
@@ -427,6 +432,10 @@ class Training {
          .meter = options_.meter,
          .resident = resident.get(),
          .task = options_.task,
+         .stored_first =
+             [this] {
+               if (options_.trains_more) NoteObeyed("--continue");
+             },
          .lockstep = lockstep_.has_value() ? &*lockstep_ : nullptr,
          .others_watch = SharesServers(),
          .synchronous = synchronous,
