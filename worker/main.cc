@@ -306,6 +306,7 @@ absl::StatusOr<Report> Run(const WorkerFlags& flags, JobConfig& job, SummaryOpti
   summary = {.mode = flags.mode, .predictions = flags.predictions};
   options.fresh = flags.fresh;
   options.trains_more = flags.trains_more;
+  options.own_metrics_file = !flags.metrics_file.empty();
   options.obeyed = [file = flags.obeyed_file](absl::string_view flag) { NoteObeyed(file, flag); };
   options.stop_requested = [] { return stop_signal.load(std::memory_order_relaxed) != 0; };
   ASSIGN_OR_RETURN(const ClusterConfig cluster, FindCluster(flags, options.job));

@@ -45,7 +45,7 @@ void AddRunFlags(Flags flags, WorkerFlags& values) {
       .Add("data_root", "DIR", values.data_root,
            "where the job file's relative data paths start; else the job file's own directory")
       .Add("metrics_file", "FILE", values.metrics_file,
-           "writes one JSON object a step: step, loss, examples, seconds")
+           "writes one JSON object a step: step, loss, examples, seconds; this worker's own file")
       .Add("export", "FILE", values.export_file,
            "writes all variables at the end: .npz (numpy) or .safetensors")
       .Add("max_steps", "N", values.max_steps,

@@ -358,6 +358,16 @@ class Training {
     return absl::OkStatus();
   }
 
+  absl::Status OpenMetrics() {
+    const std::string& file = options_.job.output.metrics_file;
+    const bool named_for_all = options_.worker != 0 && !options_.own_metrics_file;
+    report_.metrics_file = named_for_all ? TaskMetricsFile(file, options_.task) : file;
+    LOG_IF(INFO, named_for_all) << options_.task << ": writes its metrics to "
+                                << report_.metrics_file << ", since the first worker writes "
+                                << file;
+    return output_.OpenMetrics(report_.metrics_file, /*append=*/start_.position.run_steps > 0);
+  }
+
   absl::Status OpenOutput() {
     const OutputConfig& config = options_.job.output;
     if (options_.worker != 0 && options_.group != nullptr) {
@@ -365,10 +375,7 @@ class Training {
           << "the first worker writes the metrics of all: no " << config.metrics_file;
       return absl::OkStatus();
     }
-    if (!config.metrics_file.empty()) {
-      RETURN_IF_ERROR(
-          output_.OpenMetrics(config.metrics_file, /*append=*/start_.position.run_steps > 0));
-    }
+    if (!config.metrics_file.empty()) RETURN_IF_ERROR(OpenMetrics());
     if (config.tensorboard.empty()) return absl::OkStatus();
     const int32_t workers = WorkersOnServers(options_);
     return output_.OpenEvents(

@@ -34,6 +34,8 @@ struct TrainerOptions {
   // Called with "--fresh" once the job has started over, and with "--continue" once the further run
   // has begun: the same start again, after a crash, must not ask for it then. Null: nobody asks.
   std::function<void(absl::string_view)> obeyed;
+  // output.metrics_file is this worker's alone, rather than the name of the job's.
+  bool own_metrics_file = false;
   StopRequested stop_requested;      // polled once in each step and in every wait
   CheckpointOpener open_checkpoint;  // for checkpoint.warm_start
   // For workers that train as one (multi_worker_mirrored): this is rank `worker` of `workers`, each

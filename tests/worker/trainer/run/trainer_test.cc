@@ -337,6 +337,27 @@ TEST_F(TrainerTest, MetricsFileHasALineAStepAndEvaluationsBetween) {
   EXPECT_EQ(evaluations, 1);
 }
 
+TEST_F(TrainerTest, EachOfSeveralWorkersWritesAMetricsFileOfItsOwn) {
+  const auto lines = [&](const std::string& name) {
+    std::ifstream in(folder_.Join(name));
+    return std::count(std::istreambuf_iterator<char>(in), {}, '\n');
+  };
+  options_.job.data.max_steps = 4;
+  options_.workers = 2;
+  options_.worker = 1;
+  options_.task = "worker:1";
+  for (const bool own : {false, true}) {
+    Engines engines(1);
+    options_.own_metrics_file = own;
+    options_.job.output.metrics_file = folder_.Join(own ? "own.jsonl" : "m.jsonl");
+    EXPECT_EQ(Train(engines).metrics_file,
+              own ? options_.job.output.metrics_file : folder_.Join("m.worker-1.jsonl"));
+  }
+  EXPECT_EQ(lines("m.worker-1.jsonl"), 4);
+  EXPECT_EQ(lines("own.jsonl"), 4);
+  EXPECT_EQ(lines("m.jsonl"), 0);
+}
+
 TEST_F(TrainerTest, EvaluatesAndPredictsWhatIsOnTheServers) {
   Engines engines(2);
   const Report trained = Train(engines);
