@@ -181,15 +181,8 @@ void TrainLoop::PreparePush(int64_t number, bool finishes) {
   position_.EncodeTo(&step.position);
   ListSources(parts_.model, step.state, &step.sources);
   parts_.formats.SetSources(absl::MakeSpan(step.sources));
-  if (parts_.synchronous) return;
-  if (finishes) {
-    step.sources.push_back(parts_.roster_entry.Source(MonotonicNow(), 1, &step.roster_gradient));
-  } else if (parts_.others_watch) {
-    const absl::Duration now = MonotonicNow();
-    if (parts_.roster_entry.Due(now)) {
-      step.sources.push_back(parts_.roster_entry.Source(now, 0, &step.roster_gradient));
-    }
-  }
+  if (parts_.synchronous || !finishes) return;
+  step.sources.push_back(parts_.roster_entry.Source(MonotonicNow(), 1, &step.roster_gradient));
 }
 
 absl::Status TrainLoop::Record(int64_t number, double loss, int64_t rows, bool last) {

@@ -49,7 +49,6 @@ struct TrainLoopParts {
   std::function<void()> stored_first;  // called once the servers have a position of this start
   Lockstep* lockstep = nullptr;        // of workers that train as one; null: this worker trains
                                        // alone
-  bool others_watch = false;           // other workers read the roster, so send heartbeats
   bool synchronous = false;  // a training push contributes to a mean and must contain nothing else
   absl::Duration call_timeout;
   StopRequested stop_requested;

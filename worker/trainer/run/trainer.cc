@@ -411,7 +411,7 @@ class Training {
     Evaluator evaluator(options_.job, *model_, *client_, CallTimeout(options_), cut_short);
     const bool synchronous = options_.job.strategy.consistency == "sync";
     std::optional<HeartbeatThread> heartbeat;
-    if (synchronous && options_.workers > 1) {
+    if (SharesServers()) {
       const Deadline deadline = Deadline::In(CallTimeout(options_));
       ASSIGN_OR_RETURN(std::unique_ptr<PsClient> client,
                        connect_(ClientOptionsFor(options_, -1), deadline));
@@ -444,7 +444,6 @@ class Training {
                if (options_.trains_more) NoteObeyed("--continue");
              },
          .lockstep = lockstep_.has_value() ? &*lockstep_ : nullptr,
-         .others_watch = SharesServers(),
          .synchronous = synchronous,
          .call_timeout = CallTimeout(options_),
          .stop_requested = lockstep_.has_value() ? stopped_together : options_.stop_requested},

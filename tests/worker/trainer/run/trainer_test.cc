@@ -18,6 +18,7 @@
 #include "thrift/ParameterServer.h"
 #include "worker/trainer/checkpoints/checkpoint_folders.h"
 #include "worker/trainer/reports/run_meter.h"
+#include "worker/trainer/steps/roster.h"
 
 namespace cairn::test {
 namespace {
@@ -288,6 +289,33 @@ TEST_F(TrainerTest, TwoWorkersShareTheRowsAndTheFirstEvaluatesAfterBoth) {
     EXPECT_GT(*reports[0]->eval->auc, 0.9);
     EXPECT_FALSE(reports[1]->eval.has_value());
     EXPECT_EQ(reports[0]->total_steps, fresh || reports[0]->total_steps == 20 ? 20 : 40);
+  }
+}
+
+// A step may wait for a server, or compute, for longer than workers may be silent.
+TEST_F(TrainerTest, AWorkerSendsHeartbeatsWhileAStepLasts) {
+  for (const char* consistency : {"async", "ssp"}) {
+    Engines engines(2);
+    const auto onlooker = engines.Connect("j", -1);
+    options_.job.strategy.consistency = consistency;
+    options_.workers = 2;
+    options_.worker = 1;
+    bool beat = false;
+    options_.stop_requested = [&] {
+      const Deadline deadline = Deadline::In(absl::Seconds(20));
+      const auto specs = onlooker->Describe(deadline);
+      if (!specs.ok() || !HasRoster(*specs)) return false;
+      const auto beats = [&] {
+        const auto rows = ReadRoster(*onlooker, 2, deadline);
+        return rows.ok() ? (*rows)[1].beats : 0;
+      };
+      const int64_t before = beats();
+      while (beats() == before && !deadline.Expired()) continue;
+      beat = beats() != before;
+      return true;
+    };
+    Train(engines);
+    EXPECT_TRUE(beat) << consistency;
   }
 }
 
