@@ -153,6 +153,8 @@ absl::Status TrainLoop::DoStep(int64_t number) {
     return finishes ? absl::OkStatus() : DoWhatIsDue(number);
   }
   PreparePush(number, finishes);
+  // Earlier pushes may be dropped as well.
+  if (finishes) RETURN_IF_ERROR(pipeline_.WaitPushed(number - 1));
   const int64_t dropped = finishes ? parts_.client.counters().pushes_dropped : 0;
   const bool pulls = !stopping_ && next_pull < loaded_;
   RETURN_IF_ERROR(pipeline_.Exchange(number, pulls ? next_pull : -1));

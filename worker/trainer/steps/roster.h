@@ -38,7 +38,7 @@ using RosterGradient = std::array<float, 2>;
 // One worker's entries. Thread safety: none.
 class RosterEntry {
  public:
-  // The shortest interval between a training worker's heartbeats.
+  // The interval between a worker's heartbeats.
   static constexpr absl::Duration kBeatInterval = absl::Milliseconds(250);
 
   explicit RosterEntry(int32_t worker) : key_(worker) {}

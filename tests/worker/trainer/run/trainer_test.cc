@@ -513,5 +513,34 @@ TEST_F(TrainerTest, GradientsThatAreNotFiniteFailOrAreSkipped) {
                                        // dropped
 }
 
+// The last steps before the end are dropped while they are in flight, and the last one is not.
+TEST_F(TrainerTest, WithPullAheadADroppedPushBeforeTheLastDoesNotEndTheRunTwice) {
+  std::ofstream rows(folder_.Join("huge.libsvm"));
+  for (int i = 0; i < 20; ++i) rows << "5 1:3e38 2:3e38\n";
+  rows << "1 1:1\n";
+  rows.close();
+  options_.job.data.train = {{folder_.Join("huge.libsvm"), ""}};
+  options_.job.data.eval.clear();
+  options_.job.data.shuffle_buffer_rows = 0;
+  options_.job.data.batch_size = 1;
+  options_.job.data.epochs = 1;
+  options_.job.model.loss = "mean_squared_error";
+  options_.job.not_finite = "skip";
+  options_.job.divergence = "ignore";
+  options_.job.strategy.pull_ahead_steps = 8;
+  for (int i = 0; i < 10; ++i) {
+    Engines engines(1);
+    const Report report = Train(engines);
+    EXPECT_EQ(report.steps, 21);
+    EXPECT_EQ(report.counters.pushes_dropped, 20);
+    const auto onlooker = engines.Connect("j", -1);
+    const Deadline deadline = Deadline::In(absl::Seconds(20));
+    ASSERT_OK(onlooker->Describe(deadline));
+    const auto roster = ReadRoster(*onlooker, 1, deadline);
+    ASSERT_OK(roster);
+    EXPECT_EQ(roster->front().runs_finished, 1);
+  }
+}
+
 }  // namespace
 }  // namespace cairn::test
