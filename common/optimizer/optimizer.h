@@ -30,8 +30,8 @@ struct OptimizerConfig {
   std::string type = "sgd";
   ScheduleConfig learning_rate = {};
   absl::btree_map<std::string, double> arguments = {};
-  double clipvalue = 0;  // 0: none. At most one of the three, as in Keras.
-  double clipnorm = 0;   // applied by a server that holds the whole variable, else by the worker
+  double clipvalue = 0;        // 0: none. At most one of the three, as in Keras.
+  double clipnorm = 0;         // applied by workers, and by a server that holds the whole variable
   double global_clipnorm = 0;  // applied by the worker, which has all gradients
 
   // Omitted arguments equal explicit defaults.

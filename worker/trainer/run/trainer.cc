@@ -194,6 +194,10 @@ class Training {
 
   // Whether other workers use the same servers.
   bool SharesServers() const { return WorkersOnServers(options_) > 1; }
+  // Whether the servers apply the mean of several workers' gradients.
+  bool ServersAverage() const {
+    return SharesServers() && options_.job.strategy.consistency == "sync";
+  }
   // Whether this worker is the first of those that use the same servers.
   bool FirstOnServers() const { return WorkerOnServers(options_) == 0; }
 
@@ -296,6 +300,10 @@ class Training {
     KeepPlacement(there, all);
     for (const std::string& change : OptimizerChanges(there, all)) LOG(INFO) << change;
     std::copy_n(all.begin(), specs_.size(), specs_.begin());
+    if (ServersAverage()) {
+      RETURN_IF_ERROR(
+          AsBadInput(CheckServersCanClip(options_.job, specs_, client_->servers().size())));
+    }
     if (!HasRoster(there) && options_.worker == 0 && WarmStarts()) {
       // Variables without a roster are the remains of an interrupted warm start.
       if (!there.empty()) RETURN_IF_ERROR(client_->DropJob(Deadline::In(CallTimeout(options_))));
@@ -403,7 +411,8 @@ class Training {
   absl::Status Train() {
     reader_->StartAt(start_.position.epoch, start_.position.row, start_.end_epoch);
     RETURN_IF_ERROR(OpenOutput());
-    const GradientClipper clipper(options_.job, specs_);
+    const GradientClipper clipper =
+        ServersAverage() ? GradientClipper() : GradientClipper(options_.job, specs_);
     // Ends an evaluation early if another worker is lost: the others would wait for it in vain.
     const StopRequested cut_short = [this] {
       return options_.stop_requested() || (lockstep_.has_value() && lockstep_->lost());

@@ -319,6 +319,21 @@ TEST_F(TrainerTest, AWorkerSendsHeartbeatsWhileAStepLasts) {
   }
 }
 
+TEST_F(TrainerTest, SynchronousWorkersThatNobodyCouldClipAreRefused) {
+  Engines engines(1);
+  options_.job.strategy.consistency = "sync";
+  options_.job.optimizer.global_clipnorm = 1;
+  options_.workers = 2;
+  options_.worker = 1;
+  const absl::Status refused = RunTraining(options_, engines.connector()).status();
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("global_clipnorm")));
+  EXPECT_EQ(ExitCodeOf(refused), 2);
+  options_.workers = 1;
+  options_.worker = 0;
+  Engines of_one(1);
+  EXPECT_EQ(Train(of_one).steps, 40);
+}
+
 TEST_F(TrainerTest, AWorkerWithoutRowsFinishesToo) {
   Engines engines(1);
   options_.workers = 2;
