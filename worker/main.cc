@@ -5,6 +5,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -158,6 +159,16 @@ absl::StatusOr<Report> RunMode(const WorkerFlags& flags, const TrainerOptions& o
   return RunTraining(options, connect);
 }
 
+// A restart that cannot read the note obeys `flag` once more.
+void NoteObeyed(const std::string& file, absl::string_view flag) {
+  if (file.empty()) return;
+  std::ofstream out(file, std::ios::app);
+  out << flag << "\n";
+  out.close();
+  LOG_IF(WARNING, !out) << "--obeyed_file " << file << " cannot be written: a restart obeys "
+                        << flag << " once more";
+}
+
 CheckpointOpener OpensCheckpoints(const JobConfig& job, const std::string& purpose) {
   return [job, purpose](const std::string& folder) { return OpenCheckpoint(job, folder, purpose); };
 }
@@ -295,6 +306,8 @@ absl::StatusOr<Report> Run(const WorkerFlags& flags, JobConfig& job, SummaryOpti
   summary = {.mode = flags.mode, .predictions = flags.predictions};
   options.fresh = flags.fresh;
   options.trains_more = flags.trains_more;
+  options.own_metrics_file = !flags.metrics_file.empty();
+  options.obeyed = [file = flags.obeyed_file](absl::string_view flag) { NoteObeyed(file, flag); };
   options.stop_requested = [] { return stop_signal.load(std::memory_order_relaxed) != 0; };
   ASSIGN_OR_RETURN(const ClusterConfig cluster, FindCluster(flags, options.job));
   const std::string& type = options.job.strategy.type;

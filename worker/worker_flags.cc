@@ -45,7 +45,7 @@ void AddRunFlags(Flags flags, WorkerFlags& values) {
       .Add("data_root", "DIR", values.data_root,
            "where the job file's relative data paths start; else the job file's own directory")
       .Add("metrics_file", "FILE", values.metrics_file,
-           "writes one JSON object a step: step, loss, examples, seconds")
+           "writes one JSON object a step: step, loss, examples, seconds; this worker's own file")
       .Add("export", "FILE", values.export_file,
            "writes all variables at the end: .npz (numpy) or .safetensors")
       .Add("max_steps", "N", values.max_steps,
@@ -60,6 +60,9 @@ void AddRunFlags(Flags flags, WorkerFlags& values) {
            "a finished job: trains another data.epochs epochs (at most --max_steps more steps); "
            "give it to every worker. Under a program that restarts workers raise data.epochs "
            "instead: each start with --continue trains once more")
+      .Add("obeyed_file", "FILE", values.obeyed_file,
+           "lists there, one a line, which of --fresh and --continue this worker has obeyed: a "
+           "program that restarts it leaves these out then, as cairnctl launch does")
       .Add("set", "KEY.PATH=VALUE", values.overrides,
            "overrides a key of the job file; may be given several times");
 }
@@ -108,6 +111,10 @@ absl::Status WorkerFlags::Validate() const {
   if (!trains() && (max_steps.has_value() || !metrics_file.empty())) {
     return InvalidArgument("--max_steps and --metrics_file are for --mode train; with --mode ",
                            mode, " leave them out");
+  }
+  if (!trains() && !obeyed_file.empty()) {
+    return InvalidArgument("--obeyed_file is for --mode train; with --mode ", mode,
+                           " leave it out");
   }
   if (max_steps.value_or(0) < 0) {
     return InvalidArgument("--max_steps is ", *max_steps, "; 0 (no limit) or more is allowed");

@@ -35,6 +35,7 @@ struct WorkerFlags {
   std::string predictions;
   bool fresh = false;
   bool trains_more = false;  // --continue
+  std::string obeyed_file;
   std::vector<std::string> overrides;
   std::string local_transport = "auto";
   SecurityOptions security;

@@ -10,6 +10,7 @@ import shutil
 import signal
 import struct
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
@@ -556,6 +557,9 @@ class Training(CrashCase):
                     worker = self.start_worker(job, file)
                 self.await_death(worker, lambda: self.log("worker0"), point)
                 self.assertTrue(glob.glob(self.path("checkpoints", "*", "MANIFEST.json")))
+                # A checkpoint in progress would have changed later.
+                for folder in glob.glob(self.path("checkpoints", "*")):
+                    os.utime(folder, (time.time() - 3600,) * 2)
                 self.start_worker(job, file)
             self.assertEqual(self.result("worker0")["total_steps"], STEPS)
             # A killed worker computes steps again that some servers have already.

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
@@ -142,6 +143,7 @@ class Checkpoints(scene.FolderTest):
         # The remains of a crash in the middle of a checkpoint, beside other programs' files.
         unfinished = os.path.join(self.directory, "job.step-0000000007-0badcafe")
         os.makedirs(os.path.join(unfinished, "ps-0.part", "db"))
+        os.utime(unfinished, (time.time() - 3600,) * 2)
         kept = [os.path.join(self.directory, name) for name in
                 ("notes", "other.step-0000000007-0badcafe", "job.step-7-backup")]
         for path in kept:

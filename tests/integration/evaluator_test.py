@@ -68,14 +68,15 @@ class EvaluatorTask(Jobs):
         with processes.Cluster(self.folder, 2) as cluster:
             evaluator = self.start(self.evaluator(
                 job, "--task_index", "0", "--cluster", cluster.worker_file(1),
-                "--metrics_file", self.path("scores")))
+                "--set", "output.metrics_file=" + self.path("scores.jsonl")))
             trained = processes.run_worker(job, cluster.worker_file(1))
             report, log = self.finish(evaluator)
         self.assertEqual(report["status"], "completed")
         self.assertEqual(report["task"], "evaluator:0")
         self.assertEqual(report["total_steps"], 10 * STEPS)
         self.assertEqual(report["eval"], trained["eval"])
-        with open(self.path("scores"), encoding="ascii") as f:
+        # The first worker would write scores.jsonl.
+        with open(self.path("scores.evaluator-0.jsonl"), encoding="ascii") as f:
             lines = [json.loads(line) for line in f]
         self.assertEqual(len(lines), report["checkpoints"])
         self.assertEqual(lines[-1], {"step": 10 * STEPS, "eval": report["eval"]})

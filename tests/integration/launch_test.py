@@ -174,6 +174,36 @@ class LaunchTest(scene.FolderTest):
                          {"ps:0": 0, "ps:1": 1, "worker:0": 1, "worker:1": 0})
         self.assertEqual([r["total_steps"] for r in answer["reports"]], [40000, 40000])
 
+    def test_a_restarted_worker_does_not_start_the_job_over_again(self):
+        process = self.launch("--restart", "on-failure", "--worker", "1", "--", "--fresh",
+                              epochs=1000000)
+        self.wait_for_log("worker:0 .*starts run 1")
+        os.kill(self.pids(process, "cairn-worker", 1)[0], signal.SIGKILL)
+        self.wait_for_log("worker:0 was ended by signal 9 .*restarts in")
+        self.wait_for_log("(?s)starts run 1.*restarts in.*worker:0 .* (continues|starts) run 1")
+        self.assertEqual(self.log().count("forgets what the servers hold"), 1, self.log())
+        process.send_signal(signal.SIGINT)
+        self.finish(process)
+
+    def test_a_worker_that_fails_at_its_start_obeys_its_flags_when_it_is_restarted(self):
+        state = os.path.join(self.folder, "state")
+        status, _ = self.finish(self.launch("--worker", "1", "--state", state))
+        self.assertEqual(status, 0, self.log())
+        fails_once = self.path("fails_once")
+        with open(fails_once, "w", encoding="ascii") as f:
+            f.write(f"#!/bin/sh\nmkdir {self.path('failed')} && exit 1\n"
+                    f"exec {processes.WORKER} \"$@\"\n")
+        os.chmod(fails_once, 0o755)
+        for flag, total in (("--continue", 80), ("--fresh", 40)):
+            status, out = self.finish(self.launch(
+                "--worker", "1", "--state", state, "--restart", "on-failure", "--cairn_ps",
+                processes.PS, "--cairn_worker", fails_once, "--", flag))
+            self.assertEqual(status, 0, self.log())
+            self.assertIn("restarts in", self.log())
+            report = json.loads(out)
+            self.assertEqual((report["steps"], report["total_steps"]), (40, total), self.log())
+            os.rmdir(self.path("failed"))
+
     def test_lines_of_progress_and_the_users_own_cluster_file_are_printed(self):
         file = self.path("cluster.json")
         with open(file, "w", encoding="ascii") as f:

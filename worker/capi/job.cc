@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/config/job_config.h"
@@ -9,7 +10,6 @@
 #include "common/status.h"
 #include "worker/capi/c.h"
 #include "worker/capi/call.h"
-#include "worker/trainer/checkpoints/checkpoint_folders.h"
 #include "worker/trainer/checkpoints/checkpointer.h"
 #include "worker/trainer/resume/job_restore.h"
 
@@ -30,10 +30,8 @@ absl::Status MakeCheckpoint(Client& client, const char* directory, int64_t step,
   job.checkpoint.keep = keep == 0 ? std::numeric_limits<int64_t>::max() : keep;
   ASSIGN_OR_RETURN(const std::unique_ptr<Checkpointer> checkpointer,
                    Checkpointer::Create(job, *client.ps));
-  RETURN_IF_ERROR(checkpointer->MakeNow(step));
-  ASSIGN_OR_RETURN(const CheckpointFolders folders, ListCheckpoints(directory, client.job));
-  if (folders.finished.empty()) return NotFound("checkpoint: ", directory, " has none any more");
-  *folder = CopyText(absl::StrCat(directory, "/", folders.finished.back().name));
+  ASSIGN_OR_RETURN(const std::string name, checkpointer->MakeNow(step));
+  *folder = CopyText(absl::StrCat(directory, "/", name));
   return absl::OkStatus();
 }
 

@@ -123,8 +123,8 @@ void VerifyServer(const std::string& folder, const ServerCheckpoint& server, Ver
   }
 }
 
-void Report(const std::string& folder, const CheckpointManifest& manifest, Json* list,
-            std::string* text, size_t* wrong) {
+void ReportCheckpoint(const std::string& folder, const CheckpointManifest& manifest, Json* list,
+                      std::string* text, size_t* wrong) {
   Verified verified;
   for (const ServerCheckpoint& server : manifest.servers) VerifyServer(folder, server, &verified);
   Json json = SummaryJson(folder, manifest);
@@ -181,7 +181,7 @@ absl::StatusOr<Answer> VerifyCheckpoints(const std::string& folder) {
   size_t wrong = 0;
   const absl::StatusOr<CheckpointManifest> one = CheckpointManifest::ReadFrom(folder);
   if (one.ok()) {
-    Report(folder, *one, &list, &answer.text, &wrong);
+    ReportCheckpoint(folder, *one, &list, &answer.text, &wrong);
   } else if (!absl::IsNotFound(one.status())) {
     answer.text = absl::StrCat(one.status().message(), "\n");
     list.push_back({{"folder", folder},
@@ -196,7 +196,7 @@ absl::StatusOr<Answer> VerifyCheckpoints(const std::string& folder) {
                    ") and holds none: cairnctl checkpoint list DIR lists the existing ones"));
     }
     for (const auto& [path, manifest] : found.finished) {
-      Report(path, manifest, &list, &answer.text, &wrong);
+      ReportCheckpoint(path, manifest, &list, &answer.text, &wrong);
     }
     for (const std::string& why : found.damaged) {
       absl::StrAppend(&answer.text, why, "\n");

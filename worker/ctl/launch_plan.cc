@@ -7,8 +7,10 @@
 #include <fstream>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "common/config/job_config.h"
 #include "common/errors.h"
 #include "common/exit_status.h"
@@ -17,6 +19,7 @@
 #include "worker/ctl/certs.h"
 #include "worker/ctl/launch_record.h"
 #include "worker/ctl/local_ports.h"
+#include "worker/trainer/reports/report.h"
 
 namespace cairn {
 namespace {
@@ -68,15 +71,16 @@ absl::Status WriteText(const std::string& path, absl::string_view text) {
   return Unavailable(path, " cannot be written: is the disk full?");
 }
 
-absl::StatusOr<std::string> ReadJobName(const LaunchOptions& options, bool needed, size_t servers) {
+// Without a job file, which only `needed` requires, a job without a name.
+absl::StatusOr<JobConfig> ReadJobOf(const LaunchOptions& options, bool needed, size_t servers) {
   if (options.job_file.empty()) {
-    if (!needed) return std::string();
+    if (!needed) return JobConfig();
     return BadFlag("--job FILE is needed for the workers; --worker 0 starts servers alone");
   }
   JobOptions reading;
   reading.data_root = options.data_root;
   reading.overrides = options.sets;
-  ASSIGN_OR_RETURN(const JobConfig job, ReadJobFile(options.job_file, reading));
+  ASSIGN_OR_RETURN(JobConfig job, ReadJobFile(options.job_file, reading));
   if (needed && servers == 0 && job.strategy.type == "parameter_server") {
     return BadFlag(absl::StrCat(options.cluster_file.empty()
                                     ? "--ps 0"
@@ -87,7 +91,7 @@ absl::StatusOr<std::string> ReadJobName(const LaunchOptions& options, bool neede
                                 "a server in its process: cairn-worker --job ",
                                 options.job_file));
   }
-  return job.name;
+  return job;
 }
 
 // The flags of the task that `cairnctl certs` calls `name`; none without TLS.
@@ -181,7 +185,8 @@ PlannedTask ServerTask(const LaunchOptions& options, const std::string& program,
 }
 
 PlannedTask WorkerTask(const LaunchOptions& options, const std::string& program,
-                       const std::string& cluster_file, const std::string& type, size_t index) {
+                       const std::string& cluster_file, const std::string& folder,
+                       const std::string& type, size_t index) {
   PlannedTask task{.task = absl::StrCat(type, ":", index)};
   task.command = {program,       "--job", options.job_file, "--cluster",        cluster_file,
                   "--task_type", type,    "--task_index",   absl::StrCat(index)};
@@ -190,6 +195,10 @@ PlannedTask WorkerTask(const LaunchOptions& options, const std::string& program,
   for (const std::string& set : options.sets) Append({"--set", set}, &task.command);
   if (type != kEvaluator) {  // an evaluator reads checkpoints and calls no server
     Append(TlsFlags(options.tls_directory, absl::StrCat(type, "-", index)), &task.command);
+    if (options.restart_on_failure) {
+      task.obeyed_file = absl::StrCat(folder, "/", type, index, ".obeyed");
+      Append({"--obeyed_file", task.obeyed_file}, &task.command);
+    }
   }
   Append(options.worker_flags, &task.command);
   return task;
@@ -209,15 +218,41 @@ absl::Status CheckNumbers(const LaunchOptions& options) {
   return absl::OkStatus();
 }
 
-// The workers divide the machine's GPUs among themselves (worker/cluster/local_gpus.h).
-void ShareGpus(std::vector<PlannedTask>* tasks) {
-  const auto workers = std::count_if(tasks->begin(), tasks->end(),
-                                     [](const PlannedTask& task) { return !task.server; });
+bool Trains(const PlannedTask& task) {
+  return !task.server && !absl::StartsWith(task.task, absl::StrCat(kEvaluator, ":"));
+}
+
+// The user's flags name one metrics file for all workers: the first one writes it, and each other
+// task its own.
+void DivideMetricsFile(std::vector<PlannedTask>* tasks) {
+  constexpr absl::string_view kFlag = "--metrics_file";
+  const auto first = std::find_if(tasks->begin(), tasks->end(), Trains);
+  for (auto task = tasks->begin(); task != tasks->end(); ++task) {
+    if (task->server || task == first) continue;
+    std::string before;
+    for (std::string& word : task->command) {
+      if (before == kFlag) word = TaskMetricsFile(word, task->task);
+      absl::string_view file = word;
+      if (absl::ConsumePrefix(&file, kFlag) && absl::ConsumePrefix(&file, "=")) {
+        word = absl::StrCat(kFlag, "=", TaskMetricsFile(std::string(file), task->task));
+      }
+      before = word;
+    }
+  }
+}
+
+// The tasks that train divide the machine's GPUs among themselves (worker/cluster/local_gpus.h).
+// Beside them an evaluator computes on the CPU, unless the job names devices.
+void ShareGpus(const JobConfig& job, std::vector<PlannedTask>* tasks) {
+  const auto trainers = std::count_if(tasks->begin(), tasks->end(), Trains);
   int rank = 0;
   for (PlannedTask& task : *tasks) {
-    if (task.server) continue;
-    task.environment = {absl::StrCat("LOCAL_RANK=", rank++),
-                        absl::StrCat("LOCAL_WORLD_SIZE=", workers)};
+    if (Trains(task)) {
+      task.environment = {absl::StrCat("LOCAL_RANK=", rank++),
+                          absl::StrCat("LOCAL_WORLD_SIZE=", trainers)};
+    } else if (!task.server && trainers > 0 && job.strategy.devices.empty()) {
+      task.environment = {"CUDA_VISIBLE_DEVICES="};
+    }
   }
 }
 
@@ -227,7 +262,8 @@ absl::StatusOr<LaunchPlan> Plan(const LaunchOptions& options, const std::string&
   ASSIGN_OR_RETURN(plan.cluster, WantedCluster(options));
   const size_t servers = plan.cluster.addresses(kServer).size();
   const bool trains = plan.cluster.tasks.size() > (servers > 0 ? 1U : 0U);
-  ASSIGN_OR_RETURN(plan.job, ReadJobName(options, trains, servers));
+  ASSIGN_OR_RETURN(const JobConfig job, ReadJobOf(options, trains, servers));
+  plan.job = job.name;
   std::string cairn_ps;
   std::string cairn_worker;
   if (servers > 0) {
@@ -258,10 +294,11 @@ absl::StatusOr<LaunchPlan> Plan(const LaunchOptions& options, const std::string&
   for (const auto& [type, addresses] : plan.cluster.tasks) {
     if (type == kServer) continue;
     for (size_t i = 0; i < addresses.size(); ++i) {
-      plan.tasks.push_back(WorkerTask(options, cairn_worker, plan.cluster_file, type, i));
+      plan.tasks.push_back(WorkerTask(options, cairn_worker, plan.cluster_file, folder, type, i));
     }
   }
-  ShareGpus(&plan.tasks);
+  ShareGpus(job, &plan.tasks);
+  DivideMetricsFile(&plan.tasks);
   for (PlannedTask& task : plan.tasks) task.log_file = TaskLogPath(plan.log_directory, task.task);
   return plan;
 }

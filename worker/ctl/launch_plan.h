@@ -44,6 +44,7 @@ struct PlannedTask {
   std::vector<std::string> command;
   std::vector<std::string> environment;  // "NAME=value", added to the launcher's
   std::string port_file;                 // of a server, which writes it once it accepts calls
+  std::string obeyed_file;               // of a worker: flags that a restart leaves out, one a line
   std::string log_file;                  // for everything that the task prints; empty: none
 };
 

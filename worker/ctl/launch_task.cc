@@ -7,9 +7,11 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "common/status.h"
@@ -39,6 +41,18 @@ void LaunchTask::Log(absl::string_view text) {
                    " cannot be written: ", absl::ErrnoToStatus(errno, "").message()));
 }
 
+// Leaves out what an earlier start has obeyed: a restarted worker resumes by itself.
+std::vector<std::string> LaunchTask::StartCommand() const {
+  std::vector<std::string> command = plan_.command;
+  std::ifstream obeyed(plan_.obeyed_file);
+  for (std::string flag; std::getline(obeyed, flag);) {
+    std::erase_if(command, [&](absl::string_view word) {
+      return word == flag || absl::StartsWith(word, absl::StrCat(flag, "="));
+    });
+  }
+  return command;
+}
+
 absl::Status LaunchTask::Start() {
   std::error_code error;
   // A port file of an earlier start would make the server look ready.
@@ -46,9 +60,7 @@ absl::Status LaunchTask::Start() {
   out_.clear();
   report_.clear();
   waits_ = false;
-  std::vector<std::string> command = plan_.command;
-  // Only the first start obeys --continue; a restarted worker resumes by itself.
-  if (started_) std::erase(command, "--continue");
+  const std::vector<std::string> command = StartCommand();
   started_ = true;
   begin_ = MonotonicNow();
   // When the launcher is gone, a server writes its state and ends. A worker is killed, because it

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -60,6 +61,7 @@ class LaunchTask {
   absl::Duration ran() const { return ran_; }
 
  private:
+  std::vector<std::string> StartCommand() const;
   void TakeReport(absl::string_view chunk);
   void Log(absl::string_view text);
 

@@ -79,6 +79,55 @@ TEST_F(LaunchPlanTest, ServersComeFirstAndEveryTaskHasItsFlags) {
   EXPECT_EQ(absl::StrJoin(plan->tasks[3].environment, " "), "LOCAL_RANK=1 LOCAL_WORLD_SIZE=2");
 }
 
+TEST_F(LaunchPlanTest, WorkersThatMayBeRestartedSayWhichFlagsTheyHaveObeyed) {
+  LaunchOptions options = Options();
+  options.restart_on_failure = true;
+  options.worker_flags = {"--fresh"};
+  const auto plan = PlanLaunch(options, temp_.path());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->tasks[3].obeyed_file, temp_.Join("worker1.obeyed"));
+  const std::string worker = absl::StrJoin(plan->tasks[3].command, " ");
+  EXPECT_TRUE(absl::EndsWith(
+      worker, absl::StrCat("--obeyed_file ", plan->tasks[3].obeyed_file, " --fresh")))
+      << worker;
+}
+
+TEST_F(LaunchPlanTest, OnlyTasksThatTrainDivideTheGpus) {
+  LaunchOptions options = Options();
+  options.cluster_file = Write(
+      "evaluated.yaml", absl::StrCat("cluster: {ps: ['", OwnHost(), ":0'], chief: ['", OwnHost(),
+                                     ":0'], evaluator: ['", OwnHost(), ":0'], worker: ['",
+                                     OwnHost(), ":0', '", OwnHost(), ":0']}\n"));
+  const auto environment = [&](const std::string& name) {
+    const auto plan = PlanLaunch(options, temp_.path());
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    for (const PlannedTask& task : plan->tasks) {
+      if (task.task == name) return absl::StrJoin(task.environment, " ");
+    }
+    return absl::StrCat("no ", name);
+  };
+  EXPECT_EQ(environment("chief:0"), "LOCAL_RANK=0 LOCAL_WORLD_SIZE=3");
+  EXPECT_EQ(environment("worker:1"), "LOCAL_RANK=2 LOCAL_WORLD_SIZE=3");
+  EXPECT_EQ(environment("evaluator:0"), "CUDA_VISIBLE_DEVICES=");
+  options.sets = {"strategy.devices=[cpu:0]"};  // the job chooses
+  EXPECT_EQ(environment("evaluator:0"), "");
+}
+
+TEST_F(LaunchPlanTest, EveryTaskHasItsOwnMetricsFile) {
+  LaunchOptions options = Options();
+  for (const bool joined : {false, true}) {
+    options.worker_flags = joined ? std::vector<std::string>{"--metrics_file=/a.b/m.jsonl"}
+                                  : std::vector<std::string>{"--metrics_file", "/a.b/m.jsonl"};
+    const std::string flag = joined ? "--metrics_file=" : "--metrics_file ";
+    const auto plan = PlanLaunch(options, temp_.path());
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const std::string first = absl::StrJoin(plan->tasks[2].command, " ");
+    EXPECT_TRUE(absl::EndsWith(first, flag + "/a.b/m.jsonl")) << first;
+    const std::string second = absl::StrJoin(plan->tasks[3].command, " ");
+    EXPECT_TRUE(absl::EndsWith(second, flag + "/a.b/m.worker-1.jsonl")) << second;
+  }
+}
+
 TEST_F(LaunchPlanTest, AServersStatusPageIsWhereItIsAskedFor) {
   LaunchOptions options = Options();
   options.server_flags = {"--http_port=8081"};

@@ -90,6 +90,25 @@ std::vector<std::string> NotKept(const CheckpointFolders& folders, int64_t keep)
   return names;
 }
 
+std::vector<std::string> UnchangedFor(absl::Duration age, const std::string& directory,
+                                      const std::string& newest,
+                                      const std::vector<std::string>& unfinished) {
+  std::vector<std::string> names;
+  std::error_code error;
+  const fs::file_time_type now = fs::last_write_time(PathOf(directory, newest), error);
+  if (error) return names;
+  for (const std::string& name : unfinished) {
+    const fs::file_time_type changed = fs::last_write_time(PathOf(directory, name), error);
+    if (!error && absl::FromChrono(now - changed) > age) names.push_back(name);
+  }
+  return names;
+}
+
+bool IsFinished(const std::string& folder) {
+  std::error_code error;
+  return fs::exists(PathOf(folder, CheckpointManifest::kFileName), error);
+}
+
 absl::Status RemoveManifest(const std::string& folder) {
   const std::string path = PathOf(folder, CheckpointManifest::kFileName);
   if (unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();

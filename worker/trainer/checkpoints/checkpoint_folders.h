@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "worker/trainer/checkpoints/checkpoint_manifest.h"
 
 namespace cairn {
@@ -35,6 +36,14 @@ absl::StatusOr<CheckpointFolders> ListCheckpoints(const std::string& directory,
 // least as many steps follows: after a job restarts from scratch, its new checkpoints have fewer.
 std::vector<std::string> NotKept(const CheckpointFolders& folders, int64_t keep);
 
+// Those of `unfinished` that have not changed in the `age` before `newest`, a folder beside them,
+// last changed. Compares times of the file system only, because hosts' clocks differ.
+std::vector<std::string> UnchangedFor(absl::Duration age, const std::string& directory,
+                                      const std::string& newest,
+                                      const std::vector<std::string>& unfinished);
+
+// Whether the checkpoint has a manifest.
+bool IsFinished(const std::string& folder);
 // Turns a finished checkpoint into an unfinished one.
 absl::Status RemoveManifest(const std::string& folder);
 // Removes the directory of a checkpoint whose parts the servers have deleted. OK if it does not

@@ -50,38 +50,35 @@ void Checkpointer::Begin(int64_t step) {
   thread_ = std::thread([this, step] { MakeOrLog(step); });
 }
 
-absl::Status Checkpointer::MakeNow(int64_t step) {
+absl::StatusOr<std::string> Checkpointer::MakeNow(int64_t step) {
   Join();
   return Make(step, /*finished=*/false);
 }
 
 absl::Status Checkpointer::End(int64_t step) {
   Join();
-  return Make(step, /*finished=*/true);
+  return Make(step, /*finished=*/true).status();
 }
 
 void Checkpointer::MakeOrLog(int64_t step) {
-  const absl::Status status = Make(step, /*finished=*/false);
+  const absl::Status status = Make(step, /*finished=*/false).status();
   if (!status.ok()) LOG(ERROR) << status.message() << "; training continues";
 }
 
-absl::Status Checkpointer::Make(int64_t step, bool finished) {
+absl::StatusOr<std::string> Checkpointer::Make(int64_t step, bool finished) {
   const Deadline deadline = Deadline::In(kTimeout);
-  const absl::Status status = Write({.job = job_,
-                                     .name = NewCheckpointName(job_, step),
-                                     .number = 1,
-                                     .step = step,
-                                     .finished = finished},
-                                    deadline);
+  std::string name = NewCheckpointName(job_, step);
+  const absl::Status status =
+      Write({.job = job_, .name = name, .number = 1, .step = step, .finished = finished}, deadline);
   if (!status.ok()) {
-    // The next checkpoint deletes the failed one's files.
+    failed_.push_back(name);  // the next checkpoint deletes its files
     return Annotate(status, absl::StrCat("checkpoint of step ", step, " in ", directory_));
   }
-  const absl::Status deleted = DeleteOld(deadline);
+  const absl::Status deleted = DeleteOld(name, deadline);
   if (!deleted.ok()) {
     LOG(WARNING) << "old checkpoints in " << directory_ << ": " << deleted.message();
   }
-  return absl::OkStatus();
+  return name;
 }
 
 absl::Status Checkpointer::Write(const CheckpointManifest& wanted, Deadline deadline) {
@@ -110,16 +107,27 @@ absl::Status Checkpointer::Write(const CheckpointManifest& wanted, Deadline dead
   return absl::OkStatus();
 }
 
-absl::Status Checkpointer::DeleteOld(Deadline deadline) {
+absl::StatusOr<std::vector<std::string>> Checkpointer::ListOld(const std::string& made) const {
   ASSIGN_OR_RETURN(const CheckpointFolders folders, ListCheckpoints(directory_, job_));
   for (const std::string& why : folders.damaged) LOG(WARNING) << why;
-  std::vector<std::string> names = folders.unfinished;
+  std::vector<std::string> names = UnchangedFor(kTimeout, directory_, made, folders.unfinished);
+  for (const std::string& name : folders.unfinished) {
+    const bool failed = std::count(failed_.begin(), failed_.end(), name) > 0;
+    if (failed && std::count(names.begin(), names.end(), name) == 0) names.push_back(name);
+  }
   for (const std::string& name : NotKept(folders, keep_)) {
+    if (name == made) continue;  // others have made newer ones meanwhile
     RETURN_IF_ERROR(RemoveManifest(absl::StrCat(directory_, "/", name)));
     names.push_back(name);
   }
+  return names;
+}
+
+absl::Status Checkpointer::DeleteOld(const std::string& made, Deadline deadline) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListOld(made));
   for (const std::string& name : names) {
     CAIRN_CRASH_POINT("checkpoint: before an old one is deleted");
+    if (IsFinished(absl::StrCat(directory_, "/", name))) continue;  // since it was listed
     RETURN_IF_ERROR(client_.DropCheckpoint(directory_, name, deadline));
     RETURN_IF_ERROR(RemoveEmptyCheckpoint(absl::StrCat(directory_, "/", name)));
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,7 +23,9 @@ namespace cairn {
 // written last and records each worker's progress on each server. A restore needs nothing else:
 // each worker resumes after its last push that every part contains, and the parts that are ahead
 // drop the repeated pushes. Afterwards the oldest checkpoints beyond checkpoint.keep and the
-// remains of interrupted attempts are deleted. Thread safety: none; one thread calls.
+// remains of failed and interrupted attempts are deleted. Another client may make checkpoints of
+// the job in the same directory, so an unfinished one of another object counts as
+// interrupted only once it has not changed for kTimeout. Thread safety: none; one thread calls.
 class Checkpointer {
  public:
   // Longest time one checkpoint may take.
@@ -42,8 +45,8 @@ class Checkpointer {
   // the caller, so every part has the same steps. A failure is logged: earlier checkpoints stay,
   // and training continues.
   void Begin(int64_t step);
-  // Makes a checkpoint before it returns, and returns its failure.
-  absl::Status MakeNow(int64_t step);
+  // Makes a checkpoint before it returns. Returns the name of its folder, or its failure.
+  absl::StatusOr<std::string> MakeNow(int64_t step);
   // Like MakeNow, for the last checkpoint of a run, whose manifest says that the run has ended.
   absl::Status End(int64_t step);
 
@@ -56,16 +59,19 @@ class Checkpointer {
         directory_(std::move(directory)),
         client_(client) {}
   void Join();
-  absl::Status Make(int64_t step, bool finished);
+  absl::StatusOr<std::string> Make(int64_t step, bool finished);
   void MakeOrLog(int64_t step);
   absl::Status Write(const CheckpointManifest& wanted, Deadline deadline);
-  absl::Status DeleteOld(Deadline deadline);
+  // Deletes what the checkpoint `made` supersedes, and remains.
+  absl::Status DeleteOld(const std::string& made, Deadline deadline);
+  absl::StatusOr<std::vector<std::string>> ListOld(const std::string& made) const;
 
   const std::string job_;
   const bool synchronous_;
   const int64_t keep_;
   const std::string directory_;  // absolute
   PsClient& client_;
+  std::vector<std::string> failed_;  // names of this object's failed attempts
   std::thread thread_;
 };
 

@@ -2,10 +2,12 @@
 
 #include <cerrno>
 #include <cmath>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "nlohmann/json.hpp"
 
 namespace cairn {
@@ -46,6 +48,14 @@ Json GpuJson(const GpuUsage& gpu) {
 }
 
 }  // namespace
+
+std::string TaskMetricsFile(const std::string& path, const std::string& task) {
+  std::filesystem::path file(path);
+  const std::string name =
+      absl::StrCat(file.stem().string(), ".", absl::StrReplaceAll(task, {{":", "-"}}),
+                   file.extension().string());
+  return file.replace_filename(name).string();
+}
 
 std::string EvaluationText(const Evaluation& evaluation) {
   std::string text = absl::StrCat(evaluation.rows, " rows");

@@ -40,6 +40,7 @@ struct Report {
   std::optional<double> train_loss;  // mean over the last 100 steps
   std::optional<Evaluation> eval;
   std::string exported;                // the file that this run wrote; not in the JSON report
+  std::string metrics_file;            // likewise
   std::optional<int64_t> checkpoints;  // for the evaluator task: how many checkpoints it has scored
   StalenessSummary staleness;
   int64_t largest_step_gap = 0;  // the largest gap to the slowest other live worker at the
@@ -55,6 +56,10 @@ struct Report {
 //   copy_ms_per_step        of copies between host and device, which run beside the ops; likewise
 //   memory_bytes_max        device memory allocated at most
 std::string ReportJson(const Report& report);
+
+// Each of several writers of a job has its own metrics file: "m.worker-1.jsonl" of worker:1 for
+// "m.jsonl".
+std::string TaskMetricsFile(const std::string& path, const std::string& task);
 
 // Mean of the last 100 values.
 // Thread safety: none.

@@ -90,7 +90,7 @@ std::string SummaryText(const Report& report, const JobConfig& job, const Summar
   if (trained) add("checkpoints", job.checkpoint.directory);
   add("exported", trained ? report.exported : job.output.export_file);
   if (options.mode == "train") {
-    add("metrics", job.output.metrics_file);
+    add("metrics", report.metrics_file);
     add("tensorboard", job.output.tensorboard);
   }
   add("next", NextStep(report, job, options));

@@ -75,7 +75,11 @@ class Follower {
   absl::Status OpenOutput() {
     const OutputConfig& config = options_.job.output;
     if (!config.metrics_file.empty()) {
-      RETURN_IF_ERROR(output_.OpenMetrics(config.metrics_file, /*append=*/false));
+      metrics_file_ = options_.own_metrics_file
+                          ? config.metrics_file
+                          : TaskMetricsFile(config.metrics_file, options_.task);
+      LOG(INFO) << options_.task << ": writes its evaluations to " << metrics_file_;
+      RETURN_IF_ERROR(output_.OpenMetrics(metrics_file_, /*append=*/false));
     }
     if (config.tensorboard.empty()) return absl::OkStatus();
     return output_.OpenEvents(EventFolder(config.tensorboard, options_.task), /*first_step=*/0,
@@ -130,6 +134,7 @@ class Follower {
     report_.status = status;
     report_.task = options_.task;
     report_.checkpoints = checkpoints_;
+    report_.metrics_file = metrics_file_;
     return report_;
   }
 
@@ -147,6 +152,7 @@ class Follower {
   const CheckpointOpener& open_;
   const CheckpointConfig& config_;
   RunOutput output_;
+  std::string metrics_file_;
   std::string first_;  // the newest checkpoint at the start
   std::string last_;   // the last one scored
   bool run_ended_ = false;

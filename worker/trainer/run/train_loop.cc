@@ -57,14 +57,24 @@ absl::Status TrainLoop::DoSteps() {
   }
   for (int64_t number = 0; number < loaded_ && !stopping_; ++number) {
     RETURN_IF_ERROR(DoStep(number));
+    if (stored_ || parts_.resident != nullptr) continue;
+    RETURN_IF_ERROR(pipeline_.WaitPushed(number));
+    NoteStored();
   }
   return pipeline_.WaitPushed(steps_done_ - 1);
+}
+
+void TrainLoop::NoteStored() {
+  if (!stored_ && parts_.stored_first != nullptr) parts_.stored_first();
+  stored_ = true;
 }
 
 absl::Status TrainLoop::WriteBack(bool wait) {
   std::string position;
   position_.EncodeTo(&position);
-  return parts_.resident->WriteBack(position, wait);
+  RETURN_IF_ERROR(parts_.resident->WriteBack(position, wait));
+  if (wait) NoteStored();
+  return absl::OkStatus();
 }
 
 absl::Status TrainLoop::EndResident(const absl::Status& trained) {
@@ -143,6 +153,8 @@ absl::Status TrainLoop::DoStep(int64_t number) {
     return finishes ? absl::OkStatus() : DoWhatIsDue(number);
   }
   PreparePush(number, finishes);
+  // Earlier pushes may be dropped as well.
+  if (finishes) RETURN_IF_ERROR(pipeline_.WaitPushed(number - 1));
   const int64_t dropped = finishes ? parts_.client.counters().pushes_dropped : 0;
   const bool pulls = !stopping_ && next_pull < loaded_;
   RETURN_IF_ERROR(pipeline_.Exchange(number, pulls ? next_pull : -1));
@@ -171,15 +183,8 @@ void TrainLoop::PreparePush(int64_t number, bool finishes) {
   position_.EncodeTo(&step.position);
   ListSources(parts_.model, step.state, &step.sources);
   parts_.formats.SetSources(absl::MakeSpan(step.sources));
-  if (parts_.synchronous) return;
-  if (finishes) {
-    step.sources.push_back(parts_.roster_entry.Source(MonotonicNow(), 1, &step.roster_gradient));
-  } else if (parts_.others_watch) {
-    const absl::Duration now = MonotonicNow();
-    if (parts_.roster_entry.Due(now)) {
-      step.sources.push_back(parts_.roster_entry.Source(now, 0, &step.roster_gradient));
-    }
-  }
+  if (parts_.synchronous || !finishes) return;
+  step.sources.push_back(parts_.roster_entry.Source(MonotonicNow(), 1, &step.roster_gradient));
 }
 
 absl::Status TrainLoop::Record(int64_t number, double loss, int64_t rows, bool last) {

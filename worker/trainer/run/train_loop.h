@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -42,12 +43,12 @@ struct TrainLoopParts {
   Checkpointer* checkpointer = nullptr;  // used every checkpoint.every_steps; null: this worker
                                          // makes no checkpoints
   RunMeter* meter = nullptr;             // null: not measured
-  ResidentState* resident = nullptr;  // the variables stay on the GPUs; null: they travel through
-                                      // the pipeline
-  std::string task;                   // "worker:0"
-  Lockstep* lockstep = nullptr;       // of workers that train as one; null: this worker trains
-                                      // alone
-  bool others_watch = false;          // other workers read the roster, so send heartbeats
+  ResidentState* resident = nullptr;   // the variables stay on the GPUs; null: they travel through
+                                       // the pipeline
+  std::string task;                    // "worker:0"
+  std::function<void()> stored_first;  // called once the servers have a position of this start
+  Lockstep* lockstep = nullptr;        // of workers that train as one; null: this worker trains
+                                       // alone
   bool synchronous = false;  // a training push contributes to a mean and must contain nothing else
   absl::Duration call_timeout;
   StopRequested stop_requested;
@@ -90,6 +91,8 @@ class TrainLoop {
   // Whether an error of a step is another worker's: only the gradients of this step are lost on
   // this worker's GPUs.
   bool IsOfOthers(const absl::Status& status) const;
+  // The servers have a position of this start.
+  void NoteStored();
   // Prepares the push of step `number`.
   void PreparePush(int64_t number, bool finishes);
   // Announces the end of the run in a separate push; every push before it has been answered.
@@ -114,6 +117,7 @@ class TrainLoop {
   StepPipeline pipeline_;
   int64_t loaded_ = 0;
   bool input_ended_ = false;
+  bool stored_ = false;  // the servers have a position of this start
   bool stopping_ = false;
 
   int64_t steps_done_ = 0;

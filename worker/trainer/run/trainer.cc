@@ -135,6 +135,7 @@ class Training {
     } else {
       RETURN_IF_ERROR(StartTogether());
     }
+    if (options_.fresh) NoteObeyed("--fresh");
     RETURN_IF_ERROR(DecideStart());
     report_ = NewReport(options_);
     report_.total_steps = start_.position.total_steps;
@@ -188,8 +189,16 @@ class Training {
     return absl::OkStatus();
   }
 
+  void NoteObeyed(absl::string_view flag) const {
+    if (options_.obeyed != nullptr) options_.obeyed(flag);
+  }
+
   // Whether other workers use the same servers.
   bool SharesServers() const { return WorkersOnServers(options_) > 1; }
+  // Whether the servers apply the mean of several workers' gradients.
+  bool ServersAverage() const {
+    return SharesServers() && options_.job.strategy.consistency == "sync";
+  }
   // Whether this worker is the first of those that use the same servers.
   bool FirstOnServers() const { return WorkerOnServers(options_) == 0; }
 
@@ -292,6 +301,10 @@ class Training {
     for (VariableSpec& spec : all) KeepPlacement(there, spec);
     for (const std::string& change : OptimizerChanges(there, all)) LOG(INFO) << change;
     std::copy_n(all.begin(), specs_.size(), specs_.begin());
+    if (ServersAverage()) {
+      RETURN_IF_ERROR(
+          AsBadInput(CheckServersCanClip(options_.job, specs_, client_->servers().size())));
+    }
     if (!HasRoster(there) && options_.worker == 0 && WarmStarts()) {
       // Variables without a roster are the remains of an interrupted warm start.
       if (!there.empty()) RETURN_IF_ERROR(client_->DropJob(Deadline::In(CallTimeout(options_))));
@@ -354,6 +367,16 @@ class Training {
     return absl::OkStatus();
   }
 
+  absl::Status OpenMetrics() {
+    const std::string& file = options_.job.output.metrics_file;
+    const bool named_for_all = options_.worker != 0 && !options_.own_metrics_file;
+    report_.metrics_file = named_for_all ? TaskMetricsFile(file, options_.task) : file;
+    LOG_IF(INFO, named_for_all) << options_.task << ": writes its metrics to "
+                                << report_.metrics_file << ", since the first worker writes "
+                                << file;
+    return output_.OpenMetrics(report_.metrics_file, /*append=*/start_.position.run_steps > 0);
+  }
+
   absl::Status OpenOutput() {
     const OutputConfig& config = options_.job.output;
     if (options_.worker != 0 && options_.group != nullptr) {
@@ -361,10 +384,7 @@ class Training {
           << "the first worker writes the metrics of all: no " << config.metrics_file;
       return absl::OkStatus();
     }
-    if (!config.metrics_file.empty()) {
-      RETURN_IF_ERROR(
-          output_.OpenMetrics(config.metrics_file, /*append=*/start_.position.run_steps > 0));
-    }
+    if (!config.metrics_file.empty()) RETURN_IF_ERROR(OpenMetrics());
     if (config.tensorboard.empty()) return absl::OkStatus();
     const int32_t workers = WorkersOnServers(options_);
     return output_.OpenEvents(
@@ -400,7 +420,7 @@ class Training {
     Evaluator evaluator(options_.job, *model_, *client_, CallTimeout(options_), cut_short);
     const bool synchronous = options_.job.strategy.consistency == "sync";
     std::optional<HeartbeatThread> heartbeat;
-    if (synchronous && options_.workers > 1) {
+    if (SharesServers()) {
       const Deadline deadline = Deadline::In(CallTimeout(options_));
       ASSIGN_OR_RETURN(std::unique_ptr<PsClient> client,
                        connect_(ClientOptionsFor(options_, -1), deadline));
@@ -428,8 +448,11 @@ class Training {
          .meter = options_.meter,
          .resident = resident.get(),
          .task = options_.task,
+         .stored_first =
+             [this] {
+               if (options_.trains_more) NoteObeyed("--continue");
+             },
          .lockstep = lockstep_.has_value() ? &*lockstep_ : nullptr,
-         .others_watch = SharesServers(),
          .synchronous = synchronous,
          .call_timeout = CallTimeout(options_),
          .stop_requested = lockstep_.has_value() ? stopped_together : options_.stop_requested},

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/config/job_config.h"
 #include "common/deadline.h"
 #include "worker/client/ps_client.h"
@@ -26,10 +27,15 @@ struct TrainerOptions {
   JobConfig job;
   int32_t worker = 0;  // ordinal among the training tasks; 0 evaluates and exports
   int32_t workers = 1;
-  std::string task = "worker:0";     // for messages and the report
-  bool fresh = false;                // worker 0 drops the job's state, and the others wait for it
-                                     // to do so
-  bool trains_more = false;          // --continue: run_start.h
+  std::string task = "worker:0";  // for messages and the report
+  bool fresh = false;             // worker 0 drops the job's state, and the others wait for it
+                                  // to do so
+  bool trains_more = false;       // --continue: run_start.h
+  // Called with "--fresh" once the job has started over, and with "--continue" once the further run
+  // has begun: the same start again, after a crash, must not ask for it then. Null: nobody asks.
+  std::function<void(absl::string_view)> obeyed;
+  // output.metrics_file is this worker's alone, rather than the name of the job's.
+  bool own_metrics_file = false;
   StopRequested stop_requested;      // polled once in each step and in every wait
   CheckpointOpener open_checkpoint;  // for checkpoint.warm_start
   // For workers that train as one (multi_worker_mirrored): this is rank `worker` of `workers`, each

@@ -2,10 +2,21 @@
 // server can compute.
 #pragma once
 
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "common/config/job_config.h"
+#include "common/variables/variable_spec.h"
 #include "worker/models/model.h"
 
 namespace cairn {
+
+// For workers whose mean the servers apply (strategy.consistency sync), which no worker has: checks
+// that one server can take each norm. kInvalidArgument: names the limit, and the variable that
+// several shards or servers share. `specs`: as planned for `servers` servers.
+absl::Status CheckServersCanClip(const JobConfig& job, absl::Span<const VariableSpec> specs,
+                                 size_t servers);
 
 // Thread safety: immutable after construction; Clip may run in parallel on distinct states.
 class GradientClipper {

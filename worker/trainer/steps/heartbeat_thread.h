@@ -1,4 +1,4 @@
-// Sends heartbeats to the roster while a synchronous worker trains.
+// Sends heartbeats to the roster while a worker trains beside others.
 #pragma once
 
 #include <memory>
@@ -10,10 +10,10 @@
 
 namespace cairn {
 
-// Under sync a training push contributes to a mean, so it cannot carry a heartbeat, and a worker
-// may wait long for others, some of which wait for its heartbeat. So a thread sends them, through
-// an unsequenced client: a heartbeat that is lost or applied twice is harmless. Thread safety:
-// none.
+// Training pushes cannot carry the heartbeats: under sync a push contributes to a mean, and a
+// worker may compute long, or wait long for a server or for others, some of which wait for its
+// heartbeat. So a thread sends them, through an unsequenced client: a heartbeat that is lost or
+// applied twice is harmless. Thread safety: none.
 class HeartbeatThread {
  public:
   // `client` knows the roster.

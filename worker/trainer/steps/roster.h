@@ -16,9 +16,9 @@
 namespace cairn {
 
 // The table is an embedding "cairn/workers" on ps:0: its key is the worker's ordinal, its row [runs
-// finished, heartbeats], updated by SGD with rate 1. A worker's entries travel with its training
-// pushes, never as separate pushes before its first step: a push recomputed after a crash must be
-// the same step that some servers may already have.
+// finished, heartbeats], updated by SGD with rate 1. Heartbeats are unsequenced pushes
+// (heartbeat_thread.h). The end of a run travels with the worker's last training push: a push
+// recomputed after a crash must be the same step that some servers may already have.
 struct RosterRow {
   int64_t runs_finished = 0;
   int64_t beats = 0;  // changes with every heartbeat
@@ -38,7 +38,7 @@ using RosterGradient = std::array<float, 2>;
 // One worker's entries. Thread safety: none.
 class RosterEntry {
  public:
-  // The shortest interval between a training worker's heartbeats.
+  // The interval between a worker's heartbeats.
   static constexpr absl::Duration kBeatInterval = absl::Milliseconds(250);
 
   explicit RosterEntry(int32_t worker) : key_(worker) {}

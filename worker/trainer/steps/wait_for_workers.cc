@@ -79,13 +79,16 @@ absl::StatusOr<Others> WaitForOthers(PsClient& client, int32_t worker, int32_t w
   std::vector<int32_t> told;  // the workers that the log last named
   for (;;) {
     if (stop_requested()) return absl::CancelledError("stopped while waiting for other workers");
-    const absl::Duration now = MonotonicNow();
+    const absl::Duration asked = MonotonicNow();
     const Deadline deadline = Deadline::In(call_timeout);
-    if (entry.Due(now)) {
+    if (entry.Due(asked)) {
       RosterGradient gradient;
-      RETURN_IF_ERROR(client.Push({entry.Source(now, 0, &gradient)}, position, deadline));
+      RETURN_IF_ERROR(client.Push({entry.Source(asked, 0, &gradient)}, position, deadline));
     }
     ASSIGN_OR_RETURN(const std::vector<RosterRow> rows, ReadRoster(client, workers, deadline));
+    // Nobody is heard while the servers do not answer.
+    const absl::Duration now = MonotonicNow();
+    for (Seen& other : seen) other.changed += now - asked;
     Others others;
     std::vector<int32_t> awaited;
     for (int32_t other = 0; other < workers; ++other) {

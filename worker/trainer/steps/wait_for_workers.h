@@ -30,7 +30,8 @@ absl::Status WaitForFreshStart(PsClient& client, absl::Duration patience, bool a
 
 struct Others {
   std::vector<int32_t> finished;
-  std::vector<int32_t> silent;  // not heard for kSilenceLimit, or never within `patience`
+  // Not heard for kSilenceLimit, or never within `patience`, while the servers answered.
+  std::vector<int32_t> silent;
 };
 
 // Waits until every other worker has finished run `run` or is lost, and meanwhile sends heartbeats

@@ -92,5 +92,10 @@ TEST(MetricsFile, WritesALineAStepAndAppendsWhenTold) {
   EXPECT_EQ(lines[2]["step"], 1);
 }
 
+TEST(TaskMetricsFile, IsATasksOwn) {
+  EXPECT_EQ(TaskMetricsFile("m.jsonl", "worker:1"), "m.worker-1.jsonl");
+  EXPECT_EQ(TaskMetricsFile("/a.b/metrics", "evaluator:0"), "/a.b/metrics.evaluator-0");
+}
+
 }  // namespace
 }  // namespace cairn

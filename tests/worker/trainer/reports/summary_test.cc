@@ -32,8 +32,8 @@ TEST(Summary, OfARunOfTheFirstWorker) {
   JobConfig job = Job();
   job.output.export_file = "model.npz";
   job.checkpoint.directory = "/tmp/c";
-  job.output.metrics_file = "m.jsonl";
   Report report = Trained();
+  report.metrics_file = "m.jsonl";
   report.exported = "model.npz";
   EXPECT_EQ(SummaryText(report, job, {}),
             "worker:0: trained job 'clicks' (wide_deep): 1,563 steps, 1,200,000 rows in 12.5 s, "
@@ -49,11 +49,12 @@ TEST(Summary, OfARunOfTheFirstWorker) {
 TEST(Summary, NamesNoFileThatThisWorkerDidNotWrite) {
   JobConfig job = Job();
   job.output.export_file = "model.npz";
+  job.output.metrics_file = "m.jsonl";
   Report report = Trained();
   report.task = "worker:1";
   report.eval.reset();
   EXPECT_THAT(SummaryText(report, job, {}),
-              AllOf(Not(HasSubstr("exported")), Not(HasSubstr("next"))));
+              AllOf(Not(HasSubstr("exported")), Not(HasSubstr("metrics")), Not(HasSubstr("next"))));
 }
 
 TEST(Summary, HasTheUseOfGpusOnlyIfThereWasAny) {

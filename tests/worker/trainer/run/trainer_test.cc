@@ -18,6 +18,7 @@
 #include "thrift/ParameterServer.h"
 #include "worker/trainer/checkpoints/checkpoint_folders.h"
 #include "worker/trainer/reports/run_meter.h"
+#include "worker/trainer/steps/roster.h"
 
 namespace cairn::test {
 namespace {
@@ -291,6 +292,48 @@ TEST_F(TrainerTest, TwoWorkersShareTheRowsAndTheFirstEvaluatesAfterBoth) {
   }
 }
 
+// A step may wait for a server, or compute, for longer than workers may be silent.
+TEST_F(TrainerTest, AWorkerSendsHeartbeatsWhileAStepLasts) {
+  for (const char* consistency : {"async", "ssp"}) {
+    Engines engines(2);
+    const auto onlooker = engines.Connect("j", -1);
+    options_.job.strategy.consistency = consistency;
+    options_.workers = 2;
+    options_.worker = 1;
+    bool beat = false;
+    options_.stop_requested = [&] {
+      const Deadline deadline = Deadline::In(absl::Seconds(20));
+      const auto specs = onlooker->Describe(deadline);
+      if (!specs.ok() || !HasRoster(*specs)) return false;
+      const auto beats = [&] {
+        const auto rows = ReadRoster(*onlooker, 2, deadline);
+        return rows.ok() ? (*rows)[1].beats : 0;
+      };
+      const int64_t before = beats();
+      while (beats() == before && !deadline.Expired()) continue;
+      beat = beats() != before;
+      return true;
+    };
+    Train(engines);
+    EXPECT_TRUE(beat) << consistency;
+  }
+}
+
+TEST_F(TrainerTest, SynchronousWorkersThatNobodyCouldClipAreRefused) {
+  Engines engines(1);
+  options_.job.strategy.consistency = "sync";
+  options_.job.optimizer.global_clipnorm = 1;
+  options_.workers = 2;
+  options_.worker = 1;
+  const absl::Status refused = RunTraining(options_, engines.connector()).status();
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("global_clipnorm")));
+  EXPECT_EQ(ExitCodeOf(refused), 2);
+  options_.workers = 1;
+  options_.worker = 0;
+  Engines of_one(1);
+  EXPECT_EQ(Train(of_one).steps, 40);
+}
+
 TEST_F(TrainerTest, AWorkerWithoutRowsFinishesToo) {
   Engines engines(1);
   options_.workers = 2;
@@ -335,6 +378,27 @@ TEST_F(TrainerTest, MetricsFileHasALineAStepAndEvaluationsBetween) {
   }
   EXPECT_EQ(steps, 40);
   EXPECT_EQ(evaluations, 1);
+}
+
+TEST_F(TrainerTest, EachOfSeveralWorkersWritesAMetricsFileOfItsOwn) {
+  const auto lines = [&](const std::string& name) {
+    std::ifstream in(folder_.Join(name));
+    return std::count(std::istreambuf_iterator<char>(in), {}, '\n');
+  };
+  options_.job.data.max_steps = 4;
+  options_.workers = 2;
+  options_.worker = 1;
+  options_.task = "worker:1";
+  for (const bool own : {false, true}) {
+    Engines engines(1);
+    options_.own_metrics_file = own;
+    options_.job.output.metrics_file = folder_.Join(own ? "own.jsonl" : "m.jsonl");
+    EXPECT_EQ(Train(engines).metrics_file,
+              own ? options_.job.output.metrics_file : folder_.Join("m.worker-1.jsonl"));
+  }
+  EXPECT_EQ(lines("m.worker-1.jsonl"), 4);
+  EXPECT_EQ(lines("own.jsonl"), 4);
+  EXPECT_EQ(lines("m.jsonl"), 0);
 }
 
 TEST_F(TrainerTest, EvaluatesAndPredictsWhatIsOnTheServers) {
@@ -462,6 +526,35 @@ TEST_F(TrainerTest, GradientsThatAreNotFiniteFailOrAreSkipped) {
   options_.fresh = false;
   EXPECT_EQ(Train(engines).steps, 0);  // the end of the run was announced although its push was
                                        // dropped
+}
+
+// The last steps before the end are dropped while they are in flight, and the last one is not.
+TEST_F(TrainerTest, WithPullAheadADroppedPushBeforeTheLastDoesNotEndTheRunTwice) {
+  std::ofstream rows(folder_.Join("huge.libsvm"));
+  for (int i = 0; i < 20; ++i) rows << "5 1:3e38 2:3e38\n";
+  rows << "1 1:1\n";
+  rows.close();
+  options_.job.data.train = {{folder_.Join("huge.libsvm"), ""}};
+  options_.job.data.eval.clear();
+  options_.job.data.shuffle_buffer_rows = 0;
+  options_.job.data.batch_size = 1;
+  options_.job.data.epochs = 1;
+  options_.job.model.loss = "mean_squared_error";
+  options_.job.not_finite = "skip";
+  options_.job.divergence = "ignore";
+  options_.job.strategy.pull_ahead_steps = 8;
+  for (int i = 0; i < 10; ++i) {
+    Engines engines(1);
+    const Report report = Train(engines);
+    EXPECT_EQ(report.steps, 21);
+    EXPECT_EQ(report.counters.pushes_dropped, 20);
+    const auto onlooker = engines.Connect("j", -1);
+    const Deadline deadline = Deadline::In(absl::Seconds(20));
+    ASSERT_OK(onlooker->Describe(deadline));
+    const auto roster = ReadRoster(*onlooker, 1, deadline);
+    ASSERT_OK(roster);
+    EXPECT_EQ(roster->front().runs_finished, 1);
+  }
 }
 
 }  // namespace

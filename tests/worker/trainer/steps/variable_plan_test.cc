@@ -1,5 +1,5 @@
-// Variables get the optimizer and the shards of the job file, and norms are clipped if no single
-// server can do it.
+// Variables get the optimizer and the shards of the job file, and gradients are clipped by norms,
+// or refused where nobody could clip them.
 #include "worker/trainer/steps/variable_plan.h"
 
 #include <cmath>
@@ -12,8 +12,10 @@
 namespace cairn::test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
+using ::testing::HasSubstr;
 
 JobConfig PlannedJob() {
   JobConfig job;
@@ -169,6 +171,41 @@ TEST(GradientClipper, NormsOfSingleVariablesAreLeftToTheClientAndTheServers) {
   GradientClipper(job).Clip(&state);
   EXPECT_THAT(state.uses[0].gradient, ElementsAre(3, 0));
   EXPECT_THAT(state.uses[1].gradient, ElementsAre(0, 0, 4));
+}
+
+std::vector<VariableSpec> TwoSpecs(double clipnorm, int64_t shards_of_second) {
+  std::vector<VariableSpec> specs(2);
+  for (VariableSpec& spec : specs) spec.optimizer.clipnorm = clipnorm;
+  specs[0].shards.resize(1);
+  specs[1].shards.resize(static_cast<size_t>(shards_of_second));
+  return specs;
+}
+
+TEST(GradientClipper, TheMeanOfWorkersIsClippedOnlyWhereOneServerHasIt) {
+  const auto check = [](const std::vector<VariableSpec>& specs, size_t servers) {
+    return CheckServersCanClip(JobConfig(), specs, servers);
+  };
+  EXPECT_OK(check(TwoSpecs(2, 1), 2));
+  EXPECT_OK(check(TwoSpecs(0, 3), 2));
+  std::vector<VariableSpec> specs = TwoSpecs(2, 3);
+  specs[1].name = "deep";
+  EXPECT_THAT(check(specs, 2),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("optimizer.clipnorm is 2"), HasSubstr("variable 'deep'"),
+                             HasSubstr("use clipvalue"))));
+  specs = TwoSpecs(2, 1);
+  specs[1].kind = VariableKind::kEmbedding;  // whose buckets the client will place
+  EXPECT_OK(check(specs, 1));
+  EXPECT_FALSE(check(specs, 2).ok());
+  specs[1].bucket_ps = {1, 1};
+  EXPECT_OK(check(specs, 2));
+  specs[1].bucket_ps = {0, 1};
+  EXPECT_FALSE(check(specs, 2).ok());
+  JobConfig job;
+  job.optimizer.global_clipnorm = 3;
+  EXPECT_THAT(
+      CheckServersCanClip(job, TwoSpecs(0, 1), 1),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("optimizer.global_clipnorm is 3")));
 }
 
 }  // namespace

@@ -3,11 +3,13 @@
 #include "worker/trainer/steps/wait_for_workers.h"
 
 #include <atomic>
+#include <cstring>
 #include <thread>
 
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "tests/worker/trainer/engines.h"
+#include "tests/worker/trainer/recording_client.h"
 #include "worker/trainer/resume/job_restore.h"
 
 namespace cairn::test {
@@ -88,6 +90,33 @@ TEST_F(Meeting, AWorkerNeverSeenIsGoneWhenPatienceEnds) {
   EXPECT_THAT(others->finished, ElementsAre(1));
   EXPECT_THAT(others->silent, ElementsAre(2));
   EXPECT_EQ(WorkersText(others->silent), "worker 2");
+}
+
+// Answers late. Worker 1 has finished; worker 2 has, in the third answer.
+class LateRoster : public RecordingClient {
+ public:
+  explicit LateRoster(absl::Duration delay) : delay_(delay) {}
+  absl::Status Pull(absl::Span<const PullTarget> targets, Deadline) override {
+    absl::Notification().WaitForNotificationWithTimeout(delay_);
+    const float finished = ++answers_ < 3 ? 0 : 1;
+    const float rows[3][2] = {{0, 1}, {1, 1}, {finished, finished}};
+    std::memcpy(targets[0].out.data(), rows, sizeof rows);
+    return absl::OkStatus();
+  }
+
+ private:
+  const absl::Duration delay_;
+  int answers_ = 0;
+};
+
+TEST_F(Meeting, TimeInWhichTheServersDoNotAnswerIsNobodysSilence) {
+  constexpr absl::Duration kPatience = absl::Milliseconds(500);
+  LateRoster client(2 * kPatience);
+  const absl::StatusOr<Others> others =
+      WaitForOthers(client, 0, 3, 1, entries_[0], "p", kPatience, kTimeout, stop_);
+  ASSERT_OK(others);
+  EXPECT_THAT(others->silent, IsEmpty());
+  EXPECT_THAT(others->finished, ElementsAre(1, 2));
 }
 
 TEST_F(Meeting, AStopEndsTheWait) {
