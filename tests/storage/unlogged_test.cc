@@ -1,6 +1,10 @@
 // Batches that StripeStore::WriteInSnapshot does not log. The folder is copied as a crash of the
 // process would leave it, and opened: each stripe has one of its states, complete, and none from
 // before the last call that made it survive.
+#include <dirent.h>
+#include <dlfcn.h>
+
+#include <atomic>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -8,9 +12,11 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/deadline.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/storage/recorder.h"
@@ -243,5 +249,87 @@ TEST_F(UnloggedTest, OtherThreadsWriteAndSyncMeanwhile) {
   for (const auto& [stripe, content] : after) EXPECT_EQ(content.rows.size(), kRounds) << stripe;
 }
 
+// Snapshots, one after the other, until this object ends.
+class Snapshots {
+ public:
+  static constexpr uint32_t kStripes = 3;
+
+  explicit Snapshots(StripeStore& store) : store_(store), thread_([this] { Run(); }) {}
+  ~Snapshots() {
+    stopping_ = true;
+    thread_.join();
+  }
+  // Waits until a snapshot that began after the call has ended.
+  void AwaitOne() const {
+    const int64_t awaited = ended_ + 2;
+    const Deadline deadline = Deadline::In(absl::Seconds(10));
+    while (ended_ < awaited && !deadline.Expired()) std::this_thread::yield();
+    EXPECT_GE(ended_, awaited);
+  }
+
+ private:
+  void Run() {
+    while (!stopping_) {
+      const int64_t sequence = ended_ + 1;
+      for (uint32_t stripe = 0; stripe < kStripes; ++stripe) {
+        const std::unique_ptr<StripeBatch> batch = store_.NewBatch({1, 0, stripe});
+        const Watermark watermark{0, sequence};
+        batch->SetWatermarks({&watermark, 1});
+        batch->PutRow(7, "row");
+        EXPECT_OK(store_.WriteInSnapshot(*batch));
+      }
+      EXPECT_OK(store_.SettleSnapshot());
+      const WorkerRecord record = {.job = "job", .sequence = sequence};
+      EXPECT_OK(store_.WriteEpoch({}, {&record, 1}));
+      ended_ = sequence;
+    }
+  }
+
+  StripeStore& store_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<int64_t> ended_{0};
+  std::thread thread_;
+};
+
+// Before this thread lists a folder, it waits for a snapshot of these; null: it does not.
+thread_local const Snapshots* awaited_snapshots = nullptr;
+
+// RocksDB lists a copy's tables first and the folder of its log later. An unlogged batch that
+// becomes a table in between is in neither, while the record that names its snapshot is in the log.
+TEST_F(UnloggedTest, ACopyHasTheStripesOfTheSnapshotsThatItsRecordsName) {
+  Open(0);
+  ASSERT_OK(store_->StartCompaction());  // each snapshot makes a table, which each copy links
+  const Snapshots snapshots(*store_);
+  for (int copy = 0; copy < 5; ++copy) {
+    const std::string folder = temp_.Join(absl::StrCat("checkpoint", copy));
+    snapshots.AwaitOne();
+    awaited_snapshots = &snapshots;
+    const absl::Status copied = store_->Checkpoint(folder);
+    awaited_snapshots = nullptr;
+    ASSERT_OK(copied);
+    const auto opened = StripeStore::OpenReadOnly({.directory = folder});
+    ASSERT_OK(opened);
+    const auto workers = (*opened)->Workers();
+    ASSERT_OK(workers);
+    ASSERT_EQ(workers->size(), 1U);
+    Recorder recorder;
+    ASSERT_OK((*opened)->LoadStripes(1, recorder));
+    ASSERT_EQ(recorder.stripes.size(), Snapshots::kStripes);
+    for (const LoadedStripe& stripe : recorder.stripes) {
+      EXPECT_GE(stripe.watermarks.at(0).sequence, workers->at(0).sequence) << "copy " << copy;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace cairn
+
+// In place of the C library's, also for RocksDB.
+extern "C" __attribute__((visibility("default"))) DIR* opendir(const char* path) {
+  if (const auto* const snapshots = std::exchange(cairn::awaited_snapshots, nullptr)) {
+    snapshots->AwaitOne();
+    cairn::awaited_snapshots = snapshots;
+  }
+  static const auto next = reinterpret_cast<decltype(&opendir)>(dlsym(RTLD_NEXT, "opendir"));
+  return next(path);
+}
