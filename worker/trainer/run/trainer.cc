@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "common/config/client_config.h"
 #include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/log.h"
@@ -28,6 +27,7 @@
 #include "worker/trainer/resume/run_start.h"
 #include "worker/trainer/resume/warm_start.h"
 #include "worker/trainer/run/evaluator.h"
+#include "worker/trainer/run/task_client.h"
 #include "worker/trainer/run/train_loop.h"
 #include "worker/trainer/steps/gradient_clipper.h"
 #include "worker/trainer/steps/heartbeat_thread.h"
@@ -36,36 +36,6 @@
 
 namespace cairn {
 namespace {
-
-// A worker with its own server is the only worker there, and therefore number 0.
-int32_t WorkerOnServers(const TrainerOptions& options) {
-  return options.group == nullptr ? options.worker : 0;
-}
-
-int32_t WorkersOnServers(const TrainerOptions& options) {
-  return options.group == nullptr ? options.workers : 1;
-}
-
-ClientOptions ClientOptionsFor(const TrainerOptions& options, int32_t worker) {
-  ClientOptions client;
-  client.job = options.job.name;
-  client.worker = worker;
-  client.task = options.task;
-  client.ps_wait = absl::Seconds(options.job.strategy.ps_wait_seconds);
-  client.skip_not_finite = options.job.not_finite == "skip";
-  client.consistency = ConsistencyOf(options.job.strategy);
-  client.expected_workers = WorkersOnServers(options);
-  if (worker >= 0 && options.meter != nullptr) {
-    client.vitals = [meter = options.meter] { return meter->vitals(); };
-  }
-  return client;
-}
-
-// The deadline of one call: the client waits ps_wait for a lost server, then for the call itself.
-absl::Duration CallTimeout(const TrainerOptions& options) {
-  const ClientOptions client = ClientOptionsFor(options, 0);
-  return client.ps_wait + 2 * client.rpc_timeout;
-}
 
 // Timeout of Leave after an error: the user must see the error soon.
 constexpr absl::Duration kShortLeave = absl::Seconds(10);
@@ -409,6 +379,16 @@ class Training {
     return absl::OkStatus();
   }
 
+  // Null: nobody would hear them.
+  absl::StatusOr<std::unique_ptr<HeartbeatThread>> SendHeartbeats() {
+    if (!SharesServers()) return nullptr;
+    const Deadline deadline = Deadline::In(CallTimeout(options_));
+    ASSIGN_OR_RETURN(std::unique_ptr<PsClient> client,
+                     connect_(ClientOptionsFor(options_, -1), deadline));
+    RETURN_IF_ERROR(client->Describe(deadline).status());  // learns the roster's variable
+    return std::make_unique<HeartbeatThread>(std::move(client), options_.worker);
+  }
+
   absl::Status Train() {
     reader_->StartAt(start_.position.epoch, start_.position.row, start_.end_epoch);
     RETURN_IF_ERROR(OpenOutput());
@@ -419,14 +399,7 @@ class Training {
     };
     Evaluator evaluator(options_.job, *model_, *client_, CallTimeout(options_), cut_short);
     const bool synchronous = options_.job.strategy.consistency == "sync";
-    std::optional<HeartbeatThread> heartbeat;
-    if (SharesServers()) {
-      const Deadline deadline = Deadline::In(CallTimeout(options_));
-      ASSIGN_OR_RETURN(std::unique_ptr<PsClient> client,
-                       connect_(ClientOptionsFor(options_, -1), deadline));
-      RETURN_IF_ERROR(client->Describe(deadline).status());  // learns the roster's variable
-      heartbeat.emplace(std::move(client), options_.worker);
-    }
+    ASSIGN_OR_RETURN(const std::unique_ptr<HeartbeatThread> heartbeats, SendHeartbeats());
     RETURN_IF_ERROR(MakeCheckpointer());
     const bool evaluates = options_.worker == 0 && !options_.job.data.eval.empty();
     const StopRequested stopped_together = [this] { return lockstep_->stopped_by() >= 0; };
