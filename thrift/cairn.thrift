@@ -699,7 +699,7 @@ struct VariableInfo {
 
 struct DescribeRequest {
   1: Caller caller
-  /** Empty: every variable of the job. */
+  /** Without repeats. Empty: every variable of the job. */
   2: list<string> variables
   /** Whether the reply has the fields about the whole server, 9 to 13. They require a pass over all
       jobs and files. */

@@ -94,9 +94,6 @@ class Moving {
   // The move of this request; `outgoing`: on its source, else on its target. kFailedPrecondition:
   // this server has no such move.
   absl::StatusOr<std::shared_ptr<Move>> FindMove(bool outgoing) const;
-  // FAILED_PRECONDITION: the target cannot receive all rows of the move. The caller holds
-  // move.mutex.
-  absl::Status CheckGoesOn(const Move& move) const;
 
   JobCatalog& catalog_;
   Moves& moves_;
@@ -140,14 +137,6 @@ absl::StatusOr<std::shared_ptr<Move>> Moving::FindMove(bool outgoing) const {
                               " may have been restarted since): begin with PREPARE");
   }
   return move;
-}
-
-absl::Status Moving::CheckGoesOn(const Move& move) const {
-  if (move.ended) return FailedPrecondition("the move was aborted");
-  if (!move.lost_changes) return absl::OkStatus();
-  return FailedPrecondition("a READ failed on ", rows_.server,
-                            " after it had taken changes out of the move, which the target would "
-                            "lack: begin with PREPARE");
 }
 
 absl::Status Moving::RemoveArrived(const Move& move) {
@@ -254,7 +243,7 @@ absl::Status Moving::Fence(const std::vector<Watermark>& incarnations) {
 absl::Status Moving::Read(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
   const TracedLock lock = moves_.Lock(*move);
-  RETURN_IF_ERROR(CheckGoesOn(*move));
+  RETURN_IF_ERROR(move->CheckGoesOn());
   OutgoingRows& rows = *move->outgoing;
   const int64_t bytes = std::min(request_.max_bytes,
                                  std::max(kMinReadBytes, rows_.budget.limit_bytes() / kReadShare));
@@ -297,7 +286,7 @@ absl::Status Moving::Write() {
 absl::Status Moving::Hold(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
   const TracedLock lock = moves_.Lock(*move);
-  RETURN_IF_ERROR(CheckGoesOn(*move));
+  RETURN_IF_ERROR(move->CheckGoesOn());
   Variable& variable = move->outgoing->variable();
   const absl::Duration until = MonotonicNow() + absl::Seconds(request_.hold_seconds);
   absl::Status status;
@@ -393,7 +382,7 @@ absl::Status Moving::Ready() {
 
 absl::Status Moving::HandOver(Move& move) {
   const TracedLock lock = moves_.Lock(move);
-  RETURN_IF_ERROR(CheckGoesOn(move));
+  RETURN_IF_ERROR(move.CheckGoesOn());
   OutgoingRows& rows = *move.outgoing;
   if (!rows.variable().Held()) {
     return FailedPrecondition(

@@ -13,6 +13,13 @@ Move::Move(VariableSpec to, int64_t begun_as, std::unique_ptr<OutgoingRows> out,
 
 Move::~Move() = default;
 
+absl::Status Move::CheckGoesOn() const {
+  if (ended) return absl::FailedPreconditionError("the move was aborted");
+  if (!lost_changes) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "a READ failed after it had taken changes, which the target would lack: begin with PREPARE");
+}
+
 std::shared_ptr<Move> Moves::Find(absl::string_view job, absl::string_view variable) const {
   absl::MutexLock lock(&mutex_);
   const auto found = moves_.find(KeyView(job, variable));

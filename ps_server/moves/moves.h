@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "common/variables/variable_spec.h"
@@ -23,6 +24,9 @@ struct Move {
   Move(VariableSpec to, int64_t begun_as, std::unique_ptr<OutgoingRows> out,
        std::unique_ptr<ArrivingRows> in);
   ~Move();
+
+  // `mutex` held. kFailedPrecondition: the move was aborted, or its target would lack changes.
+  absl::Status CheckGoesOn() const;
 
   const VariableSpec map;  // the map with which the move ends
   const int64_t start;     // MoveRequest.start; 0: the move began before this server's start
