@@ -22,7 +22,6 @@
 #include "rocksdb/write_batch.h"
 #include "storage/directory.h"
 #include "storage/key.h"
-#include "storage/rocks_batch.h"
 #include "storage/rocks_options.h"
 #include "storage/rocks_status.h"
 #include "storage/row_segment.h"

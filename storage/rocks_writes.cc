@@ -1,8 +1,6 @@
 // Writes stripes, and the records that end a snapshot.
-#include <algorithm>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/blocking.h"

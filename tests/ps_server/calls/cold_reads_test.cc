@@ -18,7 +18,7 @@
 #include "ps_server/core/server_core.h"
 #include "ps_server/persistence/evictor.h"
 #include "tests/ps_server/server_fixture.h"
-#include "tests/ps_server/watched_store.h"
+#include "tests/ps_server/watched_server.h"
 #include "thrift/errors.h"
 
 namespace cairn {
@@ -49,17 +49,11 @@ Keys operator+(Keys a, const Keys& b) {
   return a;
 }
 
-class ColdReadsTest : public ::testing::Test {
+class ColdReadsTest : public WatchedServerTest {
  protected:
   void SetUp() override {
-    options_.directory = folder_.Join("store");
     options_.memory_wait = absl::Milliseconds(1);
-    auto opened = StripeStore::Open({.directory = options_.directory});
-    ASSERT_OK(opened);
-    auto store = std::make_unique<WatchedStore>(*std::move(opened));
-    store_ = store.get();
-    core_ = std::make_unique<ServerCore>(options_, std::move(store));
-    service_ = std::make_unique<Service>(*core_);
+    ASSERT_NO_FATAL_FAILURE(WatchedServerTest::SetUp());
     client_ = std::make_unique<TestClient>(*service_, 0);
     ASSERT_OK(client_->Hello());
     wire::VariableSpec spec = TableSpec("t", kDim, WireOptimizer("sgd", 1));
@@ -120,11 +114,6 @@ class ColdReadsTest : public ::testing::Test {
   // the call reads rows itself, it has no other work left by then, so helpers wait for that.
   void CallBesideRead(const std::function<void()>& call, bool reads_itself);
 
-  TempDir folder_;
-  EngineOptions options_;
-  WatchedStore* store_ = nullptr;
-  std::unique_ptr<ServerCore> core_;
-  std::unique_ptr<Service> service_;
   std::unique_ptr<TestClient> client_;
   std::shared_ptr<Variable> variable_;
   const Keys first_ = KeysOf(0, 100), second_ = KeysOf(1, 50), third_ = KeysOf(2, 49);

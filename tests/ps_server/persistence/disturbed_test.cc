@@ -23,7 +23,7 @@
 #include "ps_server/engine/engine.h"
 #include "ps_server/persistence/evictor.h"
 #include "tests/ps_server/server_fixture.h"
-#include "tests/ps_server/watched_store.h"
+#include "tests/ps_server/watched_server.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/errors.h"
 
@@ -38,17 +38,8 @@ using ::testing::UnorderedElementsAre;
 
 constexpr absl::Duration kTimeout = absl::Seconds(60);
 
-class DisturbedTest : public ::testing::Test {
+class DisturbedTest : public WatchedServerTest {
  protected:
-  void SetUp() override {
-    options_.directory = folder_.Join("store");
-    auto opened = StripeStore::Open({.directory = options_.directory});
-    ASSERT_OK(opened);
-    auto store = std::make_unique<WatchedStore>(*std::move(opened));
-    store_ = store.get();
-    core_ = std::make_unique<ServerCore>(options_, std::move(store));
-    service_ = std::make_unique<Service>(*core_);
-  }
   TestClient Joined(int32_t worker) {
     TestClient client(*service_, worker);
     EXPECT_OK(client.Hello());
@@ -123,11 +114,6 @@ class DisturbedTest : public ::testing::Test {
     return absl::OkStatus();
   }
 
-  TempDir folder_;
-  EngineOptions options_;
-  WatchedStore* store_ = nullptr;
-  std::unique_ptr<ServerCore> core_;
-  std::unique_ptr<Service> service_;
   std::shared_ptr<Variable> variable_;
 };
 

@@ -17,7 +17,7 @@
 #include "ps_server/engine/engine.h"
 #include "ps_server/persistence/evictor.h"
 #include "tests/ps_server/server_fixture.h"
-#include "tests/ps_server/watched_store.h"
+#include "tests/ps_server/watched_server.h"
 
 namespace cairn {
 namespace {
@@ -27,17 +27,8 @@ using ::testing::HasSubstr;
 
 constexpr absl::Duration kTimeout = absl::Seconds(60);
 
-class FailedWriterTest : public ::testing::Test {
+class FailedWriterTest : public WatchedServerTest {
  protected:
-  void SetUp() override {
-    options_.directory = folder_.Join("store");
-    auto opened = StripeStore::Open({.directory = options_.directory});
-    ASSERT_OK(opened);
-    auto store = std::make_unique<WatchedStore>(*std::move(opened));
-    store_ = store.get();
-    core_ = std::make_unique<ServerCore>(options_, std::move(store));
-    service_ = std::make_unique<Service>(*core_);
-  }
   // Creates a table of `stripes` stripes with a row or more in each, by push 1 of a worker.
   void FillStripes(size_t stripes) {
     TestClient client(*service_, 0);
@@ -73,11 +64,6 @@ class FailedWriterTest : public ::testing::Test {
     return client.sequence;
   }
 
-  TempDir folder_;
-  EngineOptions options_;
-  WatchedStore* store_ = nullptr;
-  std::unique_ptr<ServerCore> core_;
-  std::unique_ptr<Service> service_;
   std::shared_ptr<Variable> variable_;
 };
 

@@ -110,10 +110,14 @@ absl::Status Checkpointer::Write(const CheckpointManifest& wanted, Deadline dead
 absl::StatusOr<std::vector<std::string>> Checkpointer::ListOld(const std::string& made) const {
   ASSIGN_OR_RETURN(const CheckpointFolders folders, ListCheckpoints(directory_, job_));
   for (const std::string& why : folders.damaged) LOG(WARNING) << why;
-  std::vector<std::string> names = UnchangedFor(kTimeout, directory_, made, folders.unfinished);
+  const std::vector<std::string> interrupted =
+      UnchangedFor(kTimeout, directory_, made, folders.unfinished);
+  const auto has = [](const std::vector<std::string>& list, const std::string& name) {
+    return std::find(list.begin(), list.end(), name) != list.end();
+  };
+  std::vector<std::string> names;
   for (const std::string& name : folders.unfinished) {
-    const bool failed = std::count(failed_.begin(), failed_.end(), name) > 0;
-    if (failed && std::count(names.begin(), names.end(), name) == 0) names.push_back(name);
+    if (has(failed_, name) || has(interrupted, name)) names.push_back(name);
   }
   for (const std::string& name : NotKept(folders, keep_)) {
     if (name == made) continue;  // others have made newer ones meanwhile
@@ -131,6 +135,7 @@ absl::Status Checkpointer::DeleteOld(const std::string& made, Deadline deadline)
     RETURN_IF_ERROR(client_.DropCheckpoint(directory_, name, deadline));
     RETURN_IF_ERROR(RemoveEmptyCheckpoint(absl::StrCat(directory_, "/", name)));
   }
+  failed_.clear();
   return absl::OkStatus();
 }
 

@@ -71,7 +71,7 @@ class Checkpointer {
   const int64_t keep_;
   const std::string directory_;  // absolute
   PsClient& client_;
-  std::vector<std::string> failed_;  // names of this object's failed attempts
+  std::vector<std::string> failed_;  // this object's attempts whose files may be left
   std::thread thread_;
 };
 
