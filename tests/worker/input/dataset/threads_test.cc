@@ -62,14 +62,15 @@ TEST(Threads, DestructionWhileTheBufferIsFullDoesNotWait) {
   auto full = std::make_shared<absl::Notification>();
   const Dataset dataset = Dataset::Range(100)
                               .Map([full](Element element) -> absl::StatusOr<Element> {
-                                if (IntOf(element) == 3) full->Notify();
+                                if (IntOf(element) == 2) full->Notify();
                                 return element;
                               })
                               .Prefetch(2);
   auto iterator = *dataset.MakeIterator();
   Element element;
   ASSERT_TRUE(*iterator->Next(&element));
-  // 1 and 2 are ready and the thread holds 3: it waits for space.
+  // Of 2 ready elements and one that the thread holds, none is taken any more: the thread waits for
+  // space, now or soon. Whether it has made element 3 depends on when 0 was taken.
   full->WaitForNotification();
   iterator.reset();
 }
