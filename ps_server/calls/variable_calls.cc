@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "common/variables/spec_difference.h"
 #include "common/variables/variable_map.h"
+#include "ps_server/base/bad_alloc.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
 
@@ -115,7 +116,9 @@ absl::Status ChangeOptimizers(JobCatalog& catalog, const Moves& moves, Job& job,
       ASSIGN_OR_RETURN(const std::shared_ptr<Variable> next,
                        Variable::WithOptimizer(before, change.optimizer, info.index()));
       auto variables = job.VariablesWith({next});
-      RETURN_IF_ERROR(catalog.store().PutMap(next->record(), {}, {}));
+      const VariableRecord record = next->record();
+      RETURN_IF_ERROR(CatchBadAlloc([&] { return catalog.store().PutMap(record, {}, {}); }));
+      next->Follow(before);
       job.SetVariables(std::move(variables));
       LOG(INFO) << info.name << ": optimizer of \"" << before.spec().name << "\" of job "
                 << job.name() << ": " << what;

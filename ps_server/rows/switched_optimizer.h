@@ -2,9 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <list>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -17,12 +17,15 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once.
 class SwitchedOptimizer final : public Optimizer {
  public:
-  explicit SwitchedOptimizer(std::unique_ptr<Optimizer> first) { Switch(std::move(first)); }
+  using One = std::list<std::unique_ptr<Optimizer>>;  // has one element
 
-  void Switch(std::unique_ptr<Optimizer> next) {
+  explicit SwitchedOptimizer(One first) { Switch(std::move(first)); }
+
+  // Does not allocate.
+  void Switch(One next) {
     absl::MutexLock lock(&mutex_);
-    now_.store(next.get(), std::memory_order_release);
-    all_.push_back(std::move(next));
+    now_.store(next.front().get(), std::memory_order_release);
+    all_.splice(all_.end(), std::move(next));
   }
 
   const OptimizerConfig& config() const override { return now().config(); }
@@ -56,7 +59,7 @@ class SwitchedOptimizer final : public Optimizer {
 
   std::atomic<const Optimizer*> now_{nullptr};
   absl::Mutex mutex_;
-  std::vector<std::unique_ptr<Optimizer>> all_ ABSL_GUARDED_BY(mutex_);
+  std::list<std::unique_ptr<Optimizer>> all_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn

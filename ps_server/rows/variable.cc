@@ -113,7 +113,9 @@ absl::StatusOr<std::shared_ptr<Variable>> Variable::Make(
     variable->optimizer_ = rows_of->optimizer_;
   } else {
     ASSIGN_OR_RETURN(std::unique_ptr<Optimizer> optimizer, Optimizer::Create(spec.optimizer));
-    variable->optimizer_ = std::make_shared<SwitchedOptimizer>(std::move(optimizer));
+    SwitchedOptimizer::One first;
+    first.push_back(std::move(optimizer));
+    variable->optimizer_ = std::make_shared<SwitchedOptimizer>(std::move(first));
   }
   RETURN_IF_ERROR(variable->Allocate(server_index));
   return variable;
@@ -238,6 +240,13 @@ void Variable::AllocateTable(int32_t server_index) {
 
 std::shared_ptr<Variable> Variable::WithMap(Variable& before, const VariableSpec& spec,
                                             int32_t server_index, Variable* arriving) {
+  std::shared_ptr<Variable> variable = Share(before, spec, server_index, arriving);
+  before.replaced_.store(true);
+  return variable;
+}
+
+std::shared_ptr<Variable> Variable::Share(Variable& before, const VariableSpec& spec,
+                                          int32_t server_index, Variable* arriving) {
   std::shared_ptr<Variable> variable(new Variable(before.id_, before.job_, spec, before.budget_));
   variable->width_ = before.width_;
   variable->rows_per_stripe_ = before.rows_per_stripe_;
@@ -271,7 +280,6 @@ std::shared_ptr<Variable> Variable::WithMap(Variable& before, const VariableSpec
   variable->shared_->charged_bytes.fetch_sub(leaving);
   before.leaving_ = MemoryHold(before.budget_, leaving);
   if (arriving != nullptr) variable->Charge(arriving->shared_->charged_bytes.exchange(0));
-  before.replaced_.store(true);
   return variable;
 }
 
@@ -281,9 +289,14 @@ absl::StatusOr<std::shared_ptr<Variable>> Variable::WithOptimizer(Variable& befo
   ASSIGN_OR_RETURN(std::unique_ptr<Optimizer> next, Optimizer::Create(optimizer));
   VariableSpec spec = before.spec_;
   spec.optimizer = optimizer;
-  std::shared_ptr<Variable> variable = WithMap(before, spec, server_index, nullptr);
-  variable->optimizer_->Switch(std::move(next));
+  std::shared_ptr<Variable> variable = Share(before, spec, server_index, nullptr);
+  variable->next_optimizer_.push_back(std::move(next));
   return variable;
+}
+
+void Variable::Follow(Variable& before) {
+  before.replaced_.store(true);
+  optimizer_->Switch(std::move(next_optimizer_));
 }
 
 absl::Status Variable::WhyNoUpdates(absl::string_view what, int64_t map_version,

@@ -48,11 +48,15 @@ class Variable {
   // memory charge of what only it still holds.
   static std::shared_ptr<Variable> WithMap(Variable& before, const VariableSpec& spec,
                                            int32_t server_index, Variable* arriving);
-  // `before` with other arguments of its optimizer (MayFollow). Errors as in Optimizer::Create. As
-  // after WithMap, updates through `before` are rejected.
+  // `before` with other arguments of its optimizer (MayFollow), which take effect in Follow. Errors
+  // as in Optimizer::Create.
   static absl::StatusOr<std::shared_ptr<Variable>> WithOptimizer(Variable& before,
                                                                  const OptimizerConfig& optimizer,
                                                                  int32_t server_index);
+  // This variable was made from `before` by WithOptimizer: its arguments take effect, and as after
+  // WithMap, updates through `before` are rejected. Does not allocate: the change is on disk
+  // already.
+  void Follow(Variable& before);
   // The decoded form of record(). kDataLoss: the record is unreadable.
   struct Kept {
     VariableSpec spec;
@@ -133,6 +137,9 @@ class Variable {
         spec_(spec),
         budget_(budget),
         shared_(std::make_shared<Shared>(budget)) {}
+  // WithMap, except that `before` still accepts updates.
+  static std::shared_ptr<Variable> Share(Variable& before, const VariableSpec& spec,
+                                         int32_t server_index, Variable* arriving);
   absl::Status Allocate(int32_t server_index);
   void AllocateDense(int32_t server_index, const DenseLayout& layout);
   void AllocateTable(int32_t server_index);
@@ -152,13 +159,14 @@ class Variable {
   };
   std::shared_ptr<Shared> shared_;
   MemoryHold leaving_;                 // charge for rows that only this version still has
-  std::atomic<bool> replaced_{false};  // by a version with another map
+  std::atomic<bool> replaced_{false};  // by another version
   int64_t handed_over_version_ =
       0;  // last map version that moved rows away; 0: none since the start
   int64_t width_ = 1;
   int64_t rows_per_stripe_ = 0;  // never changes: stripes keep their size
   bool whole_here_ = false;
   std::shared_ptr<SwitchedOptimizer> optimizer_;     // shared by all versions
+  SwitchedOptimizer::One next_optimizer_;            // until Follow; may be empty
   std::vector<std::shared_ptr<HostedDense>> dense_;  // by shard
   std::shared_ptr<HostedTable> table_;
   std::vector<HostedShard*> shards_;

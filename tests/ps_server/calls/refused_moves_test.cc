@@ -1,5 +1,5 @@
-// Moves of rows, of which the system refuses any allocation: each row stays on one server, with all
-// of its updates.
+// Moves of rows, and changes of optimizers, of which the system refuses any allocation: each row
+// stays on one server, with all of its updates.
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -218,6 +218,39 @@ TEST_F(RefusedMoveTest, AMoveStartsOverAfterAWriteThatWasRefused) {
   EXPECT_OK(Step(0, wire::MoveAction::COMMIT));
   EXPECT_OK(Step(1, wire::MoveAction::COMMIT));
   EXPECT_EQ(*Row(1), 1);
+}
+
+TEST_F(RefusedMoveTest, UpdatesContinueWhicheverAllocationOfAChangedOptimizerIsRefused) {
+  TestClient worker(*servers_[0].service, 0);
+  ASSERT_OK(worker.Hello());
+  int64_t refusals = 0;
+  double rate = 1;
+  for (int64_t n = 0;; ++n) {
+    wire::VariableSpec spec = TableSpec(kTable, 1, WireOptimizer("sgd", rate + 1));
+    spec.initializer.type = "zeros";
+    spec.bucket_ps = {0};
+    const int64_t before = refused;
+    allocations_left = n;
+    absl::Status status;
+    try {
+      status = worker.Create({spec});
+    } catch (const std::bad_alloc&) {  // while the error was made
+      status = absl::ResourceExhaustedError("");
+    }
+    allocations_left = -1;
+    const bool any = refused > before;
+    refusals += any;
+    EXPECT_TRUE(status.ok() || (any && absl::IsResourceExhausted(status))) << n << ": " << status;
+    const auto described = worker.Describe();
+    ASSERT_OK(described);
+    rate = described->variables[0].spec.optimizer.learning_rate.arguments.at("learning_rate");
+    value_ -= static_cast<float>(rate);
+    ASSERT_OK(worker.PushKeys(kTable, {5}, {1})) << n;
+    EXPECT_EQ(*worker.PullKeys(kTable, {5}), std::vector<float>{value_}) << n;
+    ASSERT_FALSE(HasFailure()) << n;
+    if (!any) break;
+  }
+  EXPECT_GT(refusals, 10);
 }
 
 TEST_F(RefusedMoveTest, RowsAreOnOneServerWhicheverAllocationIsRefused) {
