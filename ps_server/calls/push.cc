@@ -7,6 +7,7 @@
 #include "common/crash_point.h"
 #include "common/errors.h"
 #include "common/status.h"
+#include "ps_server/base/bad_alloc.h"
 #include "ps_server/calls/gradient_update.h"
 #include "ps_server/core/request_items.h"
 #include "ps_server/jobs/step_mean.h"
@@ -164,7 +165,10 @@ absl::Status Push(const RowAccess& rows, UpdateOrder& order, StepCloser& steps,
   // The decisions or the push may have been the last that a step was missing.
   const bool may_close = request.step > 0 || !request.decisions.empty();
   if (status.ok() && may_close && admitted.job != nullptr) {
-    status = steps.CloseSteps(*admitted.job);
+    const absl::Status closed = CatchBadAlloc([&] { return steps.CloseSteps(*admitted.job); });
+    // A contribution that was kept counts. If a step cannot close yet for lack of memory, later
+    // pushes and the pulls that wait for it try again.
+    if (!IsRetryable(closed)) status = closed;
   }
   return status;
 }

@@ -35,6 +35,7 @@ class SyncCluster {
   wire::ParameterServerIf& service(int32_t server);
   // How often the server's log was synced to disk.
   int64_t Syncs(int32_t server);
+  Engine& engine(int32_t server) { return *engines_[server]; }
   TestClient Tool(int32_t server) { return TestClient(service(server), -1); }
 
   // Restarts the server from a copy of its disk: everything in memory is lost.

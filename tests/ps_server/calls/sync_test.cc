@@ -2,6 +2,7 @@
 // for, and servers and workers that are lost in the middle of a step.
 #include <thread>
 
+#include "ps_server/engine/engine.h"
 #include "tests/ps_server/sync_cluster.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/limits.h"
@@ -81,6 +82,29 @@ TEST_F(SyncTest, AStepIsAppliedOnceWhenEveryWorkerHasContributed) {
   EXPECT_EQ(Value(1), -2);
   EXPECT_EQ(worker(0).decisions().at(1).contributions.size(), 2u);
   EXPECT_EQ(Counter("steps"), 1);
+}
+
+// The mean of step 1 needs more memory than is left, which the small contributions to step 2 do
+// not.
+TEST_F(SyncTest, AContributionCountsOnceAlthoughAnEarlierStepCannotClose) {
+  Make(1, 2);
+  constexpr int64_t kElements = 1 << 20;
+  ASSERT_OK(cluster_->Tool(0).Create({DenseSpec("big", {kElements}, WireOptimizer("sgd", 1))}));
+  for (int32_t w : {0, 1}) {
+    ASSERT_OK(worker(w).Push(1, 1, "big", std::vector<float>(kElements, 1)));
+  }
+  EXPECT_THAT(worker(0).Begin(2), StatusIs(StatusCode::kDeadlineExceeded, _));
+  const absl::StatusOr<wire::DescribeReply> described = cluster_->Tool(0).Describe();
+  const int64_t room = described->memory_budget_bytes - described->memory_used_bytes - (1 << 20);
+  ASSERT_OK(cluster_->engine(0).AcquireMessage(room));
+  EXPECT_THAT(worker(1).Begin(2), StatusIs(StatusCode::kResourceExhausted, _));
+  ASSERT_OK(Push(0, 2, 3));
+  cluster_->engine(0).ReleaseMessage(room);
+  ASSERT_OK(Push(1, 2, 5));
+  for (int32_t w : {0, 1}) EXPECT_THAT(worker(w).Begin(2), Opens(2));
+  EXPECT_THAT(worker(0).Begin(3), StatusIs(StatusCode::kDeadlineExceeded, _));
+  EXPECT_THAT(worker(1).Begin(3), Opens(3));
+  EXPECT_EQ(Value(0), -4);
 }
 
 // A restarted server must receive the contribution again, so it may not appear applied or durable.
