@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "absl/time/civil_time.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "common/start_number.h"
 
 namespace cairn {
@@ -19,9 +17,9 @@ absl::Time Epoch() { return absl::FromCivil(absl::CivilDay(2020, 1, 1), absl::UT
 
 }  // namespace
 
-int64_t NewTimeline(int32_t servers, int64_t after) {
-  const int64_t now = absl::ToInt64Seconds(absl::Now() - Epoch());
-  const int64_t second = std::max<int64_t>({now, (after >> kSecondShift) + 1, 1});
+int64_t NewTimeline(int32_t servers, int64_t after, absl::Time now) {
+  const int64_t second =
+      std::max<int64_t>({absl::ToInt64Seconds(now - Epoch()), (after >> kSecondShift) + 1, 1});
   const int64_t random = (DrawStartNumber() >> 1) & kRandomMask;
   return WithServers(second << kSecondShift | random << kRandomShift, servers);
 }
@@ -40,6 +38,12 @@ std::string TimelineText(int64_t timeline) {
 }
 
 int64_t FirstIncarnation(int64_t timeline) { return timeline >> kSecondShift << kSecondShift; }
+
+int64_t NextIncarnation(int64_t known, int64_t timeline) {
+  return FirstIncarnation(std::max(known, timeline)) + StartsOf(known) + 1;
+}
+
+int64_t StartsOf(int64_t incarnation) { return incarnation & ((int64_t{1} << kSecondShift) - 1); }
 
 int64_t TimelineOfManifest(int64_t number) {
   return number >> kSecondShift == 0 ? number << kSecondShift : number;

@@ -11,14 +11,18 @@
 #include <limits>
 #include <string>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
 namespace cairn {
 
 // The ordinal under which a server stores the job's timeline in its records of workers, as the
 // incarnation. From a restore until the first worker's hello, the record is marked as left.
 inline constexpr int32_t kTimelineWorker = std::numeric_limits<int32_t>::max() - 1;
 
-// A new timeline, > 0. Its second is later than that of `after` (0: none), whatever the clock says.
-int64_t NewTimeline(int32_t servers, int64_t after);
+// A new timeline, > 0, that begins at `now`, or after the second of `after` (0: none) if that is
+// later.
+int64_t NewTimeline(int32_t servers, int64_t after, absl::Time now = absl::Now());
 
 int32_t ServersOfTimeline(int64_t timeline);
 int64_t WithServers(int64_t timeline, int32_t servers);
@@ -26,10 +30,14 @@ int64_t WithServers(int64_t timeline, int32_t servers);
 // The time at which the timeline began, in UTC: "2030-01-31T12:34:56Z".
 std::string TimelineText(int64_t timeline);
 
-// The low bits of an incarnation count the starts of a worker. A restore gives every worker an
-// incarnation that begins with the timeline's second, which fences workers that started before the
-// restore.
+// An incarnation has, in its high bits, the second at which ps:0 granted it, like a timeline, and
+// the number of the worker's starts in the low 32 bits. So it is higher than every incarnation of
+// the job's earlier timelines. A restore gives every worker this incarnation, without a start,
+// which fences workers that started before the restore.
 int64_t FirstIncarnation(int64_t timeline);
+// The incarnation that follows `known` (0: none). Its second is not before that of `timeline`.
+int64_t NextIncarnation(int64_t known, int64_t timeline);
+int64_t StartsOf(int64_t incarnation);
 
 // Manifests written before timelines had random bits hold only the second.
 int64_t TimelineOfManifest(int64_t number);

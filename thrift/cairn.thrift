@@ -507,7 +507,8 @@ struct HelloRequest {
   3: string task_type
   /** Ordinal as in Caller.worker; -1: only asks for information and takes no incarnation. */
   4: i32 worker = -1
-  /** 0: a new start, to which only ps:0 grants an incarnation. Otherwise the incarnation that ps:0
+  /** 0: a new start, to which only ps:0 grants an incarnation, which is higher than all that it has
+      granted to the worker, also before the job was dropped. Otherwise the incarnation that ps:0
       granted, sent to the other servers. */
   5: i64 incarnation = 0
   /** Host and process, used in messages: "host/1234". */
@@ -537,6 +538,10 @@ struct HelloRequest {
       A server without a timeline adopts this one. A server other than ps:0 that has a different
       timeline refuses the call, or drops that timeline if it has no variables. */
   14: i64 timeline = 0
+  /** Of a worker that returns to this server with its incarnation: the timeline in the server's
+      reply to the worker's first hello. A server with another timeline answers FENCED, because the
+      job was dropped or restored meanwhile; a server without one does not adopt this one. */
+  15: optional i64 known_timeline
 }
 
 /** A server that is not in the cluster file, or that no longer serves. */
@@ -1013,8 +1018,8 @@ service ParameterServer {
   /** Lists the calls that wait on this server, for what and since when. Returns at once. */
   WhyReply why(1: Caller caller) throws (1: ServerError error)
 
-  /** Forgets the job: its variables, sequences and incarnations, in memory and on disk. FENCED: the
-      caller's worker has a newer incarnation. */
+  /** Forgets the job: its variables and sequences, in memory and on disk. Its workers are FENCED once
+      the job is created again. FENCED: the caller's worker has a newer incarnation. */
   ServerState drop_job(1: Caller caller) throws (1: ServerError error)
 
   /** Makes everything applied so far durable and copies it to a separate folder, by hard links

@@ -6,8 +6,9 @@
 
 namespace cairn {
 
-// Incarnations: ps:0 grants one above the last, and a restore begins at its timeline (seconds since
-// 2020) times 2^32. No timeline is higher than this limit, and granted incarnations never overflow.
+// Incarnations: the second (since 2020) of their grant, or of a restore's timeline, times 2^32,
+// plus the number of starts. No timeline is higher than this limit, and granted incarnations never
+// overflow.
 inline constexpr int64_t kMaxIncarnation = ((int64_t{1} << 31) - 1) << 32;
 // Steps of a job, and sequences of a worker: servers and clients compute the next ones of those
 // that a request names. No job reaches this limit: a million a second would take 146,000 years.

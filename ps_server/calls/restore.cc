@@ -372,12 +372,15 @@ class Restoring {
 
   std::vector<WorkerRecord> Workers() const {
     std::vector<WorkerRecord> records;
-    int64_t floor = 0;
+    // Fences the workers of the job that was dropped, although the caller's clock may be behind.
+    const int64_t erased = catalog_.registry().LastErased(request_.caller.job);
+    int64_t floor =
+        erased == 0 ? 0 : FirstIncarnation(NewTimeline(/*servers=*/1, erased, absl::UnixEpoch()));
     for (const wire::CheckpointWorker& worker : request_.workers) {
       if (worker.worker == kTimelineWorker) continue;  // replaced in AddTimeline
       records.push_back({.job = request_.caller.job,
                          .worker = worker.worker,
-                         .incarnation = worker.incarnation,
+                         .incarnation = std::max(worker.incarnation, floor),
                          .sequence = worker.sequence,
                          .position = worker.position,
                          .left = true});  // no worker waits for it before it says hello

@@ -1,6 +1,7 @@
 #include "ps_server/calls/calls.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -58,10 +59,31 @@ absl::Status FindSession(JobCatalog& catalog, const wire::HelloRequest& request,
   return absl::OkStatus();
 }
 
+// The timeline that the job has after this call: ps:0 begins one for the first worker, and the
+// other servers adopt it. 0: none.
+int64_t TimelineToJoin(JobCatalog& catalog, const Job& job, const wire::HelloRequest& request) {
+  const int64_t held = std::abs(job.timeline());
+  if (held != 0) return held;
+  if (catalog.info().index() != 0) return std::max<int64_t>(request.timeline, 0);
+  if (request.incarnation != 0) return 0;
+  const absl::Time now = catalog.info().options.wall_clock();
+  int64_t timeline = request.timeline > 0 ? request.timeline : NewTimeline(/*servers=*/1, 0, now);
+  // The caller's clock may be behind, or the job may have been dropped within this second.
+  const int64_t erased = catalog.registry().LastErased(job.name());
+  if (FirstIncarnation(timeline) <= FirstIncarnation(erased)) {
+    timeline = NewTimeline(ServersOfTimeline(timeline), erased, now);
+  }
+  // The job was created by a release without timelines, so other servers may have nothing of it.
+  return job.variables()->empty() ? timeline : WithServers(timeline, 1);
+}
+
 // The incarnation that this call requests: a new one, which only ps:0 grants, or the one that it
-// names.
-absl::StatusOr<int64_t> Incarnation(const ServerInfo& info, Admission& admission,
-                                    const Session& session, const wire::HelloRequest& request) {
+// names. A new one is higher than all that ps:0 has granted to the worker before, also before the
+// job was dropped, and than those with which servers that gave rows away have fenced it meanwhile.
+absl::StatusOr<int64_t> Incarnation(JobCatalog& catalog, Admission& admission,
+                                    const Session& session, int64_t timeline,
+                                    const wire::HelloRequest& request) {
+  const ServerInfo& info = catalog.info();
   const int64_t known = session.incarnation();
   if (request.incarnation == 0) {
     const bool is_again = request.start != 0 && request.start == session.start();
@@ -69,7 +91,10 @@ absl::StatusOr<int64_t> Incarnation(const ServerInfo& info, Admission& admission
       if (is_again) return known;
       // A late or repeated hello of a replaced start: a new incarnation would fence its successor.
       if (session.WasReplaced(request.start)) return admission.CheckIncarnation(session, 0);
-      if (known < kMaxIncarnation) return known + 1;
+      const int64_t erased = catalog.registry().LastErased(request.job);
+      const int64_t now = NewTimeline(/*servers=*/1, erased, info.options.wall_clock());
+      const int64_t next = NextIncarnation(known, std::max(timeline, now));
+      if (next <= kMaxIncarnation) return next;
       return ResourceExhausted(info.name, ": worker ", request.worker, " of job ", request.job,
                                " has incarnation ", known,
                                ", the highest possible one: drop the job (drop_job)");
@@ -95,17 +120,11 @@ absl::StatusOr<Cohort::Hello> CohortHello(const wire::HelloRequest& request) {
   return hello;
 }
 
-// Returns the timeline of the job, which this call may begin: ps:0 begins one for the first worker,
-// and the other servers adopt it. nullptr: the job has none here.
-std::shared_ptr<Session> JoinTimeline(const ServerInfo& info, Job& job,
-                                      const wire::HelloRequest& request) {
-  const bool first = info.index() == 0;
-  const bool begins = first ? request.incarnation == 0 : request.timeline > 0;
+// Returns the record of the job's timeline, which it begins if the job has none here. nullptr: the
+// job has no timeline here.
+std::shared_ptr<Session> JoinTimeline(const ServerInfo& info, Job& job, int64_t timeline) {
   std::shared_ptr<Session> record = job.timeline_record();
-  if (record == nullptr && begins) {
-    int64_t timeline = request.timeline > 0 ? request.timeline : NewTimeline(/*servers=*/1, 0);
-    // The job was created by a release without timelines, so other servers may have nothing of it.
-    if (first && !job.variables()->empty()) timeline = WithServers(timeline, 1);
+  if (record == nullptr && timeline != 0) {
     auto made = std::make_shared<Session>(job.name(), kTimelineWorker, info.applied_is_durable());
     made->Admit(timeline, "timeline");
     record = job.AddTimelineRecord(std::move(made));
@@ -121,12 +140,15 @@ absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRe
   if (info.index() != 0 && request.timeline > 0) {
     RETURN_IF_ERROR(catalog.DropOtherTimeline(request.job, request.timeline));
   }
-  std::shared_ptr<Job> job;
+  std::shared_ptr<Job> job = catalog.registry().Find(request.job);
+  if (job != nullptr) RETURN_IF_ERROR(admission.CheckLife(*job, request));
   std::shared_ptr<Session> session;
   RETURN_IF_ERROR(FindSession(catalog, request, job, session));
   // Pushes of the earlier incarnation have ended, or they run later and are fenced.
   const TracedLock order = admission.LockOrder(*session, "an earlier call of the worker");
-  ASSIGN_OR_RETURN(const int64_t incarnation, Incarnation(info, admission, *session, request));
+  const int64_t timeline = TimelineToJoin(catalog, *job, request);
+  ASSIGN_OR_RETURN(const int64_t incarnation,
+                   Incarnation(catalog, admission, *session, timeline, request));
   if (hello.consistency) {
     RETURN_IF_ERROR(job->cohort().Agree(*hello.consistency, request.worker));
   }
@@ -138,7 +160,7 @@ absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRe
   if (hello.consistency && hello.consistency->mode == ConsistencyMode::kSync) {
     steps = job->steps().Begin(request.begins_after_step);
   }
-  const std::shared_ptr<Session> record = JoinTimeline(info, *job, request);
+  const std::shared_ptr<Session> record = JoinTimeline(info, *job, timeline);
   session->Admit(incarnation, request.origin, request.start);
   CAIRN_CRASH_POINT("hello: admitted");
   if (is_new) {

@@ -1,7 +1,9 @@
 #include "ps_server/core/admission.h"
 
+#include <cstdlib>
 #include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "common/errors.h"
 #include "common/status.h"
 #include "common/timeline.h"
@@ -46,6 +48,28 @@ absl::StatusOr<Admitted> Admission::Admit(const wire::Caller& caller) {
     admitted.session->Renew(info_.options.lease);
   }
   return admitted;
+}
+
+absl::Status Admission::CheckLife(const Job& job, const wire::HelloRequest& request) {
+  const int64_t held = std::abs(job.timeline());
+  if (held == 0 || request.incarnation == 0) return absl::OkStatus();
+  const int64_t known =
+      info_.index() == 0 && request.timeline > 0 ? request.timeline : request.known_timeline;
+  // Older clients do not name the timeline where they return. A worker that is new to this server
+  // names it.
+  const bool returns = request.timeline == 0 && job.FindSession(request.worker) == nullptr;
+  const bool belongs =
+      known != 0 ? known == held : !returns || request.incarnation >= FirstIncarnation(held);
+  if (belongs) return absl::OkStatus();
+  order_.counters.Add("fenced");
+  return WithReason(
+      FailedPrecondition("hello to ", info_.name, ": it holds job ", job.name(), " as it began at ",
+                         TimelineText(held), ", worker ", request.worker, " (", request.origin,
+                         ") trains it as it began ",
+                         known != 0 ? absl::StrCat("at ", TimelineText(known)) : "before",
+                         ": the job was dropped or restored, or a server was started on another "
+                         "directory: this process must stop"),
+      wire::ErrorReason::FENCED);
 }
 
 absl::Status Admission::CheckIncarnation(const Session& session, int64_t incarnation) {

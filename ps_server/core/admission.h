@@ -24,6 +24,8 @@ class Admission {
   // kFailedPrecondition: REBOOTED (another boot, or no hello yet), FENCED. Renews the worker's
   // lease.
   absl::StatusOr<Admitted> Admit(const wire::Caller& caller);
+  // FENCED if the worker that says hello has trained the job before it was dropped or restored.
+  absl::Status CheckLife(const Job& job, const wire::HelloRequest& request);
   // FENCED or REBOOTED if `incarnation` is not the current one of `session`.
   absl::Status CheckIncarnation(const Session& session, int64_t incarnation);
   // Holds the order lock of the session: no update of the worker runs in the meantime. `what`: the

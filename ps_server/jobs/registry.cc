@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "common/errors.h"
@@ -18,6 +19,9 @@ static_assert(sizeof(Job) + sizeof(Session) + 5 * kMaxJobNameBytes + 1024 <= kJo
 static_assert(2 * sizeof(Session) + 2 * kMaxPositionBytes + kMaxOriginBytes + 3 * kMaxJobNameBytes +
                   kMaxTaskTypeBytes + 2 * 4 * kMaxGoneServers <=
               kWorkerChargeBytes);
+
+// Leaves room for a later timeline and its incarnations, whatever a caller has proposed.
+constexpr int64_t kLastErasable = kMaxIncarnation - (int64_t{2} << 32);
 
 }  // namespace
 
@@ -102,6 +106,15 @@ int64_t Job::timeline() const {
   const std::shared_ptr<Session> record = timeline_record();
   if (record == nullptr) return 0;
   return record->left() ? -record->incarnation() : record->incarnation();
+}
+
+int64_t Job::LastIncarnation() const {
+  absl::ReaderMutexLock lock(&mutex_);
+  int64_t last = timeline_record_ == nullptr ? 0 : timeline_record_->incarnation();
+  for (const auto& [worker, resident] : sessions_) {
+    last = std::max(last, resident.session->incarnation());
+  }
+  return last;
 }
 
 bool Job::Idle(bool shared, bool granting) const {
@@ -199,7 +212,19 @@ std::vector<std::shared_ptr<Job>> Registry::jobs() const {
 void Registry::Erase(absl::string_view name) {
   absl::MutexLock lock(&mutex_);
   const auto found = jobs_.find(name);
-  if (found != jobs_.end()) jobs_.erase(found);
+  if (found == jobs_.end()) return;
+  const int64_t last = std::min(found->second->LastIncarnation(), kLastErasable);
+  erased_[erased_count_++ % kKnownErased] = {.name_hash = absl::HashOf(name), .last = last};
+  jobs_.erase(found);
+}
+
+int64_t Registry::LastErased(absl::string_view name) const {
+  absl::ReaderMutexLock lock(&mutex_);
+  int64_t last = 0;
+  for (const Erased& erased : erased_) {
+    if (erased.name_hash == absl::HashOf(name)) last = std::max(last, erased.last);
+  }
+  return last;
 }
 
 }  // namespace cairn

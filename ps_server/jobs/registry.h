@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -60,6 +61,8 @@ class Job {
   std::shared_ptr<Session> AddTimelineRecord(std::shared_ptr<Session> record);
   // 0: none. Negative: a restore began the timeline, and no worker has said hello since.
   int64_t timeline() const;
+  // The highest incarnation of its workers, or its timeline, if that is higher.
+  int64_t LastIncarnation() const;
 
   // Whether the job can be forgotten without loss: it has no variables, its workers are away, and
   // none has pushed anything. `shared`: the cluster has other servers, which would take this server
@@ -121,8 +124,12 @@ class Registry {
   std::vector<std::shared_ptr<Job>> jobs() const;
   // Ends every wait for other workers (Job::EndWaits) of all jobs, also of those made later.
   void EndWaits(const absl::Status& why);
-  // Requests that hold the job continue with it; Find no longer returns it.
+  // Requests that hold the job continue with it; Find no longer returns it. Does not allocate.
   void Erase(absl::string_view name);
+  // The highest incarnation, or timeline, that an erased job of this name had; 0: none. Knows the
+  // last kKnownErased jobs that were erased since the server's start.
+  int64_t LastErased(absl::string_view name) const;
+  static constexpr size_t kKnownErased = 256;
 
   // Whether callers cannot create another job, or cannot create another worker.
   bool full() const { return job_quota_.full() || worker_quota_.full(); }
@@ -136,7 +143,13 @@ class Registry {
   Quota job_quota_;
   Quota worker_quota_;
   mutable absl::Mutex mutex_;
+  struct Erased {
+    size_t name_hash = 0;
+    int64_t last = 0;
+  };
   Jobs jobs_;
+  std::array<Erased, kKnownErased> erased_{};  // a ring
+  size_t erased_count_ = 0;
   absl::Status waits_ended_;  // not OK: the argument of EndWaits
 };
 

@@ -10,6 +10,7 @@
 #include "thrift/cairn_constants.h"
 #include "thrift/convert.h"
 #include "thrift/limits.h"
+#include "thrift/number_limits.h"
 
 namespace cairn::fuzz {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 // The servers that a spec may name.
 constexpr int32_t kServers = kMaxServers;
 // For a worker that may be granted another incarnation.
-constexpr int64_t kFewIncarnations = int64_t{1} << 40;
+constexpr int64_t kFewIncarnations = kMaxIncarnation - (int64_t{1} << 40);
 
 // Gives one field of a hello an unusual value. `before`: the worker's incarnation.
 void MakeOdd(Choices& odd, int64_t before, bool async, wire::HelloRequest* request) {

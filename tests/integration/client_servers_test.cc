@@ -17,6 +17,7 @@
 #include "tests/support/ps_process.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/tcp_proxy.h"
+#include "thrift/errors.h"
 #include "worker/client/ps_client.h"
 
 namespace cairn::test {
@@ -127,6 +128,33 @@ TEST(ClientServers, GiveTheSameBitsForAnyNumberOfServersAndInProcess) {
       }
     }
   }
+}
+
+// Worker 1 was not told that worker 0 starts the job over.
+TEST(ClientServers, AWorkerOfADroppedJobMustStop) {
+  EngineCluster cluster(2);
+  auto first = cluster.Connect(Options(0), true, Soon()),
+       other = cluster.Connect(Options(1), true, Soon());
+  ASSERT_OK(first);
+  ASSERT_OK(other);
+  const auto create = [](PsClient& client) {
+    return client.Create({Sgd("a", {3}), Sgd("b", {3})}, Soon());
+  };
+  ASSERT_OK(create(**first));
+  ASSERT_OK(create(**other));
+  const std::vector<float> ones(3, 1);
+  const auto push = [&](PsClient& client) {
+    return client.Push({Whole("a", ones), Whole("b", ones)}, "", Soon());
+  };
+  for (int step = 0; step < 3; ++step) ASSERT_OK(push(**other));
+  ASSERT_OK((*first)->DropJob(Soon()));
+  ASSERT_OK(create(**first));
+  for (int tries = 0; tries < 2; ++tries) {
+    const absl::Status status = push(**other);
+    EXPECT_EQ(ReasonOf(status), wire::ErrorReason::FENCED) << status;
+  }
+  ASSERT_OK(push(**first));
+  EXPECT_EQ(PullWhole(**first, "a", 3), std::vector<float>(3, -1));
 }
 
 TEST(ClientServers, ApplyAPushOnceWhenItsAnswerIsLost) {

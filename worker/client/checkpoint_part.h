@@ -56,12 +56,7 @@ struct RestoreSource {
   std::vector<RestoreFolder> folders;  // one for each server of the checkpoint, by index
 };
 
-// An incarnation has the number of a worker's starts in its low 32 bits and the number of the job's
-// restores above them, so that a restore fences the workers that started before it.
-inline constexpr int kTimelineShift = 32;
-constexpr int64_t TimelineOf(int64_t incarnation) { return incarnation >> kTimelineShift; }
-// The timeline that the servers held; if they kept none, the one in the workers' incarnations. 0:
-// unknown.
+// The timeline that the servers held, or the second of a later start of a worker. 0: unknown.
 int64_t TimelineOf(const std::vector<ServerCheckpoint>& servers);
 
 // The progress of `worker` on `server`; null: the server has no record of it.

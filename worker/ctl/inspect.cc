@@ -15,6 +15,7 @@
 #include "common/exit_status.h"
 #include "common/nearest.h"
 #include "common/status.h"
+#include "common/timeline.h"
 #include "common/variables/row_storage.h"
 #include "thrift/convert.h"
 #include "worker/ctl/data_directory.h"
@@ -290,16 +291,14 @@ absl::StatusOr<Answer> InspectDirectory(const InspectOptions& options) {
   Json workers = Json::array();
   TextTable standing({"job", "worker", "starts", "durable sequence", ""});
   for (const StoredWorker& worker : found.workers) {
-    const int64_t starts = worker.incarnation & ((int64_t{1} << kTimelineShift) - 1);
-    const int64_t restores = TimelineOf(worker.incarnation);
     workers.push_back({{"job", worker.job},
                        {"ordinal", worker.worker},
                        {"incarnation", worker.incarnation},
                        {"sequence", worker.sequence},
                        {"left", worker.left}});
     standing.Add({worker.job, absl::StrCat(worker.worker),
-                  absl::StrCat(starts, restores == 0 ? "" : " since a restore"),
-                  absl::StrCat(worker.sequence), worker.left ? "left" : ""});
+                  absl::StrCat(StartsOf(worker.incarnation)), absl::StrCat(worker.sequence),
+                  worker.left ? "left" : ""});
   }
   answer.text = absl::StrCat(
       "ps:", found.server, ", started ", found.boot_count, " times, ", options.data_directory,

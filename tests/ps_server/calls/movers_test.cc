@@ -258,7 +258,8 @@ TEST_F(MoversTest, AFenceWaitsForTheUpdateOfTheStartThatItFences) {
   const absl::Status fenced = before.PushKeys("other", {1}, {1}).status();
   EXPECT_EQ(ReasonOf(fenced), wire::ErrorReason::FENCED);
   EXPECT_THAT(fenced.message(),
-              HasSubstr("incarnation 2 (not joined here yet) has taken its place"));
+              HasSubstr(absl::StrCat("incarnation ", incarnation_ + 1,
+                                     " (not joined here yet) has taken its place")));
 }
 
 // Otherwise the step that the fenced start announced would count for the new start, which is behind

@@ -2,11 +2,14 @@
 // it excludes; and optimizer arguments that change within one.
 #include "common/timeline.h"
 
+#include <atomic>
+
 #include "absl/strings/str_cat.h"
 #include "ps_server/jobs/session.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/errors.h"
+#include "thrift/number_limits.h"
 
 namespace cairn {
 namespace {
@@ -152,6 +155,99 @@ TEST_F(TimelineTest, ARestoreBeginsALifeThatAWorkerConfirms) {
   EXPECT_EQ(Held(), restore.timeline);
   StartFromCopy();
   EXPECT_EQ(Held(), restore.timeline);
+}
+
+// A process of an earlier life of the job may be suspended and wake up, or a heartbeat of it may
+// have waited to be read.
+class EarlierLifeTest : public TimelineTest {
+ protected:
+  void SetUp() override {
+    options_.wall_clock = [this] { return absl::FromUnixSeconds(now_.load()); };
+    ASSERT_NO_FATAL_FAILURE(Start());
+  }
+  void Drop() {
+    wire::ServerState state;
+    ASSERT_OK(CallStatus([&] { service().drop_job(state, Client().caller()); }));
+  }
+  wire::ErrorReason::type Heartbeat(TestClient& client) {
+    wire::ServerState state;
+    return ReasonOf(CallStatus([&] { service().heartbeat(state, client.caller()); }));
+  }
+  // The hello of a worker that returns. `known`: its timeline; 0: the client names none.
+  wire::ErrorReason::type HelloAgain(const wire::Caller& caller, int64_t known) {
+    wire::HelloRequest request;
+    request.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
+    request.job = "job";
+    request.task_type = "worker";
+    request.worker = caller.worker;
+    request.incarnation = caller.incarnation;
+    if (known != 0) request.__set_known_timeline(known);
+    wire::HelloReply reply;
+    return ReasonOf(CallStatus([&] { service().hello(reply, request); }));
+  }
+
+  std::atomic<int64_t> now_{absl::ToUnixSeconds(absl::Now())};
+};
+
+TEST_F(EarlierLifeTest, ItsHeartbeatsDoNotVoidPushes) {
+  TestClient before = Joined(0);
+  ASSERT_OK(before.Create({Spec(0)}));
+  for (int i = 0; i < 3; ++i) ASSERT_OK(before.Push("w", {1, 1}));
+  before.caller().through = 3;
+  Drop();
+  TestClient after = Joined(0);
+  ASSERT_OK(after.Create({Spec(0)}));
+  EXPECT_EQ(Heartbeat(before), wire::ErrorReason::FENCED);
+  ASSERT_OK(after.Push("w", {1, 1}));
+  EXPECT_THAT(*after.Pull("w"), ElementsAre(-1, -1));
+  EXPECT_EQ(ReasonOf(before.Push("w", {1, 1}).status()), wire::ErrorReason::FENCED);
+}
+
+TEST_F(EarlierLifeTest, ItsFencedStartsStayFenced) {
+  const wire::Caller first = Joined(0).caller(), second = Joined(0).caller();
+  for (const bool restart : {false, true}) {
+    Drop();
+    now_ += 2;
+    if (restart) Restart();
+    TestClient next = Joined(0);
+    ASSERT_OK(next.Create({Spec(0)}));
+    for (const wire::Caller& caller : {first, second}) {
+      TestClient earlier = Client(0);
+      earlier.caller() = caller;
+      earlier.caller().boot_id = next.caller().boot_id;
+      EXPECT_EQ(ReasonOf(earlier.Push("w", {1, 1}).status()), wire::ErrorReason::FENCED);
+      EXPECT_EQ(HelloAgain(caller, 0), wire::ErrorReason::FENCED);
+    }
+    EXPECT_OK(next.Push("w", {1, 1}));
+  }
+}
+
+TEST_F(EarlierLifeTest, ItsOtherWorkersDoNotJoinTheNextOne) {
+  TestClient first = Joined(0), second = Joined(1);
+  const int64_t earlier = Held();
+  Drop();
+  TestClient next = Joined(0);
+  EXPECT_GT(FirstIncarnation(Held()), second.caller().incarnation);
+  for (const int64_t known : {earlier, int64_t{0}}) {
+    EXPECT_EQ(Heartbeat(second), wire::ErrorReason::REBOOTED);
+    EXPECT_EQ(HelloAgain(second.caller(), known), wire::ErrorReason::FENCED) << known;
+  }
+  EXPECT_EQ(HelloAgain(next.caller(), Held()), wire::ErrorReason::NONE);
+  EXPECT_EQ(HelloAgain(next.caller(), 0), wire::ErrorReason::NONE);
+}
+
+// Clocks of clients differ, and a job may be dropped in its first second.
+TEST_F(EarlierLifeTest, ALaterLifeBeginsInALaterSecond) {
+  const int64_t first = Hello(NewTimeline(1, 0))->timeline;
+  Drop();
+  const int64_t second =
+      Hello(NewTimeline(1, 0, absl::UnixEpoch() + absl::Hours(24 * 18300)))->timeline;
+  EXPECT_GT(FirstIncarnation(second), FirstIncarnation(first));
+  Drop();
+  // The job can be used again although no later timeline has an incarnation.
+  ASSERT_OK(Hello(kMaxIncarnation - 1));
+  Drop();
+  EXPECT_OK(Hello(NewTimeline(1, 0)));
 }
 
 class ArgumentsTest : public ServerTest {

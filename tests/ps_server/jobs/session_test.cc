@@ -1,10 +1,12 @@
 // What a session remembers of a worker's identity and of the order of its pushes
 // (worker/client/EXACTLY_ONCE.md).
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "common/timeline.h"
 #include "ps_server/jobs/session.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/cairn_constants.h"
@@ -60,11 +62,11 @@ TEST_F(SessionTest, HelloOfAToolTakesNoIncarnation) {
 }
 
 TEST_F(SessionTest, EachStartOfAWorkerGetsAHigherIncarnationEvenAfterAServerRestart) {
-  EXPECT_EQ(Joined(3).caller().incarnation, 1);
-  EXPECT_EQ(Joined(3).caller().incarnation, 2);
+  EXPECT_EQ(StartsOf(Joined(3).caller().incarnation), 1);
+  EXPECT_EQ(StartsOf(Joined(3).caller().incarnation), 2);
   ASSERT_NO_FATAL_FAILURE(StartFromCopy());  // a granted incarnation is durable
-  EXPECT_EQ(Joined(3).caller().incarnation, 3);
-  EXPECT_EQ(Joined(4).caller().incarnation, 1);
+  EXPECT_EQ(StartsOf(Joined(3).caller().incarnation), 3);
+  EXPECT_EQ(StartsOf(Joined(4).caller().incarnation), 1);
 }
 
 TEST_F(SessionTest, ARepeatedHelloFencesNoWorker) {
@@ -73,15 +75,18 @@ TEST_F(SessionTest, ARepeatedHelloFencesNoWorker) {
   request.job = "job";
   request.worker = 3;
   request.start = 77;
+  int64_t incarnation = 0;
   const auto granted = [&] {
     wire::HelloReply reply;
     EXPECT_OK(CallStatus([&] { service().hello(reply, request); }));
-    return reply.incarnation;
+    EXPECT_GE(reply.incarnation, incarnation);
+    incarnation = reply.incarnation;
+    return StartsOf(incarnation);
   };
   EXPECT_EQ(granted(), 1);
   EXPECT_EQ(granted(), 1) << "its answer was lost, or it arrives late";
   TestClient worker = Client(3);
-  ASSERT_OK(worker.Hello(1));  // names the incarnation, but no start
+  ASSERT_OK(worker.Hello(incarnation));  // names the incarnation, but no start
   ASSERT_OK(worker.Push("w", {1, 1}));
   request.start = 78;
   EXPECT_EQ(granted(), 2) << "another start";
@@ -95,6 +100,7 @@ TEST_F(SessionTest, ARepeatedHelloFencesNoWorker) {
 // The hello of an earlier start is sent again because its reply was lost, or it arrives late: a new
 // incarnation would fence the start that took its place.
 TEST_F(SessionTest, AHelloOfAReplacedStartIsFenced) {
+  int64_t granted = 0;
   const auto hello = [&](int64_t start) {
     wire::HelloRequest request;
     request.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
@@ -102,14 +108,16 @@ TEST_F(SessionTest, AHelloOfAReplacedStartIsFenced) {
     request.worker = 3;
     request.start = start;
     wire::HelloReply reply;
-    return CallStatus([&] { service().hello(reply, request); });
+    const absl::Status status = CallStatus([&] { service().hello(reply, request); });
+    granted = std::max(granted, reply.incarnation);
+    return status;
   };
   for (int64_t start = 70; start < 75; ++start) ASSERT_OK(hello(start));
   for (int64_t start = 70; start < 74; ++start) {
     EXPECT_EQ(ReasonOf(hello(start)), wire::ErrorReason::FENCED) << start;
   }
   TestClient latest = Client(3);
-  ASSERT_OK(latest.Hello(5));
+  ASSERT_OK(latest.Hello(granted));
   EXPECT_OK(latest.Push("w", {1, 1})) << "the latest start goes on";
 }
 
@@ -327,7 +335,7 @@ TEST_F(SessionTest, IncarnationsBeyondTheLimitAreRejected) {
   EXPECT_THAT(Client(0).Hello(), StatusIs(StatusCode::kResourceExhausted,
                                           HasSubstr("worker 0 of job job has incarnation")));
   EXPECT_OK(Client(0).Hello(kMaxIncarnation));
-  EXPECT_EQ(Joined(1).caller().incarnation, 1);
+  EXPECT_EQ(StartsOf(Joined(1).caller().incarnation), 1);
 }
 
 // Rows may have moved to this server since.

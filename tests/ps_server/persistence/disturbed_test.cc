@@ -17,6 +17,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "common/timeline.h"
 #include "gmock/gmock.h"
 #include "ps_server/calls/service.h"
 #include "ps_server/core/server_core.h"
@@ -277,7 +278,7 @@ TEST_F(DisturbedTest, ALeaveThatWaitedDoesNotEndTheLeaseOfANewStart) {
   TestClient again(*service_, 0);
   std::thread joins([&] { EXPECT_OK(again.Hello()); });
   const std::shared_ptr<Session> session = core_->registry.Find("job")->FindSession(0);
-  while (session->incarnation() < 2) std::this_thread::yield();
+  while (StartsOf(session->incarnation()) < 2) std::this_thread::yield();
   goes_on = true;
   leaves.join();
   joins.join();

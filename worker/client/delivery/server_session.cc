@@ -43,12 +43,12 @@ absl::string_view WithoutPeer(absl::string_view message, absl::string_view name)
 }  // namespace
 
 absl::Status FencedError(const std::string& task) {
-  return WithReason(FailedPrecondition(task,
-                                       " is fenced: a newer start has replaced it, or a "
-                                       "server moved its rows away while it held this "
-                                       "worker for lost. This process must stop; "
-                                       "restart it: it resumes exactly"),
-                    wire::ErrorReason::FENCED);
+  return WithReason(
+      FailedPrecondition(task,
+                         " is fenced: a newer start has replaced it, the job was dropped, or a "
+                         "server moved its rows away while it held this worker for lost. This "
+                         "process must stop; restart it: it resumes exactly"),
+      wire::ErrorReason::FENCED);
 }
 
 ServerSession::ServerSession(int32_t index, std::string name, std::unique_ptr<ServerLink> link,
@@ -67,6 +67,7 @@ Outcome ServerSession::Hello(int64_t incarnation, int64_t timeline, Deadline dea
   request.worker = identity_.worker;
   request.incarnation = incarnation;
   request.timeline = timeline;
+  if (timeline == 0 && timeline_ != 0) request.__set_known_timeline(timeline_);
   request.origin = identity_.origin;
   request.start = identity_.start;
   if (identity_.sequenced() && identity_.clock != nullptr) {
@@ -510,11 +511,11 @@ RetryDecision ServerSession::ClassifyRenewal(Outcome* outcome) {
 }
 
 absl::Status ServerSession::Fenced(const absl::Status& error) const {
-  return WithReason(FailedPrecondition(error.message(), "; this process is incarnation ",
-                                       incarnation_.load(std::memory_order_relaxed), " of ",
-                                       identity_.task, " in job \"", identity_.job,
-                                       "\" and must stop: a newer start has replaced it"),
-                    wire::ErrorReason::FENCED);
+  return WithReason(
+      FailedPrecondition(error.message(), "; this process is incarnation ",
+                         incarnation_.load(std::memory_order_relaxed), " of ", identity_.task,
+                         " in job \"", identity_.job, "\" and must stop"),
+      wire::ErrorReason::FENCED);
 }
 
 absl::Status ServerSession::PushesLost(const ReplayPlan& plan,
@@ -542,11 +543,11 @@ absl::Status ServerSession::CheckTimeline(const wire::HelloReply& hello) const {
   const int64_t held = timeline_.load(std::memory_order_relaxed);
   // A server that holds nothing of the job is found by its lost pushes or variables instead.
   if (held == 0 || hello.timeline == 0 || hello.timeline == held) return absl::OkStatus();
-  return FailedPrecondition(
-      name_, " holds job \"", identity_.job, "\" as it began at ", TimelineText(hello.timeline),
-      ", ", identity_.task, " trains it as it began at ", TimelineText(held),
-      ": the job was dropped, or the server started on another directory; restart it on its "
-      "own --data_dir, then this task");
+  return WithReason(
+      FailedPrecondition(name_, " holds job \"", identity_.job, "\" of ",
+                         TimelineText(hello.timeline), ", ", identity_.task, " trains that of ",
+                         TimelineText(held), ": it was dropped, or the server started elsewhere"),
+      wire::ErrorReason::FENCED);
 }
 
 absl::Status ServerSession::GiveUpError(const Outcome& outcome, bool deadline_passed) const {
