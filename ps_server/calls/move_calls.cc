@@ -136,6 +136,7 @@ absl::StatusOr<std::shared_ptr<Move>> Moving::FindMove(bool outgoing) const {
     return FailedPrecondition("no such move has begun here (", rows_.server,
                               " may have been restarted since): begin with PREPARE");
   }
+  moves_.RenewClaim(request_.caller.job, request_.variable, request_.start);
   return move;
 }
 
@@ -470,7 +471,7 @@ bool Moving::HasClaim() const {
 absl::Status Moving::Superseded() const {
   return FailedPrecondition(
       "another mover of the variable began later and replaced this one: run this one "
-      "again when the other has ended (or ",
+      "again when the other has ended, or two minutes after its last step if it was killed (or ",
       rows_.server, " was restarted since this one began)");
 }
 

@@ -2,6 +2,7 @@
 
 #include <tuple>
 
+#include "common/deadline.h"
 #include "ps_server/moves/arriving_rows.h"
 #include "ps_server/moves/outgoing_rows.h"
 
@@ -35,9 +36,16 @@ bool Moves::Claim(absl::string_view job, absl::string_view variable, int64_t ver
                   int64_t start) {
   const Key key = KeyOf(job, variable);
   absl::MutexLock lock(&mutex_);
-  if (start < StartOf(key, version)) return false;
-  claims_[key] = {.version = version, .start = start};
+  const absl::Duration now = MonotonicNow();
+  if (start < StartOf(key, version) && now < claims_[key].seen + claim_limit_) return false;
+  claims_[key] = {.version = version, .start = start, .seen = now};
   return true;
+}
+
+void Moves::RenewClaim(absl::string_view job, absl::string_view variable, int64_t start) {
+  absl::MutexLock lock(&mutex_);
+  const auto claim = claims_.find(KeyView(job, variable));
+  if (claim != claims_.end() && claim->second.start == start) claim->second.seen = MonotonicNow();
 }
 
 bool Moves::HasClaim(absl::string_view job, absl::string_view variable, int64_t version,

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "common/variables/variable_spec.h"
 #include "ps_server/base/wait_board.h"
 
@@ -46,8 +47,10 @@ struct Move {
 // once.
 class Moves {
  public:
-  // `waits` lists the calls that wait in Lock; it must outlive this object.
-  explicit Moves(WaitBoard& waits) : waits_(waits) {}
+  // `waits` lists the calls that wait in Lock; it must outlive this object. `claim_limit`: see
+  // Claim.
+  explicit Moves(WaitBoard& waits, absl::Duration claim_limit = absl::Minutes(2))
+      : waits_(waits), claim_limit_(claim_limit) {}
 
   // Holds move.mutex.
   TracedLock Lock(Move& move) const {
@@ -56,8 +59,11 @@ class Moves {
   // nullptr: no move.
   std::shared_ptr<Move> Find(absl::string_view job, absl::string_view variable) const;
   // If several movers try the same version of a variable's map, only the one with the highest
-  // `start` may continue. False: `start` is not the highest.
+  // `start` may continue. False: `start` is not the highest. A mover that has taken no step for
+  // `claim_limit` counts as killed: its number may be high because its host's clock is ahead.
   bool Claim(absl::string_view job, absl::string_view variable, int64_t version, int64_t start);
+  // The mover that has the claim has taken a step.
+  void RenewClaim(absl::string_view job, absl::string_view variable, int64_t start);
   bool HasClaim(absl::string_view job, absl::string_view variable, int64_t version,
                 int64_t start) const;
   // Replaces the current move. False, and nothing changes: the move's start has no claim (0 needs
@@ -84,6 +90,7 @@ class Moves {
   struct Claimed {
     int64_t version = 0;
     int64_t start = 0;
+    absl::Duration seen;  // on the monotonic clock
   };
   static Key KeyOf(absl::string_view job, absl::string_view variable) {
     return {std::string(job), std::string(variable)};
@@ -92,6 +99,7 @@ class Moves {
   int64_t StartOf(const KeyView& key, int64_t version) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   WaitBoard& waits_;
+  const absl::Duration claim_limit_;
   mutable absl::Mutex mutex_;
   std::map<Key, std::shared_ptr<Move>, KeyLess> moves_ ABSL_GUARDED_BY(mutex_);
   std::map<Key, Claimed, KeyLess> claims_ ABSL_GUARDED_BY(mutex_);

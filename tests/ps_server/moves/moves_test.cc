@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "ps_server/engine/engine.h"
 #include "ps_server/moves/move_pieces.h"
+#include "ps_server/moves/moves.h"
 #include "tests/ps_server/moves_fixture.h"
 #include "thrift/errors.h"
 #include "thrift/number_limits.h"
@@ -212,6 +213,44 @@ TEST_F(MovesTest, AWorkerThatIsAwayDuringAMoveIsFenced) {
   }
   Hello();
   EXPECT_EQ(ReasonOf(Push(0, 2, 1, {5}, 1)), wire::ErrorReason::MOVED);
+}
+
+// Each restart and move fences the worker once more, and ps:0 takes no part.
+TEST_F(MovesTest, AWorkerThatIsAwayDuringSeveralMovesReturns) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  ASSERT_OK(Move(0, 1, 2));
+  for (int32_t s = 0; s < kServers; ++s) {
+    wire::Caller caller;
+    caller.job = "job";
+    caller.worker = 0;
+    caller.incarnation = incarnation_;
+    ASSERT_OK(CallStatus([&] {
+      wire::ServerState state;
+      Service(s).leave(state, caller);
+    }));
+  }
+  const int64_t left = incarnation_;
+  for (int64_t version = 3; version < 7; ++version) {
+    const int32_t source = version % 2 == 1 ? 1 : 2;
+    CrashUnseen(source);
+    ASSERT_OK(Move(source, 3 - source, version));
+  }
+  EXPECT_EQ(ReasonOf(TestClient(Service(1), 0).Hello(left + 2).status()),
+            wire::ErrorReason::FENCED);
+  now_ = 1'900'000'000;
+  Hello();
+  ASSERT_OK(Push(1, 2, 0, {5}, 6));
+}
+
+// The clock of its host may have been ahead.
+TEST(Moves, AMoverThatWasKilledDoesNotKeepOutThoseWithLowerNumbers) {
+  WaitBoard waits;
+  Moves patient(waits), moves(waits, absl::ZeroDuration());
+  for (Moves* one : {&patient, &moves}) ASSERT_TRUE(one->Claim("job", "emb", 2, 1000));
+  EXPECT_FALSE(patient.Claim("job", "emb", 2, 10));
+  EXPECT_TRUE(moves.Claim("job", "emb", 2, 10));
+  EXPECT_TRUE(moves.HasClaim("job", "emb", 2, 10));
+  EXPECT_FALSE(moves.HasClaim("job", "emb", 2, 1000));
 }
 
 TEST_F(MovesTest, AHoldExpires) {
