@@ -104,7 +104,10 @@ enum ErrorReason {
       has this server's current maps. No part of an update was applied, and its sequence is not
       recorded: split the update by the newer map and send each server its part, as `late` to
       servers that had it already. */
-  MOVED = 14
+  MOVED = 14,
+  /** The job was dropped or restored since the caller described it, so the caller's maps are void:
+      describe it again. Sent only to callers that name a timeline. */
+  TIMELINE_ENDED = 15
 }
 
 enum ConsistencyMode { ASYNC = 1, SSP = 2, SYNC = 3 }
@@ -191,6 +194,10 @@ struct Caller {
   5: i64 through = 0
   /** Sent with a heartbeat several times a second. */
   6: optional WorkerVitals vitals
+  /** Of a caller with worker -1: the job's timeline by the description (DescribeReply.timeline,
+      without its sign) from which the caller has its maps. If the server has another one by now, a
+      pull, push, assign or scan that fails is answered TIMELINE_ENDED. */
+  7: optional i64 timeline
 }
 
 /** Position of a push or assign in its worker's order. Ignored if caller.worker is -1. */

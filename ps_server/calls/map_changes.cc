@@ -1,13 +1,16 @@
 #include "ps_server/calls/map_changes.h"
 
+#include <cstdlib>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "common/timeline.h"
 #include "ps_server/base/bad_alloc.h"
 #include "ps_server/moves/arriving_rows.h"
 #include "ps_server/moves/outgoing_rows.h"
@@ -52,7 +55,7 @@ absl::Status TakeMap(JobCatalog& catalog, Job& job, Variable& variable, const Va
 absl::Status TakeArrived(JobCatalog& catalog, Moves& moves, Job& job, absl::string_view variable,
                          int64_t version) {
   const std::shared_ptr<Move> move = moves.Find(job.name(), variable);
-  if (move == nullptr || move->arriving == nullptr || move->map.map_version > version) {
+  if (move == nullptr || move->arriving == nullptr || move->map.map_version != version) {
     return absl::OkStatus();
   }
   const TracedLock lock = moves.Lock(*move);
@@ -71,6 +74,16 @@ absl::Status TakeArrived(JobCatalog& catalog, Moves& moves, Job& job, absl::stri
   LOG(INFO) << catalog.info().name << " has taken rows of \"" << variable << "\" of job "
             << job.name() << ", by map version " << move->map.map_version;
   return absl::OkStatus();
+}
+
+absl::Status TimelineEnded(const JobCatalog& catalog, const Job& job, const absl::Status& status) {
+  return WithReason(
+      FailedPrecondition(catalog.info().name, ": job ", job.name(), " began at ",
+                         TimelineText(std::abs(job.timeline())),
+                         ", after the caller described it: it was dropped or restored; describe it "
+                         "again (",
+                         status.message(), ")"),
+      wire::ErrorReason::TIMELINE_ENDED);
 }
 
 absl::Status LoadArrived(JobCatalog& catalog, Moves& moves, MemoryBudget& budget,

@@ -24,17 +24,24 @@ class OutgoingRows;
 absl::Status TakeMap(JobCatalog& catalog, Job& job, Variable& variable, const VariableSpec& map,
                      ArrivingRows* arriving, OutgoingRows* outgoing);
 
-// A caller has map `version` of the variable. If rows have arrived here by that map, their source
-// has handed them over: takes them.
+// A caller has map `version` of the variable, in the job's current timeline. If rows have arrived
+// here by that map, their source has handed them over: takes them.
 absl::Status TakeArrived(JobCatalog& catalog, Moves& moves, Job& job, absl::string_view variable,
                          int64_t version);
 
+// TIMELINE_ENDED: `status` may be due to maps of an ended timeline.
+absl::Status TimelineEnded(const JobCatalog& catalog, const Job& job, const absl::Status& status);
+
 // After a call with these items ended with `status`: if it was BUSY because of rows that have
-// arrived, takes them, so that a retry finds them. Returns `status`.
+// arrived, takes them, so that a retry finds them. Returns `status`, or TIMELINE_ENDED.
 template <typename Item>
 absl::Status TakeArrivedIfBusy(JobCatalog& catalog, Moves& moves, const Admitted& admitted,
                                absl::Span<const Item> items, absl::Status status) {
-  if (ReasonOf(status) != wire::ErrorReason::BUSY || admitted.job == nullptr) return status;
+  if (status.ok() || admitted.job == nullptr) return status;
+  if (admitted.timeline_ended) return TimelineEnded(catalog, *admitted.job, status);
+  // A version of an earlier timeline, or an invented one, does not prove that the source has handed
+  // the rows over.
+  if (ReasonOf(status) != wire::ErrorReason::BUSY || !admitted.has_current_maps) return status;
   for (const Item& item : items) {
     const auto variable = admitted.variables->find(item.variable);
     if (variable == admitted.variables->end() ||

@@ -12,6 +12,11 @@ struct Admitted {
   std::shared_ptr<Job> job;                      // nullptr: nobody has created it yet
   std::shared_ptr<Session> session;              // nullptr: not sequenced
   std::shared_ptr<const VariableMap> variables;  // never nullptr
+  // Whether the caller's maps are known to be of the job's current timeline: the maps of a worker,
+  // since its earlier starts are fenced, and of a caller that names this timeline.
+  bool has_current_maps = false;
+  // The caller names another timeline: the job was dropped or restored since it was described.
+  bool timeline_ended = false;
 };
 
 }  // namespace cairn

@@ -23,7 +23,7 @@ std::string FindInsaneError(const wire::ServerError& error) {
       code == wire::ErrorCode::UNKNOWN || code == wire::ErrorCode::DATA_LOSS) {
     return absl::StrCat("an error with code ", code, ": ", error.message);
   }
-  if (reason < 0 || reason > wire::ErrorReason::MOVED) {
+  if (reason < 0 || reason > wire::ErrorReason::TIMELINE_ENDED) {
     return absl::StrCat("an error with reason ", reason, ": ", error.message);
   }
   if (error.message.empty() || error.message.size() > kMaxErrorTextBytes) {

@@ -283,6 +283,30 @@ TEST_F(MovesTest, AScanWhileRowsMoveHasEveryRowOnce) {
   }
 }
 
+// A serving process stays connected while the job is started over. Its maps have higher versions
+// than the new ones.
+TEST_F(MovesTest, AReaderFollowsAJobThatWasDropped) {
+  Begin();
+  auto worker = cluster_.Connect(Options(0), true, Soon()).value();
+  ASSERT_OK(worker->Create({Table(), Dense()}, Soon()));
+  ASSERT_OK(Move("emb", 0, 2, 4));
+  ASSERT_OK(Move("w", 0, 2, 1));
+  const auto reader = cluster_.Connect(Options(-1), true, Soon()).value();
+  const auto scanner = cluster_.Connect(Options(-1), true, Soon()).value();
+  ASSERT_OK(reader->Describe(Soon()).status());
+  ASSERT_OK(scanner->Describe(Soon()).status());
+  EXPECT_EQ(Pull(*reader)[2], 0);
+  ASSERT_OK(worker->DropJob(Soon()));
+  ASSERT_OK(worker->Create({Table(), Dense()}, Soon()));
+  ASSERT_OK(PushOnes(*worker, {1, 2, 3}));
+  EXPECT_EQ(Pull(*reader), Pull(*worker));
+  EXPECT_THAT(PullDense(*reader), Each(-1));
+  const auto see = [&](int64_t, absl::Span<const std::byte>) {};
+  const absl::Status first = scanner->Scan("emb", see, Soon());
+  EXPECT_TRUE(absl::IsAborted(first)) << first;
+  EXPECT_OK(scanner->Scan("emb", see, Soon()));
+}
+
 // Each time, one of the movers gives up and reports it.
 TEST_F(MovesTest, TwoMoversOfAVariableLoseNothing) {
   Begin();

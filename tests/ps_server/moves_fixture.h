@@ -153,10 +153,12 @@ class MovesTest : public ::testing::Test {
     wire::PushReply reply;
     return CallStatus([&] { Service(server).push(reply, request); });
   }
+  // `timeline`: Caller.timeline; 0: not named.
   absl::StatusOr<std::vector<float>> Pull(int32_t server, const std::vector<int64_t>& keys,
-                                          int64_t version) {
+                                          int64_t version, int64_t timeline = 0) {
     wire::PullRequest request;
     request.caller.job = "job";
+    if (timeline != 0) request.caller.__set_timeline(timeline);
     request.items.resize(1);
     request.items[0].variable = variable_;
     request.items[0].selection = wire::Selection::KEYS;

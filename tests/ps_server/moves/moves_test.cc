@@ -11,6 +11,7 @@
 #include "ps_server/moves/move_pieces.h"
 #include "ps_server/moves/moves.h"
 #include "tests/ps_server/moves_fixture.h"
+#include "thrift/cairn_constants.h"
 #include "thrift/errors.h"
 #include "thrift/number_limits.h"
 
@@ -149,6 +150,35 @@ TEST_F(MovesTest, ATargetThatCrashedServesTheRowsThatItsSourceHasGivenAway) {
   EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-1));
   Crash(1);
   EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-1));
+}
+
+// A reader may have kept a version from before the job was dropped, or it may invent one.
+TEST_F(MovesTest, OtherVersionsDoNotShowThatTheSourceHasGivenRowsAway) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  wire::HelloRequest hello;
+  hello.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
+  hello.job = "job";
+  hello.task_type = "worker";
+  hello.worker = 0;
+  hello.incarnation = incarnation_;
+  hello.timeline = TestClient(Service(0), -1).Describe()->timeline;
+  wire::HelloReply greeted;
+  ASSERT_OK(CallStatus([&] { Service(1).hello(greeted, hello); }));
+  ASSERT_OK(UntilReady(0, 1, 2));
+  const auto reason = [&](int64_t version, int64_t timeline) {
+    return ReasonOf(Pull(1, {5}, version, timeline).status());
+  };
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(reason(int64_t{1} << 62, hello.timeline), wire::ErrorReason::BUSY);
+    EXPECT_EQ(reason(2, 0), wire::ErrorReason::BUSY);
+    EXPECT_EQ(reason(2, hello.timeline - 1), wire::ErrorReason::TIMELINE_ENDED);
+  }
+  EXPECT_OK(At(0, wire::MoveAction::ABORT, 0, 1, 2));
+  EXPECT_OK(At(1, wire::MoveAction::ABORT, 0, 1, 2));
+  ASSERT_OK(UntilReady(0, 1, 2));
+  ASSERT_OK(At(0, wire::MoveAction::COMMIT, 0, 1, 2));
+  EXPECT_EQ(reason(2, hello.timeline), wire::ErrorReason::BUSY);
+  EXPECT_THAT(*Pull(1, {5}, 2, hello.timeline), ElementsAre(-1));
 }
 
 TEST_F(MovesTest, ATargetDoesNotServeAnIncompleteCopy) {

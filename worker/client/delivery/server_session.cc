@@ -183,6 +183,7 @@ int64_t ServerSession::FillCaller(wire::Caller* caller) const {
   caller->worker = greeted ? identity_.worker : -1;
   if (!identity_.sequenced() || !greeted) {
     caller->incarnation = caller->boot_id = caller->through = 0;
+    if (const int64_t maps = identity_.timeline_of_maps(); maps != 0) caller->__set_timeline(maps);
     return 0;
   }
   // Read the boot id first: `through` is valid for that boot or an earlier one, because Renew

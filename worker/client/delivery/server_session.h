@@ -38,6 +38,9 @@ struct ClientIdentity {
   const std::atomic<int32_t>* most_servers = nullptr;
   // Set once a server has fenced this process: waiting calls then fail. Null: calls do not check.
   const std::atomic<bool>* fenced = nullptr;
+  // The job's timeline by the last description, of a client that is no worker; 0: unknown. Null: a
+  // test without descriptions.
+  const std::atomic<int64_t>* described_timeline = nullptr;
   absl::Duration ps_wait;
   Retention* retention = nullptr;  // shared by all sessions; null: pushes are not retained
   Consistency consistency;
@@ -46,6 +49,10 @@ struct ClientIdentity {
   StepBook* steps = nullptr;   // shared by all sessions; null: not a synchronous job
 
   bool sequenced() const { return worker >= 0; }
+  // Caller.timeline; 0: none.
+  int64_t timeline_of_maps() const {
+    return sequenced() || described_timeline == nullptr ? 0 : described_timeline->load();
+  }
   bool synchronous() const { return steps != nullptr; }
 };
 

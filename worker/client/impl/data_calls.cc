@@ -1,6 +1,7 @@
 #include "worker/client/impl/data_calls.h"
 
 #include "common/status.h"
+#include "thrift/errors.h"
 #include "worker/client/delivery/position.h"
 
 namespace cairn {
@@ -21,8 +22,11 @@ absl::Status DataCalls::PullAll(absl::Span<const PullTarget> targets, int64_t st
     RETURN_IF_ERROR(deps_.planner.Pull(targets, &*plan));
     BeginStep(step, *plan);
     bool moved = false;
+    const int64_t timeline = deps_.membership.described_timeline();
     const absl::Status status = Deliver(*plan, /*updates=*/false, nullptr, deadline, &moved);
-    const bool again = absl::IsUnavailable(status) && deps_.membership.Changed(deadline);
+    const bool again = ReasonOf(status) == wire::ErrorReason::TIMELINE_ENDED
+                           ? deps_.membership.described_timeline() != timeline
+                           : absl::IsUnavailable(status) && deps_.membership.Changed(deadline);
     if (!again) RETURN_IF_ERROR(status);
     if (!moved && !again) return absl::OkStatus();
     RETURN_IF_ERROR(deps_.gate.CheckWhileRowsMove("pull", deadline));
@@ -66,7 +70,11 @@ absl::Status DataCalls::AssignTogether(absl::Span<const PushSource> sources,
 
 absl::Status DataCalls::Deliver(DataPlan& plan, bool updates, const absl::string_view* position,
                                 Deadline deadline, bool* moved) {
-  RETURN_IF_ERROR(deps_.deliverer.Deliver(plan, updates, position, deadline, moved));
+  const absl::Status status = deps_.deliverer.Deliver(plan, updates, position, deadline, moved);
+  if (ReasonOf(status) == wire::ErrorReason::TIMELINE_ENDED) {
+    deps_.membership.Describe(deadline).IgnoreError();  // so that a later call has current maps
+  }
+  RETURN_IF_ERROR(status);
   if (!*moved) plan.CopyRepeats();
   Count(plan);
   return absl::OkStatus();

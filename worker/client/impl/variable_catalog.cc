@@ -232,6 +232,10 @@ absl::Status VariableCatalog::ScanGroup(const ClientVariable& variable, int32_t 
       deps_.maps.Learn(scanned, deadline);
       return Aborted(what, ": ", scanned.message(), "; rows may have been missed: scan again");
     }
+    if (ReasonOf(scanned) == wire::ErrorReason::TIMELINE_ENDED) {
+      RETURN_IF_ERROR(deps_.membership.Describe(deadline).status());
+      return Aborted(what, ": ", scanned.message(), "; described it: scan again");
+    }
     RETURN_IF_ERROR(scanned);
     const absl::Span<const int64_t> keys = reply.keys.As<int64_t>();
     if (reply.values.size() != keys.size() * row_bytes ||

@@ -1,6 +1,7 @@
 #include "worker/client/moves/membership.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
@@ -252,9 +253,23 @@ absl::StatusOr<JobHoldings> Membership::Describe(Deadline deadline) {
     const bool again = absl::IsUnavailable(status) && (version() != members || Changed(deadline));
     if (again) continue;  // servers came or went in the meantime
     RETURN_IF_ERROR(status);
+    if (!identity_.sequenced() && NoteTimeline(*holdings)) {
+      variables_.Replace(holdings->specs);
+      return holdings;
+    }
     for (const VariableSpec& spec : holdings->specs) variables_.Insert(spec);
     return holdings;
   }
+}
+
+bool Membership::NoteTimeline(const JobHoldings& holdings) {
+  int64_t timeline = 0;
+  for (const ServerHolding& server : holdings.servers) {
+    const int64_t held = std::abs(server.timeline);
+    if (held != 0 && timeline != 0 && held != timeline) return false;  // while a restore runs
+    if (held != 0) timeline = held;
+  }
+  return timeline != 0 && flags_.described_timeline.exchange(timeline) != timeline;
 }
 
 void Membership::SetFinalSequence(size_t server, int64_t applied) {

@@ -36,6 +36,7 @@ class Membership {
   struct Flags {
     std::atomic<int32_t> most_servers{0};
     std::atomic<bool> fenced{false};
+    std::atomic<int64_t> described_timeline{0};
   };
 
   // All arguments outlive the membership.
@@ -82,12 +83,19 @@ class Membership {
   // OK: the client knows every server that holds rows of `spec`, after a Refresh where one was
   // needed. kUnavailable: a server in the map has left, so a newer map exists.
   absl::Status EnsureServersKnown(const VariableSpec& spec, Deadline deadline);
-  // Describes the job on every server, and adopts the newest map of each variable.
+  // Describes the job on every server, and adopts the newest map of each variable. A client that is
+  // no worker forgets the variables that it knows if the job was dropped or restored since its last
+  // description.
   absl::StatusOr<JobHoldings> Describe(Deadline deadline);
+  // The job's timeline by the last description, for a client that is no worker; 0: unknown.
+  int64_t described_timeline() const { return flags_.described_timeline.load(); }
 
  private:
   absl::Status HelloTo(ServerSession& session, int64_t incarnation, Deadline deadline,
                        wire::HelloReply* reply, bool joins);
+  // Whether the job has another timeline than at the last description: its map versions may be
+  // lower than those that the client knows.
+  bool NoteTimeline(const JobHoldings& holdings);
   // Applies a member list. With `greet` it says hello to new servers; else the caller does.
   absl::Status Take(const wire::Members& members, bool greet, Deadline deadline);
   absl::Status CheckMembers(const wire::Members& members) const;

@@ -93,6 +93,15 @@ ClientVariablePtr ClientVariableMap::Insert(VariableSpec spec) {
   return variable;
 }
 
+void ClientVariableMap::Replace(absl::Span<const VariableSpec> specs) {
+  absl::flat_hash_map<std::string, ClientVariablePtr> by_name;
+  for (const VariableSpec& spec : specs) {
+    by_name[spec.name] = std::make_shared<const ClientVariable>(spec);
+  }
+  absl::MutexLock lock(&mutex_);
+  by_name_.swap(by_name);
+}
+
 void ClientVariableMap::Clear() {
   absl::MutexLock lock(&mutex_);
   by_name_.clear();

@@ -84,6 +84,8 @@ class ClientVariableMap {
   // Inserts the variable. Keeps the existing one if its spec is equal, or differs only by a newer
   // map.
   ClientVariablePtr Insert(VariableSpec spec);
+  // Replaces all variables, also those with newer maps.
+  void Replace(absl::Span<const VariableSpec> specs);
   void Clear();
 
  private:
