@@ -231,17 +231,18 @@ JobSteps::MissingText JobSteps::FindMissing() const {
 }
 
 std::string JobSteps::WaitText(const Waiter& waiter) const {
-  return WaitText(waiter, FindMissing());
+  const MissingText missing = FindMissing();
+  return WaitText(waiter, missing, cohort_.Describe(missing.workers));
 }
 
-std::string JobSteps::WaitText(const Waiter& waiter, const MissingText& missing) const {
+std::string JobSteps::WaitText(const Waiter& waiter, const MissingText& missing,
+                               absl::string_view names) const {
   const std::string what =
       waiter.step > 0 ? absl::StrCat("to begin step ", waiter.step) : "for its steps to close";
   return absl::StrCat("worker ", waiter.worker, " of job ", job_, " has waited ",
                       DurationText(MonotonicNow() - waiter.since), " ", what, ": ", missing.what,
-                      missing.workers.empty()
-                          ? "; no worker is missing any more"
-                          : absl::StrCat("; missing: ", cohort_.Describe(missing.workers)));
+                      missing.workers.empty() ? "; no worker is missing any more"
+                                              : absl::StrCat("; missing: ", names));
 }
 
 int64_t JobSteps::generation() const {
@@ -290,13 +291,17 @@ size_t JobSteps::FillWhy(wire::WhyReply& reply, size_t most_waits) const {
   if (count > most_waits) waiters.resize(most_waits);
   if (waiters.empty()) return count;
   const MissingText missing = FindMissing();
-  const std::vector<wire::WorkerStanding> standings = cohort_.StandingsOf(missing.workers);
+  const size_t listed = std::min(missing.workers.size(), MissingPerCall(waiters.size()));
+  const std::vector<wire::WorkerStanding> standings =
+      cohort_.StandingsOf(absl::MakeConstSpan(missing.workers).subspan(0, listed));
+  const std::string names = cohort_.Describe(missing.workers);
   for (const Waiter& waiter : waiters) {
     wire::WaitingCall& call = reply.waiting.emplace_back();
     call.worker = waiter.worker;
     call.waits_for = std::string(missing.waits_for);
+    SetMoreMissing(missing.workers.size() - listed, call);
     call.seconds = absl::ToDoubleSeconds(MonotonicNow() - waiter.since);
-    call.text = WaitText(waiter, missing);
+    call.text = WaitText(waiter, missing, names);
     call.missing = standings;
   }
   return count;
