@@ -412,6 +412,31 @@ TEST_F(RefusedPushTest, RequestsOfManyItemsHoldLittleMemoryForEach) {
     const int64_t before = most_held_bytes = held_bytes;
     send().IgnoreError();
     EXPECT_LT(most_held_bytes - before, kMaxItemsPerCall * kMostBytesPerItem) << call;
+TEST_F(RefusedPushTest, AScanOfAFewRowsHoldsLittleMemoryHoweverManyTheBucketHas) {
+  TestClient tool = Client();
+  ASSERT_OK(tool.Create({NewTable()}));
+  constexpr int64_t kKeys = 100000;
+  std::vector<int64_t> keys(kKeys);
+  // The lowest keys come last.
+  for (int64_t i = 0; i < kKeys; ++i) keys[static_cast<size_t>(i)] = kKeys - i;
+  ASSERT_OK(tool.AssignKeys("new", keys, std::vector<float>(2 * kKeys, 1)));
+  wire::ScanRequest request;
+  request.caller = tool.caller();
+  request.variable = "new";
+  request.max_rows = 3;
+  std::vector<int64_t> first;
+  for (int call = 0; call < 2; ++call) {  // the first one may allocate what its thread keeps
+    wire::ScanReply reply;
+    const int64_t before = most_held_bytes = held_bytes;
+    ASSERT_OK(CallStatus([&] { service().scan(reply, request); }));
+    if (call == 1) {
+      EXPECT_LT(most_held_bytes - before, 64 << 10);
+    }
+    first = Values<int64_t>(reply.keys);
+  }
+  EXPECT_THAT(first, ElementsAre(1, 2, 3));
+}
+
     EXPECT_LT(held_bytes - before, kMostKeptBytes) << call;
   };
   wire::PushReply reply;
