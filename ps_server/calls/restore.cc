@@ -479,8 +479,11 @@ class Restoring {
                                                   " was restored meanwhile: start this task again");
       // The new job replaces the job that had only sessions.
       const std::shared_ptr<Job> before = catalog_.registry().Find(request_.caller.job);
-      std::optional<absl::MutexLock> deciding;
-      if (before != nullptr) deciding.emplace(&before->steps().deciding());
+      std::optional<TracedLock> deciding;
+      if (before != nullptr) {
+        deciding.emplace(&before->steps().deciding(), &catalog_.waits(), "epoch",
+                         "a decision to be written");
+      }
       const absl::Status put =
           catalog_.store().PutJob(request_.caller.job, variables, shards, workers);
       if (!put.ok()) return rows_.flusher.Refuse(put);

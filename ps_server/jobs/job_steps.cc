@@ -74,14 +74,12 @@ void JobSteps::Fill(wire::ServerState& state) const {
 
 void JobSteps::Restart(int32_t worker) {
   if (!active() || !role_.coordinator) return;
-  const absl::MutexLock deciding(&deciding_);
   absl::MutexLock lock(&mutex_);
   steps_.Restart(worker);
 }
 
 int64_t JobSteps::LastNamed(int32_t worker) const {
   if (!active() || !role_.coordinator) return 0;
-  const absl::MutexLock deciding(&deciding_);
   absl::MutexLock lock(&mutex_);
   return steps_.LastNamed(worker);
 }
@@ -107,7 +105,6 @@ int64_t JobSteps::LastBegun(absl::string_view variable) const {
 }
 
 SyncSteps::Added JobSteps::Add(PendingContribution contribution, bool replaces) {
-  const absl::MutexLock deciding(&deciding_);
   absl::MutexLock lock(&mutex_);
   return steps_.Add(std::move(contribution), replaces);
 }
@@ -299,10 +296,10 @@ size_t JobSteps::FillWhy(wire::WhyReply& reply, size_t most_waits) const {
     wire::WaitingCall& call = reply.waiting.emplace_back();
     call.worker = waiter.worker;
     call.waits_for = std::string(missing.waits_for);
-    SetMoreMissing(missing.workers.size() - listed, call);
     call.seconds = absl::ToDoubleSeconds(MonotonicNow() - waiter.since);
     call.text = WaitText(waiter, missing, names);
     call.missing = standings;
+    SetMoreMissing(missing.workers.size() - listed, call);
   }
   return count;
 }
