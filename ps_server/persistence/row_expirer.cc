@@ -253,7 +253,9 @@ absl::Status RowExpirer::Visit(Variable& variable, EmbeddingStripe& stripe) {
 }
 
 absl::Status RowExpirer::Expire(Variable& variable, EmbeddingStripe& stripe) {
-  const int64_t now = absl::ToUnixSeconds(options_.wall_clock());
+  const std::optional<absl::Time> time = options_.row_clock();
+  if (!time.has_value()) return absl::OkStatus();
+  const int64_t now = absl::ToUnixSeconds(*time);
   std::optional<uint32_t> up_to;
   {
     absl::MutexLock lock(&stripe.mutex());

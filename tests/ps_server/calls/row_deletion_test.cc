@@ -24,7 +24,7 @@ class RowDeletionTest : public ServerTest {
   RowDeletionTest() {
     options_.snapshot_interval = absl::Hours(1);
     options_.row_rules_interval = absl::Hours(1);
-    options_.wall_clock = [this] { return absl::FromUnixSeconds(now_.load()); };
+    options_.row_clock = [this] { return absl::FromUnixSeconds(now_.load()); };
   }
 
   static wire::VariableSpec Spec(int64_t expire_after_seconds, int64_t max_rows, size_t buckets = 1,
