@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "ps_server/base/bad_alloc.h"
 #include "ps_server/base/exclusive_slot.h"
+#include "ps_server/base/memory_budget.h"
 #include "ps_server/calls/service.h"
 #include "ps_server/core/server_core.h"
 #include "ps_server/jobs/cohort.h"
@@ -73,6 +74,25 @@ TEST(RefusedMemory, AMessageThatFindsNoMemoryIsLost) {
   }
   SetLogSink(nullptr);
   EXPECT_THAT(messages, AllOf(Contains(text), SizeIs(Lt(20))));
+}
+
+// A waiting call that nobody counts out would make the reclaimer free memory for it for ever.
+TEST(RefusedMemory, ACallThatIsRefusedTheMemoryToWaitIsNotWaitedFor) {
+  MemoryBudget budget(1000, absl::ZeroDuration());
+  budget.BeginReclaiming(absl::ZeroDuration());
+  ASSERT_OK(budget.Acquire(100, "a row"));
+  for (int64_t allocation = 0;; ++allocation) {
+    const int64_t before = refused;
+    allocations_left = allocation;
+    try {
+      budget.Acquire(950, "a message").IgnoreError();
+    } catch (const std::bad_alloc&) {
+    }
+    allocations_left = -1;
+    EXPECT_EQ(budget.AwaitShortage(absl::ZeroDuration()), budget.high_bytes()) << allocation;
+    budget.EndRound(/*freed=*/false);
+    if (refused == before) break;
+  }
 }
 
 // What the snapshot took from its queues is not on disk, so no later one may be published.
@@ -392,26 +412,6 @@ TEST_F(RefusedPushTest, APushIsAppliedOnceWhicheverAllocationIsRefused) {
   }
 }
 
-// The budget does not know of this memory. Each thread that serves calls keeps it.
-TEST_F(RefusedPushTest, RequestsOfManyItemsHoldLittleMemoryForEach) {
-  constexpr int64_t kMostBytesPerItem = 2 << 10;
-  constexpr int64_t kMostKeptBytes = 1 << 20;
-  TestClient client = Joined(0);
-  ASSERT_OK(client.Create({DenseSpec("w", {1}, WireOptimizer("sgd", 1))}));
-  wire::PushRequest push = client.NextRequest();
-  push.items.assign(kMaxItemsPerCall, WholeItem("w", {1}));
-  wire::AssignRequest assign;
-  assign.caller = push.caller;
-  assign.sequence = push.sequence;
-  assign.items.resize(kMaxItemsPerCall);
-  for (wire::AssignItem& item : assign.items) {
-    item.variable = "w";
-    item.values = PayloadOf<float>({1});
-  }
-  const auto expect_little = [&](const char* call, absl::FunctionRef<absl::Status()> send) {
-    const int64_t before = most_held_bytes = held_bytes;
-    send().IgnoreError();
-    EXPECT_LT(most_held_bytes - before, kMaxItemsPerCall * kMostBytesPerItem) << call;
 TEST_F(RefusedPushTest, AScanOfAFewRowsHoldsLittleMemoryHoweverManyTheBucketHas) {
   TestClient tool = Client();
   ASSERT_OK(tool.Create({NewTable()}));
@@ -437,6 +437,26 @@ TEST_F(RefusedPushTest, AScanOfAFewRowsHoldsLittleMemoryHoweverManyTheBucketHas)
   EXPECT_THAT(first, ElementsAre(1, 2, 3));
 }
 
+// The budget does not know of this memory. Each thread that serves calls keeps it.
+TEST_F(RefusedPushTest, RequestsOfManyItemsHoldLittleMemoryForEach) {
+  constexpr int64_t kMostBytesPerItem = 2 << 10;
+  constexpr int64_t kMostKeptBytes = 1 << 20;
+  TestClient client = Joined(0);
+  ASSERT_OK(client.Create({DenseSpec("w", {1}, WireOptimizer("sgd", 1))}));
+  wire::PushRequest push = client.NextRequest();
+  push.items.assign(kMaxItemsPerCall, WholeItem("w", {1}));
+  wire::AssignRequest assign;
+  assign.caller = push.caller;
+  assign.sequence = push.sequence;
+  assign.items.resize(kMaxItemsPerCall);
+  for (wire::AssignItem& item : assign.items) {
+    item.variable = "w";
+    item.values = PayloadOf<float>({1});
+  }
+  const auto expect_little = [&](const char* call, absl::FunctionRef<absl::Status()> send) {
+    const int64_t before = most_held_bytes = held_bytes;
+    send().IgnoreError();
+    EXPECT_LT(most_held_bytes - before, kMaxItemsPerCall * kMostBytesPerItem) << call;
     EXPECT_LT(held_bytes - before, kMostKeptBytes) << call;
   };
   wire::PushReply reply;
