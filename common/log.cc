@@ -8,7 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
+#include "common/deadline.h"
 
 namespace cairn {
 namespace {
@@ -103,7 +103,7 @@ void LogLine::Deliver() const {
 }
 
 bool LogIsDue(std::atomic<int64_t>* last_ns, absl::Duration period) {
-  const int64_t now = absl::GetCurrentTimeNanos();
+  const int64_t now = absl::ToInt64Nanoseconds(MonotonicNow());
   int64_t last = *last_ns;
   const bool due = last == INT64_MIN || now - last >= absl::ToInt64Nanoseconds(period);
   return due && last_ns->compare_exchange_strong(last, now);

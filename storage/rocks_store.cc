@@ -385,60 +385,36 @@ absl::Status RocksStore::Sync() {
   return failure_.Get();
 }
 
-absl::StatusOr<std::vector<ShardRecord>> RocksStore::Shards() const {
+template <typename T>
+absl::StatusOr<std::vector<T>> RocksStore::List(
+    RecordKind kind, absl::string_view what,
+    absl::StatusOr<T> (*decode)(absl::string_view key, absl::string_view value)) const {
   absl::ReaderMutexLock lock(&life_);
-  std::vector<ShardRecord> shards;
-  const absl::Status scanned =
-      Scan(KindPrefix(RecordKind::kShard), "list shards",
-           [&](absl::string_view key, absl::string_view value) -> absl::Status {
-             ASSIGN_OR_RETURN(ShardRecord record, DecodeShard(key, value));
-             shards.push_back(std::move(record));
-             return absl::OkStatus();
-           });
-  if (!scanned.ok()) return Annotate(scanned, Context("list shards"));
-  return shards;
+  std::vector<T> records;
+  const absl::Status scanned = Scan(
+      KindPrefix(kind), what, [&](absl::string_view key, absl::string_view value) -> absl::Status {
+        ASSIGN_OR_RETURN(T record, decode(key, value));
+        records.push_back(std::move(record));
+        return absl::OkStatus();
+      });
+  if (!scanned.ok()) return Annotate(scanned, Context(what));
+  return records;
+}
+
+absl::StatusOr<std::vector<ShardRecord>> RocksStore::Shards() const {
+  return List(RecordKind::kShard, "list shards", DecodeShard);
 }
 
 absl::StatusOr<std::vector<WorkerRecord>> RocksStore::Workers() const {
-  absl::ReaderMutexLock lock(&life_);
-  std::vector<WorkerRecord> workers;
-  const absl::Status scanned =
-      Scan(KindPrefix(RecordKind::kWorker), "list workers",
-           [&](absl::string_view key, absl::string_view value) -> absl::Status {
-             ASSIGN_OR_RETURN(WorkerRecord record, DecodeWorker(key, value));
-             workers.push_back(std::move(record));
-             return absl::OkStatus();
-           });
-  if (!scanned.ok()) return Annotate(scanned, Context("list workers"));
-  return workers;
+  return List(RecordKind::kWorker, "list workers", DecodeWorker);
 }
 
 absl::StatusOr<std::vector<DecisionRecord>> RocksStore::Decisions() const {
-  absl::ReaderMutexLock lock(&life_);
-  std::vector<DecisionRecord> decisions;
-  const absl::Status scanned =
-      Scan(KindPrefix(RecordKind::kDecision), "list decisions",
-           [&](absl::string_view key, absl::string_view value) -> absl::Status {
-             ASSIGN_OR_RETURN(DecisionRecord record, DecodeDecision(key, value));
-             decisions.push_back(std::move(record));
-             return absl::OkStatus();
-           });
-  if (!scanned.ok()) return Annotate(scanned, Context("list decisions"));
-  return decisions;
+  return List(RecordKind::kDecision, "list decisions", DecodeDecision);
 }
 
 absl::StatusOr<std::vector<NoteRecord>> RocksStore::Notes() const {
-  absl::ReaderMutexLock lock(&life_);
-  std::vector<NoteRecord> notes;
-  const absl::Status scanned =
-      Scan(KindPrefix(RecordKind::kNote), "list notes",
-           [&](absl::string_view key, absl::string_view value) -> absl::Status {
-             ASSIGN_OR_RETURN(NoteRecord record, DecodeNote(key, value));
-             notes.push_back(std::move(record));
-             return absl::OkStatus();
-           });
-  if (!scanned.ok()) return Annotate(scanned, Context("list notes"));
-  return notes;
+  return List(RecordKind::kNote, "list notes", DecodeNote);
 }
 
 absl::Status RocksStore::LoadStripes(const StripeId& first, const StripeId& end,

@@ -126,6 +126,11 @@ class RocksStore : public StripeStore {
   // Calls `record` for every key in [first, end), in order.
   absl::Status Scan(absl::string_view first, absl::string_view end, absl::string_view what,
                     const Record& record) const ABSL_SHARED_LOCKS_REQUIRED(life_);
+  // All records of one kind.
+  template <typename T>
+  absl::StatusOr<std::vector<T>> List(RecordKind kind, absl::string_view what,
+                                      absl::StatusOr<T> (*decode)(absl::string_view key,
+                                                                  absl::string_view value)) const;
   // Whether there is a record with a key in [first, end).
   absl::StatusOr<bool> HasAny(absl::string_view first, absl::string_view end,
                               rocksdb::ColumnFamilyHandle* family) const

@@ -890,20 +890,27 @@ struct WaitingCall {
       the same rows. contribution: a lost contribution that must be sent again. */
   2: string waits_for
   3: double seconds
-  /** One line: the waiting call, its cause, the missing workers and when each was last seen. */
+  /** One line: the waiting call, its cause, at most 16 of the missing workers and when each was last
+      seen. */
   4: string text
-  /** If waits_for is step: the workers that the call waits for. */
+  /** If waits_for is step or contribution: the workers that the call waits for, by ordinal. Some of
+      them where a reply would otherwise name more than 4096 in all its calls together. */
   5: list<WorkerStanding> missing
+  /** How many workers the call waits for besides `missing`. */
+  6: optional i32 more_missing
 }
 
 struct WhyReply {
   1: ServerState state
-  /** Calls of the job, longest wait first, and calls of no job. */
+  /** Calls of the job and calls of no job, longest wait first. Of more than 256 calls that wait for
+      other workers, the 256 longest waits. */
   2: list<WaitingCall> waiting
   /** Every worker of the job that this server knows, by ordinal. */
   3: list<WorkerStanding> workers
   /** Maximum over all workers since this server's start. */
   4: i64 largest_step_gap
+  /** How many calls wait for other workers besides those in `waiting`. */
+  5: optional i64 more_waiting
 }
 
 /** The steps of a move, in order. */

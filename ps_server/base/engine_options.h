@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "ps_server/base/row_clock.h"
 #include "thrift/limits.h"
 
 namespace cairn {
@@ -59,7 +61,10 @@ struct EngineOptions {
   int64_t max_message_bytes = kDefaultMaxMessageBytes;
   // How often the server deletes the rows that their table's RowRules no longer keep.
   absl::Duration row_rules_interval = absl::Seconds(1);
-  std::function<absl::Time()> wall_clock = [] { return absl::Now(); };
+  // The time by which rows expire; nullopt: unknown, so that none does.
+  std::function<std::optional<absl::Time>()> row_clock = [clock = std::make_shared<RowClock>()] {
+    return clock->Now();
+  };
   // Called in the thread of a `drain` call after its last write succeeded or failed: the program
   // should exit. Null: the server rejects `drain`.
   std::function<void()> drained;

@@ -42,6 +42,7 @@ absl::Status MemoryBudget::Acquire(int64_t bytes, absl::string_view what) {
   const WaitBoard::Waiting waiting(board_, "memory",
                                    absl::StrCat(bytes, " bytes of memory for ", what, "; ",
                                                 used_bytes(), " of ", limit_, " are in use"));
+  Queue call = {MonotonicNow()};  // allocates, so before this call counts as waiting
   absl::MutexLock lock(&mutex_);
   // Release reads waiters_ after it lowers used_; both are sequentially consistent, so either this
   // thread sees the free memory or Release sees this thread.
@@ -54,7 +55,8 @@ absl::Status MemoryBudget::Acquire(int64_t bytes, absl::string_view what) {
     return reclaiming_ && !patience.Expired() && (rounds_ended_ < round || freed_);
   };
   shortage_.SignalAll();
-  const Queue::const_iterator place = queue_.insert(queue_.end(), MonotonicNow());
+  const Queue::const_iterator place = call.begin();
+  queue_.splice(queue_.end(), call);
   const Deadline turn = Deadline::In(kTurnAfter);
   bool acquired = TryAcquireInTurn(place, bytes);
   while (!acquired && (!deadline.Expired() || hopeful())) {

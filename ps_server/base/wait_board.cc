@@ -55,6 +55,14 @@ TracedLock::TracedLock(absl::Mutex* mutex, WaitBoard* board, absl::string_view w
   mutex_->Lock();
 }
 
+TracedReaderLock::TracedReaderLock(absl::Mutex* mutex, WaitBoard* board,
+                                   absl::string_view waits_for, absl::string_view what)
+    : mutex_(mutex) {
+  if (mutex_->ReaderTryLock()) return;
+  const WaitBoard::Waiting waiting(board, waits_for, what);
+  mutex_->ReaderLock();
+}
+
 void WaitBoard::Count(std::map<std::string, int64_t>& counts) const {
   absl::MutexLock lock(&mutex_);
   for (const Entry& entry : entries_) ++counts[entry.waits_for];

@@ -82,4 +82,17 @@ class ABSL_SCOPED_LOCKABLE TracedLock {
   absl::Mutex* const mutex_;
 };
 
+// Like TracedLock, but shared.
+class ABSL_SCOPED_LOCKABLE TracedReaderLock {
+ public:
+  TracedReaderLock(absl::Mutex* mutex, WaitBoard* board, absl::string_view waits_for,
+                   absl::string_view what) ABSL_SHARED_LOCK_FUNCTION(mutex);
+  ~TracedReaderLock() ABSL_UNLOCK_FUNCTION() { mutex_->ReaderUnlock(); }
+  TracedReaderLock(const TracedReaderLock&) = delete;
+  TracedReaderLock& operator=(const TracedReaderLock&) = delete;
+
+ private:
+  absl::Mutex* const mutex_;
+};
+
 }  // namespace cairn

@@ -61,8 +61,8 @@ absl::Status Assign(const RowAccess& rows, UpdateOrder& order, StepCloser& steps
 absl::Status Pull(const RowAccess& rows, int64_t boot_id, const Admitted& admitted,
                   const wire::PullRequest& request, wire::PullReply& reply);
 
-absl::Status Scan(const RowAccess& rows, const Admitted& admitted, const wire::ScanRequest& request,
-                  wire::ScanReply& reply);
+absl::Status Scan(const RowAccess& rows, WaitBoard& waits, const Admitted& admitted,
+                  const wire::ScanRequest& request, wire::ScanReply& reply);
 
 // Called before a pull is answered: announces the step that the pull begins, and waits for other
 // workers as the job's consistency asks, for at most request.wait_seconds. Fills in the reply's

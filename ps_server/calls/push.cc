@@ -81,7 +81,7 @@ absl::StatusOr<std::shared_ptr<const void>> ChargeContribution(const RowAccess& 
 }
 
 // Checks a contribution and adds it to the job's steps.
-absl::Status AddContribution(const RowAccess& rows, const Admitted& admitted,
+absl::Status AddContribution(const RowAccess& rows, WaitBoard& waits, const Admitted& admitted,
                              const wire::PushRequest& request, GradientUpdate& update,
                              wire::PushReply& reply) {
   PendingContribution contribution = ContributionOf(request);
@@ -96,7 +96,11 @@ absl::Status AddContribution(const RowAccess& rows, const Admitted& admitted,
   }
   if (IsRetryable(status)) return status;
   // A rejected contribution is added too, without values, so that later sequences can follow.
-  switch (admitted.job->steps().Add(std::move(contribution), request.replaces)) {
+  const auto add = [&] {
+    const TracedLock deciding = admitted.job->steps().LockDecisions(waits);
+    return admitted.job->steps().Add(std::move(contribution), request.replaces);
+  };
+  switch (add()) {
     case SyncSteps::Added::kLate:
       rows.counters.Add("contributions_dropped");
       reply.dropped = true;
@@ -130,7 +134,7 @@ absl::Status KeepForStep(const RowAccess& rows, UpdateOrder& order, const Admitt
   RETURN_IF_ERROR(call.Lock());
   ASSIGN_OR_RETURN(const bool applied, call.PlaceContribution());
   GradientUpdate update(rows, request.items, request.step, last_pull, scratch);
-  if (!applied) return AddContribution(rows, admitted, request, update, reply);
+  if (!applied) return AddContribution(rows, order.waits, admitted, request, update, reply);
   RETURN_IF_ERROR(update.Check(*admitted.variables, reply).status());
   rows.counters.Add("pushes_repeated");
   reply.repeated = true;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
@@ -322,6 +323,7 @@ class Restoring {
     }
     RETURN_IF_ERROR(LoadStripeRanges(rows_.budget, ranges_));
     for (const Source& source : sources_) MarkAhead(source);
+    RenewAges();
     for (auto& [name, incoming] : incoming_) {
       if (incoming.variable == nullptr) continue;
       for (HostedShard* shard : incoming.variable->shards()) {
@@ -356,6 +358,27 @@ class Restoring {
           stripe->RaiseWatermark({.worker = mark.worker, .sequence = mark.sequence});
         }
       }
+    }
+  }
+
+  // Rows have the ages that they had in the checkpoint: the time since then does not count. Their
+  // tables' latest record of a time says when the checkpoint was made.
+  void RenewAges() {
+    std::optional<int64_t> last;
+    ForEachTableStripe([&](EmbeddingStripe& stripe) {
+      last = std::max(last, stripe.LastAgeTime());  // nullopt is less than any time
+    });
+    const std::optional<absl::Time> now = info_.options.row_clock();
+    if (!last.has_value() || !now.has_value()) return;
+    const int64_t since = absl::ToUnixSeconds(*now) - *last;
+    ForEachTableStripe([&](EmbeddingStripe& stripe) { stripe.ShiftAges(since); });
+  }
+
+  void ForEachTableStripe(absl::FunctionRef<void(EmbeddingStripe&)> visit) {
+    for (const StripeRange& range : ranges_) {
+      HostedTable* const table = range.variable->table();
+      if (table == nullptr) continue;
+      for (uint32_t i = range.first; i < range.end; ++i) visit(*table->stripe(i));
     }
   }
 
@@ -482,8 +505,11 @@ class Restoring {
                                                   " was restored meanwhile: start this task again");
       // The new job replaces the job that had only sessions.
       const std::shared_ptr<Job> before = catalog_.registry().Find(request_.caller.job);
-      std::optional<absl::MutexLock> deciding;
-      if (before != nullptr) deciding.emplace(&before->steps().deciding());
+      std::optional<TracedLock> deciding;
+      if (before != nullptr) {
+        deciding.emplace(&before->steps().deciding(), &catalog_.waits(), "epoch",
+                         "a decision to be written");
+      }
       const absl::Status put =
           catalog_.store().PutJob(request_.caller.job, variables, shards, workers);
       if (!put.ok()) return rows_.flusher.Refuse(put);

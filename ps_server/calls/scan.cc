@@ -47,25 +47,33 @@ absl::StatusOr<Cursor> CursorFrom(const std::string& bytes) {
       .key = static_cast<int64_t>(LoadBigEndian<uint64_t>(bytes.data() + sizeof(uint32_t)))};
 }
 
+// A row that a scan has found in a stripe.
+struct Found {
+  int64_t key;
+  uint32_t row;  // RowTable::kNone: the values are in Scanner::cold_values_
+  size_t cold;   // index into cold_values_
+};
+bool Before(const Found& a, const Found& b) {
+  return a.key != b.key ? a.key < b.key : a.row < b.row;
+}
+
 // Collects the rows of one table for a reply.
 class Scanner {
  public:
-  Scanner(const StripeStore& store, const Variable& variable, size_t part, size_t max_rows)
+  Scanner(const StripeStore& store, WaitBoard& waits, const Variable& variable, size_t part,
+          size_t max_rows)
       : store_(store),
+        waits_(waits),
         variable_(variable),
         table_(*variable.table()),
         part_(part),
-        max_rows_(max_rows) {}
+        max_rows_(max_rows) {
+    found_.reserve(2 * max_rows);
+  }
 
   absl::Status Run(Cursor cursor, wire::ScanReply& reply);
 
  private:
-  struct Found {
-    int64_t key;
-    uint32_t row;  // RowTable::kNone: the values are in cold_values_
-    size_t cold;   // index into cold_values_
-  };
-
   size_t dim() const { return table_.layout().dim; }
   // Appends the stripe's rows with keys from `first` on, in the order of keys, up to max_rows_ in
   // total.
@@ -73,16 +81,18 @@ class Scanner {
   // Like ScanStripe. False: rows left memory or the disk meanwhile, and nothing was appended.
   absl::StatusOr<bool> TryScan(const EmbeddingStripe& stripe, int64_t first);
   absl::Status ReadCold(const EmbeddingStripe& stripe, int64_t first, size_t room);
-  void Merge(const EmbeddingStripe& stripe, int64_t first, size_t room);
+  void FindInMemory(const EmbeddingStripe& stripe, int64_t first, size_t room);
+  void Merge(const EmbeddingStripe& stripe, size_t room);
 
   const StripeStore& store_;
+  WaitBoard& waits_;
   const Variable& variable_;
   const HostedTable& table_;
   const size_t part_;
   const size_t max_rows_;
   std::vector<int64_t> keys_;
   std::vector<float> values_;
-  std::vector<Found> found_;
+  std::vector<Found> found_;  // at most 2 * max_rows_
   std::vector<float> cold_values_;
 };
 
@@ -96,21 +106,30 @@ absl::Status Scanner::ReadCold(const EmbeddingStripe& stripe, int64_t first, siz
   });
 }
 
-// Appends rows in the order of keys. If a key has a row in memory, its record on disk, which may be
-// older, is ignored.
-void Scanner::Merge(const EmbeddingStripe& stripe, int64_t first, size_t room) {
+// Adds the `room` rows in memory with the lowest keys from `first` on, so that a bucket of many
+// rows takes no more memory than the reply.
+void Scanner::FindInMemory(const EmbeddingStripe& stripe, int64_t first, size_t room) {
+  const auto heap = found_.begin() + static_cast<ptrdiff_t>(found_.size());  // highest key first
+  size_t size = 0;
   for (uint32_t row = 0; row < stripe.row_count(); ++row) {
     const int64_t key = stripe.table().key(row);
-    if (key >= first) found_.push_back({.key = key, .row = row});
+    if (key < first || (size == room && key > heap->key)) continue;
+    if (size == room) {
+      std::pop_heap(heap, found_.end(), Before);
+      found_.back() = {.key = key, .row = row};
+    } else {
+      found_.push_back({.key = key, .row = row});  // within its capacity
+      ++size;
+    }
+    std::push_heap(heap, found_.end(), Before);
   }
-  const auto before = [](const Found& a, const Found& b) {
-    return a.key != b.key ? a.key < b.key : a.row < b.row;
-  };
-  // Each key was found at most twice.
-  const size_t most = std::min(found_.size(), 2 * room);
-  std::partial_sort(found_.begin(), found_.begin() + static_cast<ptrdiff_t>(most), found_.end(),
-                    before);
-  for (size_t i = 0; i < most && room > 0; ++i) {
+}
+
+// Appends rows in the order of keys. If a key has a row in memory, its record on disk, which may be
+// older, is ignored.
+void Scanner::Merge(const EmbeddingStripe& stripe, size_t room) {
+  std::sort(found_.begin(), found_.end(), Before);
+  for (size_t i = 0; i < found_.size() && room > 0; ++i) {
     const Found& found = found_[i];
     if (i > 0 && found_[i - 1].key == found.key) continue;
     keys_.push_back(found.key);
@@ -135,7 +154,8 @@ absl::StatusOr<bool> Scanner::TryScan(const EmbeddingStripe& stripe, int64_t fir
   absl::ReaderMutexLock lock(&stripe.mutex());
   if (stripe.handed_over() && stripe.cold_rows() > 0) return HandedOverError(variable_);
   if (stripe.deleting() || stripe.departures() != departures) return false;
-  Merge(stripe, first, room);
+  FindInMemory(stripe, first, room);
+  Merge(stripe, room);
   return true;
 }
 
@@ -144,7 +164,7 @@ absl::StatusOr<bool> Scanner::TryScan(const EmbeddingStripe& stripe, int64_t fir
 absl::Status Scanner::ScanStripe(const EmbeddingStripe& stripe, int64_t first) {
   ASSIGN_OR_RETURN(bool scanned, TryScan(stripe, first));
   if (scanned) return absl::OkStatus();
-  const absl::MutexLock undisturbed(&stripe.writing());
+  const TracedLock undisturbed(&stripe.writing(), &waits_, "epoch", "the bucket to be written");
   ASSIGN_OR_RETURN(scanned, TryScan(stripe, first));
   if (scanned) return absl::OkStatus();
   return Unavailable("rows of bucket ", stripe.id().stripe, " of \"", variable_.spec().name,
@@ -172,7 +192,7 @@ absl::Status Scanner::Run(Cursor cursor, wire::ScanReply& reply) {
 
 }  // namespace
 
-absl::Status Scan(const RowAccess& access, const Admitted& admitted,
+absl::Status Scan(const RowAccess& access, WaitBoard& waits, const Admitted& admitted,
                   const wire::ScanRequest& request, wire::ScanReply& reply) {
   const ItemName name{.call = "scan",
                       .variable = request.variable,
@@ -189,13 +209,14 @@ absl::Status Scan(const RowAccess& access, const Admitted& admitted,
   const int64_t row_bytes = static_cast<int64_t>(target.row_bytes() + sizeof(int64_t));
   const int64_t rows = std::min({int64_t{request.max_rows}, target.table->row_count() + 1,
                                  std::max<int64_t>(1, kScanBytes / row_bytes)});
-  const int64_t bytes = 3 * rows * row_bytes;  // read from the disk, gathered, and copied
+  // Read from the disk, gathered, and copied.
+  const int64_t bytes = rows * (3 * row_bytes + 2 * static_cast<int64_t>(sizeof(Found)));
   RETURN_IF_ERROR(access.budget.Acquire(bytes, ItemText(access.server, name)));
   MemoryHold hold(access.budget, bytes);
-  Scanner scanner(access.store, *target.variable, target.part, static_cast<size_t>(rows));
+  Scanner scanner(access.store, waits, *target.variable, target.part, static_cast<size_t>(rows));
   const absl::Status status = scanner.Run(*cursor, reply);
   if (!status.ok()) return Annotate(status, ItemText(access.server, name));
-  hold.Shrink(bytes / 3 * 2);
+  hold.Shrink(bytes - rows * row_bytes);
   ReplyHolds::HoldUntilSent(std::move(hold));
   return absl::OkStatus();
 }

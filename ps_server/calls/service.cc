@@ -217,8 +217,9 @@ void Service::describe(wire::DescribeReply& reply, const wire::DescribeRequest& 
 
 void Service::scan(wire::ScanReply& reply, const wire::ScanRequest& request) {
   Run("scan", request, &reply.state, [&](const Admitted& admitted) {
-    return TakeArrivedIfBusy<wire::ScanRequest>(core_.catalog, core_.moves, admitted, {&request, 1},
-                                                Scan(core_.rows, admitted, request, reply));
+    return TakeArrivedIfBusy<wire::ScanRequest>(
+        core_.catalog, core_.moves, admitted, {&request, 1},
+        Scan(core_.rows, core_.waits, admitted, request, reply));
   });
 }
 

@@ -1,7 +1,6 @@
 #include "ps_server/calls/calls.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "absl/time/time.h"
 #include "common/deadline.h"
@@ -33,9 +32,11 @@ absl::Status AwaitStep(absl::string_view server, StepCloser& closer, const Admit
 void FillWhy(const Registry& registry, const WaitBoard& waits, const wire::Caller& caller,
              wire::WhyReply& reply) {
   if (const std::shared_ptr<Job> job = registry.Find(caller.job); job != nullptr) {
-    constexpr size_t kAll = std::numeric_limits<size_t>::max();
-    job->cohort().FillWhy(reply, kAll);
-    job->steps().FillWhy(reply, kAll);
+    const size_t waiting = job->cohort().FillWhy(reply, kMaxWaitsListed) +
+                           job->steps().FillWhy(reply, kMaxWaitsListed);
+    if (waiting > reply.waiting.size()) {
+      reply.__set_more_waiting(static_cast<int64_t>(waiting - reply.waiting.size()));
+    }
   }
   waits.List(caller.job, reply.waiting);
   std::sort(reply.waiting.begin(), reply.waiting.end(),

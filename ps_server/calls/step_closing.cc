@@ -77,7 +77,7 @@ absl::Status StepCloser::Store(const JobSteps& steps, const DecisionRecord& deci
 // Makes every decision for steps below `below` that can be made.
 absl::Status StepCloser::Decide(JobSteps& steps, int64_t below) {
   const std::vector<QuorumMember> quorum = steps.cohort().Quorum();
-  const absl::MutexLock deciding(&steps.deciding());
+  const TracedLock deciding = steps.LockDecisions(order_.waits);
   while (std::optional<DecisionRecord> decision = steps.NextDecision(quorum, below)) {
     CAIRN_CRASH_POINT("decision: made, not stored");
     RETURN_IF_ERROR(Store(steps, *decision));
@@ -91,7 +91,7 @@ absl::Status StepCloser::Decide(JobSteps& steps, int64_t below) {
 absl::Status StepCloser::ForgetDecisions(JobSteps& steps, int64_t all_durable_step) {
   const std::optional<int64_t> up_to = steps.Forget(all_durable_step);
   if (!up_to) return absl::OkStatus();
-  const absl::MutexLock deciding(&steps.deciding());
+  const TracedLock deciding = steps.LockDecisions(order_.waits);
   if (steps.ended()) return absl::OkStatus();  // a new job of this name may have such decisions
   const absl::Status dropped = store_.DropDecisions(steps.job(), *up_to);
   return dropped.ok() ? dropped : rows_.flusher.Refuse(dropped);
@@ -175,7 +175,7 @@ absl::Status StepCloser::LearnDecisions(Job& job, absl::Span<const wire::StepDec
         rows_.server, ": decisions of steps of job ", job.name(),
         ", which is not synchronous here: say hello with that consistency first");
   }
-  const absl::MutexLock deciding(&steps.deciding());
+  const TracedLock deciding = steps.LockDecisions(order_.waits);
   for (const wire::StepDecision& decision : decisions) {
     if (decision.step != steps.decided() + 1) continue;
     DecisionRecord record = ToRecord(decision, job.name());

@@ -179,12 +179,15 @@ absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRe
   session->Renew(info.options.lease);
   hello.fresh = is_new;
   ASSIGN_OR_RETURN(reply.step, job->cohort().Join(session, hello));
-  // Not before Join: the step that its earlier start announced would let a step be decided without
-  // it.
-  if (is_new) job->steps().Restart(request.worker);
   // Also if this start was granted its incarnation before, and the reply was lost.
-  const bool begins = is_new || request.incarnation == 0;
-  const int64_t named = begins ? job->steps().LastNamed(request.worker) : 0;
+  int64_t named = 0;
+  if (is_new || request.incarnation == 0) {
+    // Not before Join: the step that its earlier start announced would let a step be decided
+    // without it.
+    const TracedLock deciding = admission.LockDecisions(job->steps());
+    if (is_new) job->steps().Restart(request.worker);
+    named = job->steps().LastNamed(request.worker);
+  }
   if (job->cohort().settings().mode == ConsistencyMode::kSync) reply.step = job->steps().open();
   reply.incarnation = incarnation;
   reply.timeline = job->timeline();

@@ -83,7 +83,10 @@ absl::Status Admission::CheckIncarnation(const Session& session, int64_t incarna
 }
 
 void Admission::AwaitUpdates(const Job& job) {
-  { absl::MutexLock unsequenced(&order_.unsequenced); }
+  {
+    const TracedLock unsequenced(&order_.unsequenced, &order_.waits, "order",
+                                 "updates before a move");
+  }
   for (const auto& session : job.sessions()) {
     const TracedLock order = LockOrder(*session, "updates before a move");
   }

@@ -33,6 +33,7 @@ class Admission {
   TracedLock LockOrder(Session& session, absl::string_view what) {
     return TracedLock(&session.order(), &order_.waits, "order", what);
   }
+  TracedLock LockDecisions(JobSteps& steps) { return steps.LockDecisions(order_.waits); }
   // Waits for updates of the job that were admitted before this call.
   void AwaitUpdates(const Job& job);
   // Stores the worker's incarnation, and with it everything that its earlier incarnations had

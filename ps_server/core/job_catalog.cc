@@ -46,8 +46,10 @@ absl::Status JobCatalog::Drop(const std::string& name) {
   const auto drop = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     job = registry_.Find(name);
     // Otherwise a decision could be stored after the job's others have been deleted.
-    std::optional<absl::MutexLock> deciding;
-    if (job != nullptr) deciding.emplace(&job->steps().deciding());
+    std::optional<TracedLock> deciding;
+    if (job != nullptr) {
+      deciding.emplace(&job->steps().deciding(), &waits_, "epoch", "a decision to be written");
+    }
     CAIRN_CRASH_POINT("drop: begun");
     if (const absl::Status dropped = store_.DropJob(name); !dropped.ok()) {
       return flusher_.Refuse(dropped);

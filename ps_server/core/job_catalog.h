@@ -40,6 +40,7 @@ class JobCatalog {
   const ServerInfo& info() const { return info_; }
   StripeStore& store() { return store_; }
   Registry& registry() { return registry_; }
+  WaitBoard& waits() { return waits_; }
   // kFailedPrecondition: this server has left the cluster and accepts no rows.
   absl::Status CheckStays() const { return members_.CheckStays(); }
 

@@ -50,7 +50,8 @@ OrderedCall::OrderedCall(UpdateOrder& order, const Admitted& admitted, const wir
 absl::Status OrderedCall::Lock() {
   RETURN_IF_ERROR(shared_.flusher.failure());
   if (session_ == nullptr) {
-    unsequenced_.emplace(&shared_.unsequenced);
+    unsequenced_.emplace(&shared_.unsequenced, &shared_.waits, "order",
+                         "a move, which waits for updates that began earlier");
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(CheckSequence(shared_.server, sequence_));

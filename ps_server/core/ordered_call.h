@@ -87,7 +87,7 @@ class OrderedCall {
   const wire::Caller& caller_;
   const wire::Sequence& sequence_;
   std::optional<TracedLock> order_;
-  std::optional<absl::ReaderMutexLock> unsequenced_;
+  std::optional<TracedReaderLock> unsequenced_;
 };
 
 // Records that sequences up to caller.through which have not reached this server never will. Does

@@ -19,6 +19,12 @@ namespace {
 // Workers report their vitals more often than this; older reports may be out of date.
 constexpr absl::Duration kFreshVitals = absl::Seconds(2);
 
+std::string AndMore(size_t workers) {
+  return workers > kMaxNamedWorkers
+             ? absl::StrCat(" and ", workers - kMaxNamedWorkers, " more workers")
+             : "";
+}
+
 }  // namespace
 
 absl::string_view Cohort::StateName(WorkerState state) {
@@ -245,12 +251,28 @@ bool Cohort::AnyMissing(int32_t worker, int64_t step) const {
   return false;
 }
 
-std::vector<const Cohort::Member*> Cohort::Missing(int32_t worker, int64_t step) const {
-  std::vector<const Member*> missing;
-  const int64_t needed = step - settings_.staleness_bound_steps;
-  for (const auto& [other, member] : members_) {
-    if (other == worker || !Counts(member) || member.step >= needed) continue;
-    missing.push_back(&member);
+std::vector<const Cohort::Member*> Cohort::SlowestFirst() const {
+  std::vector<const Member*> members;
+  for (const auto& [worker, member] : members_) {
+    if (Counts(member)) members.push_back(&member);
+  }
+  std::stable_sort(members.begin(), members.end(),
+                   [](const Member* a, const Member* b) { return a->step < b->step; });
+  return members;
+}
+
+Cohort::MissingMembers Cohort::Missing(const std::vector<const Member*>& slowest_first,
+                                       const Waiter& waiter, size_t most) const {
+  const int64_t needed = waiter.step - settings_.staleness_bound_steps;
+  const auto end =
+      std::partition_point(slowest_first.begin(), slowest_first.end(),
+                           [&](const Member* member) { return member->step < needed; });
+  MissingMembers missing{.count = static_cast<size_t>(end - slowest_first.begin())};
+  const auto own = members_.find(waiter.worker);
+  const Member* const self = own == members_.end() ? nullptr : &own->second;
+  if (self != nullptr && Counts(*self) && self->step < needed) --missing.count;
+  for (auto at = slowest_first.begin(); at != end && missing.listed.size() < most; ++at) {
+    if (*at != self) missing.listed.push_back(*at);
   }
   return missing;
 }
@@ -295,13 +317,16 @@ std::vector<QuorumMember> Cohort::Quorum() const {
 
 std::string Cohort::Describe(absl::Span<const int32_t> workers) const {
   absl::MutexLock lock(&mutex_);
-  return absl::StrJoin(workers, ", ", [this](std::string* out, int32_t worker) {
-    mutex_.AssertHeld();
-    const auto member = members_.find(worker);
-    absl::StrAppend(out, member != members_.end()
-                             ? Text(member->second)
-                             : absl::StrCat("worker ", worker, ", which has not said hello yet"));
-  });
+  const std::string names = absl::StrJoin(
+      workers.subspan(0, kMaxNamedWorkers), ", ", [this](std::string* out, int32_t worker) {
+        mutex_.AssertHeld();
+        const auto member = members_.find(worker);
+        absl::StrAppend(out,
+                        member != members_.end()
+                            ? Text(member->second)
+                            : absl::StrCat("worker ", worker, ", which has not said hello yet"));
+      });
+  return absl::StrCat(names, AndMore(workers.size()));
 }
 
 std::vector<wire::WorkerStanding> Cohort::StandingsOf(absl::Span<const int32_t> workers) const {
@@ -331,17 +356,18 @@ bool Cohort::any_live() const {
   return !At(WorkerState::kLive).empty();
 }
 
-std::string Cohort::WaitText(const Waiter& waiter) const {
-  const std::vector<const Member*> missing = Missing(waiter.worker, waiter.step);
-  const std::string names = absl::StrJoin(
-      missing, ", ",
-      [](std::string* out, const Member* member) { absl::StrAppend(out, Text(*member)); });
+std::string Cohort::WaitText(const Waiter& waiter, const MissingMembers& missing) const {
+  const auto named = absl::MakeConstSpan(missing.listed).subspan(0, kMaxNamedWorkers);
+  const std::string names = absl::StrJoin(named, ", ", [](std::string* out, const Member* member) {
+    absl::StrAppend(out, Text(*member));
+  });
   return absl::StrCat(
       "worker ", waiter.worker, " of job ", job_, " has waited ",
       DurationText(MonotonicNow() - waiter.since), " to begin step ", waiter.step,
       ": staleness_bound_steps ", settings_.staleness_bound_steps,
       " asks every other worker for step ", waiter.step - settings_.staleness_bound_steps,
-      missing.empty() ? "; no worker is missing any more" : absl::StrCat("; missing: ", names));
+      missing.count == 0 ? "; no worker is missing any more"
+                         : absl::StrCat("; missing: ", names, AndMore(missing.count)));
 }
 
 void Cohort::NoteGap(Member& member, int64_t step) {
@@ -406,7 +432,8 @@ absl::Status Cohort::AwaitOthers(const Session& session, int64_t incarnation, in
     RETURN_IF_ERROR(CheckPlace(session, incarnation, member));
     if (!AnyMissing(worker, step)) return absl::OkStatus();
     if (deadline.Expired()) {
-      return WithReason(absl::DeadlineExceededError(WaitText(*waiter)),
+      return WithReason(absl::DeadlineExceededError(
+                            WaitText(*waiter, Missing(SlowestFirst(), *waiter, kMaxNamedWorkers))),
                         wire::ErrorReason::WAIT_EXPIRED);
     }
     changed_.WaitUntil(&mutex_, deadline);
@@ -480,29 +507,32 @@ size_t Cohort::FillWhy(wire::WhyReply& reply, size_t most_waits) const {
     absl::MutexLock lock(&mutex_);
     count = waiters_.size();
     seen = SeeMembers();
+    const std::vector<const Member*> slowest_first = SlowestFirst();
+    const size_t most_missing = MissingPerCall(std::min(count, most_waits));
     const absl::Duration now = MonotonicNow();
     for (const Waiter& waiter : waiters_) {
       if (missing.size() == most_waits) break;
-      wire::WaitingCall call;
+      const MissingMembers members = Missing(slowest_first, waiter, most_missing);
+      wire::WaitingCall& call = reply.waiting.emplace_back();
       call.worker = waiter.worker;
       call.waits_for = "step";
       call.seconds = absl::ToDoubleSeconds(now - waiter.since);
-      call.text = WaitText(waiter);
-      reply.waiting.push_back(std::move(call));
+      call.text = WaitText(waiter, members);
+      SetMoreMissing(members.count - members.listed.size(), call);
       std::vector<int32_t>& workers = missing.emplace_back();
-      for (const Member* member : Missing(waiter.worker, waiter.step)) {
-        workers.push_back(member->session->worker());
-      }
+      for (const Member* member : members.listed) workers.push_back(member->session->worker());
+      std::sort(workers.begin(), workers.end());
     }
     reply.largest_step_gap = largest_gap_;
   }
   reply.workers = Complete(std::move(seen));
   const size_t first = reply.waiting.size() - missing.size();
   for (size_t i = 0; i < missing.size(); ++i) {
-    for (const wire::WorkerStanding& worker : reply.workers) {  // both are ordered by worker
-      const bool is_missing =
-          std::binary_search(missing[i].begin(), missing[i].end(), worker.worker);
-      if (is_missing) reply.waiting[first + i].missing.push_back(worker);
+    auto at = reply.workers.begin();
+    for (const int32_t worker : missing[i]) {  // both are ordered by worker
+      at = std::lower_bound(at, reply.workers.end(), worker,
+                            [](const auto& standing, int32_t w) { return standing.worker < w; });
+      if (at != reply.workers.end()) reply.waiting[first + i].missing.push_back(*at);
     }
   }
   return count;

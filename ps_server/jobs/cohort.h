@@ -2,6 +2,7 @@
 // and who waits.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -28,6 +29,22 @@
 #include "thrift/cairn_types.h"
 
 namespace cairn {
+
+// The text of a wait names at most this many missing workers.
+inline constexpr size_t kMaxNamedWorkers = 16;
+// `why` lists at most this many calls that wait for other workers, and names at most so many
+// missing workers in all of them together. So a reply has at most 2 MiB besides one entry for each
+// worker of the job.
+inline constexpr size_t kMaxWaitsListed = 256;
+inline constexpr size_t kMaxMissingListed = 4096;
+// How many missing workers each of `calls` calls names.
+constexpr size_t MissingPerCall(size_t calls) {
+  return kMaxMissingListed / std::max<size_t>(calls, 1);
+}
+static_assert(MissingPerCall(kMaxWaitsListed) >= kMaxNamedWorkers);
+inline void SetMoreMissing(size_t workers, wire::WaitingCall& call) {
+  if (workers > 0) call.__set_more_missing(static_cast<int32_t>(workers));
+}
 
 // A worker's clock is the last step it has announced; it has finished every step before. Under ssp
 // with bound s, Await(t) returns once every other worker that counts has a clock of at least t - s,
@@ -87,7 +104,8 @@ class Cohort {
   // The workers that others wait for: members that count, and expected workers that have not said
   // hello in this run. Also the other members, for the steps that they announced.
   std::vector<QuorumMember> Quorum() const;
-  // "worker 1 (host/7), which is at step 4 and was last seen 2s ago", joined by ", ".
+  // "worker 1 (host/7), which is at step 4 and was last seen 2s ago", joined by ", ". Names at most
+  // kMaxNamedWorkers and says how many more there are.
   std::string Describe(absl::Span<const int32_t> workers) const;
   std::vector<wire::WorkerStanding> StandingsOf(absl::Span<const int32_t> workers) const;
   Consistency settings() const;
@@ -153,9 +171,17 @@ class Cohort {
     return LowestBut(worker, WorkerState::kLive);
   }
   bool AnyMissing(int32_t worker, int64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<const Member*> Missing(int32_t worker, int64_t step) const
+  // The members that count, slowest first.
+  std::vector<const Member*> SlowestFirst() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The members that `waiter` waits for: the slowest `most`, and how many there are.
+  struct MissingMembers {
+    std::vector<const Member*> listed;
+    size_t count = 0;
+  };
+  MissingMembers Missing(const std::vector<const Member*>& slowest_first, const Waiter& waiter,
+                         size_t most) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string WaitText(const Waiter& waiter, const MissingMembers& missing) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::string WaitText(const Waiter& waiter) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status LossOf(const Member& lost) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Fail(const absl::Status& loss) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteGap(Member& member, int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

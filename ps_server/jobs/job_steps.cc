@@ -74,14 +74,12 @@ void JobSteps::Fill(wire::ServerState& state) const {
 
 void JobSteps::Restart(int32_t worker) {
   if (!active() || !role_.coordinator) return;
-  const absl::MutexLock deciding(&deciding_);
   absl::MutexLock lock(&mutex_);
   steps_.Restart(worker);
 }
 
 int64_t JobSteps::LastNamed(int32_t worker) const {
   if (!active() || !role_.coordinator) return 0;
-  const absl::MutexLock deciding(&deciding_);
   absl::MutexLock lock(&mutex_);
   return steps_.LastNamed(worker);
 }
@@ -107,7 +105,6 @@ int64_t JobSteps::LastBegun(absl::string_view variable) const {
 }
 
 SyncSteps::Added JobSteps::Add(PendingContribution contribution, bool replaces) {
-  const absl::MutexLock deciding(&deciding_);
   absl::MutexLock lock(&mutex_);
   return steps_.Add(std::move(contribution), replaces);
 }
@@ -231,17 +228,18 @@ JobSteps::MissingText JobSteps::FindMissing() const {
 }
 
 std::string JobSteps::WaitText(const Waiter& waiter) const {
-  return WaitText(waiter, FindMissing());
+  const MissingText missing = FindMissing();
+  return WaitText(waiter, missing, cohort_.Describe(missing.workers));
 }
 
-std::string JobSteps::WaitText(const Waiter& waiter, const MissingText& missing) const {
+std::string JobSteps::WaitText(const Waiter& waiter, const MissingText& missing,
+                               absl::string_view names) const {
   const std::string what =
       waiter.step > 0 ? absl::StrCat("to begin step ", waiter.step) : "for its steps to close";
   return absl::StrCat("worker ", waiter.worker, " of job ", job_, " has waited ",
                       DurationText(MonotonicNow() - waiter.since), " ", what, ": ", missing.what,
-                      missing.workers.empty()
-                          ? "; no worker is missing any more"
-                          : absl::StrCat("; missing: ", cohort_.Describe(missing.workers)));
+                      missing.workers.empty() ? "; no worker is missing any more"
+                                              : absl::StrCat("; missing: ", names));
 }
 
 int64_t JobSteps::generation() const {
@@ -290,14 +288,18 @@ size_t JobSteps::FillWhy(wire::WhyReply& reply, size_t most_waits) const {
   if (count > most_waits) waiters.resize(most_waits);
   if (waiters.empty()) return count;
   const MissingText missing = FindMissing();
-  const std::vector<wire::WorkerStanding> standings = cohort_.StandingsOf(missing.workers);
+  const size_t listed = std::min(missing.workers.size(), MissingPerCall(waiters.size()));
+  const std::vector<wire::WorkerStanding> standings =
+      cohort_.StandingsOf(absl::MakeConstSpan(missing.workers).subspan(0, listed));
+  const std::string names = cohort_.Describe(missing.workers);
   for (const Waiter& waiter : waiters) {
     wire::WaitingCall& call = reply.waiting.emplace_back();
     call.worker = waiter.worker;
     call.waits_for = std::string(missing.waits_for);
     call.seconds = absl::ToDoubleSeconds(MonotonicNow() - waiter.since);
-    call.text = WaitText(waiter, missing);
+    call.text = WaitText(waiter, missing, names);
     call.missing = standings;
+    SetMoreMissing(missing.workers.size() - listed, call);
   }
   return count;
 }

@@ -21,6 +21,7 @@
 #include "absl/time/time.h"
 #include "common/deadline.h"
 #include "common/monotonic_cond_var.h"
+#include "ps_server/base/wait_board.h"
 #include "ps_server/jobs/cohort.h"
 #include "ps_server/jobs/session.h"
 #include "ps_server/jobs/sync_steps.h"
@@ -71,18 +72,22 @@ class JobSteps {
   // with a part of the variable is pending. At least closed().
   int64_t LastBegun(absl::string_view variable) const;
 
-  // A new start of `worker` said hello: no further decision names contributions of its earlier
-  // starts.
-  void Restart(int32_t worker);
-  // On the coordinator: the last sequence of `worker` that a decision names; otherwise 0.
-  int64_t LastNamed(int32_t worker) const;
-
-  // Like SyncSteps::Add.
-  SyncSteps::Added Add(PendingContribution contribution, bool replaces);
-
   // Held from the making of a decision until the decision is stored and learned, by everything that
   // may change what a decision names, and while the job's records are deleted from the disk.
   absl::Mutex& deciding() ABSL_LOCK_RETURNED(deciding_) { return deciding_; }
+  // Holds deciding(). `waits` lists the call while another one writes a decision.
+  TracedLock LockDecisions(WaitBoard& waits) {
+    return TracedLock(&deciding_, &waits, "epoch", "another call to write a decision");
+  }
+
+  // A new start of `worker` said hello: no further decision names contributions of its earlier
+  // starts.
+  void Restart(int32_t worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(deciding_);
+  // On the coordinator: the last sequence of `worker` that a decision names; otherwise 0.
+  int64_t LastNamed(int32_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(deciding_);
+  // Like SyncSteps::Add.
+  SyncSteps::Added Add(PendingContribution contribution, bool replaces)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(deciding_);
   // On the coordinator: the decision for the open step, if the step is below `below` and can be
   // decided. `quorum`: of the cohort, read before deciding() was locked.
   std::optional<DecisionRecord> NextDecision(absl::Span<const QuorumMember> quorum,
@@ -146,7 +151,9 @@ class JobSteps {
   };
 
   MissingText FindMissing() const;
-  std::string WaitText(const Waiter& waiter, const MissingText& missing) const;
+  // `names`: missing.workers as Cohort::Describe.
+  std::string WaitText(const Waiter& waiter, const MissingText& missing,
+                       absl::string_view names) const;
   std::vector<Waiter> waiters() const;
 
   const std::string job_;

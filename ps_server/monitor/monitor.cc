@@ -94,20 +94,24 @@ void Monitor::Stopping() {
   listener_ = nullptr;
 }
 
-Monitor::Reading Monitor::Read(StatisticsDetail detail) const {
+StatusReading Monitor::Read(StatisticsDetail detail) const {
   const absl::ReaderMutexLock lock(&mutex_);
-  Reading reading{.place = place_, .state = state_};
-  if (engine_ != nullptr)
-    reading.serving = {engine_->ReadStatistics(detail), listener_->statistics()};
+  StatusReading reading{.place = place_, .state = state_};
+  if (engine_ != nullptr) {
+    reading.engine = engine_->ReadStatistics(detail);
+    reading.listener = listener_->statistics();
+  }
   return reading;
 }
 
 HttpReply Monitor::Metrics() const {
   Families families;
-  const std::optional<ServingStatistics> serving = Read(StatisticsDetail::kMetrics).serving;
+  const StatusReading reading = Read(StatisticsDetail::kMetrics);
   families.Gauge("cairn_ps_ready", "1: the server answers calls and can write.",
-                 serving.has_value() && serving->engine.failure.ok() ? 1 : 0);
-  if (serving.has_value()) AddServerMetrics(serving->engine, serving->listener, families);
+                 reading.engine.has_value() && reading.engine->failure.ok() ? 1 : 0);
+  if (reading.engine.has_value()) {
+    AddServerMetrics(*reading.engine, reading.listener, families);
+  }
   AddProcessMetrics(families);
   return {.content_type = std::string(kMetricsTextType), .body = MetricsText(families.Take())};
 }
@@ -127,17 +131,14 @@ HttpReply Monitor::Status(absl::string_view query) const {
         .status = 400,
         .body = "the query may have after=N, the number of a sample (0 or more), and job=NAME\n"};
   }
-  Reading read = Read(StatisticsDetail::kPage);
-  StatusReading reading{.place = std::move(read.place), .state = std::move(read.state)};
+  StatusReading reading = Read(StatisticsDetail::kPage);
   {
     const absl::MutexLock lock(&history_mutex_);
     reading.samples = history_.After(asked->after);
     reading.last_sample = history_.last();
   }
   JobState state;
-  if (read.serving.has_value()) {
-    reading.engine = std::move(read.serving->engine);
-    reading.listener = read.serving->listener;
+  if (reading.engine.has_value()) {
     const std::vector<JobStatistics>& jobs = reading.engine->jobs;
     const bool known = std::any_of(
         jobs.begin(), jobs.end(), [&](const JobStatistics& job) { return job.name == asked->job; });
@@ -156,11 +157,11 @@ void Monitor::SampleLoop() {
   do {
     // A sample for which there is no memory is left out.
     CatchBadAlloc([&] {
-      const std::optional<ServingStatistics> serving = Read(StatisticsDetail::kSample).serving;
-      serves = serving.has_value();
+      const StatusReading reading = Read(StatisticsDetail::kSample);
+      serves = reading.engine.has_value();
       if (!serves) return absl::OkStatus();
       const absl::MutexLock lock(&history_mutex_);
-      history_.Add(serving->engine, MonotonicNow(), absl::Now());
+      history_.Add(*reading.engine, MonotonicNow(), absl::Now());
       return absl::OkStatus();
     }).IgnoreError();
   } while (serves && !stop_.WaitFor(kSampleInterval));

@@ -1,6 +1,7 @@
 // The HTTP pages of a server for operators: /, /status.json, /metrics, /healthz, /readyz.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,13 +12,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "common/config/security_options.h"
+#include "common/deadline.h"
 #include "common/http/http_server.h"
 #include "common/monotonic_cond_var.h"
 #include "ps_server/core/statistics.h"
 #include "ps_server/monitor/history.h"
 #include "ps_server/monitor/peers.h"
-#include "ps_server/monitor/stall_clock.h"
 #include "ps_server/monitor/status_json.h"
 #include "ps_server/net/listener_options.h"
 
@@ -25,6 +27,27 @@ namespace cairn {
 
 class Engine;
 class Listener;
+
+// Measures how long each job has been stalled. A stall begins with the first call of Note that
+// reports it.
+// Thread safety: every method may be called from several threads at once.
+class StallClock {
+ public:
+  // Seconds since `job` stalled; nullopt: it is not stalled.
+  std::optional<double> Note(const std::string& job, bool stalled) {
+    const absl::MutexLock lock(&mutex_);
+    if (!stalled) {
+      since_.erase(job);
+      return std::nullopt;
+    }
+    const absl::Duration now = MonotonicNow();
+    return absl::ToDoubleSeconds(now - since_.emplace(job, now).first->second);
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::map<std::string, absl::Duration> since_ ABSL_GUARDED_BY(mutex_);
+};
 
 // Answers from its start on, also while the engine opens and while it writes its last snapshot. It
 // reads the engine only between Serving and Stopping: once a second, and for each request.
@@ -55,20 +78,10 @@ class Monitor {
   void Stopping();
 
  private:
-  struct ServingStatistics {
-    EngineStatistics engine;
-    ListenerStatistics listener;
-  };
-  // A consistent view of one moment.
-  struct Reading {
-    ClusterPlace place;
-    std::string state;
-    std::optional<ServingStatistics> serving;  // nullopt: the server does not serve
-  };
-
   Monitor(ClusterPlace place, const SecurityOptions& security);
   absl::Status Open(const HttpOptions& options, const std::optional<HttpOptions>& health);
-  Reading Read(StatisticsDetail detail) const;
+  // Place, state and statistics of one moment; the rest is empty.
+  StatusReading Read(StatisticsDetail detail) const;
   HttpReply Metrics() const;
   HttpReply Ready() const;
   HttpReply Status(absl::string_view query) const;

@@ -128,7 +128,7 @@ std::vector<PeerAnswer> Peers::AskAll(const std::string& job) {
   std::vector<PeerAnswer> answers(peers_.size());
   std::atomic<size_t> next{0};
   const auto ask = [&] {
-    for (size_t i = next++; i < peers_.size(); i = next++) {
+    for (size_t i = next++; i < peers_.size() && !stopped_; i = next++) {
       const absl::Status status = CatchBadAlloc([&] {
         answers[i] = peers_[i]->Ask(job);
         return absl::OkStatus();
@@ -144,9 +144,10 @@ void Peers::AskAboutJobs() {
   std::vector<std::string> jobs;
   {
     const absl::MutexLock lock(&mutex_);
-    if (!stopped_) jobs = WatchedJobs();
+    jobs = WatchedJobs();
   }
   for (const std::string& job : jobs) {
+    if (stopped_) return;
     auto answers = std::make_shared<const std::vector<PeerAnswer>>(AskAll(job));
     const absl::MutexLock lock(&mutex_);
     const auto found = watched_.find(job);

@@ -1,6 +1,7 @@
 // Asks the other servers of the cluster about a job, for the status page.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -69,7 +70,7 @@ class Peers {
   std::vector<std::unique_ptr<Peer>> peers_;  // used by thread_ and by threads that it starts
   absl::Mutex mutex_;
   MonotonicCondVar changed_;
-  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  std::atomic<bool> stopped_ = false;  // set under mutex_; ends a round between two calls
   std::map<std::string, Watched> watched_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_ ABSL_GUARDED_BY(mutex_);
 };

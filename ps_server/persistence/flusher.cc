@@ -47,11 +47,7 @@ Flusher::Flusher(StripeStore& store, Registry& registry, const EngineOptions& op
 void Flusher::Start() { thread_ = std::thread(&Flusher::Loop, this); }
 
 void Flusher::Stop() {
-  {
-    absl::MutexLock lock(&mutex_);
-    stopping_ = true;
-    stop_.SignalAll();
-  }
+  stop_.Stop();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -402,13 +398,9 @@ void Flusher::Loop() {
     Refuse(status).IgnoreError();  // logged and stored
   }
   const absl::Duration tick = TickInterval();
-  absl::MutexLock lock(&mutex_);
-  while (!stopping_) {
-    const Deadline tick_end = Deadline::In(tick);
+  for (;;) {
     const Deadline late = Deadline::In(tick + options_.lease / 2);
-    while (!stopping_ && !tick_end.Expired()) stop_.WaitUntil(&mutex_, tick_end);
-    if (stopping_) continue;
-    const ScopedUnlock unlock(&mutex_);
+    if (stop_.WaitFor(tick)) return;
     // If this process was stopped itself (SIGSTOP, a suspended machine), it could not receive the
     // calls of its workers.
     const absl::Status ticked = CatchBadAlloc([&] {

@@ -155,8 +155,8 @@ class Flusher {
   int64_t sync_wanted_ = 0;           // epochs up to this one must be synced
   absl::Status failure_;
   std::optional<absl::Duration> epoch_ended_;  // on the monotonic clock
-  bool stopping_ = false;
-  MonotonicCondVar stop_;  // wakes only Loop; epochs do not signal it
+
+  StopFlag stop_;
   std::thread thread_;
 
   bool unsynced_ = false;      // belongs to the running epoch

@@ -8,9 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "common/crash_point.h"
-#include "common/deadline.h"
 #include "common/log.h"
-#include "common/scoped_unlock.h"
 #include "common/status.h"
 #include "ps_server/base/bad_alloc.h"
 #include "ps_server/rows/slices.h"
@@ -166,21 +164,12 @@ int64_t RowsOf(const EmbeddingStripe& stripe) {
 void RowExpirer::Start() { thread_ = std::thread(&RowExpirer::Loop, this); }
 
 void RowExpirer::Stop() {
-  {
-    absl::MutexLock lock(&mutex_);
-    stopping_ = true;
-    stop_.SignalAll();
-  }
+  stop_.Stop();
   if (thread_.joinable()) thread_.join();
 }
 
 void RowExpirer::Loop() {
-  absl::MutexLock lock(&mutex_);
-  while (!stopping_) {
-    const Deadline next = Deadline::In(options_.row_rules_interval);
-    while (!stopping_ && !next.Expired()) stop_.WaitUntil(&mutex_, next);
-    if (stopping_) return;
-    const ScopedUnlock unlock(&mutex_);
+  while (!stop_.WaitFor(options_.row_rules_interval)) {
     const absl::Status status = RunOnce();
     // Other errors are logged and stored where they arise.
     if (!status.ok() && flusher_.failure().ok()) {
@@ -253,7 +242,9 @@ absl::Status RowExpirer::Visit(Variable& variable, EmbeddingStripe& stripe) {
 }
 
 absl::Status RowExpirer::Expire(Variable& variable, EmbeddingStripe& stripe) {
-  const int64_t now = absl::ToUnixSeconds(options_.wall_clock());
+  const std::optional<absl::Time> time = options_.row_clock();
+  if (!time.has_value()) return absl::OkStatus();
+  const int64_t now = absl::ToUnixSeconds(*time);
   std::optional<uint32_t> up_to;
   {
     absl::MutexLock lock(&stripe.mutex());

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "common/monotonic_cond_var.h"
 #include "ps_server/base/engine_options.h"
 #include "ps_server/base/memory_budget.h"
@@ -60,9 +59,7 @@ class RowExpirer {
   Evictor& evictor_;
   const EngineOptions& options_;
   bool prepared_ = false;  // used only inside Evictor::Exclusively
-  absl::Mutex mutex_;      // guards the members below
-  bool stopping_ = false;
-  MonotonicCondVar stop_;
+  StopFlag stop_;
   std::thread thread_;
 };
 

@@ -90,6 +90,13 @@ class EmbeddingStripe final : public Stripe {
   std::string EncodeAges() const;
   // Restores ages from EncodeAges. kDataLoss: the table deletes no rows, or `bytes` is malformed.
   absl::Status LoadAges(absl::string_view bytes);
+  // As RowAges::LastTime and Shift.
+  std::optional<int64_t> LastAgeTime() const {
+    return ages_ == nullptr ? std::nullopt : ages_->LastTime();
+  }
+  void ShiftAges(int64_t seconds) {
+    if (ages_ != nullptr) ages_->Shift(seconds);
+  }
 
   // Memory for the keys that were pushed and have no row yet (ROW_RULES.md).
   size_t waiting_bytes() const { return waiting_ == nullptr ? 0 : waiting_->bytes(); }

@@ -49,6 +49,15 @@ void RowAges::ForgetUpTo(int64_t now) {
   marks_.erase(marks_.begin(), kept);
 }
 
+std::optional<int64_t> RowAges::LastTime() const {
+  if (marks_.empty()) return std::nullopt;
+  return marks_.back().time;
+}
+
+void RowAges::Shift(int64_t seconds) {
+  for (Mark& mark : marks_) mark.time += seconds;
+}
+
 std::string RowAges::Encode(uint32_t updates) const {
   std::string bytes;
   Append(updates, bytes);

@@ -28,6 +28,11 @@ class RowAges {
   // The rows that had expired at `now` have been deleted: ExpiredUpTo no longer reports them.
   void ForgetUpTo(int64_t now);
 
+  // Time of the last record; nullopt: there is none.
+  std::optional<int64_t> LastTime() const;
+  // Moves all records by `seconds`: rows are that much younger.
+  void Shift(int64_t seconds);
+
   // The stored form, which includes the stripe's update count.
   std::string Encode(uint32_t updates) const;
   // Replaces the recorded times and returns the update count. kDataLoss: `bytes` is malformed.

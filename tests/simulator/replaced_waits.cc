@@ -87,6 +87,14 @@ TracedLock::TracedLock(absl::Mutex* mutex, WaitBoard* board, absl::string_view w
   while (!mutex_->TryLock()) Scheduler::Current().Sleep(kMillisecond);
 }
 
+TracedReaderLock::TracedReaderLock(absl::Mutex* mutex, WaitBoard* board,
+                                   absl::string_view waits_for, absl::string_view what)
+    : mutex_(mutex) {
+  if (mutex_->ReaderTryLock()) return;
+  const WaitBoard::Waiting waiting(board, waits_for, what);
+  while (!mutex_->ReaderTryLock()) Scheduler::Current().Sleep(kMillisecond);
+}
+
 void WaitBoard::Count(std::map<std::string, int64_t>& counts) const {
   absl::MutexLock lock(&mutex_);
   for (const Entry& entry : entries_) ++counts[entry.waits_for];

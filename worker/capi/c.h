@@ -214,7 +214,8 @@ int cairn_describe(cairn_client* client, double timeout, char** json);
 int cairn_pull(cairn_client* client, const cairn_item* targets, uint64_t target_count,
                double timeout);
 /* Applies gradients: each server's optimizer sees every gradient once. Repeated ids are summed
- * first. `position` (null, or position_size <= 512 bytes) is stored with a worker's push. */
+ * first. `position` (position_size <= 512 bytes) is stored with a worker's push; null or of size 0:
+ * the stored position stays. */
 int cairn_push(cairn_client* client, const cairn_item* sources, uint64_t source_count,
                const char* position, uint64_t position_size, double timeout);
 /* A push and a pull that sees it, in one round trip to each server. */

@@ -224,7 +224,7 @@ class PsClient {
   virtual absl::Status Pull(absl::Span<const PullTarget> targets, Deadline deadline) = 0;
   // Applies gradients by the optimizer of each variable. When OK is returned every server has
   // applied its part, exactly once. `position` (at most 512 bytes) is stored with the push; see
-  // position().
+  // position(). An empty one leaves the stored position as it is.
   // kInvalidArgument: as Pull; a variable is named twice; a gradient has NaN or infinity (checked
   // before the push is numbered). kResourceExhausted: one server's part is larger than a message.
   // If retained_bytes are used up, the push waits for an early snapshot. kUnavailable and

@@ -109,7 +109,12 @@ Answer WhyAnswer(const Target& target, const std::vector<ServerView>& servers) {
                        {"text", call->text}});
   }
   const JobState state = StateOf(JobViewsOf(servers));
+  int64_t more_waiting = 0;
+  for (const ServerView& server : servers) more_waiting += server.why.more_waiting;
   answer.text = absl::StrCat(state.Sentence(), "\n\n", WaitsText(waits));
+  if (more_waiting > 0) {
+    absl::StrAppend(&answer.text, "and ", more_waiting, " more calls wait for other workers\n");
+  }
   // Workers that no call waits for yet, as under async.
   for (const wire::WorkerStanding& worker : WorkersOf(servers)) {
     if (worker.state == "live" && worker.seconds_since_seen >= kSilentSeconds) {
@@ -145,6 +150,7 @@ Answer WhyAnswer(const Target& target, const std::vector<ServerView>& servers) {
                  {"state", std::string(JobPhaseName(state.phase))},
                  {"sentence", state.Sentence()},
                  {"waiting", std::move(waiting)},
+                 {"more_waiting", more_waiting},
                  {"causes", std::move(causes)},
                  {"servers_without_answer", std::move(silent)}};
   answer.finding = AnythingWrong(target.job, servers);

@@ -79,6 +79,22 @@ TEST_F(WaitBoardTest, AWaitForALockIsListed) {
   EXPECT_TRUE(List("a").empty());
 }
 
+TEST_F(WaitBoardTest, AWaitForASharedLockIsListed) {
+  absl::Mutex mutex;
+  mutex.Lock();
+  std::thread waiter([&] {
+    const WaitBoard::Calling calling("a", 5);
+    const TracedReaderLock lock(&mutex, &board_, "order", "a move");
+  });
+  AwaitCalls(1);
+  EXPECT_THAT(List("a")[0].text, HasSubstr("worker 5 of job a waits for a move"));
+  mutex.Unlock();
+  waiter.join();
+  const TracedReaderLock first(&mutex, &board_, "order", "a move");
+  const TracedReaderLock second(&mutex, &board_, "order", "a move");
+  EXPECT_TRUE(List("a").empty());
+}
+
 TEST_F(WaitBoardTest, AWaitForMemoryIsListedAndItsErrorNamesTheBytesInUse) {
   MemoryBudget budget(100, absl::Seconds(60), &board_);
   ASSERT_OK(budget.Acquire(80, "one"));

@@ -58,7 +58,7 @@ class ColdMovesTest : public ::testing::Test {
     EngineOptions options;
     options.memory_budget_bytes = servers_[s].budget;
     options.memory_wait = absl::Milliseconds(1);
-    options.wall_clock = [this] { return absl::FromUnixSeconds(now_.load()); };
+    options.row_clock = [this] { return absl::FromUnixSeconds(now_.load()); };
     servers_[s].Open(s, 2, options);
   }
   // Starts a server on the files that a crash of its process would leave.

@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "ps_server/base/bad_alloc.h"
 #include "ps_server/base/exclusive_slot.h"
+#include "ps_server/base/memory_budget.h"
 #include "ps_server/calls/service.h"
 #include "ps_server/core/server_core.h"
 #include "ps_server/jobs/cohort.h"
@@ -73,6 +74,25 @@ TEST(RefusedMemory, AMessageThatFindsNoMemoryIsLost) {
   }
   SetLogSink(nullptr);
   EXPECT_THAT(messages, AllOf(Contains(text), SizeIs(Lt(20))));
+}
+
+// A waiting call that nobody counts out would make the reclaimer free memory for it for ever.
+TEST(RefusedMemory, ACallThatIsRefusedTheMemoryToWaitIsNotWaitedFor) {
+  MemoryBudget budget(1000, absl::ZeroDuration());
+  budget.BeginReclaiming(absl::ZeroDuration());
+  ASSERT_OK(budget.Acquire(100, "a row"));
+  for (int64_t allocation = 0;; ++allocation) {
+    const int64_t before = refused;
+    allocations_left = allocation;
+    try {
+      budget.Acquire(950, "a message").IgnoreError();
+    } catch (const std::bad_alloc&) {
+    }
+    allocations_left = -1;
+    EXPECT_EQ(budget.AwaitShortage(absl::ZeroDuration()), budget.high_bytes()) << allocation;
+    budget.EndRound(/*freed=*/false);
+    if (refused == before) break;
+  }
 }
 
 // What the snapshot took from its queues is not on disk, so no later one may be published.
@@ -390,6 +410,31 @@ TEST_F(RefusedPushTest, APushIsAppliedOnceWhicheverAllocationIsRefused) {
       EXPECT_EQ(info.shards[0].version, 10) << info.spec.name;
     }
   }
+}
+
+TEST_F(RefusedPushTest, AScanOfAFewRowsHoldsLittleMemoryHoweverManyTheBucketHas) {
+  TestClient tool = Client();
+  ASSERT_OK(tool.Create({NewTable()}));
+  constexpr int64_t kKeys = 100000;
+  std::vector<int64_t> keys(kKeys);
+  // The lowest keys come last.
+  for (int64_t i = 0; i < kKeys; ++i) keys[static_cast<size_t>(i)] = kKeys - i;
+  ASSERT_OK(tool.AssignKeys("new", keys, std::vector<float>(2 * kKeys, 1)));
+  wire::ScanRequest request;
+  request.caller = tool.caller();
+  request.variable = "new";
+  request.max_rows = 3;
+  std::vector<int64_t> first;
+  for (int call = 0; call < 2; ++call) {  // the first one may allocate what its thread keeps
+    wire::ScanReply reply;
+    const int64_t before = most_held_bytes = held_bytes;
+    ASSERT_OK(CallStatus([&] { service().scan(reply, request); }));
+    if (call == 1) {
+      EXPECT_LT(most_held_bytes - before, 64 << 10);
+    }
+    first = Values<int64_t>(reply.keys);
+  }
+  EXPECT_THAT(first, ElementsAre(1, 2, 3));
 }
 
 // The budget does not know of this memory. Each thread that serves calls keeps it.

@@ -3,12 +3,14 @@
 #include <atomic>
 #include <barrier>
 #include <map>
+#include <memory>
 #include <random>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "common/hash.h"
 #include "common/status.h"
+#include "ps_server/base/row_clock.h"
 #include "ps_server/engine/engine.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/errors.h"
@@ -24,7 +26,7 @@ class RowDeletionTest : public ServerTest {
   RowDeletionTest() {
     options_.snapshot_interval = absl::Hours(1);
     options_.row_rules_interval = absl::Hours(1);
-    options_.wall_clock = [this] { return absl::FromUnixSeconds(now_.load()); };
+    options_.row_clock = [this] { return absl::FromUnixSeconds(now_.load()); };
   }
 
   static wire::VariableSpec Spec(int64_t expire_after_seconds, int64_t max_rows, size_t buckets = 1,
@@ -128,6 +130,57 @@ TEST_F(RowDeletionTest, AgesOutliveARestart) {
   EXPECT_THAT(Pull(again, {1, 2}), ElementsAre(0, 1));
   ASSERT_OK(KeepAt(1260));
   EXPECT_THAT(Pull(again, {1, 2}), ElementsAre(0, 0));
+}
+
+// A checkpoint is a state to go back to, however long ago it was made.
+TEST_F(RowDeletionTest, TimeBetweenACheckpointAndItsRestoreDoesNotCount) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  wire::RestoreRequest restore;
+  {
+    TestClient client = Joined(0);
+    ASSERT_OK(client.Create({Spec(160, 0)}));
+    ASSERT_OK(Push(client, {1}));
+    ASSERT_OK(KeepAt(1000));
+    ASSERT_OK(Push(client, {2}));
+    ASSERT_OK(KeepAt(1050));
+    ASSERT_NO_FATAL_FAILURE(MakeCheckpoint(&restore));
+  }
+  now_ = 1000000;
+  ASSERT_NO_FATAL_FAILURE(StartRestored(restore, 1, 0));
+  ASSERT_OK(KeepAt(1000000));
+  ASSERT_NO_FATAL_FAILURE(Restart());
+  ASSERT_OK(KeepAt(1000109));
+  TestClient client = Client();
+  EXPECT_THAT(Pull(client, {1, 2}), ElementsAre(1, 1));
+  ASSERT_OK(KeepAt(1000110));
+  EXPECT_THAT(Pull(client, {1, 2}), ElementsAre(0, 1));
+  ASSERT_OK(KeepAt(1000160));
+  EXPECT_THAT(Pull(client, {1, 2}), ElementsAre(0, 0));
+}
+
+TEST_F(RowDeletionTest, AClockThatIsADayAheadForAMomentDeletesNoRows) {
+  constexpr int64_t kStart = 1800000000;
+  std::atomic<int64_t> monotonic = 0;
+  const auto clock =
+      std::make_shared<RowClock>([this] { return absl::FromUnixSeconds(now_.load()); },
+                                 [&monotonic] { return absl::Seconds(monotonic.load()); });
+  options_.row_clock = [clock] { return clock->Now(); };
+  ASSERT_NO_FATAL_FAILURE(Start());
+  TestClient client = Joined(0);
+  ASSERT_OK(client.Create({Spec(3600, 0)}));
+  ASSERT_OK(Push(client, {1, 2}));
+  ASSERT_OK(KeepAt(kStart));
+  for (const int64_t wrong : {86400, 86401}) {
+    ++monotonic;
+    ASSERT_OK(KeepAt(kStart + wrong));
+  }
+  ++monotonic;
+  ASSERT_OK(KeepAt(kStart + 3));
+  EXPECT_THAT(Pull(client, {1, 2}), ElementsAre(1, 1));
+  monotonic += 3600;
+  ASSERT_OK(KeepAt(kStart + 3603));
+  EXPECT_THAT(Pull(client, {1, 2}), ElementsAre(0, 0));
+  Stop();  // the clock ends before the server's fixture
 }
 
 TEST_F(RowDeletionTest, RowsThatAreNotPushedAnyMoreExpireThroughRestarts) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -154,6 +155,33 @@ TEST_F(CohortTest, AWaitEndsWhenTheLastMissingWorkerBeginsItsStep) {
   waiter.join();
   EXPECT_OK(status);
   EXPECT_TRUE(Why().waiting.empty());
+}
+
+TEST_F(CohortTest, AWaitForManyWorkersNamesTheSlowestAndSaysHowManyMoreThereAre) {
+  std::vector<std::shared_ptr<Session>> workers;
+  for (int32_t worker = 0; worker < 40; ++worker) workers.push_back(Join(worker, Ssp(2)));
+  for (int32_t worker = 1; worker <= 20; ++worker) EXPECT_OK(Begin(*workers[worker], 1));
+  absl::Status status = absl::UnknownError("still waits");
+  std::thread waiter(
+      [&] { status = cohort_.Await(*workers[30], 1, 4, Deadline::In(absl::Seconds(60))); });
+  AwaitWaiters(1);
+  wire::WhyReply why = Why();
+  EXPECT_EQ(why.waiting[0].missing.size(), 39u);
+  EXPECT_FALSE(why.waiting[0].__isset.more_missing);
+  EXPECT_THAT(why.waiting[0].text,
+              AllOf(HasSubstr("missing: worker 0 (host/0)"), HasSubstr(", worker 21 (host/21)"),
+                    Not(HasSubstr("worker 1 ")), HasSubstr(" ago and 23 more workers")));
+  for (const auto& worker : workers) {
+    if (worker->worker() == 30) continue;
+    EXPECT_OK(Begin(*worker, 2));
+  }
+  waiter.join();
+  EXPECT_OK(status);
+  EXPECT_THAT(
+      Begin(*workers[30], 5),
+      StatusIs(StatusCode::kDeadlineExceeded,
+               AllOf(HasSubstr("missing: worker 0 (host/0)"), HasSubstr("worker 15 (host/15)"),
+                     Not(HasSubstr("worker 16")), HasSubstr(" and 23 more workers"))));
 }
 
 TEST_F(CohortTest, NoWorkerWaitsForFinishedDepartedOrLostWorkers) {

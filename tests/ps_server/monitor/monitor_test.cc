@@ -15,6 +15,7 @@
 #include "common/descriptor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ps_server/monitor/peers.h"
 #include "tests/support/addresses.h"
 #include "tests/support/status_matchers.h"
 
@@ -25,15 +26,20 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
+sockaddr_in Parsed(const std::string& address) {
+  sockaddr_in parsed = {};
+  parsed.sin_family = AF_INET;
+  parsed.sin_port = htons(static_cast<uint16_t>(PortOf(address)));
+  EXPECT_EQ(::inet_pton(AF_INET, OwnHost().c_str(), &parsed.sin_addr), 1);
+  return parsed;
+}
+
 Descriptor ConnectTo(const std::string& address) {
   Descriptor fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const timeval timeout = {60, 0};
   ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-  sockaddr_in to = {};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<uint16_t>(PortOf(address)));
-  EXPECT_EQ(::inet_pton(AF_INET, OwnHost().c_str(), &to.sin_addr), 1);
-  EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0) << address;
+  const sockaddr_in to = Parsed(address);
+  EXPECT_EQ(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0) << address;
   return fd;
 }
 
@@ -54,6 +60,25 @@ std::string Receive(const Descriptor& fd) {
     if (bytes > 0) all.append(part, static_cast<size_t>(bytes));
   }
   return all;
+}
+
+// Silent servers would each keep the end of a server waiting for a second.
+TEST(Peers, TheirEndAsksNoFurtherServers) {
+  constexpr int kServers = 200;
+  const std::string silent = OwnAddress();
+  const Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const sockaddr_in at = Parsed(silent);
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&at), sizeof(at)), 0);
+  ASSERT_EQ(::listen(listener.get(), 2 * kServers), 0);
+  {
+    Peers peers({.servers = std::vector<std::string>(kServers, silent)});
+    EXPECT_EQ(peers.Get("job"), nullptr);
+    pollfd first = {listener.get(), POLLIN, 0};
+    ASSERT_EQ(::poll(&first, 1, 20000), 1);
+  }
+  int asked = 0;
+  while (Descriptor(::accept(listener.get(), nullptr, nullptr)).get() >= 0) ++asked;
+  EXPECT_LT(asked, kServers / 2);
 }
 
 TEST(Monitor, SlowReadersOfThePagesDoNotHoldUpProbes) {

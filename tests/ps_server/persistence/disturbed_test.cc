@@ -1,5 +1,6 @@
 // Work of a server that is disturbed half way: the disk is slow or fails, memory runs out, rows are
 // evicted and loaded. No call hangs or aborts, and only rows that a rule names are deleted.
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -113,6 +114,25 @@ class DisturbedTest : public WatchedServerTest {
     RETURN_IF_ERROR(CallStatus([&] { service_->scan(reply, request); }));
     *keys = Values<int64_t>(reply.keys);
     return absl::OkStatus();
+  }
+
+  // Waits until `why` lists `count` waits whose text has `text`. A listed wait occupies no thread
+  // that serves calls.
+  void AwaitListed(const std::string& text, size_t count) {
+    wire::Caller caller;
+    caller.job = "job";
+    const Deadline deadline = Deadline::In(kTimeout);
+    size_t found = 0;
+    while (found != count && !deadline.Expired()) {
+      wire::WhyReply why;
+      EXPECT_OK(CallStatus([&] { service_->why(why, caller); }));
+      found = static_cast<size_t>(
+          std::count_if(why.waiting.begin(), why.waiting.end(), [&](const wire::WaitingCall& call) {
+            return call.text.find(text) != std::string::npos;
+          }));
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(found, count) << text;
   }
 
   std::shared_ptr<Variable> variable_;
@@ -367,6 +387,30 @@ TEST_F(DisturbedTest, AScanSeesEveryRowOnceEvenIfRowsAreEvictedMeanwhile) {
   EXPECT_THAT(keys, ElementsAre(1, 2, 3, 4));
 }
 
+TEST_F(DisturbedTest, AScanThatWaitsForTheWriteOfItsBucketIsListed) {
+  TestClient client = Joined(0);
+  ASSERT_NO_FATAL_FAILURE(FillTable(client, 4));
+  absl::Notification writes, written;
+  std::thread writer;
+  store_->before_scan = [&] {
+    if (writer.joinable()) return;
+    ASSERT_NO_FATAL_FAILURE(EvictAll());
+    writer = std::thread([&] {
+      const absl::MutexLock writing(&stripe().writing());
+      writes.Notify();
+      EXPECT_TRUE(written.WaitForNotificationWithTimeout(kTimeout));
+    });
+    EXPECT_TRUE(writes.WaitForNotificationWithTimeout(kTimeout));
+  };
+  std::vector<int64_t> keys;
+  std::thread scan([&] { EXPECT_OK(Scan(&keys)); });
+  AwaitListed("the bucket to be written", 1);
+  written.Notify();
+  scan.join();
+  writer.join();
+  EXPECT_THAT(keys, ElementsAre(1, 2, 3, 4));
+}
+
 // No row was deleted yet, so memory and disk are the same.
 TEST_F(DisturbedTest, ALookForOldRowsThatRunsOutOfMemoryIsMadeAgain) {
   TestClient client = Joined(0);
@@ -507,6 +551,31 @@ TEST_F(DisturbedTest, WhyNamesWaitingWorkersWhileADecisionIsWritten) {
   written.Notify();
   first.join();
   second.join();
+}
+
+// The other call of a decided step, and a contribution.
+TEST_F(DisturbedTest, CallsThatWaitForAnotherToWriteADecisionAreListed) {
+  TestClient tool(*service_, -1);
+  ASSERT_OK(tool.Create({DenseSpec("w", {1}, WireOptimizer("sgd", 1))}));
+  const std::vector<wire::Caller> workers = {JoinedSync(0, 2), JoinedSync(1, 2)};
+  absl::Notification writing, written;
+  store_->before_decision = [&] {
+    writing.Notify();
+    EXPECT_TRUE(written.WaitForNotificationWithTimeout(kTimeout));
+    return absl::OkStatus();
+  };
+  std::vector<std::thread> calls;
+  for (const wire::Caller& caller : workers) {
+    calls.emplace_back([&] {
+      EXPECT_OK(Contribute(caller));
+      EXPECT_OK(BeginStep2(caller));
+    });
+  }
+  EXPECT_TRUE(writing.WaitForNotificationWithTimeout(kTimeout));
+  calls.emplace_back([&] { EXPECT_OK(Contribute(workers[0])); });
+  AwaitListed("another call to write a decision", 2);
+  written.Notify();
+  for (std::thread& call : calls) call.join();
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ absl::Status PushOrder::Number(absl::Span<Exchange* const> exchanges,
     broken_ = OutcomeUnknown(next_, "an exception ended its delivery");
   }
   if (!broken_.ok()) return broken_;
-  if (position == nullptr) {
+  if (position == nullptr || position->empty()) {
     numbered_position_ = position_;
   } else {
     numbered_position_.assign(position->data(), position->size());

@@ -43,7 +43,8 @@ class PushOrder {
   void WaitsFor(absl::string_view what);
 
   // Gives the updates in `exchanges` the next number.
-  //   position  the user's; nullptr: that of the push before (an assign has none)
+  //   position  the user's; nullptr or empty: that of the push before. A worker that pushes without
+  //             a position, or assigns, after a push with one still resumes there.
   // kFailedPrecondition: an earlier push's outcome is unknown (an exception kept it from Settle),
   // or it was fenced. kInvalidArgument: the position is too long.
   absl::Status Number(absl::Span<Exchange* const> exchanges, const absl::string_view* position);

@@ -290,7 +290,8 @@ class Client:
             pushes: the parts of the update. A part is (variable, gradient), (variable, rows,
                 gradients) or (table, keys, gradients).
             position: at most 512 bytes that the servers store with a worker's push, so that a
-                restart can resume after it. An empty update stores none.
+                restart can resume after it. Without one the stored position stays, and a restart
+                repeats this update. An empty update stores none.
             timeout: seconds; None: the client's own.
 
         After UnavailableError, DeadlineExceededError or an interruption, a worker cannot know

@@ -24,10 +24,10 @@ class PushOrderTest : public ::testing::Test {
     order_.Reset(0, "");
   }
   // Numbers a push to `servers` and ends it: answered, or with the given outcome.
-  wire::Sequence Push(std::vector<int> servers, Outcome outcome = {}, bool sent = true) {
+  wire::Sequence Push(std::vector<int> servers, Outcome outcome = {}, bool sent = true,
+                      absl::string_view position = "p") {
     std::vector<Exchange*> exchanges;
     for (const int s : servers) exchanges.push_back(&exchanges_[s]);
-    const absl::string_view position = "p";
     status_ = order_.Number(exchanges, &position);
     if (!status_.ok()) return {};
     for (Exchange* exchange : exchanges) {
@@ -79,6 +79,18 @@ TEST_F(PushOrderTest, NamesTheNumberBeforeOnThatServer) {
   std::string expected;
   EncodePosition(3, std::vector<int64_t>{2, 3}, "p", &expected);
   EXPECT_EQ(third.position, expected);
+}
+
+// A program may push twice a step, and give only one of the pushes a position.
+TEST_F(PushOrderTest, APushWithoutAPositionKeepsTheOneBefore) {
+  Push({0, 1}, {}, true, "seven");
+  const wire::Sequence second = Push({0, 1}, {}, true, "");
+  std::string expected;
+  EncodePosition(2, std::vector<int64_t>{2, 2}, "seven", &expected);
+  EXPECT_EQ(second.position, expected);
+  order_.Reset(2, "");
+  EncodePosition(3, std::vector<int64_t>{3, 3}, "", &expected);
+  EXPECT_EQ(Push({0, 1}, {}, true, "").position, expected);
 }
 
 TEST_F(PushOrderTest, TakesANumberBackThatNoServerCanHaveSeen) {
