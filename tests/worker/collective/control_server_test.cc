@@ -21,6 +21,7 @@
 namespace cairn {
 namespace {
 
+using ::testing::HasSubstr;
 using Limits = ControlServer::Limits;
 
 Deadline Soon() { return Deadline::In(absl::Seconds(20)); }
@@ -128,6 +129,20 @@ TEST(ControlServer, WithoutDescriptorsItPausesInsteadOfRetryingConstantly) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_LT(spent, absl::Milliseconds(100));
   EXPECT_EQ(*AskStatus(*server), "hi!");
+}
+
+// Otherwise nothing could end its thread.
+TEST(ControlServer, WithoutADescriptorForItsEndItDoesNotStart) {
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const std::string address = OwnAddress();
+  Descriptor free = NewSocket();
+  const rlimit one = {static_cast<rlim_t>(free.get() + 1), before.rlim_max};
+  free.Reset();  // for the listener
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &one), 0);
+  const auto server = ControlServer::Start(address);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_THAT(server, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("eventfd")));
 }
 
 }  // namespace
