@@ -44,11 +44,11 @@ bool Backoff::Pause(absl::Duration retry_after) {
     const absl::Duration pause = retry_after * (1 + cut / 2);
     if (pause >= left) return false;
     clock.WaitFor(pause);
-    return true;
+  } else {
+    clock.WaitFor(std::min(left, next_ * (1 - cut)));
+    next_ = std::min(next_ * 2, absl::Seconds(1));
   }
-  clock.WaitFor(std::min(left, next_ * (1 - cut)));
-  next_ = std::min(next_ * 2, absl::Seconds(1));
-  return true;
+  return !deadline_.Expired();  // a thread may wake later than it asked for
 }
 
 void FanOut::Send(Exchange& exchange, Deadline deadline) {

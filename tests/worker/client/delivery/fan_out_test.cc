@@ -2,7 +2,9 @@
 #include "worker/client/delivery/fan_out.h"
 
 #include <atomic>
+#include <thread>
 
+#include "common/interruption.h"
 #include "tests/worker/client/fleet.h"
 #include "thrift/errors.h"
 
@@ -37,6 +39,21 @@ TEST(Backoff, EndsAtTheDeadline) {
   EXPECT_FALSE(backoff.Pause());
   Backoff no_wait(absl::ZeroDuration(), Soon());
   EXPECT_FALSE(no_wait.Pause());
+}
+
+// So the caller keeps the server's last answer: an attempt without time would only time out.
+TEST(Backoff, NoAttemptFollowsAPauseThatEndedAfterTheDeadline) {
+  const Deadline deadline = Deadline::In(absl::Seconds(2));
+  Backoff backoff(absl::Seconds(100), deadline);
+  // The pause is planned to end before the deadline; its thread is held up until after it.
+  const Interruption delay(
+      [](void* until) {
+        const Deadline& end = *static_cast<const Deadline*>(until);
+        while (!end.Expired()) std::this_thread::yield();
+        return false;
+      },
+      const_cast<Deadline*>(&deadline));
+  EXPECT_FALSE(backoff.Pause(absl::Milliseconds(400)));
 }
 
 // Also a call that must not run twice: the server refused it unread.
