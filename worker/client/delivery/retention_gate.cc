@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/interruption.h"
 #include "common/monotonic_cond_var.h"
 #include "common/scoped_unlock.h"
 #include "common/status.h"
@@ -89,11 +90,13 @@ void RetentionGate::RequestSnapshots() {
   if (thread_ == nullptr) thread_ = StartClientThread([this] { Loop(); });
 }
 
-void RetentionGate::Stop() {
+void RetentionGate::Stop(Deadline deadline) {
   ClientThread thread;  // destroyed, and so joined, after the lock is released
   absl::MutexLock lock(&mutex_);
   stopping_ = true;
   changed_.SignalAll();
+  while (flushing_ && !deadline.Expired()) changed_.WaitUntil(&mutex_, deadline);
+  gives_up_.store(true);
   thread.swap(thread_);
 }
 
@@ -102,15 +105,20 @@ void RetentionGate::Loop() {
   for (;;) {
     while (!asked_ && !stopping_) changed_.WaitUntil(&mutex_, Deadline::In(absl::Hours(1)));
     if (stopping_) return;
+    flushing_ = true;
     {
       const ScopedUnlock unlock(&mutex_);
       Flush();
     }
+    flushing_ = false;
     asked_ = false;  // a request made in the meantime was covered, or the next push repeats it
+    changed_.SignalAll();
   }
 }
 
 void RetentionGate::Flush() {
+  const Interruption interruption(
+      [](void* gives_up) { return static_cast<std::atomic<bool>*>(gives_up)->load(); }, &gives_up_);
   // Errors are ignored: a push that needs the room waits for it, and reports why it does not come.
   calls_
       .ForEach(sessions_.Live(),

@@ -100,7 +100,9 @@ absl::Status Lifecycle::Leave(Deadline deadline) {
 absl::Status Lifecycle::LeaveServers(Deadline deadline) {
   RETURN_IF_ERROR(deps_.order.Acquire(deadline));  // after a push that is being delivered
   const absl::Cleanup release = [this] { deps_.order.Release(); };
-  deps_.retention_gate.Stop();  // a flush after `leave` would look like a worker that came back
+  // A flush after `leave` would look like a worker that came back. Half of the time is left for the
+  // calls of `leave`.
+  deps_.retention_gate.Stop(Deadline::In(deadline.Remaining() / 2));
   CAIRN_CRASH_POINT("worker: before it leaves");
   absl::Status status = deps_.calls.ForEach(deps_.sessions.Live(), [&](int32_t server) {
     wire::ServerState state;

@@ -352,6 +352,23 @@ TEST_F(ReplayTest, FullItWaitsAndSaysForWhom) {
   EXPECT_THAT(Pull("v1"), Each(-(pushes + 1)));
 }
 
+// The flush has 5 s of its own.
+TEST_F(ReplayTest, LeaveGivesUpAnEarlySnapshotThatWouldTakeAllOfItsTime) {
+  options_.retained_bytes = 64 << 10;
+  Connect();
+  const auto asked = std::make_shared<absl::Notification>();
+  const auto release = std::make_shared<absl::Notification>();
+  fleet_.fake(1).before = [asked, release](absl::string_view method) {
+    if (method != "flush") return;
+    if (!asked->HasBeenNotified()) asked->Notify();
+    release->WaitForNotificationWithTimeout(absl::Seconds(20));
+  };
+  while (client_->counters().retained_bytes <= options_.retained_bytes / 2) ASSERT_OK(Push());
+  ASSERT_TRUE(asked->WaitForNotificationWithTimeout(absl::Seconds(20)));
+  EXPECT_OK(client_->Leave(Deadline::In(absl::Seconds(4))));
+  release->Notify();
+}
+
 TEST_F(ReplayTest, OneLargerThanTheBudgetGoesAlone) {
   options_.retained_bytes = 1;
   Connect();
