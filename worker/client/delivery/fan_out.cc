@@ -82,11 +82,7 @@ bool FanOut::Receive(Exchange& exchange, Deadline deadline,
     if (exchange.outcome.progress == Progress::kAnswered && exchange.outcome.status.ok()) {
       exchange.outcome = exchange.channel->Receive(exchange.call, deadline);
     }
-    if (exchange.outcome.progress == Progress::kAnswered) {
-      session.link().Release(exchange.channel);
-    } else {
-      session.link().Discard(exchange.channel);
-    }
+    session.link().Return(exchange.channel, exchange.outcome.progress);
     exchange.channel = nullptr;
   }
   if (ReasonOf(exchange.outcome.status) == wire::ErrorReason::WAIT_EXPIRED) {
@@ -214,11 +210,7 @@ absl::Status FanOut::Call(
     if (channel != nullptr) {
       outcome = channel->Call(
           method, [&](wire::ParameterServerIf& service) { body(service, caller); }, attempt_end);
-      if (outcome.progress == Progress::kAnswered) {
-        session.link().Release(channel);
-      } else {
-        session.link().Discard(channel);
-      }
+      session.link().Return(channel, outcome.progress);
     }
     const RetryDecision decision =
         session.ClassifyOutcome(&outcome, /*repeatable=*/true, boot_id, attempt_end, !may_be_slow);

@@ -80,20 +80,13 @@ Outcome ServerSession::Hello(int64_t incarnation, int64_t timeline, Deadline dea
   }
   outcome = channel->Call(
       "hello", [&](wire::ParameterServerIf& service) { service.hello(*reply, request); }, deadline);
-  if (outcome.progress == Progress::kAnswered) {
-    const bool is_answer = outcome.status.ok();
-    if (is_answer) outcome.status = CheckHello(*reply);
-    if (is_answer && absl::IsUnavailable(outcome.status)) {
-      link_->Discard(channel);
-      outcome.progress = Progress::kNotSent;  // nothing reached ps:index_
-      return outcome;
-    }
-    link_->Release(channel);
-    if (outcome.status.ok() && identity_.clock != nullptr && !joins) {
-      identity_.clock->RaiseTo(reply->step);
-    }
-  } else {
-    link_->Discard(channel);
+  const bool is_answer = outcome.progress == Progress::kAnswered && outcome.status.ok();
+  if (is_answer) outcome.status = CheckHello(*reply);
+  // Another server answered: nothing reached ps:index_.
+  if (is_answer && absl::IsUnavailable(outcome.status)) outcome.progress = Progress::kNotSent;
+  link_->Return(channel, outcome.progress);
+  if (is_answer && outcome.status.ok() && identity_.clock != nullptr && !joins) {
+    identity_.clock->RaiseTo(reply->step);
   }
   return outcome;
 }
@@ -482,11 +475,7 @@ Outcome ServerSession::Resend(const RetainedPart& part, int64_t boot_id, Deadlin
   if (outcome.progress == Progress::kAnswered && outcome.status.ok()) {
     outcome = channel->Receive(call, deadline);
   }
-  if (outcome.progress == Progress::kAnswered) {
-    link_->Release(channel);
-  } else {
-    link_->Discard(channel);
-  }
+  link_->Return(channel, outcome.progress);
   return outcome;
 }
 
