@@ -445,14 +445,11 @@ absl::Status ServerSession::RemoveMovedRows(const absl::Status& moved, DataCall*
     newer.Insert(std::move(spec));
   }
   const auto find = [&](absl::string_view name) { return newer.Find(name); };
-  if (call->kind == CallKind::kAssign) {
-    ASSIGN_OR_RETURN(auto parts, RepartitionItems(call->assign.items, index_, find));
-    call->assign.items = std::move(parts.here);
-  } else {
-    ASSIGN_OR_RETURN(auto parts, RepartitionItems(call->request.push.items, index_, find));
-    call->request.push.items = std::move(parts.here);
-  }
-  return absl::OkStatus();
+  return WithUpdate(*call, [&](auto& update) -> absl::Status {
+    ASSIGN_OR_RETURN(auto parts, RepartitionItems(update.items, index_, find));
+    update.items = std::move(parts.here);
+    return absl::OkStatus();
+  });
 }
 
 Outcome ServerSession::Resend(const RetainedPart& part, int64_t boot_id, Deadline deadline,
@@ -461,8 +458,8 @@ Outcome ServerSession::Resend(const RetainedPart& part, int64_t boot_id, Deadlin
   Outcome outcome = link_->Take(deadline, &channel);
   if (channel == nullptr) return outcome;
   DataCall& call = *part.call;
-  wire::Caller& caller =
-      call.kind == CallKind::kAssign ? call.assign.caller : call.request.push.caller;
+  wire::Caller& caller = WithUpdate(
+      call, [](auto& update) -> auto& { return update.caller; });
   FillCaller(&caller);
   caller.boot_id = boot_id;
   caller.through = PushLedger::ThroughOf(part);

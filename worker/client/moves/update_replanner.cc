@@ -31,11 +31,7 @@ absl::Status UpdateReplanner::ExtractMovedItems(const Exchange& exchange, std::v
     part.repeatable = numbered;
     part.call.kind = exchange.call.kind;
     SequenceOf(part.call) = SequenceOf(exchange.call);
-    if (part.call.kind == CallKind::kAssign) {
-      part.call.assign.late = numbered;
-    } else {
-      part.call.request.push.late = numbered;
-    }
+    WithUpdate(part.call, [&](auto& update) { update.late = numbered; });
     ItemsOf<Item>(part.call) = std::move(elsewhere);
   }
   items = std::move(parts.here);
