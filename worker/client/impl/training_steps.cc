@@ -114,7 +114,7 @@ absl::Status TrainingSteps::PullStep(int64_t step, absl::Span<const PullTarget> 
                                      Deadline deadline) {
   for (bool moved = true; moved;) {
     RETURN_IF_ERROR(PullStepOnce(step, targets, deadline, &moved));
-    if (moved) RETURN_IF_ERROR(deps_.gate.CheckWhileRowsMove("step", deadline));
+    if (moved) RETURN_IF_ERROR(deps_.gate.Check("step", deadline, ClientGate::kRowsMove));
   }
   return absl::OkStatus();
 }

@@ -210,7 +210,7 @@ absl::Status Deliverer::ResendContribution(absl::Span<Exchange* const> exchanges
   std::vector<Exchange*> all(exchanges.begin(), exchanges.end());
   std::deque<Exchange> joined;  // calls to servers that gained rows of the contribution
   while (deps_.maps.Learn(all, deadline)) {
-    RETURN_IF_ERROR(deps_.gate.CheckWhileRowsMove("step", deadline));
+    RETURN_IF_ERROR(deps_.gate.Check("step", deadline, ClientGate::kRowsMove));
     std::vector<Exchange*> again;
     RETURN_IF_ERROR(deps_.replanner.Repartition(&all, &joined, &again));
     CAIRN_CRASH_POINT("worker: before what has moved is sent");
@@ -260,7 +260,7 @@ template <typename Item>
 absl::Status Deliverer::SendLate(std::vector<Exchange> late, bool numbered, Deadline deadline) {
   Backoff backoff(deps_.identity.ps_wait, deadline);
   while (!late.empty()) {
-    RETURN_IF_ERROR(deps_.gate.CheckWhileRowsMove("push", deadline));
+    RETURN_IF_ERROR(deps_.gate.Check("push", deadline, ClientGate::kRowsMove));
     CAIRN_CRASH_POINT("worker: before what has moved is sent");
     const absl::Status status = RunLate(late.back(), deadline);
     if (status.ok()) {
