@@ -89,13 +89,12 @@ absl::Status VariableCatalog::Place(const VariableSpec* existing, VariableSpec* 
     for (size_t b = 0; b < buckets; ++b) spec->bucket_ps.push_back(servers[b % servers.size()]);
   }
   if (existing != nullptr) {
-    if (!Placed(*spec) && spec->kind == existing->kind && spec->shape == existing->shape) {
-      spec->shards = existing->shards;
-      spec->bucket_ps = existing->bucket_ps;
-      spec->map_version = existing->map_version;
-    } else if (existing->map_version > spec->map_version &&
-               SameButPlacesAndArguments(*existing, *spec)) {
-      // Rows have moved since the placement that the caller names.
+    const bool unplaced =
+        !Placed(*spec) && spec->kind == existing->kind && spec->shape == existing->shape;
+    // Rows have moved since the placement that the caller names.
+    const bool moved =
+        existing->map_version > spec->map_version && SameButPlacesAndArguments(*existing, *spec);
+    if (unplaced || moved) {
       spec->shards = existing->shards;
       spec->bucket_ps = existing->bucket_ps;
       spec->map_version = existing->map_version;
