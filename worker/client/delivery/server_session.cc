@@ -397,11 +397,11 @@ RetryDecision ServerSession::Replay(const ReplayPlan& plan, const wire::HelloRep
                                     Outcome* outcome, Deadline deadline) {
   const absl::Duration start = MonotonicNow();
   int64_t bytes = 0;
-  int64_t told = hello.state.closed_step;
+  int64_t last_sent_step = hello.state.closed_step;
   for (const RetainedPart& part : plan.parts) {
     const absl::Duration sent = MonotonicNow();
     CAIRN_CRASH_POINT("replay: before a push");
-    *outcome = Resend(part, hello.state.boot_id, deadline, &told);
+    *outcome = Resend(part, hello.state.boot_id, deadline, &last_sent_step);
     for (int cuts = 0; ReasonOf(outcome->status) == wire::ErrorReason::MOVED && cuts < kMostCuts;
          ++cuts) {
       const absl::Status cut = RemoveMovedRows(outcome->status, part.call.get());
@@ -409,7 +409,7 @@ RetryDecision ServerSession::Replay(const ReplayPlan& plan, const wire::HelloRep
         *outcome = {Progress::kAnswered, cut};
         break;
       }
-      *outcome = Resend(part, hello.state.boot_id, deadline, &told);
+      *outcome = Resend(part, hello.state.boot_id, deadline, &last_sent_step);
     }
     if (!outcome->status.ok()) {
       if (outcome->progress == Progress::kAnswered) {
@@ -453,7 +453,7 @@ absl::Status ServerSession::RemoveMovedRows(const absl::Status& moved, DataCall*
 }
 
 Outcome ServerSession::Resend(const RetainedPart& part, int64_t boot_id, Deadline deadline,
-                              int64_t* told) {
+                              int64_t* last_sent_step) {
   Channel* channel = nullptr;
   Outcome outcome = link_->Take(deadline, &channel);
   if (channel == nullptr) return outcome;
@@ -465,8 +465,8 @@ Outcome ServerSession::Resend(const RetainedPart& part, int64_t boot_id, Deadlin
   caller.through = PushLedger::ThroughOf(part);
   if (identity_.synchronous() && call.kind == CallKind::kPush && call.request.push.step > 0) {
     wire::PushRequest& push = call.request.push;
-    push.decisions = identity_.steps->Decisions(*told, push.step);
-    if (!push.decisions.empty()) *told = push.decisions.back().step;
+    push.decisions = identity_.steps->Decisions(*last_sent_step, push.step);
+    if (!push.decisions.empty()) *last_sent_step = push.decisions.back().step;
   }
   outcome = channel->Send(call, deadline);
   if (outcome.progress == Progress::kAnswered && outcome.status.ok()) {

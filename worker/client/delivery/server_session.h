@@ -149,8 +149,9 @@ class ServerSession {
   absl::Status RemoveMovedRows(const absl::Status& moved, DataCall* call) const;
   RetryDecision Replay(const ReplayPlan& plan, const wire::HelloReply& hello, Outcome* outcome,
                        Deadline deadline);
-  // *told: the last step whose decision this boot of the server knows; raised.
-  Outcome Resend(const RetainedPart& part, int64_t boot_id, Deadline deadline, int64_t* told);
+  // *last_sent_step: the last step whose decision this boot of the server knows; raised.
+  Outcome Resend(const RetainedPart& part, int64_t boot_id, Deadline deadline,
+                 int64_t* last_sent_step);
   void NoteSteps(const wire::ServerState& state);
   RetryDecision ClassifyRenewal(Outcome* outcome);
   absl::Status CheckHello(const wire::HelloReply& reply);

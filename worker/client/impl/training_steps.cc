@@ -178,9 +178,10 @@ absl::Status TrainingSteps::StepPulled(DataPlan& plan, Exchange& exchange) {
   }
   // Where more decisions are outstanding than one call can carry, in either direction, the call is
   // repeated.
-  const bool told = first ? deps_.identity.steps->last_decided() >= reply.step - 1
-                          : reply.step >= exchange.call.step;
-  if (!told) return absl::AbortedError("more step decisions are outstanding than fit in one call");
+  const bool has_all = first ? deps_.identity.steps->last_decided() >= reply.step - 1
+                             : reply.step >= exchange.call.step;
+  if (!has_all)
+    return absl::AbortedError("more step decisions are outstanding than fit in one call");
   if (first) deps_.identity.steps->SetOpen(reply.step);
   return plan.StoreReply(exchange, [this](int64_t value) { deps_.staleness.Add(value); });
 }

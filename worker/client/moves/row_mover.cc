@@ -281,9 +281,9 @@ absl::Status FinishMove(const std::string& job, const VariableSpec& newest,
   for (const int32_t server : servers) {
     wire::MoveRequest request = RequestOf(job, newest, server, server == 0 ? 1 : 0);
     request.action = wire::MoveAction::COMMIT;
-    const absl::Status told = calls.Move(server, request).status();
+    const absl::Status installed = calls.Move(server, request).status();
     // A server that does not know the variable does not need its map.
-    if (first.ok() && !told.ok() && !absl::IsNotFound(told)) first = told;
+    if (first.ok() && !installed.ok() && !absl::IsNotFound(installed)) first = installed;
   }
   return first;
 }
