@@ -6,7 +6,7 @@
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/hash.h"
-#include "common/monotonic_cond_var.h"
+#include "common/monotonic_sleep.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/errors.h"
@@ -39,13 +39,12 @@ bool Backoff::Pause(absl::Duration retry_after) {
   if (left <= absl::ZeroDuration()) return false;
   const int64_t now = absl::ToInt64Nanoseconds(MonotonicNow());
   const double cut = static_cast<double>(MixBits(static_cast<uint64_t>(now)) >> 11) * 0x1p-54;
-  StopFlag clock;  // waits by the clock that deadlines use
   if (retry_after > absl::ZeroDuration()) {
     const absl::Duration pause = retry_after * (1 + cut / 2);
     if (pause >= left) return false;
-    clock.WaitFor(pause);
+    MonotonicSleep(pause);
   } else {
-    clock.WaitFor(std::min(left, next_ * (1 - cut)));
+    MonotonicSleep(std::min(left, next_ * (1 - cut)));
     next_ = std::min(next_ * 2, absl::Seconds(1));
   }
   return !deadline_.Expired();  // a thread may wake later than it asked for

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/interruption.h"
-#include "common/monotonic_cond_var.h"
+#include "common/monotonic_sleep.h"
 #include "common/scoped_unlock.h"
 #include "common/status.h"
 #include "common/time_text.h"
@@ -34,8 +34,7 @@ absl::Status RetentionGate::WaitForCapacity(absl::Span<Exchange* const> exchange
   if (wait > absl::ZeroDuration()) {
     order_.WaitsFor(kForRoom);
     // Nothing needs to end this wait early: it is at most RetentionPace::kLongest.
-    StopFlag clock;  // waits by the clock that deadlines use
-    clock.WaitFor(std::min(wait, deadline.Remaining()));
+    MonotonicSleep(std::min(wait, deadline.Remaining()));
     order_.WaitsFor("its servers");
   }
   return retention_.HasRoomFor(needed) ? absl::OkStatus() : WaitForSnapshots(needed, deadline);
