@@ -61,7 +61,7 @@ absl::Status RetentionGate::WaitForSnapshots(int64_t needed, Deadline deadline) 
     const absl::Time since = session.retained_since();
     const int64_t held = session.retained_bytes();
     absl::Status status = calls_.Flush(session.index(), deadline.Remaining(), deadline);
-    if (session.left()) status = absl::OkStatus();  // nothing is retained for it now
+    if (session.departed()) status = absl::OkStatus();  // nothing is retained for it now
     if (status.ok() && waits && identity_.synchronous() && !backoff.Pause()) {
       status = absl::UnavailableError("the steps of its retained contributions have not closed");
     }

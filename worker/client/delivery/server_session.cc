@@ -203,7 +203,7 @@ bool ServerSession::PushAnswered(const DataCall& call, int64_t boot_id) {
   {
     absl::MutexLock lock(&push_mutex_);
     if (!ledger_.Counts(boot_id)) return false;
-    retain = retain && !left();
+    retain = retain && !departed();
     NoteSteps(call.reply.push.state);
     freed = TakeDurable(durable);
     if (retain) {
@@ -231,10 +231,10 @@ void ServerSession::ForgetPushes() {
   PublishLedger();
 }
 
-void ServerSession::SetLeft() {
+void ServerSession::SetDeparted() {
   {
     absl::MutexLock lock(&push_mutex_);
-    left_.store(true, std::memory_order_release);
+    departed_.store(true, std::memory_order_release);
   }
   ForgetPushes();
 }
@@ -284,7 +284,7 @@ RetryDecision ServerSession::ClassifyOutcome(Outcome* outcome, bool repeatable, 
     *outcome = {Progress::kAnswered, FencedError(identity_.task)};
     return RetryDecision::kFail;
   }
-  if (left() && !served) {
+  if (departed() && !served) {
     *outcome = {Progress::kAnswered,
                 MovedError(absl::StrCat(name_, " has left the cluster: its rows moved"), {})};
     return RetryDecision::kFail;

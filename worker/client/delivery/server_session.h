@@ -129,8 +129,8 @@ class ServerSession {
 
   // The server has left the cluster, and other servers own its rows. Calls fail with MOVED from now
   // on; the server is never called again.
-  void SetLeft();
-  bool left() const { return left_.load(std::memory_order_acquire); }
+  void SetDeparted();
+  bool departed() const { return departed_.load(std::memory_order_acquire); }
 
   // Whether the server is down: its last call was not answered.
   bool down() const { return down_.load(std::memory_order_relaxed); }
@@ -183,7 +183,7 @@ class ServerSession {
   std::atomic<bool> replaced_{false};
   std::atomic<bool> logged_other_server_{false};  // since its last answer
   std::atomic<bool> joined_{false};
-  std::atomic<bool> left_{false};
+  std::atomic<bool> departed_{false};
 
   mutable absl::Mutex push_mutex_;  // guards renewals, acknowledgements and releases
   MonotonicCondVar renewed_;        // signaled when ledger_.renewing() ends

@@ -39,7 +39,7 @@ bool Heartbeats::StartThreads(size_t* known) {
   *known = deps_.sessions.size();
   for (; !stopped_ && started_ < *known; ++started_) {
     ServerSession& session = deps_.sessions[started_];
-    if (session.left()) continue;
+    if (session.departed()) continue;
     ClientThread thread = StartClientThread([this, &session] { Loop(session); });
     if (thread == nullptr) return false;
     threads_.push_back(std::move(thread));
@@ -67,7 +67,7 @@ void Heartbeats::Loop(ServerSession& session) {
     if (!BeginBeat()) return;
     const absl::Cleanup end = [this] { EndBeat(); };
     const absl::Status status = Beat(session, timeout);
-    if (session.left()) return;
+    if (session.departed()) return;
     if (!has_position && status.ok() && session.last_part() > 0) {
       int64_t durable = 0;
       const Interruption until_stop(IsStopped, &stop_);

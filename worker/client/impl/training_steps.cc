@@ -48,7 +48,7 @@ void TrainingSteps::Resume(const ResumePoint& point, absl::Span<const wire::Hell
   // pushes that an earlier one had recomputed.
   recompute_through_ = 0;
   for (size_t s = 0; s < replies.size(); ++s) {
-    if (deps_.sessions[s].left()) continue;
+    if (deps_.sessions[s].departed()) continue;
     recompute_through_ = std::max(recompute_through_, replies[s].state.applied);
     durable_step = std::min(durable_step, replies[s].state.durable_step);
   }

@@ -238,7 +238,7 @@ absl::Status Deliverer::ResendMoved(Exchange& exchange, bool numbered, Deadline 
       return SendMovedItems(exchange, update.items, numbered, deadline);
     }));
     CAIRN_CRASH_POINT("worker: what has moved is sent");
-    if (exchange.session->left() && IsEmpty(call)) {
+    if (exchange.session->departed() && IsEmpty(call)) {
       exchange.sent = true;  // other servers have it: the sequence is used
       exchange.outcome = {Progress::kAnswered, absl::OkStatus()};
       return absl::OkStatus();
@@ -276,7 +276,7 @@ absl::Status Deliverer::SendLate(std::vector<Exchange> late, bool numbered, Dead
     late.pop_back();
     std::vector<Item>& left = ItemsOf<Item>(again.call);
     RETURN_IF_ERROR(deps_.replanner.ExtractMovedItems(again, left, numbered, &late));
-    if (!again.session->left() || !left.empty()) late.push_back(std::move(again));
+    if (!again.session->departed() || !left.empty()) late.push_back(std::move(again));
   }
   return absl::OkStatus();
 }

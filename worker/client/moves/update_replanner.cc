@@ -15,7 +15,9 @@ namespace cairn {
 namespace {
 
 // The server whose rows stay in a call for `session`; -1 where that server has left.
-int32_t KeptServer(const ServerSession& session) { return session.left() ? -1 : session.index(); }
+int32_t KeptServer(const ServerSession& session) {
+  return session.departed() ? -1 : session.index();
+}
 
 }  // namespace
 
@@ -85,7 +87,7 @@ absl::Status UpdateReplanner::Repartition(std::vector<Exchange*>* all, std::dequ
     const auto arrives = arriving.extract(exchange->session->index());
     wire::PushRequest& push = exchange->call.request.push;
     if (!arrives.empty()) RETURN_IF_ERROR(AddItems(std::move(arrives.mapped()), &push.items));
-    if (exchange->session->left() && push.items.empty()) {
+    if (exchange->session->departed() && push.items.empty()) {
       exchange->sent = exchange->done = true;
       exchange->outcome = {Progress::kAnswered, absl::OkStatus()};
       exchange->call.reply.push = {};  // left from an earlier call
