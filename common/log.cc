@@ -1,11 +1,14 @@
 #include "common/log.h"
 
+#include <pthread.h>
+
+#include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/deadline.h"
@@ -18,13 +21,29 @@ std::atomic<Target> target = Target::kNone;
 std::atomic<LogLevel> lowest = LogLevel::kInfo;
 
 struct Sink {
-  absl::Mutex mutex;
-  LogSink call ABSL_GUARDED_BY(mutex);
+  absl::Mutex mutex;  // held while the function is replaced, and while it runs
+  // Owned; null: none. Atomic, because a forked child reads it while the parent's mutex may be
+  // locked.
+  std::atomic<LogSink*> call = nullptr;
 };
-// Never destroyed: threads may log while the process ends.
+// Never destroyed: threads may log while the process ends. Replaced in a forked child, where the
+// parent's mutex may be locked forever.
+std::atomic<Sink*> sink_of_process = nullptr;
+
+void BeginChild() {
+  auto* const sink = new Sink;
+  sink->call = sink_of_process.load()->call.load();
+  sink_of_process = sink;
+}
+
 Sink& TheSink() {
-  static Sink* const sink = new Sink();
-  return *sink;
+  static const bool once = [] {
+    sink_of_process = new Sink;
+    ::pthread_atfork(nullptr, nullptr, BeginChild);
+    return true;
+  }();
+  (void)once;
+  return *sink_of_process;
 }
 
 bool IsOn(LogLevel level) {
@@ -59,9 +78,12 @@ absl::string_view LogLevelName(LogLevel level) {
 }
 
 void SetLogSink(LogSink sink) {
-  absl::MutexLock lock(&TheSink().mutex);
-  target = sink == nullptr ? Target::kNone : Target::kSink;
-  std::swap(TheSink().call, sink);
+  std::unique_ptr<LogSink> call;  // the former one is destroyed after the lock is released
+  if (sink != nullptr) call = std::make_unique<LogSink>(std::move(sink));
+  Sink& shared = TheSink();
+  absl::MutexLock lock(&shared.mutex);
+  target = call == nullptr ? Target::kNone : Target::kSink;
+  call.reset(shared.call.exchange(call.release()));
 }
 
 void SetLogLevel(LogLevel level) { lowest = level; }
@@ -97,9 +119,11 @@ void LogLine::Deliver() const {
     google::LogMessage(file_, line_, GlogSeverity(level_)).stream() << message;
     return;
   }
-  absl::MutexLock lock(&TheSink().mutex);
-  if (TheSink().call == nullptr) return;
-  TheSink().call({.level = level_, .file = BaseName(file_), .line = line_, .message = message});
+  Sink& sink = TheSink();
+  absl::MutexLock lock(&sink.mutex);
+  const LogSink* const call = sink.call;
+  if (call == nullptr) return;
+  (*call)({.level = level_, .file = BaseName(file_), .line = line_, .message = message});
 }
 
 bool LogIsDue(std::atomic<int64_t>* last_ns, absl::Duration period) {

@@ -2,11 +2,17 @@
 // Cairn's own programs.
 #include "common/log.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "common/deadline.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -52,6 +58,35 @@ TEST_F(LogTest, TheSinkGetsMessagesOfItsLevelAndAbove) {
   SetLogSink(nullptr);
   LOG(ERROR) << "after it";
   EXPECT_THAT(entries_, ElementsAre("WARNING log_test.cc one 1", "ERROR log_test.cc two"));
+}
+
+// A sink of Python waits for its interpreter's lock, which the forking thread may hold.
+TEST_F(LogTest, AChildForkedWhileAnotherThreadLogsCanLog) {
+  absl::Notification inside, forked;
+  SetLogSink([&](const LogEntry& entry) {
+    if (entry.message != "held") return;
+    inside.Notify();
+    forked.WaitForNotificationWithTimeout(absl::Seconds(60));
+  });
+  std::thread logs([] { LOG(INFO) << "held"; });
+  ASSERT_TRUE(inside.WaitForNotificationWithTimeout(absl::Seconds(20)));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    LOG(INFO) << "in the child";
+    SetLogSink(nullptr);
+    ::_exit(0);
+  }
+  ASSERT_GT(child, 0);
+  int status = -1;
+  const Deadline deadline = Deadline::In(absl::Seconds(20));
+  while (::waitpid(child, &status, WNOHANG) == 0 && !deadline.Expired()) std::this_thread::yield();
+  if (status == -1) {
+    ::kill(child, SIGKILL);
+    ::waitpid(child, &status, 0);
+  }
+  EXPECT_EQ(status, 0);
+  forked.Notify();
+  logs.join();
 }
 
 TEST_F(LogTest, LogEveryTLogsOnceInItsPeriod) {

@@ -96,7 +96,7 @@ class Shell:
                 os.killpg(self.process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-            self.process.wait()
+            self.process.wait(60)
 
 
 class Tour(scene.FolderTest):

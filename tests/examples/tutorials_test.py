@@ -65,7 +65,7 @@ class Tutorials(unittest.TestCase):
             for worker in workers:
                 if worker.poll() is None:
                     worker.kill()
-                    worker.communicate()
+                    worker.communicate(timeout=60)
 
     def test_the_coordinator_trains_in_process_and_on_servers(self):
         with tempfile.TemporaryDirectory(prefix="cairn-tutorials.") as folder:

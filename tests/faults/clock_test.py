@@ -14,7 +14,7 @@ from faults import Environment, Faults  # noqa: E402
 from harness import PUSHER, PUSHERS, SECONDS, PushersCase  # noqa: E402
 
 DAY = 86400
-LEASE_SECONDS = 2
+LEASE_SECONDS = 4
 ENDED = "its lease has ended"
 
 

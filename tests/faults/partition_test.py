@@ -15,7 +15,7 @@ from harness import PUSHER, PUSHERS, SECONDS, PushersCase  # noqa: E402
 
 INSIDE = "CAIRN_IN_NAMESPACE"
 CUT = 1  # index of the server, and of the worker
-LEASE_SECONDS = 2
+LEASE_SECONDS = 4
 
 
 def ip(*words, inside=None):

@@ -95,7 +95,7 @@ class Job:
         finally:
             for process in started:
                 process.kill()
-                process.communicate()
+                process.communicate(timeout=60)
 
 
 def main():

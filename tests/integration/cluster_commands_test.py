@@ -110,7 +110,8 @@ class ClusterCommands(scene.FolderTest):
         follow = subprocess.Popen([processes.CTL, "logs", "--follow", "ps:0"], text=True,
                                   stdout=subprocess.PIPE, env=self.environment)
         self.addCleanup(processes.end, follow)
-        self.assertRegex(follow.stdout.readline(), "^ps:0 ")  # it has found the launch
+        # It has found the launch.
+        self.assertRegex(processes.read_line(follow, follow.stdout), "^ps:0 ")
         self.ctl("stop", "--launch", str(ready["pid"]))
         out, _ = follow.communicate(timeout=WAIT)  # ends with the launch
         self.assertIn("writing everything, then ending", out.splitlines()[-1])

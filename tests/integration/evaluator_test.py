@@ -100,10 +100,10 @@ class EvaluatorTask(Jobs):
     def test_it_stops_at_a_signal_and_after_its_waiting_time(self):
         job = self.write_job()
         evaluator = self.start(self.evaluator(job))
-        line = evaluator.stderr.readline()
+        line = processes.read_line(evaluator, evaluator.stderr)
         while "follows the checkpoints" not in line:
             self.assertTrue(line, "the evaluator ended early")
-            line = evaluator.stderr.readline()
+            line = processes.read_line(evaluator, evaluator.stderr)
         evaluator.send_signal(signal.SIGTERM)
         report, _ = self.finish(evaluator, code=143)
         self.assertEqual((report["status"], report["checkpoints"]), ("interrupted", 0))
@@ -161,9 +161,9 @@ class WarmStarts(Jobs):
             file = cluster.worker_file(1)
             for _ in range(3):
                 worker = self.start(processes.worker_command(job, file))
-                line = worker.stderr.readline()
+                line = processes.read_line(worker, worker.stderr)
                 while line and "': restores " not in line:  # variables may exist now
-                    line = worker.stderr.readline()
+                    line = processes.read_line(worker, worker.stderr)
                 processes.end(worker)
             report = processes.run_worker(job, file)
         self.assertEqual(report["eval"], before["eval"])

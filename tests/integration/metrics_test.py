@@ -156,7 +156,7 @@ class Watched(unittest.TestCase):
     def connect(self, request):
         """A connection to the page that has sent `request`."""
         host, port = self.ps.address.split(":")
-        connection = socket.create_connection((host, int(port)))
+        connection = socket.create_connection((host, int(port)), timeout=60)
         self.addCleanup(connection.close)
         connection.sendall(request.encode())
         return connection

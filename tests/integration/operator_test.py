@@ -102,14 +102,14 @@ class OperatorTest(scene.FolderTest):
             watch = subprocess.Popen([processes.CTL, "status", *target, "--json", "--watch", "0.2"],
                                      stdout=subprocess.PIPE, text=True)
             try:
-                samples = [json.loads(watch.stdout.readline())]
+                samples = [json.loads(processes.read_line(watch, watch.stdout))]
                 # A sample covers 0.2 s: on a loaded machine some contain no step.
                 while not samples[-1]["workers"][0].get("steps_per_second"):
                     self.assertLess(len(samples), WAIT / 0.2, samples[-3:])
-                    samples.append(json.loads(watch.stdout.readline()))
+                    samples.append(json.loads(processes.read_line(watch, watch.stdout)))
             finally:
                 watch.kill()
-                watch.communicate()
+                watch.communicate(timeout=WAIT)
             self.assertGreater(samples[-1]["workers"][0]["step"], samples[0]["workers"][0]["step"])
 
             pid = self.stopped(process, "cairn-worker", 1)

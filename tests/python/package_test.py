@@ -271,7 +271,8 @@ class Data(OnServers):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            thread.join(60)
+            self.assertFalse(thread.is_alive())
         np.testing.assert_array_equal(t[[1, 2]], [[200], [200]])
 
 
@@ -287,7 +288,7 @@ class Kills(unittest.TestCase):
                 if step % 50 == 0:
                     victim = step // 50 % 2
                     cluster.processes[victim].kill()
-                    cluster.processes[victim].wait()
+                    cluster.processes[victim].wait(60)
                     cluster.spawn(victim, cluster.addresses[victim])
             np.testing.assert_array_equal(t[keys][:, 0], 400)
             self.assertGreater(client.counters().retries, 0)
@@ -482,7 +483,7 @@ class Launch(unittest.TestCase):
         with cairn.launch() as cluster:
             client = cluster.connect(job="gone", ps_wait_seconds=0.3)
             cluster.processes[0].kill()
-            cluster.processes[0].wait()
+            cluster.processes[0].wait(60)
             with self.assertRaises(cairn.UnavailableError) as caught:
                 client.flush()
             self.assertIn("ps:0", str(caught.exception))

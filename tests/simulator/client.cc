@@ -52,7 +52,7 @@ class PsClientPeer {
   // `through` -1: unchanged.
   void Begin(size_t server, int64_t durable, int64_t last_part, int64_t through) {
     ServerSession& session = sessions()[server];
-    if (session.left()) return;
+    if (session.departed()) return;
     wire::Caller caller;
     wire::HelloReply reply;
     reply.state.boot_id = session.FillCaller(&caller);

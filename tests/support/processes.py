@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 
 import addresses
@@ -51,6 +52,16 @@ def wait_for(condition, seconds, what):
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {seconds} s for {what}")
         select.select([], [], [], 0.005)  # lets the other processes run
+
+
+def read_line(process, stream, seconds=60):
+    """The next line of an output of `process`; kills the process if none comes in time."""
+    killer = threading.Timer(seconds, process.kill)
+    killer.start()
+    try:
+        return stream.readline()
+    finally:
+        killer.cancel()
 
 
 class Cluster:

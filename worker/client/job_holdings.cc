@@ -73,7 +73,7 @@ std::string Difference(const JobHoldings& holdings, const ServerHolding& referen
                       ", of which the map of ", reference.name, " gives it rows");
 }
 
-void ClassifyOutcome(const std::string& job, JobHoldings* holdings) {
+void FindDisagreement(const std::string& job, JobHoldings* holdings) {
   const ServerHolding* const reference = Reference(holdings->servers);
   if (reference == nullptr) return;
   std::vector<std::string> differences;
@@ -125,7 +125,7 @@ absl::StatusOr<JobHoldings> CombineHoldings(const std::string& job,
     std::sort(holding.variables.begin(), holding.variables.end());
   }
   for (auto& [name, spec] : by_name) holdings.specs.push_back(std::move(spec));
-  ClassifyOutcome(job, &holdings);
+  FindDisagreement(job, &holdings);
   if (holdings.disagreement.empty()) holdings.disagreement = std::move(conflict);
   return holdings;
 }

@@ -45,12 +45,13 @@ std::string Reply(const absl::Status& status) {
 
 class ControlServer::Impl {
  public:
-  Impl(OwnedFd listener, std::string address, Status status, const Limits& limits)
+  // `stop`: an eventfd.
+  Impl(OwnedFd listener, OwnedFd stop, std::string address, Status status, const Limits& limits)
       : listener_(std::move(listener)),
         address_(std::move(address)),
         status_(std::move(status)),
         limits_(limits),
-        stop_(::eventfd(0, EFD_CLOEXEC)),
+        stop_(std::move(stop)),
         thread_([this] { Serve(); }) {}
   ~Impl() {
     const uint64_t one = 1;
@@ -76,8 +77,10 @@ class ControlServer::Impl {
 
   void Serve();
   void Accept();
-  // Closes connections that have been idle too long; returns when to check again.
-  Deadline EndIdle();
+  // Closes connections that have been idle too long.
+  void EndIdle();
+  // When to check again for idle connections.
+  Deadline NextIdleEnd() const;
   // False: the connection has ended.
   bool Receive(int id, Connection& connection);
   bool Send(Connection& connection);
@@ -106,7 +109,7 @@ class ControlServer::Impl {
 
 void ControlServer::Impl::Serve() {
   while (true) {
-    Deadline wake = EndIdle();
+    Deadline wake = NextIdleEnd();
     const bool accepts = accept_again_.Expired();
     if (!accepts) wake = Deadline::Earlier(wake, accept_again_);
     std::vector<pollfd> entries = {{stop_.get(), POLLIN, 0},
@@ -121,10 +124,9 @@ void ControlServer::Impl::Serve() {
         absl::ToInt64Milliseconds(absl::Ceil(wake.Remaining(), absl::Milliseconds(1)));
     const int ready = ::poll(entries.data(), entries.size(), static_cast<int>(ms));
     if (ready < 0 && errno != EINTR) return;
-    if (ready <= 0) continue;
-    if (entries[0].revents != 0) return;
-    if (entries[1].revents != 0) Accept();
-    for (size_t i = 0; i < ids.size(); ++i) {
+    if (ready >= 0 && entries[0].revents != 0) return;
+    if (ready >= 0 && entries[1].revents != 0) Accept();
+    for (size_t i = 0; ready > 0 && i < ids.size(); ++i) {
       const int16_t events = entries[i + 2].revents;
       if (events == 0) continue;
       Connection& connection = connections_.at(ids[i]);
@@ -132,6 +134,8 @@ void ControlServer::Impl::Serve() {
       const bool readable = (events & (POLLIN | POLLHUP | POLLERR)) != 0;
       if (!(readable ? Receive(ids[i], connection) : Send(connection))) Drop(ids[i]);
     }
+    // After the requests that have arrived, even if this process was stopped for longer.
+    EndIdle();
   }
 }
 
@@ -154,15 +158,20 @@ void ControlServer::Impl::Accept() {
   connection.idle_end = Deadline::In(limits_.idle);
 }
 
-Deadline ControlServer::Impl::EndIdle() {
-  Deadline next = Deadline::In(limits_.idle);
+void ControlServer::Impl::EndIdle() {
   std::vector<int> idle;
   for (const auto& [id, connection] : connections_) {
-    if (!connection.rendezvous.empty()) continue;  // it waits for other ranks
-    if (connection.idle_end.Expired()) idle.push_back(id);
-    next = Deadline::Earlier(next, connection.idle_end);
+    const bool joined = !connection.rendezvous.empty();  // it waits for other ranks
+    if (!joined && connection.idle_end.Expired()) idle.push_back(id);
   }
   for (const int id : idle) Drop(id);
+}
+
+Deadline ControlServer::Impl::NextIdleEnd() const {
+  Deadline next = Deadline::In(limits_.idle);
+  for (const auto& [id, connection] : connections_) {
+    if (connection.rendezvous.empty()) next = Deadline::Earlier(next, connection.idle_end);
+  }
   return next;
 }
 
@@ -296,9 +305,14 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const std::s
                                                                     Status status,
                                                                     const Limits& limits) {
   ASSIGN_OR_RETURN(OwnedFd listener, ListenAt(address));
+  OwnedFd stop(::eventfd(0, EFD_CLOEXEC));
+  if (stop.get() < 0) {
+    return ResourceExhausted("rendezvous server at ", address, ": eventfd: ", std::strerror(errno),
+                             "; raise the limit of open files (ulimit -n)");
+  }
   std::string at = ListenAddress(listener, address);
-  return std::unique_ptr<ControlServer>(new ControlServer(
-      std::make_unique<Impl>(std::move(listener), std::move(at), std::move(status), limits)));
+  return std::unique_ptr<ControlServer>(new ControlServer(std::make_unique<Impl>(
+      std::move(listener), std::move(stop), std::move(at), std::move(status), limits)));
 }
 
 namespace {

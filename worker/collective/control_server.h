@@ -33,6 +33,7 @@ class ControlServer {
   };
 
   // Listens at "host:port"; port 0 takes any free port. kUnavailable: cannot listen there.
+  // kResourceExhausted: the process may open no further file.
   static absl::StatusOr<std::unique_ptr<ControlServer>> Start(const std::string& address,
                                                               Status status = nullptr);
   static absl::StatusOr<std::unique_ptr<ControlServer>> Start(const std::string& address,

@@ -1,5 +1,6 @@
 #include "worker/collective/group_status.h"
 
+#include <system_error>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -41,13 +42,24 @@ std::vector<absl::StatusOr<GroupStatus>> ExchangeStatuses(absl::Span<const std::
                                                           Deadline deadline) {
   std::vector<absl::StatusOr<GroupStatus>> statuses(addresses.size(), GroupStatus());
   const std::string request = ControlWriter().Value(ControlOp::kStatus).Bytes(own.Encode()).Take();
+  const auto ask = [&](size_t r, Deadline until) {
+    const absl::StatusOr<std::string> reply = AskAt(addresses[r], request, until);
+    statuses[r] = reply.ok() ? GroupStatus::Decode(*reply) : reply.status();
+  };
   std::vector<std::thread> askers;
+  std::vector<size_t> without_thread;
   for (size_t r = 0; r < addresses.size(); ++r) {
     if (r == static_cast<size_t>(own.rank) || addresses[r].empty()) continue;
-    askers.emplace_back([&, r] {
-      const absl::StatusOr<std::string> reply = AskAt(addresses[r], request, deadline);
-      statuses[r] = reply.ok() ? GroupStatus::Decode(*reply) : reply.status();
-    });
+    try {
+      askers.emplace_back(ask, r, deadline);
+    } catch (const std::system_error&) {  // the system refuses a thread
+      without_thread.push_back(r);
+    }
+  }
+  // One after another: a rank that does not answer leaves their share of the time to the others.
+  for (; !without_thread.empty(); without_thread.pop_back()) {
+    const auto left = static_cast<int64_t>(without_thread.size());
+    ask(without_thread.back(), Deadline::In(deadline.Remaining() / left));
   }
   for (std::thread& asker : askers) asker.join();
   return statuses;

@@ -59,12 +59,12 @@ absl::Status Resolve(const TargetOptions& options, Target* target) {
 absl::Status Target::LearnMembers() {
   const Deadline deadline = Deadline::In(timeout);
   ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> first, Connect(0, deadline));
-  wire::Members told;
+  wire::Members reply;
   wire::Caller caller;
   caller.job = JobOfCommand("members");
   RETURN_IF_ERROR(first->Call("members", deadline,
-                              [&](WireClient::Stub& stub) { stub.members(told, caller); }));
-  members.Take(told);
+                              [&](WireClient::Stub& stub) { stub.members(reply, caller); }));
+  members.Take(reply);
   return absl::OkStatus();
 }
 

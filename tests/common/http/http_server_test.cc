@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "common/deadline.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/addresses.h"
@@ -158,7 +159,7 @@ TEST_F(HttpServerTest, OneRequestMoreThanThreadsWaitsAndIsAnswered) {
   Start({{"/slow",
           [&](absl::string_view) {
             ++inside;
-            go.WaitForNotification();
+            go.WaitForNotificationWithTimeout(absl::Seconds(60));
             return HttpReply{.body = "done"};
           }},
          {"/a", Hello}});
@@ -166,7 +167,12 @@ TEST_F(HttpServerTest, OneRequestMoreThanThreadsWaitsAndIsAnswered) {
   for (int i = 0; i < kHttpThreads; ++i) {
     callers.emplace_back([&] { EXPECT_THAT(Get("/slow"), HasSubstr("done")); });
   }
-  while (inside < kHttpThreads) std::this_thread::yield();
+  // A request that takes longer than kHttpTimeoutMs to arrive is not served.
+  for (const Deadline deadline = Deadline::In(absl::Seconds(20));
+       inside < kHttpThreads && !deadline.Expired();) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(inside, kHttpThreads);
   std::thread late([&] { EXPECT_THAT(Get("/a"), StartsWith("HTTP/1.1 200")); });
   go.Notify();
   late.join();
@@ -195,12 +201,12 @@ TEST_F(HttpServerTest, TheDestructorWaitsForRunningPages) {
   std::atomic<bool> made = false;
   Start({{"/slow", [&](absl::string_view) {
             entered.Notify();
-            go.WaitForNotification();
+            go.WaitForNotificationWithTimeout(absl::Seconds(60));
             made = true;
             return HttpReply{.body = "done"};
           }}});
   std::thread caller([&] { Get("/slow"); });
-  entered.WaitForNotification();
+  EXPECT_TRUE(entered.WaitForNotificationWithTimeout(absl::Seconds(20)));
   std::thread ends([&] {
     server_.reset();
     EXPECT_TRUE(made);

@@ -5,6 +5,7 @@
 #include <new>
 #include <thread>
 
+#include "common/deadline.h"
 #include "gtest/gtest.h"
 
 namespace cairn {
@@ -26,7 +27,9 @@ TEST(RunInThreads, OthersGoOnWithoutAThreadThatLacksMemory) {
       ++refused;
       throw std::bad_alloc();
     }
-    while (refused < 3) std::this_thread::yield();
+    const Deadline deadline = Deadline::In(absl::Seconds(20));
+    while (refused < 3 && !deadline.Expired()) std::this_thread::yield();
+    EXPECT_EQ(refused, 3);
     items = 10;
   });
   EXPECT_EQ(items, 10);

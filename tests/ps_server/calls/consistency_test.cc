@@ -162,7 +162,7 @@ TEST_F(ConsistencyTest, AStepWhoseWaitExpiresHasItsPushAppliedAndAcknowledgesThe
 }
 
 TEST_F(ConsistencyTest, AWorkerNotHeardOfForALeaseIsLostAndComesBackByHello) {
-  ASSERT_NO_FATAL_FAILURE(StartWithLease(absl::Milliseconds(500)));
+  ASSERT_NO_FATAL_FAILURE(StartWithLease(absl::Seconds(4)));
   TestClient paused = JoinedWith(1, Ssp(0));
   EXPECT_OK(Begin(paused, 1));
   ASSERT_NO_FATAL_FAILURE(AwaitLoss(1));
@@ -182,7 +182,7 @@ TEST_F(ConsistencyTest, UnderAsyncAWorkerWhoseLeaseEndedGoesOnWithoutHello) {
 }
 
 TEST_F(ConsistencyTest, UnderFailTheLossOfOneEndsTheCallsOfAll) {
-  ASSERT_NO_FATAL_FAILURE(StartWithLease(absl::Milliseconds(500)));
+  ASSERT_NO_FATAL_FAILURE(StartWithLease(absl::Seconds(4)));  // both join within it
   TestClient lost = JoinedWith(1, Ssp(5, wire::WorkerLoss::FAIL));
   TestClient other = JoinedWith(0, Ssp(5, wire::WorkerLoss::FAIL));
   const Deadline deadline = Deadline::In(absl::Seconds(20));

@@ -220,7 +220,7 @@ TEST_F(SyncTest, AWorkerThatFinishesOrLeavesIsNotWaitedFor) {
 }
 
 TEST_F(SyncTest, AStepGoesOnWithoutAWorkerWhoseLeaseHasEnded) {
-  Make(1, 2, Sync(), absl::Milliseconds(300));
+  Make(1, 2, Sync(), absl::Seconds(4));  // every call below follows its hello within it
   ASSERT_OK(Push(0, 1, 4));
   ASSERT_OK(Push(1, 1, 100));  // not announced: another server might lack the contribution
   const Deadline deadline = Deadline::In(absl::Seconds(20));

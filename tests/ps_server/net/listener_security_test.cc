@@ -2,6 +2,7 @@
 // learn why a call is refused. Unauthenticated callers get no answer, and a flood of half-open
 // connections excludes no other caller.
 #include <thrift/transport/TSocket.h>
+#include <functional>
 
 #include <algorithm>
 #include <atomic>
@@ -80,6 +81,19 @@ class ListenerSecurityTest : public ::testing::Test {
     options.token_file = certificates_.path("token");
     WriteFile(options.token_file, token + "\n");
     return options;
+  }
+  // A connection of a client whose handshake was slower than `handshake_seconds` is tried again.
+  ClientOr ConnectInTimeAs(const std::string& name, RoleSet roles) {
+    const Deadline deadline = Soon();
+    ClientOr client = ConnectAs(name, roles);
+    while (!client.ok() && !deadline.Expired()) client = ConnectAs(name, roles);
+    return client;
+  }
+  static void ExpectCallsSucceed(const std::function<ClientOr()>& connect) {
+    const Deadline deadline = Soon();
+    absl::Status status = Call(connect());
+    while (!status.ok() && !deadline.Expired()) status = Call(connect());
+    EXPECT_OK(status);
   }
   // The first error of connecting and calling.
   static absl::Status Call(ClientOr client) {
@@ -293,7 +307,7 @@ TEST_F(ListenerSecurityTest, MutatedHandshakesHarmNobody) {
     stranger.EndSending();
     ASSERT_TRUE(stranger.ReceiveToEnd()) << round;
   }
-  EXPECT_OK(Call(ConnectAs("worker-0", kWorker)));
+  ExpectCallsSucceed([&] { return ConnectAs("worker-0", kWorker); });
   EXPECT_EQ(engine_.peak_message_bytes(), 0);
 }
 
@@ -305,12 +319,12 @@ TEST_F(ListenerSecurityTest, AHandshakeHasItsTime) {
   EXPECT_TRUE(silent.ReceiveToEnd());
   EXPECT_TRUE(slow.ReceiveToEnd());
   // A known certificate without a role may not stay idle without a token either.
-  const auto nobody = ConnectAs("nobody", 0);
+  const auto nobody = ConnectInTimeAs("nobody", 0);
   ASSERT_OK(nobody);
   const Deadline deadline = Soon();
   while (!(*nobody)->PeerClosed() && !deadline.Expired()) std::this_thread::yield();
   EXPECT_FALSE(deadline.Expired());
-  EXPECT_OK(Call(ConnectAs("worker-0", kWorker)));
+  ExpectCallsSucceed([&] { return ConnectAs("worker-0", kWorker); });
 }
 
 TEST_F(ListenerSecurityTest, AConnectionThatRestsTooLongIsClosed) {

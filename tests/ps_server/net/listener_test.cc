@@ -253,7 +253,7 @@ TEST_P(AnyListenerTest, IdleConnectionsAreNotClosed) {
 
 TEST_F(ListenerTest, AClientThatDoesNotReadItsReplyIsClosed) {
   ListenerOptions options;
-  options.stall_seconds = 0.2;
+  options.stall_seconds = 2;
   options.max_connections = 1;
   Start(options);
   auto client = Connect();

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "common/deadline.h"
@@ -103,6 +104,11 @@ class DisturbedTest : public WatchedServerTest {
     ASSERT_OK(evicted);
     variable_->table()->CountRows(-int64_t{*evicted}, *evicted);
     variable_->GiveBack(*evicted * variable_->table()->layout().row_charge());
+  }
+  static bool Becomes(absl::FunctionRef<bool()> condition) {
+    const Deadline deadline = Deadline::In(kTimeout);
+    while (!condition() && !deadline.Expired()) std::this_thread::yield();
+    return condition();
   }
   int64_t Rows() { return stripe().row_count() + stripe().cold_rows(); }
   absl::Status Scan(std::vector<int64_t>* keys) {
@@ -287,18 +293,18 @@ TEST_F(DisturbedTest, ALeaveThatWaitedDoesNotEndTheLeaseOfANewStart) {
   std::atomic<bool> writes = false, goes_on = false;
   store_->before_write = [&] {
     writes = true;
-    while (!goes_on) std::this_thread::yield();
+    EXPECT_TRUE(Becomes([&] { return goes_on.load(); }));
     return absl::OkStatus();
   };
   std::thread leaves([&] {
     wire::ServerState state;
     EXPECT_OK(CallStatus([&] { service_->leave(state, before.caller()); }));
   });
-  while (!writes) std::this_thread::yield();
+  EXPECT_TRUE(Becomes([&] { return writes.load(); }));
   TestClient again(*service_, 0);
   std::thread joins([&] { EXPECT_OK(again.Hello()); });
   const std::shared_ptr<Session> session = core_->registry.Find("job")->FindSession(0);
-  while (StartsOf(session->incarnation()) < 2) std::this_thread::yield();
+  EXPECT_TRUE(Becomes([&] { return StartsOf(session->incarnation()) >= 2; }));
   goes_on = true;
   leaves.join();
   joins.join();

@@ -21,6 +21,7 @@
 namespace cairn {
 namespace {
 
+using ::testing::HasSubstr;
 using Limits = ControlServer::Limits;
 
 Deadline Soon() { return Deadline::In(absl::Seconds(20)); }
@@ -55,9 +56,7 @@ bool Ends(const Descriptor& fd, absl::Duration patience) {
 }
 
 TEST(ControlServer, AnIdleConnectionIsClosedButAWaitingRanksIsNot) {
-  const auto server = Start({.idle = absl::Milliseconds(50)});
-  const Descriptor idle = NewSocket();
-  Connect(idle, *server);
+  const auto server = Start({.idle = absl::Seconds(1)});
   const Descriptor joined = NewSocket();
   Connect(joined, *server);
   const auto join = [](int32_t rank) {
@@ -72,8 +71,15 @@ TEST(ControlServer, AnIdleConnectionIsClosedButAWaitingRanksIsNot) {
   const std::string message = ControlWriter().Bytes(join(0)).Take();
   ASSERT_EQ(::send(joined.get(), message.data(), message.size(), 0),
             static_cast<ssize_t>(message.size()));
+  const std::string missing = ControlWriter().Value(ControlOp::kMissing).Bytes("name").Take();
+  const Deadline deadline = Soon();
+  while (AskAt(server->address(), missing, Soon()).value_or("") != "1" && !deadline.Expired()) {
+  }
+  // Idle since later than the other: when it is closed, the other would have been closed.
+  const Descriptor idle = NewSocket();
+  Connect(idle, *server);
   EXPECT_TRUE(Ends(idle, absl::Seconds(20)));
-  EXPECT_FALSE(Ends(joined, absl::Milliseconds(200)));
+  EXPECT_FALSE(Ends(joined, absl::ZeroDuration()));
   const auto reply = AskAt(server->address(), join(1), Soon());
   ASSERT_OK(reply);
   EXPECT_NE(reply->find("zero"), std::string::npos);
@@ -123,6 +129,20 @@ TEST(ControlServer, WithoutDescriptorsItPausesInsteadOfRetryingConstantly) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_LT(spent, absl::Milliseconds(100));
   EXPECT_EQ(*AskStatus(*server), "hi!");
+}
+
+// Otherwise nothing could end its thread.
+TEST(ControlServer, WithoutADescriptorForItsEndItDoesNotStart) {
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const std::string address = OwnAddress();
+  Descriptor free = NewSocket();
+  const rlimit one = {static_cast<rlim_t>(free.get() + 1), before.rlim_max};
+  free.Reset();  // for the listener
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &one), 0);
+  const auto server = ControlServer::Start(address);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_THAT(server, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("eventfd")));
 }
 
 }  // namespace

@@ -1,9 +1,14 @@
 // A failed collective is blamed on the rank that caused it, whatever the ranks in between report.
 #include "worker/collective/group_status.h"
 
+#include <memory>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/addresses.h"
+#include "tests/support/refusing_threads.h"
 #include "tests/support/status_matchers.h"
+#include "worker/collective/control_server.h"
 
 namespace cairn::test {
 namespace {
@@ -38,6 +43,26 @@ TEST(GroupStatus, IsEncodedAndDecoded) {
   EXPECT_EQ(read.failure, status.failure);
   EXPECT_FALSE(GroupStatus::Decode(status.Encode() + "x").ok());
   EXPECT_FALSE(GroupStatus::Decode(status.Encode().substr(1)).ok());
+}
+
+// A rank for which the system refuses a thread is asked all the same.
+TEST(GroupStatus, EveryRankIsAskedWithoutFurtherThreads) {
+  std::vector<std::unique_ptr<ControlServer>> servers;
+  std::vector<std::string> addresses = {""};
+  for (int32_t rank = 1; rank < 4; ++rank) {
+    const auto answer = [rank](const std::string&) { return GroupStatus{.rank = rank}.Encode(); };
+    servers.push_back(ControlServer::Start(OwnAddress(), answer).value());
+    addresses.push_back(servers.back()->address());
+  }
+  for (const int64_t threads : {0, 1}) {
+    const NoThreads refused(threads);
+    const auto statuses =
+        ExchangeStatuses(addresses, GroupStatus(), Deadline::In(absl::Seconds(20)));
+    for (int32_t rank = 1; rank < 4; ++rank) {
+      ASSERT_OK(statuses[static_cast<size_t>(rank)]);
+      EXPECT_EQ(statuses[static_cast<size_t>(rank)]->rank, rank);
+    }
+  }
 }
 
 TEST(GroupStatus, ADeadProcessIsBlamedFirst) {

@@ -54,13 +54,13 @@ class CoordinatorTest : public ::testing::Test {
   }
   // Schedules a function that a worker has started when this returns, and that runs until `go`.
   void ScheduleUntil(absl::Notification& go) {
-    absl::Notification started;
-    ASSERT_OK(coordinator_->Schedule([&](absl::Span<const Value>) {
-      started.Notify();
-      go.WaitForNotification();
+    const auto started = std::make_shared<absl::Notification>();
+    ASSERT_OK(coordinator_->Schedule([started, &go](absl::Span<const Value>) {
+      started->Notify();
+      go.WaitForNotificationWithTimeout(absl::Seconds(60));
       return Value();
     }));
-    started.WaitForNotification();
+    ASSERT_TRUE(started->WaitForNotificationWithTimeout(absl::Seconds(60)));
   }
   ScheduledCall::Function Adding(const VariablePtr& variable, double number) {
     return
@@ -147,7 +147,7 @@ TEST_F(CoordinatorTest, H7_TheFirstErrorIsReturnedOnceAndCancelsTheQueue) {
   const RemoteValue failed =
       coordinator_
           ->Schedule([&go](absl::Span<const Value>) -> absl::StatusOr<Value> {
-            go.WaitForNotification();
+            go.WaitForNotificationWithTimeout(absl::Seconds(60));
             return absl::InvalidArgumentError("the function's own");
           })
           .value();

@@ -8,6 +8,7 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "support"))
+import processes  # noqa: E402
 import tap  # noqa: E402
 
 CTL, PS, WORKER = (os.environ[name] for name in ("CAIRNCTL", "CAIRN_PS", "CAIRN_WORKER"))
@@ -136,7 +137,7 @@ class CommandLine(unittest.TestCase):
         command = [CTL, "status", "--json", "--servers", "10.0.0.1:1", "--job", b"\xff"]
         once = subprocess.run(command, capture_output=True, timeout=30, check=False)
         with subprocess.Popen([*command, "--watch", "0.01"], stdout=subprocess.PIPE) as watch:
-            lines = [watch.stdout.readline() for _ in range(2)]
+            lines = [processes.read_line(watch, watch.stdout) for _ in range(2)]
             watch.kill()
         self.assertEqual(lines, [once.stdout] * 2)
         self.assertEqual(json.loads(lines[0])["job"], "\ufffd")

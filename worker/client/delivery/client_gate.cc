@@ -6,17 +6,8 @@
 
 namespace cairn {
 
-absl::Status ClientGate::Check(absl::string_view what, Deadline deadline) const {
-  return CheckAll(what, "the deadline had passed before the call; nothing was sent", deadline);
-}
-
-absl::Status ClientGate::CheckWhileRowsMove(absl::string_view what, Deadline deadline) const {
-  return CheckAll(what, "the deadline passed while rows moved; parts of the call may have arrived",
-                  deadline);
-}
-
-absl::Status ClientGate::CheckAll(absl::string_view what, absl::string_view late,
-                                  Deadline deadline) const {
+absl::Status ClientGate::Check(absl::string_view what, Deadline deadline,
+                               absl::string_view late) const {
   if (left_.load(std::memory_order_relaxed)) {
     return FailedPrecondition(what, ": ", identity_.task, " has left job \"", identity_.job, "\"");
   }

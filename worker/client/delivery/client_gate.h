@@ -15,15 +15,21 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once.
 class ClientGate {
  public:
+  static constexpr absl::string_view kNothingSent =
+      "the deadline had passed before the call; nothing was sent";
+  // In the middle of a call, before it sends to the servers that rows have moved to.
+  static constexpr absl::string_view kRowsMove =
+      "the deadline passed while rows moved; parts of the call may have arrived";
+
   // `identity` must outlive this object.
   explicit ClientGate(const ClientIdentity& identity) : identity_(identity) {}
 
   // kFailedPrecondition: the client has left its job, or a newer start of the worker has replaced
   // it.
-  // kDeadlineExceeded: `deadline` has passed. `what` names the call in the message.
-  absl::Status Check(absl::string_view what, Deadline deadline) const;
-  // The same in the middle of a call, before it sends to the servers that rows have moved to.
-  absl::Status CheckWhileRowsMove(absl::string_view what, Deadline deadline) const;
+  // kDeadlineExceeded: `deadline` has passed. `what` names the call in the message, and `late` says
+  // what it has sent.
+  absl::Status Check(absl::string_view what, Deadline deadline,
+                     absl::string_view late = kNothingSent) const;
   // Call when the client has left its job.
   void Close() { left_.store(true, std::memory_order_relaxed); }
 
@@ -33,8 +39,6 @@ class ClientGate {
   absl::Status map_failure() const;
 
  private:
-  absl::Status CheckAll(absl::string_view what, absl::string_view late, Deadline deadline) const;
-
   const ClientIdentity& identity_;
   std::atomic<bool> left_{false};
   mutable absl::Mutex mutex_;

@@ -6,7 +6,7 @@
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/hash.h"
-#include "common/monotonic_cond_var.h"
+#include "common/monotonic_sleep.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/errors.h"
@@ -39,16 +39,15 @@ bool Backoff::Pause(absl::Duration retry_after) {
   if (left <= absl::ZeroDuration()) return false;
   const int64_t now = absl::ToInt64Nanoseconds(MonotonicNow());
   const double cut = static_cast<double>(MixBits(static_cast<uint64_t>(now)) >> 11) * 0x1p-54;
-  StopFlag clock;  // waits by the clock that deadlines use
   if (retry_after > absl::ZeroDuration()) {
     const absl::Duration pause = retry_after * (1 + cut / 2);
     if (pause >= left) return false;
-    clock.WaitFor(pause);
-    return true;
+    MonotonicSleep(pause);
+  } else {
+    MonotonicSleep(std::min(left, next_ * (1 - cut)));
+    next_ = std::min(next_ * 2, absl::Seconds(1));
   }
-  clock.WaitFor(std::min(left, next_ * (1 - cut)));
-  next_ = std::min(next_ * 2, absl::Seconds(1));
-  return true;
+  return !deadline_.Expired();  // a thread may wake later than it asked for
 }
 
 void FanOut::Send(Exchange& exchange, Deadline deadline) {
@@ -82,11 +81,7 @@ bool FanOut::Receive(Exchange& exchange, Deadline deadline,
     if (exchange.outcome.progress == Progress::kAnswered && exchange.outcome.status.ok()) {
       exchange.outcome = exchange.channel->Receive(exchange.call, deadline);
     }
-    if (exchange.outcome.progress == Progress::kAnswered) {
-      session.link().Release(exchange.channel);
-    } else {
-      session.link().Discard(exchange.channel);
-    }
+    session.link().Return(exchange.channel, exchange.outcome.progress);
     exchange.channel = nullptr;
   }
   if (ReasonOf(exchange.outcome.status) == wire::ErrorReason::WAIT_EXPIRED) {
@@ -214,11 +209,7 @@ absl::Status FanOut::Call(
     if (channel != nullptr) {
       outcome = channel->Call(
           method, [&](wire::ParameterServerIf& service) { body(service, caller); }, attempt_end);
-      if (outcome.progress == Progress::kAnswered) {
-        session.link().Release(channel);
-      } else {
-        session.link().Discard(channel);
-      }
+      session.link().Return(channel, outcome.progress);
     }
     const RetryDecision decision =
         session.ClassifyOutcome(&outcome, /*repeatable=*/true, boot_id, attempt_end, !may_be_slow);

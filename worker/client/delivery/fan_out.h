@@ -25,7 +25,9 @@ class Backoff {
   // `ps_wait` starts with the first pause.
   Backoff(absl::Duration ps_wait, Deadline deadline) : ps_wait_(ps_wait), deadline_(deadline) {}
 
-  // Pauses before the next attempt. False, without a pause, where the time is up.
+  // Pauses before the next attempt. False, without a pause, where the time is up. Also false where
+  // the deadline has passed at the end of the pause: another attempt would end unsent, and its
+  // error would hide the last answer.
   //   retry_after  above zero: when the server expects to have room again. The pause lasts that
   //                long plus up to a quarter at random, and does not grow. False where less time is
   //                left.

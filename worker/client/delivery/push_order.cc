@@ -2,9 +2,8 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "absl/strings/str_cat.h"
 #include "common/errors.h"
-#include "common/time_text.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
 #include "worker/client/delivery/position.h"
@@ -20,6 +19,10 @@ absl::Status OutcomeUnknown(int64_t sequence, absl::string_view cause) {
       ", so no push can follow it; restart this task: it resumes exactly. Cause: ", cause);
 }
 
+std::string Holder(absl::string_view waits_for) {
+  return absl::StrCat("another push of this client, which waits for ", waits_for);
+}
+
 }  // namespace
 
 void PushOrder::Reset(int64_t sequence, std::string position) {
@@ -31,30 +34,10 @@ void PushOrder::Reset(int64_t sequence, std::string position) {
 }
 
 absl::Status PushOrder::Acquire(Deadline deadline) {
-  absl::MutexLock lock(&mutex_);
-  while (!free_ && !deadline.Expired()) freed_.WaitUntil(&mutex_, deadline);
-  if (!free_) {
-    return DeadlineExceeded(
-        "push: another push of this client was in progress until the deadline, waiting for ",
-        waits_for_, " since ", TimeOfDayText(waits_since_));
-  }
-  free_ = false;
-  waits_for_ = "its servers";
-  waits_since_ = absl::Now();
-  return absl::OkStatus();
+  return lock_.Acquire("push", Holder("its servers"), deadline);
 }
 
-void PushOrder::WaitsFor(absl::string_view what) {
-  absl::MutexLock lock(&mutex_);
-  waits_for_ = what;
-  waits_since_ = absl::Now();
-}
-
-void PushOrder::Release() {
-  absl::MutexLock lock(&mutex_);
-  free_ = true;
-  freed_.SignalAll();
-}
+void PushOrder::WaitsFor(absl::string_view what) { lock_.SetHolder(Holder(what)); }
 
 absl::Status PushOrder::Number(absl::Span<Exchange* const> exchanges,
                                const absl::string_view* position) {

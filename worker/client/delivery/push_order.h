@@ -7,14 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/deadline.h"
-#include "common/monotonic_cond_var.h"
+#include "worker/client/delivery/call_lock.h"
 #include "worker/client/delivery/fan_out.h"
 #include "worker/client/delivery/server_table.h"
 
@@ -38,8 +35,8 @@ class PushOrder {
   // Waits until no other push is being delivered. Pair with Release, also after an exception.
   // kDeadlineExceeded: names what the other push waits for.
   absl::Status Acquire(Deadline deadline);
-  void Release();
-  // Sets what the push that holds the order waits for; Acquire reports it. A literal.
+  void Release() { lock_.Release(); }
+  // Sets what the push that holds the order waits for; Acquire reports it.
   void WaitsFor(absl::string_view what);
 
   // Gives the updates in `exchanges` the next number.
@@ -59,11 +56,7 @@ class PushOrder {
 
  private:
   const ServerTable& sessions_;
-  absl::Mutex mutex_;
-  MonotonicCondVar freed_;
-  bool free_ ABSL_GUARDED_BY(mutex_) = true;
-  absl::string_view waits_for_ ABSL_GUARDED_BY(mutex_);  // a literal
-  absl::Time waits_since_ ABSL_GUARDED_BY(mutex_);
+  CallLock lock_;
 
   int64_t next_ = 1;
   bool unsettled_ = false;  // next_ was given to calls, and Settle has not ended them

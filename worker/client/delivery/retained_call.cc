@@ -53,24 +53,15 @@ void CopyItems(const std::vector<Item>& items, std::vector<Item>* copies, Payloa
 
 }  // namespace
 
-wire::Sequence& SequenceOf(DataCall& call) {
-  return call.kind == CallKind::kAssign ? call.assign.sequence : call.request.push.sequence;
-}
-
-const wire::Sequence& SequenceOf(const DataCall& call) {
-  return call.kind == CallKind::kAssign ? call.assign.sequence : call.request.push.sequence;
-}
-
 int64_t UpdateBytes(const DataCall& call) {
-  return call.kind == CallKind::kAssign ? PayloadBytes(call.assign.items)
-                                        : PayloadBytes(call.request.push.items);
+  return WithUpdate(call, [](const auto& update) { return PayloadBytes(update.items); });
 }
 
 int64_t RetainedBytes(const DataCall& call) {
   // For small pushes the record is larger than the payload.
   size_t bytes = sizeof(OwningCall) + sizeof(RetainedPart) + SequenceOf(call).position.size();
-  bytes += call.kind == CallKind::kAssign ? call.assign.items.size() * sizeof(wire::AssignItem)
-                                          : call.request.push.items.size() * sizeof(wire::PushItem);
+  bytes += WithUpdate(
+      call, [](const auto& update) { return update.items.size() * sizeof(update.items.front()); });
   return static_cast<int64_t>(bytes) + UpdateBytes(call);
 }
 

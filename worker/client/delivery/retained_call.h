@@ -11,9 +11,19 @@
 
 namespace cairn {
 
+// Calls `body` with the assign of a kAssign call, else with the push.
+template <typename Call, typename Body>
+decltype(auto) WithUpdate(Call& call, Body&& body) {
+  if (call.kind == CallKind::kAssign) return body(call.assign);
+  return body(call.request.push);
+}
+
 // The number of a kPush, kStep or kAssign call.
-wire::Sequence& SequenceOf(DataCall& call);
-const wire::Sequence& SequenceOf(const DataCall& call);
+template <typename Call>
+auto& SequenceOf(Call& call) {
+  return WithUpdate(
+      call, [](auto& update) -> auto& { return update.sequence; });
+}
 
 template <typename Item>
 std::vector<Item>& ItemsOf(DataCall& call) {

@@ -5,7 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/monotonic_cond_var.h"
+#include "common/interruption.h"
+#include "common/monotonic_sleep.h"
 #include "common/scoped_unlock.h"
 #include "common/status.h"
 #include "common/time_text.h"
@@ -33,8 +34,7 @@ absl::Status RetentionGate::WaitForCapacity(absl::Span<Exchange* const> exchange
   if (wait > absl::ZeroDuration()) {
     order_.WaitsFor(kForRoom);
     // Nothing needs to end this wait early: it is at most RetentionPace::kLongest.
-    StopFlag clock;  // waits by the clock that deadlines use
-    clock.WaitFor(std::min(wait, deadline.Remaining()));
+    MonotonicSleep(std::min(wait, deadline.Remaining()));
     order_.WaitsFor("its servers");
   }
   return retention_.HasRoomFor(needed) ? absl::OkStatus() : WaitForSnapshots(needed, deadline);
@@ -61,7 +61,7 @@ absl::Status RetentionGate::WaitForSnapshots(int64_t needed, Deadline deadline) 
     const absl::Time since = session.retained_since();
     const int64_t held = session.retained_bytes();
     absl::Status status = calls_.Flush(session.index(), deadline.Remaining(), deadline);
-    if (session.left()) status = absl::OkStatus();  // nothing is retained for it now
+    if (session.departed()) status = absl::OkStatus();  // nothing is retained for it now
     if (status.ok() && waits && identity_.synchronous() && !backoff.Pause()) {
       status = absl::UnavailableError("the steps of its retained contributions have not closed");
     }
@@ -89,11 +89,13 @@ void RetentionGate::RequestSnapshots() {
   if (thread_ == nullptr) thread_ = StartClientThread([this] { Loop(); });
 }
 
-void RetentionGate::Stop() {
+void RetentionGate::Stop(Deadline deadline) {
   ClientThread thread;  // destroyed, and so joined, after the lock is released
   absl::MutexLock lock(&mutex_);
   stopping_ = true;
   changed_.SignalAll();
+  while (flushing_ && !deadline.Expired()) changed_.WaitUntil(&mutex_, deadline);
+  gives_up_.store(true);
   thread.swap(thread_);
 }
 
@@ -102,15 +104,20 @@ void RetentionGate::Loop() {
   for (;;) {
     while (!asked_ && !stopping_) changed_.WaitUntil(&mutex_, Deadline::In(absl::Hours(1)));
     if (stopping_) return;
+    flushing_ = true;
     {
       const ScopedUnlock unlock(&mutex_);
       Flush();
     }
+    flushing_ = false;
     asked_ = false;  // a request made in the meantime was covered, or the next push repeats it
+    changed_.SignalAll();
   }
 }
 
 void RetentionGate::Flush() {
+  const Interruption interruption(
+      [](void* gives_up) { return static_cast<std::atomic<bool>*>(gives_up)->load(); }, &gives_up_);
   // Errors are ignored: a push that needs the room waits for it, and reports why it does not come.
   calls_
       .ForEach(sessions_.Live(),

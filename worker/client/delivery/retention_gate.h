@@ -1,6 +1,7 @@
 // Keeps the retained pushes of a client within their limit by delaying new pushes.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "absl/base/thread_annotations.h"
@@ -29,15 +30,15 @@ class RetentionGate {
         sessions_(sessions),
         order_(order),
         calls_(calls) {}
-  ~RetentionGate() { Stop(); }
+  ~RetentionGate() { Stop(Deadline::In(absl::ZeroDuration())); }
 
   // Waits until the updates in `exchanges` fit in the limit.
   absl::Status WaitForCapacity(absl::Span<Exchange* const> exchanges, Deadline deadline);
   // Call after each push. When more than half of the limit is used, asks every server with retained
   // pushes for an early snapshot, in a thread of the gate. Returns at once.
   void RequestSnapshots();
-  // Ends the thread, after its current calls.
-  void Stop();
+  // Ends the thread. Its current calls may go on until `deadline`; then it gives them up.
+  void Stop(Deadline deadline);
 
  private:
   absl::Status WaitForSnapshots(int64_t needed, Deadline deadline);
@@ -52,9 +53,11 @@ class RetentionGate {
   RetentionPace pace_{retention_.limit_bytes()};
 
   absl::Mutex mutex_;
-  MonotonicCondVar changed_;  // asked_ or stopping_
+  MonotonicCondVar changed_;  // asked_, flushing_ or stopping_
   bool asked_ ABSL_GUARDED_BY(mutex_) = false;
+  bool flushing_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::atomic<bool> gives_up_{false};  // the thread's calls end
   ClientThread thread_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -62,7 +62,7 @@ absl::Status ServerCalls::ForEach(absl::Span<const int32_t> servers,
   std::vector<absl::Status> statuses(servers.size());
   const auto run = [&](size_t i) {
     statuses[i] = body(servers[i]);
-    if (sessions_[static_cast<size_t>(servers[i])].left()) statuses[i] = absl::OkStatus();
+    if (sessions_[static_cast<size_t>(servers[i])].departed()) statuses[i] = absl::OkStatus();
   };
   if (sessions_[0].link().in_process() || servers.size() <= 1) {
     for (size_t i = 0; i < servers.size(); ++i) run(i);
@@ -148,7 +148,7 @@ absl::StatusOr<JobHoldings> ServerCalls::DescribeOnce(absl::Span<const int32_t> 
   std::vector<DescribedServer> described;
   for (const int32_t server : servers) {
     const auto s = static_cast<size_t>(server);
-    if (sessions_[s].left()) continue;  // it left after the call
+    if (sessions_[s].departed()) continue;  // it left after the call
     described.push_back({server, sessions_[s].name(), &replies[s]});
   }
   // One above the highest server index that a map may name.

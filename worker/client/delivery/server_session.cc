@@ -81,20 +81,13 @@ Outcome ServerSession::Hello(int64_t incarnation, int64_t timeline, Deadline dea
   }
   outcome = channel->Call(
       "hello", [&](wire::ParameterServerIf& service) { service.hello(*reply, request); }, deadline);
-  if (outcome.progress == Progress::kAnswered) {
-    const bool is_answer = outcome.status.ok();
-    if (is_answer) outcome.status = CheckHello(*reply);
-    if (is_answer && absl::IsUnavailable(outcome.status)) {
-      link_->Discard(channel);
-      outcome.progress = Progress::kNotSent;  // nothing reached ps:index_
-      return outcome;
-    }
-    link_->Release(channel);
-    if (outcome.status.ok() && identity_.clock != nullptr && !joins) {
-      identity_.clock->RaiseTo(reply->step);
-    }
-  } else {
-    link_->Discard(channel);
+  const bool is_answer = outcome.progress == Progress::kAnswered && outcome.status.ok();
+  if (is_answer) outcome.status = CheckHello(*reply);
+  // Another server answered: nothing reached ps:index_.
+  if (is_answer && absl::IsUnavailable(outcome.status)) outcome.progress = Progress::kNotSent;
+  link_->Return(channel, outcome.progress);
+  if (is_answer && outcome.status.ok() && identity_.clock != nullptr && !joins) {
+    identity_.clock->RaiseTo(reply->step);
   }
   return outcome;
 }
@@ -212,7 +205,7 @@ bool ServerSession::PushAnswered(const DataCall& call, int64_t boot_id) {
   {
     absl::MutexLock lock(&push_mutex_);
     if (!ledger_.Counts(boot_id)) return false;
-    retain = retain && !left();
+    retain = retain && !departed();
     NoteSteps(call.reply.push.state);
     freed = TakeDurable(durable);
     if (retain) {
@@ -240,10 +233,10 @@ void ServerSession::ForgetPushes() {
   PublishLedger();
 }
 
-void ServerSession::SetLeft() {
+void ServerSession::SetDeparted() {
   {
     absl::MutexLock lock(&push_mutex_);
-    left_.store(true, std::memory_order_release);
+    departed_.store(true, std::memory_order_release);
   }
   ForgetPushes();
 }
@@ -293,7 +286,7 @@ RetryDecision ServerSession::ClassifyOutcome(Outcome* outcome, bool repeatable, 
     *outcome = {Progress::kAnswered, FencedError(identity_.task)};
     return RetryDecision::kFail;
   }
-  if (left() && !served) {
+  if (departed() && !served) {
     *outcome = {Progress::kAnswered,
                 MovedError(absl::StrCat(name_, " has left the cluster: its rows moved"), {})};
     return RetryDecision::kFail;
@@ -406,11 +399,11 @@ RetryDecision ServerSession::Replay(const ReplayPlan& plan, const wire::HelloRep
                                     Outcome* outcome, Deadline deadline) {
   const absl::Duration start = MonotonicNow();
   int64_t bytes = 0;
-  int64_t told = hello.state.closed_step;
+  int64_t last_sent_step = hello.state.closed_step;
   for (const RetainedPart& part : plan.parts) {
     const absl::Duration sent = MonotonicNow();
     CAIRN_CRASH_POINT("replay: before a push");
-    *outcome = Resend(part, hello.state.boot_id, deadline, &told);
+    *outcome = Resend(part, hello.state.boot_id, deadline, &last_sent_step);
     for (int cuts = 0; ReasonOf(outcome->status) == wire::ErrorReason::MOVED && cuts < kMostCuts;
          ++cuts) {
       const absl::Status cut = RemoveMovedRows(outcome->status, part.call.get());
@@ -418,7 +411,7 @@ RetryDecision ServerSession::Replay(const ReplayPlan& plan, const wire::HelloRep
         *outcome = {Progress::kAnswered, cut};
         break;
       }
-      *outcome = Resend(part, hello.state.boot_id, deadline, &told);
+      *outcome = Resend(part, hello.state.boot_id, deadline, &last_sent_step);
     }
     if (!outcome->status.ok()) {
       if (outcome->progress == Progress::kAnswered) {
@@ -454,41 +447,34 @@ absl::Status ServerSession::RemoveMovedRows(const absl::Status& moved, DataCall*
     newer.Insert(std::move(spec));
   }
   const auto find = [&](absl::string_view name) { return newer.Find(name); };
-  if (call->kind == CallKind::kAssign) {
-    ASSIGN_OR_RETURN(auto parts, RepartitionItems(call->assign.items, index_, find));
-    call->assign.items = std::move(parts.here);
-  } else {
-    ASSIGN_OR_RETURN(auto parts, RepartitionItems(call->request.push.items, index_, find));
-    call->request.push.items = std::move(parts.here);
-  }
-  return absl::OkStatus();
+  return WithUpdate(*call, [&](auto& update) -> absl::Status {
+    ASSIGN_OR_RETURN(auto parts, RepartitionItems(update.items, index_, find));
+    update.items = std::move(parts.here);
+    return absl::OkStatus();
+  });
 }
 
 Outcome ServerSession::Resend(const RetainedPart& part, int64_t boot_id, Deadline deadline,
-                              int64_t* told) {
+                              int64_t* last_sent_step) {
   Channel* channel = nullptr;
   Outcome outcome = link_->Take(deadline, &channel);
   if (channel == nullptr) return outcome;
   DataCall& call = *part.call;
-  wire::Caller& caller =
-      call.kind == CallKind::kAssign ? call.assign.caller : call.request.push.caller;
+  wire::Caller& caller = WithUpdate(
+      call, [](auto& update) -> auto& { return update.caller; });
   FillCaller(&caller);
   caller.boot_id = boot_id;
   caller.through = PushLedger::ThroughOf(part);
   if (identity_.synchronous() && call.kind == CallKind::kPush && call.request.push.step > 0) {
     wire::PushRequest& push = call.request.push;
-    push.decisions = identity_.steps->Decisions(*told, push.step);
-    if (!push.decisions.empty()) *told = push.decisions.back().step;
+    push.decisions = identity_.steps->Decisions(*last_sent_step, push.step);
+    if (!push.decisions.empty()) *last_sent_step = push.decisions.back().step;
   }
   outcome = channel->Send(call, deadline);
   if (outcome.progress == Progress::kAnswered && outcome.status.ok()) {
     outcome = channel->Receive(call, deadline);
   }
-  if (outcome.progress == Progress::kAnswered) {
-    link_->Release(channel);
-  } else {
-    link_->Discard(channel);
-  }
+  link_->Return(channel, outcome.progress);
   return outcome;
 }
 

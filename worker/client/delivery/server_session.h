@@ -136,8 +136,8 @@ class ServerSession {
 
   // The server has left the cluster, and other servers own its rows. Calls fail with MOVED from now
   // on; the server is never called again.
-  void SetLeft();
-  bool left() const { return left_.load(std::memory_order_acquire); }
+  void SetDeparted();
+  bool departed() const { return departed_.load(std::memory_order_acquire); }
 
   // Whether the server is down: its last call was not answered.
   bool down() const { return down_.load(std::memory_order_relaxed); }
@@ -156,8 +156,9 @@ class ServerSession {
   absl::Status RemoveMovedRows(const absl::Status& moved, DataCall* call) const;
   RetryDecision Replay(const ReplayPlan& plan, const wire::HelloReply& hello, Outcome* outcome,
                        Deadline deadline);
-  // *told: the last step whose decision this boot of the server knows; raised.
-  Outcome Resend(const RetainedPart& part, int64_t boot_id, Deadline deadline, int64_t* told);
+  // *last_sent_step: the last step whose decision this boot of the server knows; raised.
+  Outcome Resend(const RetainedPart& part, int64_t boot_id, Deadline deadline,
+                 int64_t* last_sent_step);
   void NoteSteps(const wire::ServerState& state);
   RetryDecision ClassifyRenewal(Outcome* outcome);
   absl::Status CheckHello(const wire::HelloReply& reply);
@@ -189,7 +190,7 @@ class ServerSession {
   std::atomic<bool> replaced_{false};
   std::atomic<bool> logged_other_server_{false};  // since its last answer
   std::atomic<bool> joined_{false};
-  std::atomic<bool> left_{false};
+  std::atomic<bool> departed_{false};
 
   mutable absl::Mutex push_mutex_;  // guards renewals, acknowledgements and releases
   MonotonicCondVar renewed_;        // signaled when ledger_.renewing() ends

@@ -32,7 +32,7 @@ class ServerTable {
   void ForEachLive(Body body) const {
     const size_t count = size();
     for (size_t s = 0; s < count; ++s) {
-      if (ServerSession& session = (*this)[s]; !session.left()) body(session);
+      if (ServerSession& session = (*this)[s]; !session.departed()) body(session);
     }
   }
   // Indices of the servers that have not left.

@@ -29,7 +29,7 @@ absl::Status DataCalls::PullAll(absl::Span<const PullTarget> targets, int64_t st
                            : absl::IsUnavailable(status) && deps_.membership.Changed(deadline);
     if (!again) RETURN_IF_ERROR(status);
     if (!moved && !again) return absl::OkStatus();
-    RETURN_IF_ERROR(deps_.gate.CheckWhileRowsMove("pull", deadline));
+    RETURN_IF_ERROR(deps_.gate.Check("pull", deadline, ClientGate::kRowsMove));
   }
 }
 

@@ -6,6 +6,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "common/deadline.h"
 #include "common/errors.h"
+#include "common/interruption.h"
 #include "common/log.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/errors.h"
@@ -14,10 +15,12 @@
 namespace cairn {
 namespace {
 
-// A late heartbeat is useless, so attempts are short. The limit also bounds how long the destructor
-// waits.
+// A late heartbeat is useless, so attempts are short. The limit also bounds how long Stop waits:
+// other calls of the threads end soon after it.
 constexpr absl::Duration kLongestTimeout = absl::Seconds(1);
 constexpr absl::Duration kShortestTimeout = absl::Milliseconds(100);
+
+bool IsStopped(void* stop) { return static_cast<const StopFlag*>(stop)->stopped(); }
 
 }  // namespace
 
@@ -36,7 +39,7 @@ bool Heartbeats::StartThreads(size_t* known) {
   *known = deps_.sessions.size();
   for (; !stopped_ && started_ < *known; ++started_) {
     ServerSession& session = deps_.sessions[started_];
-    if (session.left()) continue;
+    if (session.departed()) continue;
     ClientThread thread = StartClientThread([this, &session] { Loop(session); });
     if (thread == nullptr) return false;
     threads_.push_back(std::move(thread));
@@ -64,9 +67,10 @@ void Heartbeats::Loop(ServerSession& session) {
     if (!BeginBeat()) return;
     const absl::Cleanup end = [this] { EndBeat(); };
     const absl::Status status = Beat(session, timeout);
-    if (session.left()) return;
+    if (session.departed()) return;
     if (!has_position && status.ok() && session.last_part() > 0) {
       int64_t durable = 0;
+      const Interruption until_stop(IsStopped, &stop_);
       deps_.calls.Flush(session.index(), timeout, Deadline::In(timeout), &durable).IgnoreError();
       has_position = durable > 0;
     }
@@ -161,6 +165,7 @@ absl::Status Heartbeats::Beat(ServerSession& session, absl::Duration timeout) {
                          });
   if (!status.ok()) return status;
   session.Learn(state);
+  const Interruption until_stop(IsStopped, &stop_);
   deps_.membership.OnServerState(state);
   return status;
 }

@@ -213,7 +213,7 @@ absl::StatusOr<std::vector<ServerCheckpoint>> JobCheckpoints::TryCheckpoint(
   std::vector<ServerCheckpoint> parts;
   for (size_t s = 0; s < replies.size(); ++s) {
     const auto server = static_cast<int32_t>(s);
-    const bool left = deps_.sessions[s].left();  // before or during this call
+    const bool left = deps_.sessions[s].departed();  // before or during this call
     absl::StatusOr<ServerCheckpoint> part =
         left ? PartOfDeparted(server, deadline) : FromReply(replies[s], server);
     if (!part.ok()) {

@@ -58,7 +58,7 @@ absl::Status Lifecycle::SayHello(Deadline deadline, bool dropped, absl::Duration
       deps_.plan_limits.max_message_bytes =
           std::min(deps_.plan_limits.max_message_bytes, reply.max_message_bytes);
     }
-    if (!deps_.sessions[s].left()) lease_seconds = std::min(lease_seconds, reply.lease_seconds);
+    if (!deps_.sessions[s].departed()) lease_seconds = std::min(lease_seconds, reply.lease_seconds);
   }
   *lease = absl::Seconds(lease_seconds);
   Resume(replies);
@@ -68,7 +68,7 @@ absl::Status Lifecycle::SayHello(Deadline deadline, bool dropped, absl::Duration
 void Lifecycle::Resume(std::vector<wire::HelloReply>& replies) {
   const ResumePoint point = ChooseResumePoint(deps_.membership.Answers(replies));
   for (size_t s = 0; s < replies.size(); ++s) {
-    if (deps_.sessions[s].left()) continue;
+    if (deps_.sessions[s].departed()) continue;
     deps_.sessions[s].Begin(replies[s], deps_.membership.incarnation(), point.last_part[s],
                             point.sequence);
   }
@@ -100,7 +100,9 @@ absl::Status Lifecycle::Leave(Deadline deadline) {
 absl::Status Lifecycle::LeaveServers(Deadline deadline) {
   RETURN_IF_ERROR(deps_.order.Acquire(deadline));  // after a push that is being delivered
   const absl::Cleanup release = [this] { deps_.order.Release(); };
-  deps_.retention_gate.Stop();  // a flush after `leave` would look like a worker that came back
+  // A flush after `leave` would look like a worker that came back. Half of the time is left for the
+  // calls of `leave`.
+  deps_.retention_gate.Stop(Deadline::In(deadline.Remaining() / 2));
   CAIRN_CRASH_POINT("worker: before it leaves");
   absl::Status status = deps_.calls.ForEach(deps_.sessions.Live(), [&](int32_t server) {
     wire::ServerState state;

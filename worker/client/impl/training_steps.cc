@@ -48,7 +48,7 @@ void TrainingSteps::Resume(const ResumePoint& point, absl::Span<const wire::Hell
   // pushes that an earlier one had recomputed.
   recompute_through_ = 0;
   for (size_t s = 0; s < replies.size(); ++s) {
-    if (deps_.sessions[s].left()) continue;
+    if (deps_.sessions[s].departed()) continue;
     recompute_through_ = std::max(recompute_through_, replies[s].state.applied);
     durable_step = std::min(durable_step, replies[s].state.durable_step);
   }
@@ -114,7 +114,7 @@ absl::Status TrainingSteps::PullStep(int64_t step, absl::Span<const PullTarget> 
                                      Deadline deadline) {
   for (bool moved = true; moved;) {
     RETURN_IF_ERROR(PullStepOnce(step, targets, deadline, &moved));
-    if (moved) RETURN_IF_ERROR(deps_.gate.CheckWhileRowsMove("step", deadline));
+    if (moved) RETURN_IF_ERROR(deps_.gate.Check("step", deadline, ClientGate::kRowsMove));
   }
   return absl::OkStatus();
 }
@@ -178,9 +178,10 @@ absl::Status TrainingSteps::StepPulled(DataPlan& plan, Exchange& exchange) {
   }
   // Where more decisions are outstanding than one call can carry, in either direction, the call is
   // repeated.
-  const bool told = first ? deps_.identity.steps->last_decided() >= reply.step - 1
-                          : reply.step >= exchange.call.step;
-  if (!told) return absl::AbortedError("more step decisions are outstanding than fit in one call");
+  const bool has_all = first ? deps_.identity.steps->last_decided() >= reply.step - 1
+                             : reply.step >= exchange.call.step;
+  if (!has_all)
+    return absl::AbortedError("more step decisions are outstanding than fit in one call");
   if (first) deps_.identity.steps->SetOpen(reply.step);
   return plan.StoreReply(exchange, [this](int64_t value) { deps_.staleness.Add(value); });
 }

@@ -5,12 +5,10 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/dtype.h"
 #include "common/errors.h"
 #include "common/shape.h"
 #include "common/status.h"
-#include "common/time_text.h"
 #include "common/variables/spec_difference.h"
 #include "common/variables/variable_map.h"
 #include "thrift/ParameterServer.h"
@@ -89,13 +87,12 @@ absl::Status VariableCatalog::Place(const VariableSpec* existing, VariableSpec* 
     for (size_t b = 0; b < buckets; ++b) spec->bucket_ps.push_back(servers[b % servers.size()]);
   }
   if (existing != nullptr) {
-    if (!Placed(*spec) && spec->kind == existing->kind && spec->shape == existing->shape) {
-      spec->shards = existing->shards;
-      spec->bucket_ps = existing->bucket_ps;
-      spec->map_version = existing->map_version;
-    } else if (existing->map_version > spec->map_version &&
-               SameButPlacesAndArguments(*existing, *spec)) {
-      // Rows have moved since the placement that the caller names.
+    const bool unplaced =
+        !Placed(*spec) && spec->kind == existing->kind && spec->shape == existing->shape;
+    // Rows have moved since the placement that the caller names.
+    const bool moved =
+        existing->map_version > spec->map_version && SameButPlacesAndArguments(*existing, *spec);
+    if (unplaced || moved) {
       spec->shards = existing->shards;
       spec->bucket_ps = existing->bucket_ps;
       spec->map_version = existing->map_version;
@@ -108,29 +105,13 @@ absl::Status VariableCatalog::Place(const VariableSpec* existing, VariableSpec* 
 
 absl::Status VariableCatalog::Create(absl::Span<const VariableSpec> specs, Deadline deadline) {
   RETURN_IF_ERROR(deps_.gate.Check("create", deadline));
-  RETURN_IF_ERROR(BeginCreating(specs, deadline));
-  const absl::Cleanup end = [this] {
-    absl::MutexLock lock(&mutex_);
-    creating_ = false;
-    created_.SignalAll();
-  };
+  const std::string variables = specs.empty() ? "no variables"
+                                              : absl::StrCat("\"", specs[0].name, "\" and ",
+                                                             specs.size() - 1, " more variables");
+  RETURN_IF_ERROR(creates_.Acquire(
+      "create", absl::StrCat("another Create of this client, of ", variables), deadline));
+  const absl::Cleanup end = [this] { creates_.Release(); };
   return CreateExclusively(specs, deadline);
-}
-
-absl::Status VariableCatalog::BeginCreating(absl::Span<const VariableSpec> specs,
-                                            Deadline deadline) {
-  absl::MutexLock lock(&mutex_);
-  while (creating_ && !deadline.Expired()) created_.WaitUntil(&mutex_, deadline);
-  if (creating_) {
-    return DeadlineExceeded("create: another Create of this client, ", creates_, ", has run since ",
-                            TimeOfDayText(creates_since_), "; waited for it until the deadline");
-  }
-  creates_ = specs.empty() ? "of no variables"
-                           : absl::StrCat("of \"", specs[0].name, "\" and ", specs.size() - 1,
-                                          " more variables");
-  creates_since_ = absl::Now();
-  creating_ = true;
-  return absl::OkStatus();
 }
 
 absl::Status VariableCatalog::CreateExclusively(absl::Span<const VariableSpec> specs,

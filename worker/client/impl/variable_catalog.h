@@ -12,10 +12,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/deadline.h"
-#include "common/monotonic_cond_var.h"
+#include "worker/client/delivery/call_lock.h"
 #include "worker/client/moves/map_follower.h"
 #include "worker/client/plan/call_planner.h"
 
@@ -49,8 +48,6 @@ class VariableCatalog {
   void Clear();
 
  private:
-  // Waits until no other call is in CreateExclusively; kDeadlineExceeded names the other.
-  absl::Status BeginCreating(absl::Span<const VariableSpec> specs, Deadline deadline);
   absl::Status CreateExclusively(absl::Span<const VariableSpec> specs, Deadline deadline);
   absl::Status Place(const VariableSpec* existing, VariableSpec* spec)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -60,11 +57,8 @@ class VariableCatalog {
 
   const Dependencies deps_;
 
+  CallLock creates_;  // one call at a time is in CreateExclusively
   absl::Mutex mutex_;
-  MonotonicCondVar created_;
-  bool creating_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string creates_ ABSL_GUARDED_BY(mutex_);  // what the call that creates now creates
-  absl::Time creates_since_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<Placement> placement_ ABSL_GUARDED_BY(mutex_);
   size_t placed_on_ ABSL_GUARDED_BY(mutex_) = 0;  // number of servers that placement_ is for
 };

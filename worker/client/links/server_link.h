@@ -82,10 +82,18 @@ class ServerLink {
   // Takes an idle channel, or connects a new one before `deadline`. On failure `*channel` is null
   // and the outcome is kNotSent.
   virtual Outcome Take(Deadline deadline, Channel** channel) = 0;
-  // Release or Discard returns every channel that was taken.
+  // Release, Discard or Return gives back every channel that was taken.
   virtual void Release(Channel* channel) = 0;
   // For a channel that failed. Also closes all idle channels, which have probably failed as well.
   virtual void Discard(Channel* channel) = 0;
+  // Releases the channel of a call that was answered, and discards any other.
+  void Return(Channel* channel, Progress progress) {
+    if (progress == Progress::kAnswered) {
+      Release(channel);
+    } else {
+      Discard(channel);
+    }
+  }
 
   // Whether calls run in the caller's thread, so that using several threads gains nothing.
   virtual bool in_process() const = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <type_traits>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -15,9 +16,8 @@ namespace {
 
 constexpr absl::Duration kLeftRetry = absl::Milliseconds(10);
 
-bool NothingLeft(const DataCall& call) {
-  return call.kind == CallKind::kAssign ? call.assign.items.empty()
-                                        : call.request.push.items.empty();
+bool IsEmpty(const DataCall& call) {
+  return WithUpdate(call, [](const auto& update) { return update.items.empty(); });
 }
 
 // The sequence counts as used: a server may have a part of it, even where the last attempt sent
@@ -160,14 +160,12 @@ absl::Status Deliverer::SendAhead(Exchange& exchange, Deadline deadline) {
   DataCall& call = late[0].call;
   call.kind = exchange.call.kind;
   SequenceOf(call) = SequenceOf(exchange.call);
-  if (call.kind == CallKind::kAssign) {
-    call.assign.late = true;
-    call.assign.items = exchange.call.assign.items;
-    return SendLate<wire::AssignItem>(std::move(late), /*numbered=*/true, deadline);
-  }
-  call.request.push.late = true;
-  call.request.push.items = exchange.call.request.push.items;
-  return SendLate<wire::PushItem>(std::move(late), /*numbered=*/true, deadline);
+  return WithUpdate(call, [&](auto& update) {
+    using Item = typename std::decay_t<decltype(update.items)>::value_type;
+    update.late = true;
+    update.items = ItemsOf<Item>(exchange.call);
+    return SendLate<Item>(std::move(late), /*numbered=*/true, deadline);
+  });
 }
 
 absl::Status Deliverer::SendParts(DataPlan& plan, absl::Span<Exchange* const> exchanges,
@@ -212,7 +210,7 @@ absl::Status Deliverer::ResendContribution(absl::Span<Exchange* const> exchanges
   std::vector<Exchange*> all(exchanges.begin(), exchanges.end());
   std::deque<Exchange> joined;  // calls to servers that gained rows of the contribution
   while (deps_.maps.Learn(all, deadline)) {
-    RETURN_IF_ERROR(deps_.gate.CheckWhileRowsMove("step", deadline));
+    RETURN_IF_ERROR(deps_.gate.Check("step", deadline, ClientGate::kRowsMove));
     std::vector<Exchange*> again;
     RETURN_IF_ERROR(deps_.replanner.Repartition(&all, &joined, &again));
     CAIRN_CRASH_POINT("worker: before what has moved is sent");
@@ -236,11 +234,11 @@ absl::Status Deliverer::ResendMoved(Exchange& exchange, bool numbered, Deadline 
   absl::Status status = exchange.outcome.status;
   while (ReasonOf(status) == wire::ErrorReason::MOVED) {
     deps_.maps.Learn(status, deadline);
-    RETURN_IF_ERROR(call.kind == CallKind::kAssign
-                        ? SendMovedItems(exchange, call.assign.items, numbered, deadline)
-                        : SendMovedItems(exchange, call.request.push.items, numbered, deadline));
+    RETURN_IF_ERROR(WithUpdate(call, [&](auto& update) {
+      return SendMovedItems(exchange, update.items, numbered, deadline);
+    }));
     CAIRN_CRASH_POINT("worker: what has moved is sent");
-    if (exchange.session->left() && NothingLeft(call)) {
+    if (exchange.session->departed() && IsEmpty(call)) {
       exchange.sent = true;  // other servers have it: the sequence is used
       exchange.outcome = {Progress::kAnswered, absl::OkStatus()};
       return absl::OkStatus();
@@ -262,7 +260,7 @@ template <typename Item>
 absl::Status Deliverer::SendLate(std::vector<Exchange> late, bool numbered, Deadline deadline) {
   Backoff backoff(deps_.identity.ps_wait, deadline);
   while (!late.empty()) {
-    RETURN_IF_ERROR(deps_.gate.CheckWhileRowsMove("push", deadline));
+    RETURN_IF_ERROR(deps_.gate.Check("push", deadline, ClientGate::kRowsMove));
     CAIRN_CRASH_POINT("worker: before what has moved is sent");
     const absl::Status status = RunLate(late.back(), deadline);
     if (status.ok()) {
@@ -278,7 +276,7 @@ absl::Status Deliverer::SendLate(std::vector<Exchange> late, bool numbered, Dead
     late.pop_back();
     std::vector<Item>& left = ItemsOf<Item>(again.call);
     RETURN_IF_ERROR(deps_.replanner.ExtractMovedItems(again, left, numbered, &late));
-    if (!again.session->left() || !left.empty()) late.push_back(std::move(again));
+    if (!again.session->departed() || !left.empty()) late.push_back(std::move(again));
   }
   return absl::OkStatus();
 }

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/log.h"
-#include "common/monotonic_cond_var.h"
+#include "common/monotonic_sleep.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
@@ -52,7 +52,7 @@ void MapFollower::PauseAfter(const absl::Status& failure, Deadline deadline) {
   }
   LOG_EVERY_T(WARNING, 10) << identity_.task
                            << " cannot follow rows that have moved: " << failure.message();
-  StopFlag().WaitFor(pause);  // waits by the clock that deadlines use
+  MonotonicSleep(pause);
 }
 
 bool MapFollower::Learn(absl::Span<Exchange* const> exchanges, Deadline deadline) {

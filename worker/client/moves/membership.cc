@@ -39,7 +39,7 @@ std::vector<ResumeAnswer> Membership::Answers(absl::Span<const wire::HelloReply>
   // are not in its number.
   for (size_t s = 0; s < replies.size(); ++s) {
     // Under sync the contributions on a server that left moved away together with its rows.
-    const bool needs_none = identity_.synchronous() && sessions_[s].left();
+    const bool needs_none = identity_.synchronous() && sessions_[s].departed();
     const int64_t final_sequence =
         needs_none ? std::numeric_limits<int64_t>::max() : FinalSequence(s);
     answers.push_back({std::max(replies[s].state.durable, final_sequence), replies[s].position});
@@ -72,7 +72,7 @@ bool Membership::AskWhetherLeft(ServerSession& session, Deadline deadline,
   if (!asked.status.ok() || !first.__isset.members) return false;
   for (const wire::Member& member : first.members.members) {
     if (member.index != session.index() || !member.left) continue;
-    session.SetLeft();
+    session.SetDeparted();
     *reply = {};
     reply->state.durable = member.applied;
     LOG(INFO) << session.name() << " has left the cluster";
@@ -98,21 +98,11 @@ bool Membership::Changed(Deadline deadline) {
 }
 
 absl::Status Membership::Take(const wire::Members& members, bool greet, Deadline deadline) {
-  {
-    absl::MutexLock lock(&mutex_);
-    while (changing_ && !deadline.Expired()) changed_.WaitUntil(&mutex_, deadline);
-    if (changing_) {
-      return absl::DeadlineExceededError(
-          "timed out waiting for another thread, which says hello to new servers or learns where "
-          "the rows of servers that left are");
-    }
-    changing_ = true;
-  }
-  const absl::Cleanup end = [this] {
-    absl::MutexLock lock(&mutex_);
-    changing_ = false;
-    changed_.SignalAll();
-  };
+  RETURN_IF_ERROR(changes_.Acquire("list of servers",
+                                   "another thread, which says hello to new servers or learns "
+                                   "where the rows of servers that left are",
+                                   deadline));
+  const absl::Cleanup end = [this] { changes_.Release(); };
   return ApplyExclusively(members, greet, deadline);
 }
 
@@ -152,7 +142,7 @@ absl::Status Membership::ApplyExclusively(const wire::Members& members, bool gre
       continue;
     }
     if (!member.left) sessions_[index].SetJoined();
-    if (member.left && !sessions_[index].left()) {
+    if (member.left && !sessions_[index].departed()) {
       // The server moved its rows away without this worker's unsent pushes, because it held the
       // worker for lost.
       if (greet && member.incarnation > incarnation_) flags_.fenced.store(true);
@@ -163,7 +153,7 @@ absl::Status Membership::ApplyExclusively(const wire::Members& members, bool gre
   // Learn the maps before the sessions are marked as left, so that calls find the new owners.
   if (!leaving.empty() && greet) RETURN_IF_ERROR(LearnMaps(staying, deadline));
   for (ServerSession* session : leaving) {
-    session->SetLeft();
+    session->SetDeparted();
     LOG(INFO) << session->name() << " has left the cluster";
   }
   version_.store(members.version);
@@ -194,14 +184,14 @@ absl::Status Membership::Join(const wire::Member& member, bool greet, Deadline d
   auto session = std::make_unique<ServerSession>(member.index, std::move(reached.name),
                                                  std::move(reached.link), &identity_);
   if (member.left) {
-    session->SetLeft();
+    session->SetDeparted();
   } else {
     session->SetJoined();
   }
-  if (greet && !session->left()) {
+  if (greet && !session->departed()) {
     wire::HelloReply reply;
     RETURN_IF_ERROR(HelloTo(*session, incarnation_, deadline, &reply, /*joins=*/true));
-    if (session->left()) {
+    if (session->departed()) {
       SetFinalSequence(static_cast<size_t>(member.index), reply.state.durable);
     } else {
       CAIRN_CRASH_POINT("worker: a new server is greeted");
@@ -209,7 +199,7 @@ absl::Status Membership::Join(const wire::Member& member, bool greet, Deadline d
       LOG(INFO) << session->name() << " has joined the cluster";
     }
   }
-  const bool live = !session->left();
+  const bool live = !session->departed();
   ServerSession& joined = *session;
   sessions_.Put(std::move(session));
   // Pushes that settled before Put did not reach this session.
@@ -220,7 +210,7 @@ absl::Status Membership::Join(const wire::Member& member, bool greet, Deadline d
 bool Membership::Knows(const VariableSpec& spec, int32_t* unknown) const {
   for (const int32_t server : PlacesOf(spec)) {
     const auto index = static_cast<size_t>(server);
-    if (index < sessions_.size() && !sessions_[index].left()) continue;
+    if (index < sessions_.size() && !sessions_[index].departed()) continue;
     *unknown = server;
     return false;
   }

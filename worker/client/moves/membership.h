@@ -13,9 +13,9 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/deadline.h"
-#include "common/monotonic_cond_var.h"
 #include "common/variables/variable_spec.h"
 #include "thrift/cairn_types.h"
+#include "worker/client/delivery/call_lock.h"
 #include "worker/client/delivery/fan_out.h"
 #include "worker/client/delivery/position.h"
 #include "worker/client/delivery/push_order.h"
@@ -122,9 +122,8 @@ class Membership {
   int64_t timeline_ = 0;  // granted by ps:0
   std::atomic<int64_t> version_{0};
 
+  CallLock changes_;  // one change at a time
   mutable absl::Mutex mutex_;
-  bool changing_ ABSL_GUARDED_BY(mutex_) = false;  // one change at a time
-  MonotonicCondVar changed_;
   std::vector<int64_t> final_sequences_ ABSL_GUARDED_BY(mutex_);  // by server
 };
 

@@ -6,7 +6,7 @@
 #include "common/crash_point.h"
 #include "common/errors.h"
 #include "common/log.h"
-#include "common/monotonic_cond_var.h"
+#include "common/monotonic_sleep.h"
 #include "common/start_number.h"
 #include "common/status.h"
 #include "thrift/convert.h"
@@ -147,13 +147,13 @@ class Mover {
     while (true) {
       absl::StatusOr<wire::MoveReply> reply = Step(server, action);
       if (!absl::IsResourceExhausted(reply.status()) || patience.Expired()) return reply;
-      clock_.WaitFor(kRetryPause);
+      MonotonicSleep(kRetryPause);
     }
   }
 
   void Rest(absl::Duration busy) {
     const double fraction = std::clamp(options_.busy_fraction, 0.01, 1.0);
-    clock_.WaitFor(std::min(busy * (1 / fraction - 1), absl::Seconds(1)));
+    MonotonicSleep(std::min(busy * (1 / fraction - 1), absl::Seconds(1)));
   }
 
   // Prepares both servers, then copies until the rows that are left fit in a last pass, which
@@ -192,7 +192,7 @@ class Mover {
                                request_.step, ": see `cairnctl why`; nothing has moved")
                          : held.status();
       }
-      clock_.WaitFor(held.ok() ? kDrainPause : RetryAfterOf(held.status()));
+      MonotonicSleep(held.ok() ? kDrainPause : RetryAfterOf(held.status()));
       if (!held.ok()) continue;
       ASSIGN_OR_RETURN(const wire::MoveReply decided, Step(0, wire::MoveAction::DECIDED));
       request_.step = decided.step;
@@ -213,7 +213,7 @@ class Mover {
     do {
       status = Step(move_.source, wire::MoveAction::COMMIT).status();
       unknown_ = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
-      if (unknown_) clock_.WaitFor(kRetryPause);
+      if (unknown_) MonotonicSleep(kRetryPause);
     } while (unknown_ && !end.Expired());
     const absl::Duration held = MonotonicNow() - begin;
     outcome_.held += held;
@@ -228,7 +228,6 @@ class Mover {
   wire::MoveRequest request_;
   RowMoveOutcome outcome_;
   bool unknown_ = false;  // a COMMIT went unanswered: the source may have given the rows away
-  StopFlag clock_;
 };
 
 }  // namespace
@@ -281,9 +280,9 @@ absl::Status FinishMove(const std::string& job, const VariableSpec& newest,
   for (const int32_t server : servers) {
     wire::MoveRequest request = RequestOf(job, newest, server, server == 0 ? 1 : 0);
     request.action = wire::MoveAction::COMMIT;
-    const absl::Status told = calls.Move(server, request).status();
+    const absl::Status installed = calls.Move(server, request).status();
     // A server that does not know the variable does not need its map.
-    if (first.ok() && !told.ok() && !absl::IsNotFound(told)) first = told;
+    if (first.ok() && !installed.ok() && !absl::IsNotFound(installed)) first = installed;
   }
   return first;
 }

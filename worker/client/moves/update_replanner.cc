@@ -15,7 +15,9 @@ namespace cairn {
 namespace {
 
 // The server whose rows stay in a call for `session`; -1 where that server has left.
-int32_t KeptServer(const ServerSession& session) { return session.left() ? -1 : session.index(); }
+int32_t KeptServer(const ServerSession& session) {
+  return session.departed() ? -1 : session.index();
+}
 
 }  // namespace
 
@@ -31,11 +33,7 @@ absl::Status UpdateReplanner::ExtractMovedItems(const Exchange& exchange, std::v
     part.repeatable = numbered;
     part.call.kind = exchange.call.kind;
     SequenceOf(part.call) = SequenceOf(exchange.call);
-    if (part.call.kind == CallKind::kAssign) {
-      part.call.assign.late = numbered;
-    } else {
-      part.call.request.push.late = numbered;
-    }
+    WithUpdate(part.call, [&](auto& update) { update.late = numbered; });
     ItemsOf<Item>(part.call) = std::move(elsewhere);
   }
   items = std::move(parts.here);
@@ -89,7 +87,7 @@ absl::Status UpdateReplanner::Repartition(std::vector<Exchange*>* all, std::dequ
     const auto arrives = arriving.extract(exchange->session->index());
     wire::PushRequest& push = exchange->call.request.push;
     if (!arrives.empty()) RETURN_IF_ERROR(AddItems(std::move(arrives.mapped()), &push.items));
-    if (exchange->session->left() && push.items.empty()) {
+    if (exchange->session->departed() && push.items.empty()) {
       exchange->sent = exchange->done = true;
       exchange->outcome = {Progress::kAnswered, absl::OkStatus()};
       exchange->call.reply.push = {};  // left from an earlier call

@@ -127,7 +127,12 @@ TEST_F(PushOrderTest, EndsWhereAPushIsFenced) {
 TEST_F(PushOrderTest, WaitsForItsTurnUntilTheDeadline) {
   ASSERT_OK(order_.Acquire(Soon()));
   EXPECT_THAT(order_.Acquire(Deadline::In(absl::Milliseconds(10))),
-              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("another push")));
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("push: waited until the deadline for another push of this client, "
+                                 "which waits for its servers, since ")));
+  order_.WaitsFor("room");
+  EXPECT_THAT(order_.Acquire(Deadline::In(absl::Milliseconds(10))),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("waits for room, since ")));
   std::thread waiter([&] {
     EXPECT_OK(order_.Acquire(Soon()));
     order_.Release();

@@ -106,7 +106,7 @@ TEST(Create, BehindAnotherEndsAtItsDeadlineAndNamesTheOther) {
     leave.WaitForNotificationWithTimeout(absl::Seconds(10));
   };
   std::thread other([&] { EXPECT_OK(client->Create({Dense("slow", {2})}, Soon())); });
-  entered.WaitForNotification();
+  EXPECT_TRUE(entered.WaitForNotificationWithTimeout(absl::Seconds(20)));
   EXPECT_THAT(client->Create({Dense("a", {2})}, Deadline::In(absl::Milliseconds(50))),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        AllOf(HasSubstr("another Create"), HasSubstr("\"slow\""))));

@@ -184,7 +184,7 @@ TEST_F(ReplayTest, AWaitForAReplayUnderWayEndsAndSaysWhatItWaitedFor) {
   std::thread replays([&] { EXPECT_OK(Push()); });
   ASSERT_TRUE(begun->WaitForNotificationWithTimeout(absl::Seconds(20)));
   std::vector<float> out(2);
-  EXPECT_THAT(client_->Pull({WholeInto("v1", &out)}, Deadline::In(absl::Milliseconds(100))),
+  EXPECT_THAT(client_->Pull({WholeInto("v1", &out)}, Deadline::In(absl::Seconds(3))),
               StatusIs(absl::StatusCode::kUnavailable,
                        AllOf(HasSubstr("ps:1 (" + OwnHost() + ":"),
                              HasSubstr("was restarted and is being sent the pushes it does not "
@@ -227,26 +227,23 @@ TEST_F(ReplayTest, APushOfWhichTheAnswerWasLostWithTheServerIsSentOnce) {
 TEST_F(ReplayTest, AServerThatHadAnEarlierStartsPushGetsItBeforeThoseThatLackIt) {
   Connect();
   ASSERT_OK(Push());
+  std::atomic<bool> refuses = true, first_has_it = false, second_is_called = false;
   fleet_.fake(1).before = [&](absl::string_view method) {
-    if (method == "push") {
-      Refuse(wire::ErrorCode::UNAVAILABLE, wire::ErrorReason::BUSY, "rows are moving");
-    }
+    if (method != "push") return;
+    // So long that the push is given up at once.
+    if (refuses) throw ToServerError(BusyError("rows are moving", absl::Hours(1)));
+    EXPECT_TRUE(first_has_it);
+    second_is_called = true;
   };
-  EXPECT_FALSE(Push(Deadline::In(absl::Milliseconds(100))).ok());
-  fleet_.fake(1).before = nullptr;
+  EXPECT_THAT(Push(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rows are moving")));
+  refuses = false;
   client_.reset();
   Connect();
-  std::atomic<bool> first_has_it = false, second_is_called = false;
   fleet_.fake(0).before = [&](absl::string_view method) {
     const Deadline deadline = Deadline::In(absl::Milliseconds(100));
     while (method == "push" && !second_is_called && !deadline.Expired()) std::this_thread::yield();
   };
   fleet_.fake(0).after = [&](absl::string_view method) { first_has_it = method == "push"; };
-  fleet_.fake(1).before = [&](absl::string_view method) {
-    if (method != "push") return;
-    EXPECT_TRUE(first_has_it);
-    second_is_called = true;
-  };
   ASSERT_OK(Push());
   EXPECT_THAT(Pull("v0"), Each(-2));
   EXPECT_THAT(Pull("v1"), Each(-2));
@@ -342,8 +339,7 @@ TEST_F(ReplayTest, FullItWaitsAndSaysForWhom) {
   };
   absl::Status status;
   int pushes = 0;
-  for (; status.ok() && pushes < 100; ++pushes)
-    status = Push(Deadline::In(absl::Milliseconds(200)));
+  for (; status.ok() && pushes < 100; ++pushes) status = Push(Deadline::In(absl::Seconds(3)));
   --pushes;
   EXPECT_THAT(status,
               StatusIs(absl::StatusCode::kDeadlineExceeded,
@@ -354,6 +350,23 @@ TEST_F(ReplayTest, FullItWaitsAndSaysForWhom) {
   release->Notify();
   ASSERT_OK(Push());
   EXPECT_THAT(Pull("v1"), Each(-(pushes + 1)));
+}
+
+// The flush has 5 s of its own.
+TEST_F(ReplayTest, LeaveGivesUpAnEarlySnapshotThatWouldTakeAllOfItsTime) {
+  options_.retained_bytes = 64 << 10;
+  Connect();
+  const auto asked = std::make_shared<absl::Notification>();
+  const auto release = std::make_shared<absl::Notification>();
+  fleet_.fake(1).before = [asked, release](absl::string_view method) {
+    if (method != "flush") return;
+    if (!asked->HasBeenNotified()) asked->Notify();
+    release->WaitForNotificationWithTimeout(absl::Seconds(20));
+  };
+  while (client_->counters().retained_bytes <= options_.retained_bytes / 2) ASSERT_OK(Push());
+  ASSERT_TRUE(asked->WaitForNotificationWithTimeout(absl::Seconds(20)));
+  EXPECT_OK(client_->Leave(Deadline::In(absl::Seconds(4))));
+  release->Notify();
 }
 
 TEST_F(ReplayTest, OneLargerThanTheBudgetGoesAlone) {

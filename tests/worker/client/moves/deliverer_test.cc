@@ -334,7 +334,7 @@ TEST_F(DelivererTest, ADeadlineThatPassesWhileRowsMoveDoesNotSayThatNothingWasSe
   const Deadline past = Deadline::In(absl::ZeroDuration());
   EXPECT_THAT(gate().Check("push", past),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("nothing was sent")));
-  EXPECT_THAT(gate().CheckWhileRowsMove("push", past),
+  EXPECT_THAT(gate().Check("push", past, ClientGate::kRowsMove),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("may have arrived")));
 }
 

@@ -71,7 +71,7 @@ TEST(Threads, DestructionWhileTheBufferIsFullDoesNotWait) {
   ASSERT_TRUE(*iterator->Next(&element));
   // Of 2 ready elements and one that the thread holds, none is taken any more: the thread waits for
   // space, now or soon. Whether it has made element 3 depends on when 0 was taken.
-  full->WaitForNotification();
+  EXPECT_TRUE(full->WaitForNotificationWithTimeout(absl::Seconds(60)));
   iterator.reset();
 }
 
@@ -83,7 +83,7 @@ TEST(Threads, DestructionWaitsForTheCallUnderWay) {
       [&returned, entered, go_on](Element element) -> absl::StatusOr<Element> {
         if (IntOf(element) == 1) {
           entered->Notify();
-          go_on->WaitForNotification();
+          go_on->WaitForNotificationWithTimeout(absl::Seconds(60));
           returned = true;
         }
         return element;
@@ -92,7 +92,7 @@ TEST(Threads, DestructionWaitsForTheCallUnderWay) {
   auto iterator = *dataset.MakeIterator();
   Element element;
   ASSERT_TRUE(*iterator->Next(&element));
-  entered->WaitForNotification();
+  EXPECT_TRUE(entered->WaitForNotificationWithTimeout(absl::Seconds(60)));
   std::thread releases([go_on] { go_on->Notify(); });
   iterator.reset();
   EXPECT_TRUE(returned);
