@@ -287,6 +287,10 @@ absl::StatusOr<Value> ReplicaContext::AllGatherGradient(const Value& upstream, i
   ASSIGN_OR_RETURN(const Tensor known, HostTensor(extents.tensor()));
   const auto all = known.values<int64_t>();
   for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i] < 0) {
+      return InvalidArgument("gradient of AllGather: replica ", i, " gives extent ", all[i],
+                             "; an extent is not negative");
+    }
     if (static_cast<int32_t>(i) < replica_id_) first += all[i];
     total += all[i];
   }
