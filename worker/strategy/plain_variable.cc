@@ -32,6 +32,28 @@ ElementOp ElementOpOf(ScatterOp op) {
   return ElementOp::kSet;
 }
 
+// Whether an integer dtype can hold `number` without its fraction.
+bool Holds(DType dtype, double number) {
+  if (dtype == DType::kInt32) return number > -0x1p31 - 1 && number < 0x1p31;
+  return number >= -0x1p63 && number < 0x1p63;
+}
+
+// kInvalidArgument: `value` has a host number that the integer dtype of `variable` cannot hold.
+absl::Status CheckHostNumbers(const Variable& variable, const Value& value) {
+  if (IsFloating(variable.dtype())) return absl::OkStatus();
+  std::vector<double> numbers;
+  if (value.is_host_number()) numbers = {value.number()};
+  if (value.kind() == Value::Kind::kArray) numbers = value.array().ToDoubles();
+  // An integer needs no check for int64, and its double may be rounded up to 2^63.
+  if (value.kind() == Value::Kind::kInteger && variable.dtype() == DType::kInt64) return {};
+  for (const double number : numbers) {
+    if (Holds(variable.dtype(), number)) continue;
+    return InvalidArgument("write to variable \"", variable.name(), "\": ", number,
+                           " is outside the range of ", DTypeName(variable.dtype()));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::string_view SynchronizationName(VariableSynchronization synchronization) {
@@ -135,8 +157,14 @@ absl::StatusOr<Tensor> VariableOn(absl::string_view name, const Tensor& initial,
 }
 
 absl::StatusOr<Tensor> TensorFor(const Variable& variable, const Value& value) {
+  RETURN_IF_ERROR(CheckHostNumbers(variable, value));
   if (value.is_host_number() && variable.shape().empty()) {
-    return FullTensor(variable.dtype(), {}, value.number(), variable.device());
+    if (value.kind() == Value::Kind::kNumber || IsFloating(variable.dtype())) {
+      return FullTensor(variable.dtype(), {}, value.number(), variable.device());
+    }
+    ASSIGN_OR_RETURN(const Tensor exact,
+                     CastTensor(Tensor::Scalar<int64_t>(value.integer()), variable.dtype()));
+    return TensorOn(variable.device(), exact);
   }
   absl::StatusOr<Tensor> read = value.ToTensor();
   if (!read.ok()) {

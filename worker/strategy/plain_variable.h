@@ -71,8 +71,8 @@ class PlainVariable : public VariableBase {
 };
 
 // `value` as a tensor to write to `variable`. Arrays of host numbers, and for a scalar variable one
-// host number, are cast to the variable's dtype. kInvalidArgument: another dtype or shape, or a
-// host number for a variable that is not a scalar.
+// host number, are cast to the variable's dtype. kInvalidArgument: another dtype or shape, a host
+// number for a variable that is not a scalar, or one outside the range of an integer dtype.
 absl::StatusOr<Tensor> TensorFor(const Variable& variable, const Value& value);
 
 // kInvalidArgument: `variable` is a scalar, or a row is out of range.

@@ -202,4 +202,25 @@ absl::StatusOr<Value> SelectReplica(const Value& value, int32_t replica) {
   return value;
 }
 
+absl::StatusOr<Value::Sequence> EachReplica(const Value& value, int32_t count) {
+  Value::Sequence each;
+  for (int32_t i = 0; i < count; ++i) {
+    ASSIGN_OR_RETURN(Value own, SelectReplica(value, i));
+    each.push_back(std::move(own));
+  }
+  return each;
+}
+
+absl::StatusOr<std::vector<VariablePtr>> SameVariables(const Value& list) {
+  std::vector<VariablePtr> variables;
+  for (const Value& item : list.items()) {
+    if (!item.is_variable()) {
+      return InvalidArgument("replicas gave different variables in one place (", item.TypeText(),
+                             "); all must give the same in the same order");
+    }
+    variables.push_back(item.variable());
+  }
+  return variables;
+}
+
 }  // namespace cairn

@@ -72,19 +72,6 @@ Value ListOf(absl::Span<const VariablePtr> variables) {
   return Value::List({variables.begin(), variables.end()});
 }
 
-// The list that every replica passed.
-absl::StatusOr<std::vector<VariablePtr>> VariablesOf(const Value& list) {
-  std::vector<VariablePtr> variables;
-  for (const Value& item : list.items()) {
-    if (!item.is_variable()) {
-      return InvalidArgument("optimizer: replicas gave different variables in one place (",
-                             item.TypeText(), "); all must give the same in the same order");
-    }
-    variables.push_back(item.variable());
-  }
-  return variables;
-}
-
 // The tensors of a variable. kInvalidArgument: a kind of variable that optimizers do not update.
 absl::StatusOr<std::vector<PlainVariable*>> CopiesOf(Variable& variable) {
   if (variable.strategy() != nullptr && variable.strategy()->name() == "ParameterServerStrategy") {
@@ -187,16 +174,6 @@ absl::StatusOr<Value::Sequence> CheckedGradients(const Variable& variable,
   return Wrong(variable, "some replicas gave a gradient and some none; all must give one");
 }
 
-// The component of `value` for each of the first `count` replicas or copies.
-absl::StatusOr<Value::Sequence> EachOf(const Value& value, size_t count) {
-  Value::Sequence each;
-  for (size_t i = 0; i < count; ++i) {
-    ASSIGN_OR_RETURN(Value own, SelectReplica(value, static_cast<int32_t>(i)));
-    each.push_back(std::move(own));
-  }
-  return each;
-}
-
 // Whether a call with these arguments sums gradients of all workers. Decided before the arguments
 // are checked, so that other workers, which may have passed the check, decide the same.
 bool SumsOverWorkers(bool in_replicas, absl::Span<const Value> merged) {
@@ -253,7 +230,7 @@ absl::Status VariableOptimizer::Build(absl::Span<const VariablePtr> variables) {
   ASSIGN_OR_RETURN(Strategy* const strategy, StrategyOf(variables));
   return CallMerged(*strategy, "Build", {ListOf(variables)},
                     [this, strategy](bool /*in_replicas*/, absl::Span<const Value> merged) {
-                      const auto all = VariablesOf(merged[0]);
+                      const auto all = SameVariables(merged[0]);
                       RETURN_IF_ERROR(all.status());
                       RETURN_IF_ERROR(CheckVariables(*all));
                       absl::MutexLock lock(&mutex_);
@@ -355,20 +332,21 @@ absl::Status VariableOptimizer::ApplyMerged(Strategy& strategy, bool in_replicas
 
 absl::Status VariableOptimizer::Collect(Strategy& strategy, bool in_replicas,
                                         absl::Span<const Value> merged, Sums* sums) {
-  ASSIGN_OR_RETURN(const std::vector<VariablePtr> variables, VariablesOf(merged[0]));
+  ASSIGN_OR_RETURN(const std::vector<VariablePtr> variables, SameVariables(merged[0]));
   RETURN_IF_ERROR(CheckVariables(variables));
   if (merged[2].is_distributed()) {
     return absl::InvalidArgumentError(
         "optimizer: some replicas gave skip_aggregation and some did not; all must give one");
   }
   const bool skip = merged[2].integer() != 0;
-  const auto replicas = static_cast<size_t>(strategy.local_replicas());
+  const int32_t replicas = strategy.local_replicas();
   for (size_t v = 0; v < variables.size(); ++v) {
     const VariablePtr& variable = variables[v];
     const Value& gradient = merged[1].items()[v];
     const bool adds = !skip && (in_replicas || gradient.kind() == Value::Kind::kPerReplica);
-    const size_t copies = skip && gradient.is_distributed() ? variable->components().size() : 1;
-    ASSIGN_OR_RETURN(const Value::Sequence each, EachOf(gradient, adds ? replicas : copies));
+    const auto copies =
+        static_cast<int32_t>(skip && gradient.is_distributed() ? variable->components().size() : 1);
+    ASSIGN_OR_RETURN(const Value::Sequence each, EachReplica(gradient, adds ? replicas : copies));
     ASSIGN_OR_RETURN(Value::Sequence checked, CheckedGradients(*variable, each));
     if (checked.empty()) {
       sums->left_out.push_back(variable->name());

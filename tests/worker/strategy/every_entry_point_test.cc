@@ -527,6 +527,8 @@ TEST(EntryPoints, OfTheHeadersAreAllInTheTable) {
       "Call",  // private; of ValueFunction
       "Regroup",
       "SelectReplica",
+      "EachReplica",
+      "SameVariables",
       "CheckAlike",  // on values, which other calls use
       "VariableOn",
       "TensorFor",
