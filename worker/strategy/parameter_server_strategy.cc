@@ -211,8 +211,9 @@ absl::Status ParameterServerStrategy::PushSum(bool in_replicas,
       ASSIGN_OR_RETURN(gradient.values, sum.ToTensor());
       continue;
     }
-    ASSIGN_OR_RETURN(const Tensor given, HostTensor(sum.slices().indices));
-    ASSIGN_OR_RETURN(rows[i], CastTensor(given, DType::kInt64));
+    ASSIGN_OR_RETURN(rows[i],
+                     RowNumbers(absl::StrCat("gradient of variable \"", variables[i]->name(), "\""),
+                                sum.slices().indices));
     RETURN_IF_ERROR(CheckRows(*variables[i], rows[i].values<int64_t>()));
     gradient.to.rows = rows[i].values<int64_t>();
     gradient.values = sum.slices().values;

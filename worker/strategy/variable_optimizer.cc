@@ -118,27 +118,14 @@ absl::Status WrongGradient(const Variable& variable, const Value& found, const S
 // Returns a gradient as a tensor or as slices with int64 indices, of the variable's dtype.
 absl::StatusOr<Value> CheckedGradient(const Variable& variable, const Value& value) {
   if (value.kind() != Value::Kind::kSlices) {
-    if (value.is_host_number() && variable.shape().empty()) {
-      return Value(Tensor::Full(variable.dtype(), {}, value.number()));
-    }
-    absl::StatusOr<Tensor> tensor = value.ToTensor();
-    if (!tensor.ok()) return WrongGradient(variable, value, variable.shape());
-    if (value.kind() == Value::Kind::kArray) tensor = CastTensor(*tensor, variable.dtype());
-    if (tensor->is_text() || tensor->dtype() != variable.dtype() ||
-        tensor->shape() != variable.shape()) {
-      return WrongGradient(variable, value, variable.shape());
-    }
-    return Value(*std::move(tensor));
+    ASSIGN_OR_RETURN(Tensor tensor, TensorFor(variable, value, "gradient of"));
+    return Value(std::move(tensor));
   }
   const IndexedSlices& slices = value.slices();
-  if (slices.indices.is_text() || IsFloating(slices.indices.dtype()) ||
-      slices.indices.rank() != 1) {
-    return Wrong(variable, absl::StrCat("its gradient's rows are given as ",
-                                        slices.indices.TypeText(), "; allowed is int64 [n]"));
-  }
   IndexedSlices checked{.indices = {}, .values = slices.values};
-  ASSIGN_OR_RETURN(const Tensor indices, HostTensor(slices.indices));
-  ASSIGN_OR_RETURN(checked.indices, CastTensor(indices, DType::kInt64));
+  ASSIGN_OR_RETURN(
+      checked.indices,
+      RowNumbers(absl::StrCat("gradient of variable \"", variable.name(), "\""), slices.indices));
   RETURN_IF_ERROR(CheckRows(variable, checked.indices.values<int64_t>()));
   Shape shape = variable.shape();
   shape[0] = checked.indices.elements();

@@ -533,6 +533,7 @@ TEST(EntryPoints, OfTheHeadersAreAllInTheTable) {
       "VariableOn",
       "TensorFor",
       "CheckRows",
+      "RowNumbers",
       "Change",  // building blocks of variables
       "ApplyMerged",
       "Collect",

@@ -375,6 +375,9 @@ TEST_F(PsStrategyTest, GradientsAreSummedOverReplicasNotOverCopies) {
     EXPECT_THAT(Numbers(v), ElementsAre(-3));
     EXPECT_FALSE(strategy_->ApplyGradients({{v, Value::Mirrored({})}}).ok());
     EXPECT_FALSE(strategy_->ApplyGradients({{v, Value::PerReplica({one})}}).ok());
+    const IndexedSlices texts = {Tensor::Texts({1}, {"a"}), Tensor::Vector<float>({1})};
+    EXPECT_THAT(strategy_->ApplyGradients({{v, texts}}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rows are given as text")));
   }
   ASSERT_OK(strategy_->Run([&](absl::Span<const Value>) -> absl::StatusOr<Value> {
     RETURN_IF_ERROR(strategy_->ApplyGradients({{v, one}}));
