@@ -92,9 +92,10 @@ absl::StatusOr<Tensor> MirroredVariable::Read() {
 }
 
 absl::Status MirroredVariable::WriteAll(AssignOp op, const Value& value) {
+  ASSIGN_OR_RETURN(const Value::Sequence parts,
+                   EachReplica(value, static_cast<int32_t>(copies_.size())));
   std::vector<Tensor> own;
-  for (size_t i = 0; i < copies_.size(); ++i) {
-    ASSIGN_OR_RETURN(const Value part, SelectReplica(value, static_cast<int32_t>(i)));
+  for (const Value& part : parts) {
     ASSIGN_OR_RETURN(Tensor tensor, TensorFor(*this, part));
     own.push_back(std::move(tensor));
   }

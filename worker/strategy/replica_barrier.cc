@@ -163,12 +163,7 @@ absl::StatusOr<std::vector<Value>> ReplicaBarrier::Merge(
   }
   ASSIGN_OR_RETURN(const Value result,
                    merge_fn.Call("the function of MergeCall", *strategy, merged));
-  std::vector<Value> results;
-  for (size_t i = 0; i < of_replicas.size(); ++i) {
-    ASSIGN_OR_RETURN(Value own, SelectReplica(result, static_cast<int32_t>(i)));
-    results.push_back(std::move(own));
-  }
-  return results;
+  return EachReplica(result, static_cast<int32_t>(of_replicas.size()));
 }
 
 }  // namespace cairn

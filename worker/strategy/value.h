@@ -153,6 +153,8 @@ absl::StatusOr<Value> Regroup(absl::Span<const Value> of_replicas);
 // The view of `value` on replica `replica`: each distributed value, also inside structures, is
 // replaced by its component. kInvalidArgument: a distributed value with fewer components.
 absl::StatusOr<Value> SelectReplica(const Value& value, int32_t replica);
+// The view of each of `values`.
+absl::StatusOr<Value::Sequence> SelectReplicas(absl::Span<const Value> values, int32_t replica);
 // The views of the first `count` replicas, in order.
 absl::StatusOr<Value::Sequence> EachReplica(const Value& value, int32_t count);
 

@@ -527,6 +527,7 @@ TEST(EntryPoints, OfTheHeadersAreAllInTheTable) {
       "Call",  // private; of ValueFunction
       "Regroup",
       "SelectReplica",
+      "SelectReplicas",
       "EachReplica",
       "SameVariables",
       "CheckAlike",  // on values, which other calls use
