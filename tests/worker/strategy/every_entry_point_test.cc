@@ -547,6 +547,7 @@ TEST(EntryPoints, OfTheHeadersAreAllInTheTable) {
       "SparseRead",
       "At",
       "MergeCallFor",
+      "Together",
   };
   for (const Call& call : AllCalls()) covered.insert(call.name);
   for (const char* header : {"strategy.h", "context.h", "variable.h", "value.h", "plain_variable.h",
