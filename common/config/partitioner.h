@@ -63,6 +63,7 @@ class Placement {
   virtual ~Placement() = default;
   virtual int32_t Next(int64_t bytes) = 0;
 };
+// `ps_count` must be at least 1.
 std::unique_ptr<Placement> RoundRobinPlacement(int32_t ps_count);
 // Chooses the server with the fewest bytes so far; ties: the first (TensorFlow's
 // GreedyLoadBalancing with byte_size_load_fn).

@@ -9,10 +9,16 @@
 //   cairn-caller-crash SERVERS rules
 //     The same with a table that deletes rows, and admits keys with their second push.
 //
+//   cairn-caller-crash SERVERS host
+//     Creates a variable of a ParameterServerStrategy and expects its initial value. This program
+//     may be killed too.
+//
 // Exit status: 0 all results were correct; 5 an update was lost or counted twice; 1 any other
 // error.
 #include <cstdio>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +26,7 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "worker/client/ps_client.h"
+#include "worker/strategy/variable_host.h"
 
 namespace cairn::test {
 namespace {
@@ -190,6 +197,20 @@ class ColdCaller {
   std::vector<float> values_;
 };
 
+// A variable with rows on two servers. A restart finds the initial value, or writes it.
+absl::Status RunHost(std::unique_ptr<PsClient> client) {
+  VariableHost host(std::move(client), absl::Seconds(60));
+  VariableSpec spec{.name = "hosted", .shape = {2, kWidth}};
+  spec.optimizer = PlainUpdates();
+  spec.shards = {{.first_row = 0, .rows = 1, .ps = 0}, {.first_row = 1, .rows = 1, .ps = 1}};
+  RETURN_IF_ERROR(host.Create(&spec, Tensor::Full(DType::kFloat32, spec.shape, 7)));
+  ASSIGN_OR_RETURN(const Tensor read, host.Read({.variable = "hosted"}));
+  for (const float value : read.values<float>()) {
+    if (value != 7) return absl::DataLossError(absl::StrCat("hosted is ", value, ", not 7"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Main(const std::string& servers, absl::string_view mode) {
   const ClientOptions options = {.job = "calls",
                                  .worker = 0,
@@ -197,7 +218,8 @@ absl::Status Main(const std::string& servers, absl::string_view mode) {
                                  .servers = absl::StrSplit(servers, ','),
                                  .ps_wait = absl::Seconds(50),
                                  .rpc_timeout = absl::Seconds(5)};
-  ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client, PsClient::Connect(options, Patience()));
+  ASSIGN_OR_RETURN(std::unique_ptr<PsClient> client, PsClient::Connect(options, Patience()));
+  if (mode == "host") return RunHost(std::move(client));
   if (mode == "rules") return ColdCaller(*client).RunRules();
   return mode == "cold" ? ColdCaller(*client).Run() : Caller(*client).Run();
 }
@@ -208,7 +230,7 @@ absl::Status Main(const std::string& servers, absl::string_view mode) {
 int main(int argc, char** argv) {
   cairn::LogToGlog();  // tests read its log
   const std::string mode = argc == 3 ? argv[2] : "";
-  if (argc != 2 && mode != "cold" && mode != "rules") return 2;
+  if (argc != 2 && mode != "cold" && mode != "rules" && mode != "host") return 2;
   const absl::Status status = cairn::test::Main(argv[1], mode);
   if (!status.ok()) std::fprintf(stderr, "cairn-caller: %s\n", status.ToString().c_str());
   return status.ok() ? 0 : absl::IsDataLoss(status) ? 5 : 1;

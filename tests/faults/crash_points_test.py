@@ -78,6 +78,9 @@ CALLS = {
     "drop: before the answer": ("ps", 2),
     "worker: job dropped": ("worker", 2),
 }
+# Points of a variable of a ParameterServerStrategy, at which the program is killed.
+HOSTED = ["host: before a variable is created", "host: variable created",
+          "host: initial value written"]
 # Points of the eviction of rows, and the passages at which a server is killed, one in each of
 # consecutive starts.
 COLD = {
@@ -405,6 +408,16 @@ class Calls(CrashCase):
                 self.start("caller", command)
             self.result("caller")
 
+    def run_hosted(self, point):
+        with self.open_cluster(2):
+            command = [CALLER, self.cluster.first_addresses(), "host"]
+            with armed(point):
+                caller = self.start("caller", command)
+            self.await_death(caller, lambda: self.log("caller"), point)
+            for _ in range(2):
+                self.start("caller", command)
+                self.result("caller")
+
 
 class Cold(CrashCase):
     """A table several times as large as the servers' memory, or one that deletes rows."""
@@ -610,7 +623,7 @@ class Points(unittest.TestCase):
                 with open(path, encoding="utf-8") as f:
                     found |= set(re.findall(r'CAIRN_CRASH_POINT\(\s*"([^"]+)"\)', f.read()))
         cases = {*PUSHES, *STARTS, *CALLS, *COLD, *RULES, *MOVES, *COLD_MOVES, *MEMBERS, *SYNC,
-                 *CHECKPOINTS, *ENDS, *RESTORES}
+                 *CHECKPOINTS, *ENDS, *RESTORES, *HOSTED}
         self.assertEqual(found ^ cases, set(), "points without a case, or cases without a point")
 
 
@@ -630,6 +643,8 @@ for name in STARTS:
     add(Pushes, name, lambda self, name=name: self.run_start(name))
 for name in CALLS:
     add(Calls, name, lambda self, name=name: self.run_point(name))
+for name in HOSTED:
+    add(Calls, name, lambda self, name=name: self.run_hosted(name))
 for name in [*COLD, *RULES]:
     for kind in ("snapshot", "log"):
         add(Cold, f"{name} under {kind}",

@@ -4,19 +4,38 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
+#include "common/catch_exceptions.h"
 #include "common/config/partitioner.h"
 #include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
+namespace {
+
+PsStrategy Failing(absl::Status status) {
+  return
+      [status = std::move(status)](const PlacedOp&) -> absl::StatusOr<int32_t> { return status; };
+}
+
+absl::Status NoServers(absl::string_view strategy, int32_t ps_tasks) {
+  return InvalidArgument(strategy, ": ps_tasks is ", ps_tasks, "; it must be at least 1");
+}
+
+}  // namespace
 
 PsStrategy RoundRobinStrategy(int32_t ps_tasks) {
+  if (ps_tasks < 1) return Failing(NoServers("RoundRobinStrategy", ps_tasks));
   // Shared because std::function copies its state: all copies advance the same round robin.
   std::shared_ptr<Placement> placement = RoundRobinPlacement(ps_tasks);
   return [placement](const PlacedOp& /*variable*/) { return placement->Next(0); };
 }
 
 PsStrategy GreedyLoadBalancingStrategy(int32_t ps_tasks, LoadFunction load) {
+  if (ps_tasks < 1) return Failing(NoServers("GreedyLoadBalancingStrategy", ps_tasks));
+  if (!load) {
+    return Failing(
+        absl::InvalidArgumentError("GreedyLoadBalancingStrategy: the load function is empty"));
+  }
   std::shared_ptr<Placement> placement = GreedyByBytesPlacement(ps_tasks);
   return [placement, load = std::move(load)](const PlacedOp& variable) -> absl::StatusOr<int32_t> {
     ASSIGN_OR_RETURN(const int64_t cost, load(variable));
@@ -57,7 +76,8 @@ absl::StatusOr<std::string> ReplicaDeviceSetter::Device(const PlacedOp& op) {
   if (!op.is_variable || !has_ps_device) return worker_device_.MergedWith(asked).ToString();
   DeviceSpec device = ps_device_;
   if (device.job.has_value() && (!asked.job.has_value() || asked.job == device.job)) {
-    ASSIGN_OR_RETURN(const int32_t task, strategy_(op));
+    ASSIGN_OR_RETURN(const int32_t task,
+                     CatchExceptions("the ps_strategy", [&] { return strategy_(op); }));
     if (task < 0 || task >= ps_tasks_) {
       return InvalidArgument("the strategy put variable ", op.name, " on ps ", task, "; there are ",
                              ps_tasks_);

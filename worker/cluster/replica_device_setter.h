@@ -30,7 +30,8 @@ using PsStrategy = std::function<absl::StatusOr<int32_t>(const PlacedOp& variabl
 // Returns the load that a variable puts on its server.
 using LoadFunction = std::function<absl::StatusOr<int64_t>(const PlacedOp& variable)>;
 
-// 0, 1, …, ps_tasks - 1, 0, … in the order of calls.
+// 0, 1, …, ps_tasks - 1, 0, … in the order of calls. Calls of this and the next strategy return
+// kInvalidArgument if `ps_tasks` is below 1 or `load` is empty.
 PsStrategy RoundRobinStrategy(int32_t ps_tasks);
 // The ps with the least load so far, the first of equals (contrib's GreedyLoadBalancingStrategy).
 PsStrategy GreedyLoadBalancingStrategy(int32_t ps_tasks, LoadFunction load);
@@ -59,7 +60,7 @@ class ReplicaDeviceSetter {
   // The canonical name of the op's device. A variable that names a job other than ps_device's keeps
   // its job, and the strategy is not called. A variable that names ps_device's job with a task
   // keeps its task, but the strategy is still called. kInvalidArgument: `op.device` is not a device
-  // name, or the strategy returned an invalid ps.
+  // name, or the strategy returned an invalid ps. kUnknown: the strategy threw an exception.
   absl::StatusOr<std::string> Device(const PlacedOp& op);
 
  private:

@@ -22,10 +22,10 @@ struct Task {
   ListenerOptions listener;
 };
 
-class EngineServer : public Server {
+class ClusterEngineServer : public Server {
  public:
-  explicit EngineServer(Task task) : task_(std::move(task)), target_(task_.address) {}
-  ~EngineServer() override { (void)Stop(); }
+  explicit ClusterEngineServer(Task task) : task_(std::move(task)), target_(task_.address) {}
+  ~ClusterEngineServer() override { (void)Stop(); }
 
   std::string target() const override {
     absl::MutexLock lock(&mutex_);
@@ -132,7 +132,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ClusterSpec& cluste
   task.engine.server_index = index;
   task.engine.server_count = cluster.task_count(job);
   ASSIGN_OR_RETURN(task.engine.durability, DurabilityFromName(options.durability));
-  auto server = std::make_unique<EngineServer>(std::move(task));
+  auto server = std::make_unique<ClusterEngineServer>(std::move(task));
   if (options.start) RETURN_IF_ERROR(server->Start());
   return std::unique_ptr<Server>(std::move(server));
 }

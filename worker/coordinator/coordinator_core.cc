@@ -121,6 +121,7 @@ absl::StatusOr<std::shared_ptr<PerWorkerDataset>> ClusterCoordinator::Core::Make
   const auto dataset = std::make_shared<PerWorkerDataset>(std::move(factory), workers);
   for (int32_t worker = 0; worker < workers; ++worker) RETURN_IF_ERROR(dataset->Make(worker));
   absl::MutexLock lock(&mutex_);
+  std::erase_if(datasets_, [](const auto& earlier) { return earlier.expired(); });
   datasets_.push_back(dataset);
   return dataset;
 }

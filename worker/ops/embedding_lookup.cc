@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "common/errors.h"
@@ -35,7 +36,7 @@ absl::Status CheckShapes(absl::Span<const float> table, int64_t width, const Spa
                            " row numbers, ", input.weights.size(),
                            " weights; give one of each per id (weights may be left out)");
   }
-  if (input.rows < 0 || out_size != static_cast<size_t>(input.rows * width)) {
+  if (out_size != static_cast<size_t>(input.rows * width)) {
     return InvalidArgument("embedding lookup: output of ", out_size, " elements, expected ",
                            input.rows, " x ", width);
   }
@@ -93,6 +94,12 @@ float Dot(const float* a, const float* b, int64_t count) {
 
 }  // namespace
 
+absl::Status CheckLookupRows(int64_t rows) {
+  if (rows >= 0 && rows <= std::numeric_limits<int32_t>::max()) return absl::OkStatus();
+  return InvalidArgument("embedding lookup: ", rows,
+                         " rows are asked for; allowed are 0 to 2^31 - 1");
+}
+
 absl::Status EmbeddingLookup(absl::Span<const float> table, int64_t width,
                              absl::Span<const int64_t> ids, absl::Span<float> out) {
   const LookupOptions options;
@@ -113,6 +120,7 @@ absl::Status EmbeddingLookup(absl::Span<const float> table, int64_t width,
 absl::Status EmbeddingLookupSparse(absl::Span<const float> table, int64_t width,
                                    const SparseIds& input, const LookupOptions& options,
                                    absl::Span<float> out) {
+  RETURN_IF_ERROR(CheckLookupRows(input.rows));
   RETURN_IF_ERROR(CheckShapes(table, width, input, options, out.size()));
   ASSIGN_OR_RETURN(const Combined combined,
                    Combine(input, options, static_cast<int64_t>(table.size()) / width));

@@ -30,6 +30,9 @@ struct LookupOptions {
   int64_t default_id = -1;
 };
 
+// kInvalidArgument: `rows` of a SparseIds is negative, or beyond the int32 of row_of_id.
+absl::Status CheckLookupRows(int64_t rows);
+
 // out [ids.size(), width] = rows `ids` of table [table_rows, width].
 // kInvalidArgument: an id outside [0, table_rows).
 absl::Status EmbeddingLookup(absl::Span<const float> table, int64_t width,

@@ -82,7 +82,8 @@ class HostOps final : public TensorOps {
     WithNumericType(dtype, [&](auto zero) {
       using T = decltype(zero);
       auto* const values = static_cast<T*>(x);
-      for (size_t i = 0; i < count; ++i) values[i] /= static_cast<T>(divisor);
+      const auto by = static_cast<T>(divisor);
+      for (size_t i = 0; i < count; ++i) values[i] = kernels::Quotient(values[i], by);
     });
   }
 

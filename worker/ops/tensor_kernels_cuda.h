@@ -57,6 +57,16 @@ struct CastBody {
   }
 };
 
+// `old` / `divisor`. The smallest integer by -1 wraps around to itself; a processor would trap.
+template <typename T>
+CAIRN_ANYWHERE inline T Quotient(T old, T divisor) {
+  if constexpr (std::is_integral_v<T>) {
+    using Bits = std::make_unsigned_t<T>;
+    if (divisor == -1) return static_cast<T>(Bits{0} - static_cast<Bits>(old));
+  }
+  return old / divisor;
+}
+
 // As std::min and std::max, these return the first argument if the two are unordered.
 template <typename T>
 CAIRN_ANYWHERE inline T Combined(ElementOp op, T old, T value) {
@@ -65,7 +75,7 @@ CAIRN_ANYWHERE inline T Combined(ElementOp op, T old, T value) {
     case ElementOp::kAdd: return old + value;
     case ElementOp::kSub: return old - value;
     case ElementOp::kMul: return old * value;
-    case ElementOp::kDiv: return old / value;
+    case ElementOp::kDiv: return Quotient(old, value);
     case ElementOp::kMin: return value < old ? value : old;
     case ElementOp::kMax: return old < value ? value : old;
   }
@@ -126,7 +136,7 @@ struct DivideBody {
   T* x;
   template <typename Index>
   CAIRN_ANYWHERE void operator()(Index i) const {
-    x[i] /= divisor;
+    x[i] = Quotient(x[i], divisor);
   }
 };
 

@@ -207,6 +207,10 @@ absl::StatusOr<Tensor> AddTensors(absl::Span<const Tensor> terms) {
 }
 
 absl::StatusOr<Tensor> DivideTensor(const Tensor& tensor, double divisor) {
+  if (!IsFloating(tensor.dtype()) && !(std::abs(divisor) >= 1 && std::abs(divisor) < 0x1p31)) {
+    return InvalidArgument("division of integers by ", divisor,
+                           "; allowed are absolute values from 1 to 2^31 - 1");
+  }
   const bool narrow = Is16Bit(tensor.dtype());
   const DType dtype = narrow ? DType::kFloat32 : tensor.dtype();
   ASSIGN_OR_RETURN(Tensor quotient, CastTensor(tensor, dtype));

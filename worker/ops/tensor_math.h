@@ -31,7 +31,8 @@ absl::StatusOr<Tensor> HostTensor(const Tensor& tensor);
 
 // The sum in the order given, at least one term. kInvalidArgument: shapes or dtypes differ.
 absl::StatusOr<Tensor> AddTensors(absl::Span<const Tensor> terms);
-// Integer division rounds toward zero; `divisor` must then not be 0.
+// Integer division rounds toward zero. kInvalidArgument: integers are divided by a number below 1
+// or beyond int32 (absolute values).
 absl::StatusOr<Tensor> DivideTensor(const Tensor& tensor, double divisor);
 // Floating-point numbers are truncated to integers as in C++.
 absl::StatusOr<Tensor> CastTensor(const Tensor& tensor, DType dtype);

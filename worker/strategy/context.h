@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -82,6 +84,12 @@ class ReplicaContext {
                                             const MergeFn& merge_fn, absl::Span<const Value> args);
   // kFailedPrecondition unless this context is the calling thread's current one.
   absl::Status CheckCurrent() const;
+  // Calls `fn` once with the values of all replicas; each gets its own of the results. `what` names
+  // the call.
+  using CollectiveFn =
+      absl::FunctionRef<absl::StatusOr<std::vector<Value>>(absl::Span<const Value> of_replicas)>;
+  absl::StatusOr<Value> Together(std::string what, const CommunicationOptions& options,
+                                 const Value& value, CollectiveFn fn);
 
   const StrategyHandle strategy_;
   ReplicaBarrier* const barrier_;

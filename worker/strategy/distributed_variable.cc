@@ -7,6 +7,7 @@
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
 #include "worker/strategy/context_stack.h"
+#include "worker/strategy/reduce_values.h"
 
 namespace cairn {
 namespace {
@@ -91,9 +92,10 @@ absl::StatusOr<Tensor> MirroredVariable::Read() {
 }
 
 absl::Status MirroredVariable::WriteAll(AssignOp op, const Value& value) {
+  ASSIGN_OR_RETURN(const Value::Sequence parts,
+                   EachReplica(value, static_cast<int32_t>(copies_.size())));
   std::vector<Tensor> own;
-  for (size_t i = 0; i < copies_.size(); ++i) {
-    ASSIGN_OR_RETURN(const Value part, SelectReplica(value, static_cast<int32_t>(i)));
+  for (const Value& part : parts) {
     ASSIGN_OR_RETURN(Tensor tensor, TensorFor(*this, part));
     own.push_back(std::move(tensor));
   }
@@ -148,11 +150,7 @@ absl::Status MirroredVariable::ScatterInReplica(const Place& place, ScatterOp op
                                                 const IndexedSlices& slices) {
   const auto scatter = [this, op](Strategy& strategy,
                                   absl::Span<const Value> merged) -> absl::StatusOr<Value> {
-    Value::Sequence locals;
-    for (int32_t i = 0; i < strategy.local_replicas(); ++i) {
-      ASSIGN_OR_RETURN(Value own, SelectReplica(merged[0], i));
-      locals.push_back(std::move(own));
-    }
+    ASSIGN_OR_RETURN(Value::Sequence locals, EachReplica(merged[0], strategy.local_replicas()));
     ASSIGN_OR_RETURN(const Value all,
                      Aggregate(strategy, aggregation(), Value::PerReplica(std::move(locals)),
                                {copies_[0]->device()}));
@@ -257,13 +255,14 @@ absl::Status AggregatingVariable::Write(AssignOp op, const Value& value) {
 absl::Status AggregatingVariable::Scatter(ScatterOp op, const IndexedSlices& slices) {
   ASSIGN_OR_RETURN(const Place place, PlaceOf(*this, ScatterOpName(op)));
   if (place.kind != Place::Kind::kReplica) return copy_->Scatter(op, slices);
-  // The copy gets every replica's slices, one after the other, with any aggregation.
+  // The copy gets every replica's slices, one after the other, with any aggregation: in one call,
+  // which writes all of them or none.
   const auto scatter = [this, op](Strategy& strategy,
                                   absl::Span<const Value> merged) -> absl::StatusOr<Value> {
-    for (int32_t i = 0; i < strategy.local_replicas(); ++i) {
-      ASSIGN_OR_RETURN(const Value own, SelectReplica(merged[0], i));
-      RETURN_IF_ERROR(copy_->Scatter(op, own.slices()));
-    }
+    ASSIGN_OR_RETURN(const Value::Sequence each, EachReplica(merged[0], strategy.local_replicas()));
+    const absl::StatusOr<Value> all = SumValues(each);
+    RETURN_IF_ERROR(Annotate(all.status(), Called(ScatterOpName(op), name())));
+    RETURN_IF_ERROR(copy_->Scatter(op, all->slices()));
     return Value();
   };
   return MergeCallFor(*place.context, NameOf(ScatterOpName(op), *this), scatter, {slices}).status();

@@ -107,9 +107,9 @@ absl::Status GpuAllReduce::RunDevice(size_t device, ReduceOp op,
 absl::StatusOr<std::vector<Value>> GpuAllReduce::Reduce(ReduceOp op,
                                                         absl::Span<const Value::Sequence> locals) {
   absl::MutexLock lock(&mutex_);
-  ranks_->Take();
-  const absl::Cleanup give_back = [this] { ranks_->Return(); };
-  ASSIGN_OR_RETURN(const absl::Span<const std::unique_ptr<DeviceRank>> ranks, ranks_->Get());
+  ranks_->Acquire();
+  const absl::Cleanup give_back = [this] { ranks_->Release(); };
+  ASSIGN_OR_RETURN(const absl::Span<const std::unique_ptr<DeviceRank>> ranks, ranks_->Joined());
   // Allocates before anything is queued, because an allocation may wait for sums.
   absl::StatusOr<std::vector<Pack>> made = MakePacks(locals);
   if (!made.ok()) {

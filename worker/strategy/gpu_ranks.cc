@@ -45,9 +45,9 @@ GpuRanks::GpuRanks(std::vector<Device> devices, JoinGpus join, bool required)
 GpuRanks::GpuRanks(std::vector<std::unique_ptr<DeviceRank>> joined, const NcclPeers& peers)
     : peers_(peers), ranks_(std::move(joined)) {}
 
-bool GpuRanks::Take() { return !none_.load() && !taken_.exchange(true); }
+bool GpuRanks::Acquire() { return !unavailable_.load() && !taken_.exchange(true); }
 
-void GpuRanks::Return() {
+void GpuRanks::Release() {
   const bool failed =
       std::any_of(ranks_.begin(), ranks_.end(),
                   [](const std::unique_ptr<DeviceRank>& rank) { return !rank->Usable().ok(); });
@@ -55,7 +55,7 @@ void GpuRanks::Return() {
   taken_.store(false);
 }
 
-absl::StatusOr<absl::Span<const std::unique_ptr<DeviceRank>>> GpuRanks::Get() {
+absl::StatusOr<absl::Span<const std::unique_ptr<DeviceRank>>> GpuRanks::Joined() {
   if (peers_.workers != nullptr) RETURN_IF_ERROR(ranks_.front()->Usable());
   if (!ranks_.empty()) return ranks_;
   absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> joined = join_(devices_, {});
@@ -65,7 +65,7 @@ absl::StatusOr<absl::Span<const std::unique_ptr<DeviceRank>>> GpuRanks::Get() {
   }
   if (required_) return joined.status();
   LOG(WARNING) << "gradients are summed in host memory from now on: " << joined.status().message();
-  none_.store(true);
+  unavailable_.store(true);
   return absl::Span<const std::unique_ptr<DeviceRank>>();
 }
 

@@ -18,8 +18,8 @@ namespace cairn {
 // use; and NCCL is installed. kFailedPrecondition, kUnimplemented: why it cannot.
 absl::Status CheckNccl(absl::Span<const Device> devices);
 
-// The ranks of this process's devices, for one step at a time. Thread safety: Take from any thread;
-// the other methods between a true Take and Return, one thread at a time.
+// The ranks of this process's devices, for one step at a time. Thread safety: Acquire from any
+// thread; the other methods between a true Acquire and Release, one thread at a time.
 class GpuRanks {
  public:
   // Joins `devices`, which CheckNccl accepts, when they are first needed and after an error.
@@ -33,13 +33,13 @@ class GpuRanks {
   // The other workers' ranks; no workers: only this process's devices sum.
   const NcclPeers& peers() const { return peers_; }
 
-  // False: there are no ranks, or another step has them; then nothing is taken.
-  bool Take();
-  void Return();
+  // False: there are no ranks, or another step has them; then nothing is acquired.
+  bool Acquire();
+  void Release();
 
   // Joins the ranks if needed. Empty: they could not be joined; the log says why. Errors: those of
   // `join`, if required; the error of ranks that cannot be joined again.
-  absl::StatusOr<absl::Span<const std::unique_ptr<DeviceRank>>> Get();
+  absl::StatusOr<absl::Span<const std::unique_ptr<DeviceRank>>> Joined();
 
  private:
   const std::vector<Device> devices_;
@@ -47,7 +47,7 @@ class GpuRanks {
   const bool required_ = true;
   const NcclPeers peers_;
   std::atomic<bool> taken_ = false;
-  std::atomic<bool> none_ = false;
+  std::atomic<bool> unavailable_ = false;
   std::vector<std::unique_ptr<DeviceRank>> ranks_;
 };
 

@@ -52,6 +52,10 @@ absl::StatusOr<std::unique_ptr<ParameterServerStrategy>> ParameterServerStrategy
     return absl::InvalidArgumentError(
         "ParameterServerStrategy: the host of its variables is null; give HostOnServers(client)");
   }
+  if (host->server_count() == 0) {
+    return absl::InvalidArgumentError(
+        "ParameterServerStrategy: the client of the variables' host is null");
+  }
   const int32_t servers = cluster.task_count("ps");
   if (servers != host->server_count()) {
     return InvalidArgument("ParameterServerStrategy: the cluster has ", servers,
@@ -175,7 +179,8 @@ absl::StatusOr<int32_t> ServerOf(const VariablePtr& variable) {
   return InvalidArgument("variable \"", variable->name(), "\" is not on a parameter server");
 }
 
-absl::Status ParameterServerStrategy::PushSum(absl::Span<const VariablePtr> variables,
+absl::Status ParameterServerStrategy::PushSum(bool in_replicas,
+                                              absl::Span<const VariablePtr> variables,
                                               absl::Span<const Value> gradients) {
   std::vector<HostedGradient> pushed;
   // The pushed HostedRows refer to these tensors until the push returns.
@@ -187,10 +192,18 @@ absl::Status ParameterServerStrategy::PushSum(absl::Span<const VariablePtr> vari
                              "\", which is not on a parameter server");
     }
     Value sum = gradients[i];
-    if (sum.is_distributed()) {
-      ASSIGN_OR_RETURN(std::vector<Value> reduced,
-                       ReduceOnto(ReduceOp::kSum, sum.items(), {Cpu(0)}));
+    const bool of_each = in_replicas || sum.kind() == Value::Kind::kPerReplica;
+    if (of_each && sum.is_distributed() && sum.items().size() != worker_devices().size()) {
+      return InvalidArgument("ApplyGradients: ", sum.TypeText(), " has ", sum.items().size(),
+                             " components, this worker ", local_replicas(),
+                             " replicas; give one for each");
+    }
+    if (of_each && local_replicas() > 1) {
+      ASSIGN_OR_RETURN(const Value::Sequence each, EachReplica(sum, local_replicas()));
+      ASSIGN_OR_RETURN(std::vector<Value> reduced, ReduceOnto(ReduceOp::kSum, each, {Cpu(0)}));
       sum = std::move(reduced[0]);
+    } else {
+      ASSIGN_OR_RETURN(sum, SelectReplica(sum, 0));
     }
     HostedGradient& gradient = pushed.emplace_back();
     gradient.to.variable = variable->hosted();
@@ -198,8 +211,9 @@ absl::Status ParameterServerStrategy::PushSum(absl::Span<const VariablePtr> vari
       ASSIGN_OR_RETURN(gradient.values, sum.ToTensor());
       continue;
     }
-    ASSIGN_OR_RETURN(const Tensor given, HostTensor(sum.slices().indices));
-    ASSIGN_OR_RETURN(rows[i], CastTensor(given, DType::kInt64));
+    ASSIGN_OR_RETURN(rows[i],
+                     RowNumbers(absl::StrCat("gradient of variable \"", variables[i]->name(), "\""),
+                                sum.slices().indices));
     RETURN_IF_ERROR(CheckRows(*variables[i], rows[i].values<int64_t>()));
     gradient.to.rows = rows[i].values<int64_t>();
     gradient.values = sum.slices().values;
@@ -218,12 +232,17 @@ absl::Status ParameterServerStrategy::ApplyGradients(absl::Span<const VariableGr
   const std::shared_ptr<ReplicaContext> replica = GetReplicaContext();
   if (replica == nullptr || replica->strategy() != this) {
     RETURN_IF_ERROR(CheckCrossReplica("ApplyGradients"));
-    return PushSum(variables, values);
+    return PushSum(/*in_replicas=*/false, variables, values);
   }
-  const auto push = [this, &variables](Strategy& /*strategy*/, absl::Span<const Value> merged) {
-    return PushSum(variables, merged);
+  const auto push = [this](Strategy& /*strategy*/,
+                           absl::Span<const Value> merged) -> absl::StatusOr<Value> {
+    ASSIGN_OR_RETURN(const std::vector<VariablePtr> same, SameVariables(merged[0]));
+    RETURN_IF_ERROR(PushSum(/*in_replicas=*/true, same, merged[1].items()));
+    return Value();
   };
-  return MergeCallFor(*replica, {.what = "ApplyGradients"}, push, values).status();
+  const Value::Sequence args = {Value::List({variables.begin(), variables.end()}),
+                                Value::List(std::move(values))};
+  return MergeCallFor(*replica, {.what = "ApplyGradients"}, push, args).status();
 }
 
 }  // namespace cairn

@@ -76,8 +76,9 @@ class ParameterServerStrategy : public Strategy {
   bool has_per_worker_variables() const override { return true; }
 
   // Sums each variable's gradient over this worker's replicas and pushes all sums once, in one
-  // call. In a replica function every replica must call it with the same variables; elsewhere the
-  // gradients may be PerReplica.
+  // call. In a replica function every replica must call it with the same variables in the same
+  // order (kInvalidArgument otherwise); elsewhere the gradients may be PerReplica, or Mirrored,
+  // which counts once.
   absl::Status ApplyGradients(absl::Span<const VariableGradient> gradients);
 
  private:
@@ -94,7 +95,9 @@ class ParameterServerStrategy : public Strategy {
   absl::StatusOr<VariablePtr> MakeHosted(const VariableOptions& options,
                                          const VariableTraits& traits, const VariablePtr& beside);
   VariablePtr Wrap(VariablePtr variable, const VariableTraits& traits);
-  absl::Status PushSum(absl::Span<const VariablePtr> variables, absl::Span<const Value> gradients);
+  // `in_replicas`: every replica gave its gradient, also where all gave the same one.
+  absl::Status PushSum(bool in_replicas, absl::Span<const VariablePtr> variables,
+                       absl::Span<const Value> gradients);
 
   const std::shared_ptr<VariableHost> host_;
   const ParameterServerOptions options_;

@@ -32,6 +32,29 @@ ElementOp ElementOpOf(ScatterOp op) {
   return ElementOp::kSet;
 }
 
+// Whether an integer dtype can hold `number` without its fraction.
+bool Holds(DType dtype, double number) {
+  if (dtype == DType::kInt32) return number > -0x1p31 - 1 && number < 0x1p31;
+  return number >= -0x1p63 && number < 0x1p63;
+}
+
+// kInvalidArgument: `value` has a host number that the integer dtype of `variable` cannot hold.
+absl::Status CheckHostNumbers(const Variable& variable, const Value& value,
+                              absl::string_view what) {
+  if (IsFloating(variable.dtype())) return absl::OkStatus();
+  std::vector<double> numbers;
+  if (value.is_host_number()) numbers = {value.number()};
+  if (value.kind() == Value::Kind::kArray) numbers = value.array().ToDoubles();
+  // An integer needs no check for int64, and its double may be rounded up to 2^63.
+  if (value.kind() == Value::Kind::kInteger && variable.dtype() == DType::kInt64) return {};
+  for (const double number : numbers) {
+    if (Holds(variable.dtype(), number)) continue;
+    return InvalidArgument(what, " variable \"", variable.name(), "\": ", number,
+                           " is outside the range of ", DTypeName(variable.dtype()));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::string_view SynchronizationName(VariableSynchronization synchronization) {
@@ -101,6 +124,15 @@ absl::StatusOr<Tensor> Variable::ReadRows(absl::Span<const int64_t> rows) {
   return TakeRows(whole, rows);
 }
 
+absl::StatusOr<Tensor> RowNumbers(absl::string_view called, const Tensor& indices) {
+  if (indices.is_text() || IsFloating(indices.dtype()) || indices.rank() != 1) {
+    return InvalidArgument(called, ": its rows are given as ", indices.TypeText(),
+                           "; allowed is int64 [n]");
+  }
+  ASSIGN_OR_RETURN(const Tensor host, HostTensor(indices));
+  return CastTensor(host, DType::kInt64);
+}
+
 absl::Status CheckRows(const Variable& variable, absl::Span<const int64_t> rows) {
   if (variable.shape().empty()) {
     return InvalidArgument("rows of variable \"", variable.name(),
@@ -134,13 +166,20 @@ absl::StatusOr<Tensor> VariableOn(absl::string_view name, const Tensor& initial,
   return copy;
 }
 
-absl::StatusOr<Tensor> TensorFor(const Variable& variable, const Value& value) {
+absl::StatusOr<Tensor> TensorFor(const Variable& variable, const Value& value,
+                                 absl::string_view what) {
+  RETURN_IF_ERROR(CheckHostNumbers(variable, value, what));
   if (value.is_host_number() && variable.shape().empty()) {
-    return FullTensor(variable.dtype(), {}, value.number(), variable.device());
+    if (value.kind() == Value::Kind::kNumber || IsFloating(variable.dtype())) {
+      return FullTensor(variable.dtype(), {}, value.number(), variable.device());
+    }
+    ASSIGN_OR_RETURN(const Tensor exact,
+                     CastTensor(Tensor::Scalar<int64_t>(value.integer()), variable.dtype()));
+    return TensorOn(variable.device(), exact);
   }
   absl::StatusOr<Tensor> read = value.ToTensor();
   if (!read.ok()) {
-    return Annotate(read.status(), absl::StrCat("write to variable \"", variable.name(), "\""));
+    return Annotate(read.status(), absl::StrCat(what, " variable \"", variable.name(), "\""));
   }
   Tensor tensor = *std::move(read);
   if (value.kind() == Value::Kind::kArray) {
@@ -148,7 +187,7 @@ absl::StatusOr<Tensor> TensorFor(const Variable& variable, const Value& value) {
   }
   if (tensor.is_text() || tensor.dtype() != variable.dtype() ||
       tensor.shape() != variable.shape()) {
-    return InvalidArgument("write to variable \"", variable.name(), "\": found ", value.TypeText(),
+    return InvalidArgument(what, " variable \"", variable.name(), "\": found ", value.TypeText(),
                            ", expected ", DTypeName(variable.dtype()), " ",
                            ShapeText(variable.shape()));
   }

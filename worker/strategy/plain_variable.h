@@ -6,6 +6,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "worker/strategy/strategy_handle.h"
 #include "worker/strategy/variable.h"
@@ -71,10 +72,15 @@ class PlainVariable : public VariableBase {
 };
 
 // `value` as a tensor to write to `variable`. Arrays of host numbers, and for a scalar variable one
-// host number, are cast to the variable's dtype. kInvalidArgument: another dtype or shape, or a
-// host number for a variable that is not a scalar.
-absl::StatusOr<Tensor> TensorFor(const Variable& variable, const Value& value);
+// host number, are cast to the variable's dtype. kInvalidArgument: another dtype or shape, a host
+// number for a variable that is not a scalar, or one outside the range of an integer dtype.
+// The message begins with `what` and the variable.
+absl::StatusOr<Tensor> TensorFor(const Variable& variable, const Value& value,
+                                 absl::string_view what = "write to");
 
+// `indices`, int32 or int64 [n], as int64 in host memory. kInvalidArgument: anything else; the
+// message begins with `called`.
+absl::StatusOr<Tensor> RowNumbers(absl::string_view called, const Tensor& indices);
 // kInvalidArgument: `variable` is a scalar, or a row is out of range.
 absl::Status CheckRows(const Variable& variable, absl::Span<const int64_t> rows);
 

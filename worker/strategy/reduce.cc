@@ -66,9 +66,9 @@ bool IsHostZero(const Value& value) {
 
 // Each replica's tensor of a value that is reduced along axes.
 absl::StatusOr<std::vector<Tensor>> OfReplicas(const Value& value, int32_t replicas) {
+  ASSIGN_OR_RETURN(const Value::Sequence each, EachReplica(value, replicas));
   std::vector<Tensor> tensors;
-  for (int32_t i = 0; i < replicas; ++i) {
-    ASSIGN_OR_RETURN(const Value own, SelectReplica(value, i));
+  for (const Value& own : each) {
     ASSIGN_OR_RETURN(Tensor tensor, own.ToTensor());
     tensors.push_back(std::move(tensor));
   }
@@ -175,11 +175,7 @@ absl::StatusOr<Value> Strategy::Gather(const Value& value, int64_t axis) {
   RETURN_IF_ERROR(CheckCrossReplica("Gather"));
   RETURN_IF_ERROR(CheckComponents("Gather", value));
   ASSIGN_OR_RETURN(const Value read, ReadCopies("Gather", value));
-  Value::Sequence locals;
-  for (int32_t i = 0; i < local_replicas(); ++i) {
-    ASSIGN_OR_RETURN(Value own, SelectReplica(read, i));
-    locals.push_back(std::move(own));
-  }
+  ASSIGN_OR_RETURN(const Value::Sequence locals, EachReplica(read, local_replicas()));
   ASSIGN_OR_RETURN(Tensor whole, GatherAll(locals, axis, {}));
   return Value(std::move(whole));
 }

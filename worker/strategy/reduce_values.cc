@@ -26,8 +26,13 @@ absl::StatusOr<Value> ConcatSlices(absl::Span<const Value> values) {
   std::vector<Tensor> indices;
   std::vector<Tensor> rows;
   for (const Value& value : values) {
+    const Tensor& own = value.slices().values;
+    if (own.rank() < 1 || own.shape()[0] != value.slices().indices.elements()) {
+      return InvalidArgument("replica ", rows.size(), " gave ", own.TypeText(), " for ",
+                             value.slices().indices.elements(), " rows");
+    }
     indices.push_back(value.slices().indices);
-    rows.push_back(value.slices().values);
+    rows.push_back(own);
   }
   IndexedSlices all;
   ASSIGN_OR_RETURN(all.indices, ConcatTensors(indices, 0));

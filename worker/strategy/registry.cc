@@ -80,13 +80,6 @@ class Registry {
                     absl::StrJoin(names, ", "));
   }
 
-  std::vector<std::string> Names() {
-    absl::MutexLock lock(&mutex_);
-    std::vector<std::string> names;
-    for (const auto& entry : factories_) names.push_back(entry.first);
-    return names;
-  }
-
  private:
   Registry()
       : factories_{{"central_storage", MakeCentralStorage},
@@ -125,7 +118,5 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(absl::string_view name,
   if (!made.ok() || *made != nullptr) return made;
   return InvalidArgument(whose, " returned null; return a strategy or an error");
 }
-
-std::vector<std::string> StrategyNames() { return Registry::Get().Names(); }
 
 }  // namespace cairn

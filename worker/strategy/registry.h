@@ -36,7 +36,4 @@ absl::Status RegisterStrategy(absl::string_view name, StrategyFactory factory);
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(absl::string_view name,
                                                        const StrategyArguments& arguments);
 
-// All names, sorted.
-std::vector<std::string> StrategyNames();
-
 }  // namespace cairn

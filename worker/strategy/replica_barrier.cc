@@ -40,12 +40,12 @@ absl::Status ReplicaBarrier::Obstacle() const {
     if (replica.state == State::kFinished) ended.push_back(named(i));
     if (replica.state != State::kArrived) continue;
     if (first == replicas_.size()) first = i;
-    const CallName& met = replicas_[first].call;
-    if (replica.call.what != met.what || replica.call.subject != met.subject) {
+    const CallName& expected = replicas_[first].call;
+    if (replica.call.what != expected.what || replica.call.subject != expected.subject) {
       return FailedPrecondition(
-          "replicas met for different calls: replica ", first, " for ", met.what, ", replica ", i,
-          " for ", replica.call.what,
-          replica.call.what == met.what ? " (another object of that name)" : "",
+          "replicas made different calls: replica ", first, " made ", expected.what, ", replica ",
+          i, " made ", replica.call.what,
+          replica.call.what == expected.what ? " (another object of that name)" : "",
           "; every replica must make the same calls in the same order");
     }
   }
@@ -71,8 +71,8 @@ void ReplicaBarrier::Release(const absl::StatusOr<std::vector<Value>>& results) 
   released_.SignalAll();
 }
 
-absl::StatusOr<Value> ReplicaBarrier::Meet(int32_t replica, CallName call, Value::Sequence args,
-                                           const Action& action) {
+absl::StatusOr<Value> ReplicaBarrier::Rendezvous(int32_t replica, CallName call,
+                                                 Value::Sequence args, const Action& action) {
   const absl::Duration timeout = call.timeout.value_or(timeout_);
   const Deadline deadline = Deadline::In(timeout);
   absl::MutexLock lock(&mutex_);
@@ -163,12 +163,7 @@ absl::StatusOr<std::vector<Value>> ReplicaBarrier::Merge(
   }
   ASSIGN_OR_RETURN(const Value result,
                    merge_fn.Call("the function of MergeCall", *strategy, merged));
-  std::vector<Value> results;
-  for (size_t i = 0; i < of_replicas.size(); ++i) {
-    ASSIGN_OR_RETURN(Value own, SelectReplica(result, static_cast<int32_t>(i)));
-    results.push_back(std::move(own));
-  }
-  return results;
+  return EachReplica(result, static_cast<int32_t>(of_replicas.size()));
 }
 
 }  // namespace cairn

@@ -33,8 +33,8 @@ struct CallName {
 // All replicas arrive, then the thread that called Run performs their action, then all replicas
 // continue. If a replica ends while others wait for it, or arrives for a different call, this
 // rendezvous and every later one fail.
-// Thread safety: each replica's thread calls Meet and Finish with its own number, and the thread of
-// Run calls Serve.
+// Thread safety: each replica's thread calls Rendezvous and Finish with its own number, and the
+// thread of Run calls Serve.
 class ReplicaBarrier {
  public:
   // Called with the replicas' arguments; returns one result for each replica.
@@ -48,9 +48,9 @@ class ReplicaBarrier {
   // `action` of replica 0 runs in Run's thread and may use objects on its caller's stack.
   // kFailedPrecondition: another replica arrived for a different call, or ended. kDeadlineExceeded:
   // the message names the missing replicas.
-  absl::StatusOr<Value> Meet(int32_t replica, CallName call, Value::Sequence args,
-                             const Action& action);
-  // Replica `replica` has returned: it is not in Meet, and will not call Meet again.
+  absl::StatusOr<Value> Rendezvous(int32_t replica, CallName call, Value::Sequence args,
+                                   const Action& action);
+  // Replica `replica` has returned: it is not in Rendezvous, and will not call it again.
   void Finish(int32_t replica);
   // Serves each rendezvous until every replica has finished.
   void Serve();
@@ -89,7 +89,7 @@ class ReplicaBarrier {
   const absl::Duration timeout_;
   absl::Mutex mutex_;
   MonotonicCondVar arrived_;   // for Serve
-  MonotonicCondVar released_;  // for replicas that wait in Meet
+  MonotonicCondVar released_;  // for replicas that wait in Rendezvous
   std::vector<Replica> replicas_ ABSL_GUARDED_BY(mutex_);
   bool acting_ ABSL_GUARDED_BY(mutex_) = false;  // an action runs: no wait times out
   absl::Status failed_ ABSL_GUARDED_BY(mutex_);  // set once a rendezvous has failed

@@ -106,10 +106,11 @@ absl::StatusOr<Value> MergeCallFor(ReplicaContext& context, const CallName& name
   }
   Strategy* const strategy = context.strategy();
   if (context.barrier_ != nullptr) {
-    return context.barrier_->Meet(context.local_replica_, name, {args.begin(), args.end()},
-                                  [&](absl::Span<const Value::Sequence> of_replicas) {
-                                    return ReplicaBarrier::Merge(strategy, merge_fn, of_replicas);
-                                  });
+    return context.barrier_->Rendezvous(context.local_replica_, name, {args.begin(), args.end()},
+                                        [&](absl::Span<const Value::Sequence> of_replicas) {
+                                          return ReplicaBarrier::Merge(strategy, merge_fn,
+                                                                       of_replicas);
+                                        });
   }
   const PushedMode cross(strategy, nullptr);
   return merge_fn.Call("the function of MergeCall", *strategy, args);
@@ -218,6 +219,18 @@ std::vector<Value> Firsts(absl::Span<const Value::Sequence> of_replicas) {
 
 }  // namespace
 
+absl::StatusOr<Value> ReplicaContext::Together(std::string what,
+                                               const CommunicationOptions& options,
+                                               const Value& value, CollectiveFn fn) {
+  if (barrier_ == nullptr) {
+    ASSIGN_OR_RETURN(std::vector<Value> own, fn({&value, 1}));
+    return std::move(own[0]);
+  }
+  return barrier_->Rendezvous(
+      local_replica_, {.what = std::move(what), .timeout = options.timeout}, {value},
+      [&fn](absl::Span<const Value::Sequence> of_replicas) { return fn(Firsts(of_replicas)); });
+}
+
 absl::StatusOr<Value> ReplicaContext::AllReduce(ReduceOp op, const Value& value,
                                                 const CommunicationOptions& options) {
   RETURN_IF_ERROR(CheckCurrent());
@@ -226,16 +239,7 @@ absl::StatusOr<Value> ReplicaContext::AllReduce(ReduceOp op, const Value& value,
   const auto reduce = [strategy, op, &options](absl::Span<const Value> of_replicas) {
     return ReduceTogether(*strategy, op, of_replicas, options);
   };
-  if (barrier_ == nullptr) {
-    ASSIGN_OR_RETURN(std::vector<Value> own, reduce({&value, 1}));
-    return std::move(own[0]);
-  }
-  return barrier_->Meet(
-      local_replica_,
-      {.what = absl::StrCat("AllReduce ", ReduceOpName(op)), .timeout = options.timeout}, {value},
-      [&reduce](absl::Span<const Value::Sequence> of_replicas) {
-        return reduce(Firsts(of_replicas));
-      });
+  return Together(absl::StrCat("AllReduce ", ReduceOpName(op)), options, value, reduce);
 }
 
 absl::StatusOr<Value> ReplicaContext::AllGather(const Value& value, int64_t axis,
@@ -260,16 +264,7 @@ absl::StatusOr<Value> ReplicaContext::AllGather(const Value& value, int64_t axis
           return copies;
         });
   };
-  if (barrier_ == nullptr) {
-    ASSIGN_OR_RETURN(std::vector<Value> own, gather({&value, 1}));
-    return std::move(own[0]);
-  }
-  return barrier_->Meet(
-      local_replica_,
-      {.what = absl::StrCat("AllGather of axis ", axis), .timeout = options.timeout}, {value},
-      [&gather](absl::Span<const Value::Sequence> of_replicas) {
-        return gather(Firsts(of_replicas));
-      });
+  return Together(absl::StrCat("AllGather of axis ", axis), options, value, gather);
 }
 
 absl::StatusOr<Value> ReplicaContext::AllGatherGradient(const Value& upstream, int64_t axis,
@@ -287,6 +282,10 @@ absl::StatusOr<Value> ReplicaContext::AllGatherGradient(const Value& upstream, i
   ASSIGN_OR_RETURN(const Tensor known, HostTensor(extents.tensor()));
   const auto all = known.values<int64_t>();
   for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i] < 0) {
+      return InvalidArgument("gradient of AllGather: replica ", i, " gives extent ", all[i],
+                             "; an extent is not negative");
+    }
     if (static_cast<int32_t>(i) < replica_id_) first += all[i];
     total += all[i];
   }

@@ -77,12 +77,7 @@ absl::Status ServerVariable::Scatter(ScatterOp op, const IndexedSlices& slices) 
                          ": parameter servers cannot do it atomically; they support "
                          "scatter_add, scatter_sub and scatter_update");
   }
-  if (slices.indices.is_text() || slices.indices.rank() != 1) {
-    return InvalidArgument(called, ": found indices ", slices.indices.TypeText(),
-                           ", expected int64 [n]");
-  }
-  ASSIGN_OR_RETURN(const Tensor given, HostTensor(slices.indices));
-  ASSIGN_OR_RETURN(const Tensor indices, CastTensor(given, DType::kInt64));
+  ASSIGN_OR_RETURN(const Tensor indices, RowNumbers(called, slices.indices));
   RETURN_IF_ERROR(CheckRows(*this, indices.values<int64_t>()));
   const std::vector<int64_t> rows = HostedNumbers(indices.values<int64_t>());
   if (adds) {

@@ -36,22 +36,6 @@ absl::Status CheckShards(absl::string_view name, const std::vector<VariablePtr>&
   return absl::OkStatus();
 }
 
-// int32 or int64 [n] as int64. kInvalidArgument: anything else.
-absl::StatusOr<std::vector<int64_t>> RowNumbers(absl::string_view called, const Tensor& indices) {
-  const bool integers =
-      !indices.is_text() && (indices.dtype() == DType::kInt32 || indices.dtype() == DType::kInt64);
-  if (indices.rank() != 1 || !integers) {
-    return InvalidArgument(called, ": found indices ", indices.TypeText(), ", expected int64 [n]");
-  }
-  ASSIGN_OR_RETURN(const Tensor host, HostTensor(indices));
-  if (host.dtype() == DType::kInt64) {
-    const absl::Span<const int64_t> rows = host.values<int64_t>();
-    return std::vector<int64_t>(rows.begin(), rows.end());
-  }
-  const absl::Span<const int32_t> rows = host.values<int32_t>();
-  return std::vector<int64_t>(rows.begin(), rows.end());
-}
-
 // The rows of a request that one shard holds: their numbers in the shard and in the request.
 struct RowsOfShard {
   std::vector<int64_t> local;
@@ -170,7 +154,8 @@ absl::Status ShardedVariable::Write(AssignOp op, const Value& value) {
 
 absl::Status ShardedVariable::Scatter(ScatterOp op, const IndexedSlices& slices) {
   const std::string called = absl::StrCat(ScatterOpName(op), " of variable \"", name(), "\"");
-  ASSIGN_OR_RETURN(const std::vector<int64_t> rows, RowNumbers(called, slices.indices));
+  ASSIGN_OR_RETURN(const Tensor numbers, RowNumbers(called, slices.indices));
+  const absl::Span<const int64_t> rows = numbers.values<int64_t>();
   RETURN_IF_ERROR(CheckDiv(ScatterOpName(op)));
   RETURN_IF_ERROR(CheckRows(*this, rows));
   const Tensor& values = slices.values;
@@ -191,10 +176,10 @@ absl::Status ShardedVariable::Scatter(ScatterOp op, const IndexedSlices& slices)
 }
 
 absl::StatusOr<Tensor> ShardedVariable::SparseRead(const Tensor& indices) {
-  ASSIGN_OR_RETURN(const std::vector<int64_t> rows,
+  ASSIGN_OR_RETURN(const Tensor rows,
                    RowNumbers(absl::StrCat("sparse_read of variable \"", name(), "\""), indices));
   RETURN_IF_ERROR(CheckDiv("sparse_read"));
-  return ReadRows(rows);
+  return ReadRows(rows.values<int64_t>());
 }
 
 absl::StatusOr<Tensor> ShardedVariable::At(absl::Span<const IndexTerm> index) {

@@ -173,11 +173,7 @@ absl::StatusOr<Value> Strategy::Run(const ReplicaFn& fn, absl::Span<const Value>
 }
 
 absl::StatusOr<Value> Strategy::RunOne(const ReplicaFn& fn, absl::Span<const Value> args) {
-  Value::Sequence own;
-  for (const Value& arg : args) {
-    ASSIGN_OR_RETURN(Value value, SelectReplica(arg, 0));
-    own.push_back(std::move(value));
-  }
+  ASSIGN_OR_RETURN(const Value::Sequence own, SelectReplicas(args, 0));
   const PushedMode mode(
       this, std::make_shared<ReplicaContext>(this, nullptr, 0, worker_index(), worker_devices_[0]));
   const DeviceScope device(worker_devices_[0]);
@@ -188,10 +184,7 @@ absl::StatusOr<Value> Strategy::RunReplicas(const ReplicaFn& fn, absl::Span<cons
   const auto count = static_cast<size_t>(local_replicas());
   std::vector<Value::Sequence> own(count);
   for (size_t i = 0; i < count; ++i) {
-    for (const Value& arg : args) {
-      ASSIGN_OR_RETURN(Value value, SelectReplica(arg, static_cast<int32_t>(i)));
-      own[i].push_back(std::move(value));
-    }
+    ASSIGN_OR_RETURN(own[i], SelectReplicas(args, static_cast<int32_t>(i)));
   }
   const PushedMode cross(this, nullptr);
   ReplicaBarrier barrier(local_replicas(), kBarrierTimeout);
@@ -247,12 +240,7 @@ absl::StatusOr<std::vector<Value>> Strategy::LocalResults(const Value& value) co
   const bool of_each =
       expanded.is_distributed() || expanded.is_sequence() || expanded.kind() == Value::Kind::kDict;
   if (!of_each) return std::vector<Value>{expanded};
-  std::vector<Value> results;
-  for (int32_t i = 0; i < local_replicas(); ++i) {
-    ASSIGN_OR_RETURN(Value own, SelectReplica(expanded, i));
-    results.push_back(std::move(own));
-  }
-  return results;
+  return EachReplica(expanded, local_replicas());
 }
 
 absl::StatusOr<Value> Strategy::DistributeValuesFromFunction(
@@ -305,11 +293,7 @@ absl::StatusOr<Value> Strategy::UpdateCopies(const VariablePtr& variable, const 
   std::vector<Value> results;
   for (size_t i = 0; i < copies.size(); ++i) {
     const auto id = static_cast<int32_t>(i);
-    Value::Sequence own;
-    for (const Value& arg : args) {
-      ASSIGN_OR_RETURN(Value value, SelectReplica(arg, id));
-      own.push_back(std::move(value));
-    }
+    ASSIGN_OR_RETURN(const Value::Sequence own, SelectReplicas(args, id));
     const PushedUpdate update(id);
     const DeviceScope device(copies[i]->device());
     ASSIGN_OR_RETURN(Value result, fn.Call("the function of Update", copies[i], own));

@@ -185,11 +185,7 @@ absl::StatusOr<Value> SelectReplica(const Value& value, int32_t replica) {
                            " components, none for replica ", replica);
   }
   if (value.is_sequence()) {
-    Value::Sequence items;
-    for (const Value& item : value.items()) {
-      ASSIGN_OR_RETURN(Value own, SelectReplica(item, replica));
-      items.push_back(std::move(own));
-    }
+    ASSIGN_OR_RETURN(Value::Sequence items, SelectReplicas(value.items(), replica));
     return SequenceOf(value.kind(), std::move(items));
   }
   if (value.kind() == Value::Kind::kDict) {
@@ -200,6 +196,36 @@ absl::StatusOr<Value> SelectReplica(const Value& value, int32_t replica) {
     return Value::OfDict(std::move(items));
   }
   return value;
+}
+
+absl::StatusOr<Value::Sequence> SelectReplicas(absl::Span<const Value> values, int32_t replica) {
+  Value::Sequence selected;
+  for (const Value& value : values) {
+    ASSIGN_OR_RETURN(Value own, SelectReplica(value, replica));
+    selected.push_back(std::move(own));
+  }
+  return selected;
+}
+
+absl::StatusOr<Value::Sequence> EachReplica(const Value& value, int32_t count) {
+  Value::Sequence each;
+  for (int32_t i = 0; i < count; ++i) {
+    ASSIGN_OR_RETURN(Value own, SelectReplica(value, i));
+    each.push_back(std::move(own));
+  }
+  return each;
+}
+
+absl::StatusOr<std::vector<VariablePtr>> SameVariables(const Value& list) {
+  std::vector<VariablePtr> variables;
+  for (const Value& item : list.items()) {
+    if (!item.is_variable()) {
+      return InvalidArgument("replicas gave different variables in one place (", item.TypeText(),
+                             "); all must give the same in the same order");
+    }
+    variables.push_back(item.variable());
+  }
+  return variables;
 }
 
 }  // namespace cairn

@@ -101,8 +101,9 @@ class Value {
   const Sequence& items() const { return *Get<SharedSequence>("components or items"); }
   const Dict& dict() const { return *Get<SharedDict>("a dict"); }
 
-  // The value as a tensor: a tensor itself, a host number (float32, int32), a variable's value as
-  // read in this context, or, in a replica function, the component of a distributed value.
+  // The value as a tensor: a tensor itself, a host number (float32; int32, or int64 where it does
+  // not fit), a variable's value as read in this context, or, in a replica function, the component
+  // of a distributed value.
   // kInvalidArgument for anything else, including a distributed value outside a replica function
   // and a null variable.
   absl::StatusOr<Tensor> ToTensor() const;
@@ -152,5 +153,13 @@ absl::StatusOr<Value> Regroup(absl::Span<const Value> of_replicas);
 // The view of `value` on replica `replica`: each distributed value, also inside structures, is
 // replaced by its component. kInvalidArgument: a distributed value with fewer components.
 absl::StatusOr<Value> SelectReplica(const Value& value, int32_t replica);
+// The view of each of `values`.
+absl::StatusOr<Value::Sequence> SelectReplicas(absl::Span<const Value> values, int32_t replica);
+// The views of the first `count` replicas, in order.
+absl::StatusOr<Value::Sequence> EachReplica(const Value& value, int32_t count);
+
+// The variables of a list that all replicas passed, as Regroup returns it. kInvalidArgument: the
+// replicas passed different variables in one place.
+absl::StatusOr<std::vector<VariablePtr>> SameVariables(const Value& list);
 
 }  // namespace cairn

@@ -10,7 +10,11 @@ namespace cairn {
 
 absl::StatusOr<Tensor> Value::ToTensor() const {
   switch (kind_) {
-    case Kind::kInteger: return Tensor::Full(DType::kInt32, {}, number());
+    case Kind::kInteger:
+      if (const auto narrow = static_cast<int32_t>(integer()); narrow == integer()) {
+        return Tensor::Scalar<int32_t>(narrow);
+      }
+      return Tensor::Scalar<int64_t>(integer());
     case Kind::kNumber: return Tensor::Full(DType::kFloat32, {}, number());
     case Kind::kArray: return array();
     case Kind::kTensor: return tensor();

@@ -56,7 +56,8 @@ absl::string_view ScatterOpName(ScatterOp op);  // "scatter_update"
 // the context of the call: a replica function, cross-replica context, or an update (context.h).
 //
 // Values to write are host numbers, tensors or distributed values. Host numbers are cast to the
-// variable's dtype; tensors must have the variable's dtype and shape.
+// variable's dtype, and refused if they are outside the range of an integer dtype; tensors must
+// have the variable's dtype and shape.
 //
 // Thread safety: every method may be called from several threads at once; no reader sees half a
 // write.

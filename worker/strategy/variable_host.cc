@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
 #include "common/errors.h"
 #include "common/status.h"
 #include "common/variables/variable_map.h"
@@ -61,6 +63,26 @@ Shape ShapeOf(const VariableSpec& spec, const HostedRows& rows) {
   return shape;
 }
 
+// The variable that is 0 from before `spec` is created until its initial value is written: a
+// program may be killed in between.
+VariableSpec MarkerOf(const VariableSpec& spec) {
+  VariableSpec marker{.name = absl::StrCat(spec.name, "/.initialized"), .shape = {}};
+  marker.optimizer = PlainUpdates();
+  if (!spec.shards.empty()) marker.shards = {{.rows = 1, .ps = spec.shards[0].ps}};
+  return marker;
+}
+
+bool Contains(absl::Span<const VariableSpec> specs, absl::string_view name) {
+  return std::any_of(specs.begin(), specs.end(),
+                     [name](const VariableSpec& spec) { return spec.name == name; });
+}
+
+// Whether every bit is 0, as in a new variable.
+bool IsZero(const Tensor& host) {
+  const absl::Span<const std::byte> bytes = BytesOf(host);
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
 PushSource SourceOf(const HostedRows& to, const Tensor& kept) {
   PushSource source{.variable = to.variable, .values = BytesOf(kept)};
   if (to.rows) {
@@ -75,34 +97,52 @@ PushSource SourceOf(const HostedRows& to, const Tensor& kept) {
 VariableHost::VariableHost(std::shared_ptr<PsClient> client, absl::Duration timeout)
     : client_(std::move(client)), timeout_(timeout) {}
 
-int32_t VariableHost::server_count() const { return client_->server_count(); }
+int32_t VariableHost::server_count() const {
+  return client_ == nullptr ? 0 : client_->server_count();
+}
 
 absl::Status VariableHost::Create(VariableSpec* wanted, const Tensor& initial) {
+  if (client_ == nullptr) return absl::InvalidArgumentError("VariableHost: its client is null");
   ASSIGN_OR_RETURN(const std::vector<VariableSpec> there,
                    client_->Describe(Deadline::In(timeout_)));
   KeepPlacement(there, *wanted);
   const VariableSpec& spec = *wanted;
   VariableSpec kept = spec;
   if (IsInteger(spec.dtype)) kept.dtype = DType::kFloat64;
-  const bool is_there = std::any_of(there.begin(), there.end(), [&](const VariableSpec& other) {
-    return other.name == spec.name;
-  });
-  if (!is_there) {
-    absl::MutexLock lock(&mutex_);
-    unwritten_.insert(spec.name);
+  ASSIGN_OR_RETURN(const Tensor host, HostTensor(initial));
+  VariableSpec marker = MarkerOf(spec);
+  // A variable without a marker has been written, or was created with zeros.
+  const bool has_marker = Contains(there, marker.name);
+  if (has_marker) {
+    KeepPlacement(there, marker);
+  } else if (!Contains(there, spec.name) && !IsZero(host)) {
+    RETURN_IF_ERROR(client_->Create({&marker, 1}, Deadline::In(timeout_)));
+  } else {
+    marker.name.clear();
   }
-  const absl::Status created = client_->Create({&kept, 1}, Deadline::In(timeout_));
+  CAIRN_CRASH_POINT("host: before a variable is created");
+  RETURN_IF_ERROR(client_->Create({&kept, 1}, Deadline::In(timeout_)));
+  CAIRN_CRASH_POINT("host: variable created");
   {
     absl::MutexLock lock(&mutex_);
-    if (absl::IsAlreadyExists(created)) unwritten_.erase(spec.name);  // it is another's
-    RETURN_IF_ERROR(created);
     specs_[spec.name] = spec;
-    if (!unwritten_.contains(spec.name)) return absl::OkStatus();
   }
+  return marker.name.empty() ? absl::OkStatus() : WriteOnce(spec, marker.name, initial);
+}
+
+absl::Status VariableHost::WriteOnce(const VariableSpec& spec, const std::string& marker,
+                                     const Tensor& initial) {
+  float written = 0;
+  const PullTarget target{.variable = marker, .out = AsWritableBytes(absl::MakeSpan(&written, 1))};
+  RETURN_IF_ERROR(client_->Pull({&target, 1}, Deadline::In(timeout_)));
+  if (written != 0) return absl::OkStatus();
   RETURN_IF_ERROR(Assign({.variable = spec.name}, initial));
-  absl::MutexLock lock(&mutex_);
-  unwritten_.erase(spec.name);
-  return absl::OkStatus();
+  // The marker may be on another server than some of the rows.
+  RETURN_IF_ERROR(client_->Flush(Deadline::In(timeout_)));
+  CAIRN_CRASH_POINT("host: initial value written");
+  written = 1;
+  const PushSource source{.variable = marker, .values = AsBytes(absl::MakeConstSpan(&written, 1))};
+  return client_->Assign({&source, 1}, Deadline::In(timeout_));
 }
 
 absl::StatusOr<Tensor> VariableHost::Read(const HostedRows& from) {

@@ -9,7 +9,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -46,10 +45,10 @@ class VariableHost {
   int32_t server_count() const;
   // `spec` assigns each range of rows to a server, and gets the ranges and servers of the variable
   // of this name and shape if the servers have it. Its optimizer must be PlainUpdates() for Add to
-  // work. `initial`, of the spec's dtype and shape, is written if the servers do not have the
-  // variable yet; existing values are kept. After an error, call Create again to write them. A
-  // process killed between the creation and the write leaves zeros. kAlreadyExists: the variable
-  // exists with another spec.
+  // work. `initial`, of the spec's dtype and shape, is written if no program has written it; other
+  // values are kept. A marker on the servers, the variable NAME/.initialized, says so, also after a
+  // program was killed in the middle. Variables whose initial value is 0 need none. kAlreadyExists:
+  // the variable exists with another spec.
   absl::Status Create(VariableSpec* spec, const Tensor& initial);
   absl::StatusOr<Tensor> Read(const HostedRows& from);
   // Rows must not repeat.
@@ -64,18 +63,20 @@ class VariableHost {
   absl::StatusOr<VariableSpec> Find(const std::string& name) const;
   absl::StatusOr<Tensor> Checked(absl::string_view method, const HostedRows& to,
                                  const Tensor& values) const;
+  // Writes `initial`, then 1 to `marker`, unless `marker` is 1.
+  absl::Status WriteOnce(const VariableSpec& spec, const std::string& marker,
+                         const Tensor& initial);
   absl::Status PushKept(absl::Span<const HostedGradient> gradients);
 
   const std::shared_ptr<PsClient> client_;
   const absl::Duration timeout_;
   mutable absl::Mutex mutex_;
   absl::btree_map<std::string, VariableSpec> specs_ ABSL_GUARDED_BY(mutex_);
-  // Variables that this host has created and whose initial values it has not written.
-  absl::btree_set<std::string> unwritten_ ABSL_GUARDED_BY(mutex_);
 };
 
 // A host on the servers of `client`, which must be sequenced (ClientOptions.worker >= 0) so that
-// every update counts exactly once. `timeout` bounds each call.
+// every update counts exactly once. `timeout` bounds each call. Without a client the host has no
+// server, and creates nothing.
 //
 // Optimizers, and therefore Add, work only on floating-point numbers. The servers therefore keep an
 // int32 or int64 variable as float64, exact for integers up to 2^53. Larger values are refused

@@ -1,9 +1,11 @@
 #include "worker/strategy/variable_lookup.h"
 
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "common/catch_exceptions.h"
 #include "common/errors.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
@@ -46,6 +48,10 @@ absl::StatusOr<Tensor> EmbeddingLookupSparse(Variable& table, const SparseIds& i
                            DTypeName(table.dtype()), " ", ShapeText(table.shape()),
                            ", expected float32 [rows, width]");
   }
+  const int64_t width = table.shape()[1];
+  const std::string called = absl::StrCat("lookup in variable \"", table.name(), "\"");
+  RETURN_IF_ERROR(Annotate(CheckLookupRows(input.rows), called));
+  RETURN_IF_ERROR(Annotate(ElementCount({input.rows, width}).status(), called));
   DistinctIds distinct;
   std::vector<int64_t> places;
   places.reserve(input.ids.size());
@@ -59,13 +65,14 @@ absl::StatusOr<Tensor> EmbeddingLookupSparse(Variable& table, const SparseIds& i
   }
   ASSIGN_OR_RETURN(const Tensor read, table.ReadRows(distinct.ids()));
   ASSIGN_OR_RETURN(const Tensor rows, HostTensor(read));
-  const int64_t width = table.shape()[1];
   SparseIds local = input;
   local.ids = places;
-  Tensor out = Tensor::Uninitialized(DType::kFloat32, {input.rows, width}, rows.device());
+  ASSIGN_OR_RETURN(Tensor out, CatchExceptions(called, [&]() -> absl::StatusOr<Tensor> {
+                     return Tensor::Uninitialized(DType::kFloat32, {input.rows, width});
+                   }));
   RETURN_IF_ERROR(Annotate(EmbeddingLookupSparse(rows.values<float>(), width, local, placed,
                                                  out.mutable_values<float>()),
-                           absl::StrCat("lookup in variable \"", table.name(), "\"")));
+                           called));
   if (read.device().is_cpu()) return out;
   return CopyTensor(out, read.device());
 }

@@ -17,7 +17,7 @@ absl::StatusOr<Tensor> EmbeddingLookup(Variable& table, absl::Span<const int64_t
 // tf.nn.embedding_lookup_sparse, or safe_embedding_lookup_sparse with `options.safe`:
 // [input.rows, width]. `table` is float32 [rows, width].
 // kInvalidArgument: a table of another dtype or rank, an id out of range, lists of different
-// lengths.
+// lengths, or a number of rows as CheckLookupRows'. kUnknown: no memory for the result.
 absl::StatusOr<Tensor> EmbeddingLookupSparse(Variable& table, const SparseIds& input,
                                              const LookupOptions& options);
 

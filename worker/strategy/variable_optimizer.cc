@@ -72,19 +72,6 @@ Value ListOf(absl::Span<const VariablePtr> variables) {
   return Value::List({variables.begin(), variables.end()});
 }
 
-// The list that every replica passed.
-absl::StatusOr<std::vector<VariablePtr>> VariablesOf(const Value& list) {
-  std::vector<VariablePtr> variables;
-  for (const Value& item : list.items()) {
-    if (!item.is_variable()) {
-      return InvalidArgument("optimizer: replicas gave different variables in one place (",
-                             item.TypeText(), "); all must give the same in the same order");
-    }
-    variables.push_back(item.variable());
-  }
-  return variables;
-}
-
 // The tensors of a variable. kInvalidArgument: a kind of variable that optimizers do not update.
 absl::StatusOr<std::vector<PlainVariable*>> CopiesOf(Variable& variable) {
   if (variable.strategy() != nullptr && variable.strategy()->name() == "ParameterServerStrategy") {
@@ -131,27 +118,14 @@ absl::Status WrongGradient(const Variable& variable, const Value& found, const S
 // Returns a gradient as a tensor or as slices with int64 indices, of the variable's dtype.
 absl::StatusOr<Value> CheckedGradient(const Variable& variable, const Value& value) {
   if (value.kind() != Value::Kind::kSlices) {
-    if (value.is_host_number() && variable.shape().empty()) {
-      return Value(Tensor::Full(variable.dtype(), {}, value.number()));
-    }
-    absl::StatusOr<Tensor> tensor = value.ToTensor();
-    if (!tensor.ok()) return WrongGradient(variable, value, variable.shape());
-    if (value.kind() == Value::Kind::kArray) tensor = CastTensor(*tensor, variable.dtype());
-    if (tensor->is_text() || tensor->dtype() != variable.dtype() ||
-        tensor->shape() != variable.shape()) {
-      return WrongGradient(variable, value, variable.shape());
-    }
-    return Value(*std::move(tensor));
+    ASSIGN_OR_RETURN(Tensor tensor, TensorFor(variable, value, "gradient of"));
+    return Value(std::move(tensor));
   }
   const IndexedSlices& slices = value.slices();
-  if (slices.indices.is_text() || IsFloating(slices.indices.dtype()) ||
-      slices.indices.rank() != 1) {
-    return Wrong(variable, absl::StrCat("its gradient's rows are given as ",
-                                        slices.indices.TypeText(), "; allowed is int64 [n]"));
-  }
   IndexedSlices checked{.indices = {}, .values = slices.values};
-  ASSIGN_OR_RETURN(const Tensor indices, HostTensor(slices.indices));
-  ASSIGN_OR_RETURN(checked.indices, CastTensor(indices, DType::kInt64));
+  ASSIGN_OR_RETURN(
+      checked.indices,
+      RowNumbers(absl::StrCat("gradient of variable \"", variable.name(), "\""), slices.indices));
   RETURN_IF_ERROR(CheckRows(variable, checked.indices.values<int64_t>()));
   Shape shape = variable.shape();
   shape[0] = checked.indices.elements();
@@ -185,16 +159,6 @@ absl::StatusOr<Value::Sequence> CheckedGradients(const Variable& variable,
   }
   if (checked.empty() || checked.size() == of_replicas.size()) return checked;
   return Wrong(variable, "some replicas gave a gradient and some none; all must give one");
-}
-
-// The component of `value` for each of the first `count` replicas or copies.
-absl::StatusOr<Value::Sequence> EachOf(const Value& value, size_t count) {
-  Value::Sequence each;
-  for (size_t i = 0; i < count; ++i) {
-    ASSIGN_OR_RETURN(Value own, SelectReplica(value, static_cast<int32_t>(i)));
-    each.push_back(std::move(own));
-  }
-  return each;
 }
 
 // Whether a call with these arguments sums gradients of all workers. Decided before the arguments
@@ -253,7 +217,7 @@ absl::Status VariableOptimizer::Build(absl::Span<const VariablePtr> variables) {
   ASSIGN_OR_RETURN(Strategy* const strategy, StrategyOf(variables));
   return CallMerged(*strategy, "Build", {ListOf(variables)},
                     [this, strategy](bool /*in_replicas*/, absl::Span<const Value> merged) {
-                      const auto all = VariablesOf(merged[0]);
+                      const auto all = SameVariables(merged[0]);
                       RETURN_IF_ERROR(all.status());
                       RETURN_IF_ERROR(CheckVariables(*all));
                       absl::MutexLock lock(&mutex_);
@@ -355,20 +319,21 @@ absl::Status VariableOptimizer::ApplyMerged(Strategy& strategy, bool in_replicas
 
 absl::Status VariableOptimizer::Collect(Strategy& strategy, bool in_replicas,
                                         absl::Span<const Value> merged, Sums* sums) {
-  ASSIGN_OR_RETURN(const std::vector<VariablePtr> variables, VariablesOf(merged[0]));
+  ASSIGN_OR_RETURN(const std::vector<VariablePtr> variables, SameVariables(merged[0]));
   RETURN_IF_ERROR(CheckVariables(variables));
   if (merged[2].is_distributed()) {
     return absl::InvalidArgumentError(
         "optimizer: some replicas gave skip_aggregation and some did not; all must give one");
   }
   const bool skip = merged[2].integer() != 0;
-  const auto replicas = static_cast<size_t>(strategy.local_replicas());
+  const int32_t replicas = strategy.local_replicas();
   for (size_t v = 0; v < variables.size(); ++v) {
     const VariablePtr& variable = variables[v];
     const Value& gradient = merged[1].items()[v];
     const bool adds = !skip && (in_replicas || gradient.kind() == Value::Kind::kPerReplica);
-    const size_t copies = skip && gradient.is_distributed() ? variable->components().size() : 1;
-    ASSIGN_OR_RETURN(const Value::Sequence each, EachOf(gradient, adds ? replicas : copies));
+    const auto copies =
+        static_cast<int32_t>(skip && gradient.is_distributed() ? variable->components().size() : 1);
+    ASSIGN_OR_RETURN(const Value::Sequence each, EachReplica(gradient, adds ? replicas : copies));
     ASSIGN_OR_RETURN(Value::Sequence checked, CheckedGradients(*variable, each));
     if (checked.empty()) {
       sums->left_out.push_back(variable->name());

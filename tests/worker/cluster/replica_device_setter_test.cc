@@ -2,6 +2,8 @@
 // TensorFlow's tests by id, and refusals.
 #include "worker/cluster/replica_device_setter.h"
 
+#include <stdexcept>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -90,6 +92,19 @@ TEST(ReplicaDeviceSetter, InvalidDevicesAndServersAreRefused) {
   const auto greedy =
       Setter({.ps_tasks = 2, .ps_strategy = GreedyLoadBalancingStrategy(2, ByteSizeLoad)});
   EXPECT_THAT(greedy->Device(Variable("", {-1, 2})), StatusIs(code, HasSubstr("v: ")));
+  for (const int32_t none : {0, -1}) {
+    for (const PsStrategy& strategy :
+         {RoundRobinStrategy(none), GreedyLoadBalancingStrategy(none, ByteSizeLoad)}) {
+      EXPECT_THAT(Setter({.ps_tasks = 2, .ps_strategy = strategy})->Device(Variable()),
+                  StatusIs(code, HasSubstr("at least 1")));
+    }
+  }
+  EXPECT_THAT(Setter({.ps_tasks = 2, .ps_strategy = GreedyLoadBalancingStrategy(2, {})})
+                  ->Device(Variable()),
+              StatusIs(code, HasSubstr("load function")));
+  const PsStrategy throws = [](const PlacedOp&) -> int32_t { throw std::runtime_error("boom"); };
+  EXPECT_THAT(Setter({.ps_tasks = 2, .ps_strategy = throws})->Device(Variable()),
+              StatusIs(absl::StatusCode::kUnknown, HasSubstr("boom")));
 }
 
 }  // namespace

@@ -63,6 +63,13 @@ TEST(EmbeddingLookupSparse, RefusesMalformedInput) {
   EXPECT_THAT(message(input, {.safe = true}, &short_out), HasSubstr("expected 1 x 2"));
   std::vector<float> two(2);
   EXPECT_THAT(message(input, {.safe = true}, &two), HasSubstr("row 1 of id 1"));
+  std::vector<float> none;
+  const std::vector<float> four(4);
+  for (const int64_t rows : {int64_t{-1}, int64_t{1} << 62, int64_t{1} << 63}) {
+    EXPECT_THAT(EmbeddingLookupSparse(four, 4, {.rows = rows}, {}, absl::MakeSpan(none)).message(),
+                HasSubstr("rows are asked for"))
+        << rows;
+  }
 }
 
 }  // namespace

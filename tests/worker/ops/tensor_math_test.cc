@@ -174,6 +174,25 @@ TEST_P(TensorMath, WrongArgumentsOnDevicesAreNamedAndWriteNothing) {
   EXPECT_THAT(Numbers(to), ElementsAre(4, 9));
 }
 
+// The smallest integer has no negative: its quotient by -1 wraps around, as in TensorFlow.
+TEST_P(TensorMath, TheSmallestIntegerIsDividedByMinusOne) {
+  const double smallest[] = {-0x1p31, -0x1p63};
+  for (const DType dtype : {DType::kInt32, DType::kInt64}) {
+    const double least = smallest[dtype == DType::kInt64];
+    Tensor to = Make(dtype, {3}, {least, 7, least});
+    const Tensor minus = Make(dtype, {3}, {-1, -1, 1});
+    ASSERT_OK(ApplyElements(ElementOp::kDiv, minus, &to));
+    EXPECT_THAT(Numbers(to), ElementsAre(least, -7, least));
+    ASSERT_OK(ApplyRows(ElementOp::kDiv, Make(DType::kInt64, {3}, {0, 1, 1}), minus, &to));
+    EXPECT_THAT(Numbers(to), ElementsAre(least, 7, least));
+    EXPECT_THAT(Numbers(DivideTensor(to, -1).value()), ElementsAre(least, -7, least));
+    for (const double none : {0.0, 0.5, 1e30, std::nan("")}) {
+      EXPECT_THAT(DivideTensor(to, none),
+                  StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("divi")));
+    }
+  }
+}
+
 TEST(TensorMath, WrongArgumentsAreNamedAndWriteNothing) {
   Tensor to = Tensor::Of<int32_t>({2}, {4, 9});
   EXPECT_THAT(ApplyRows(ElementOp::kSet, Tensor::Vector<int64_t>({0, 2}),

@@ -312,5 +312,18 @@ TEST(Components, MustBeOneForEachReplica) {
   EXPECT_THAT(strategy->Run([] {}, {Value::List({three})}), refused);
 }
 
+// Each part of a gathered gradient lies inside it.
+TEST(AllGatherGradient, NegativeExtentsAreRefused) {
+  const auto strategy = Mirrored(2);
+  EXPECT_THAT(
+      OnReplicas(
+          *strategy,
+          [] {
+            const int64_t extent = ReplicaId() == 0 ? -1 : 3;
+            return GetReplicaContext()->AllGatherGradient(Floats({1, 2}), 0, extent).status();
+          }),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("extent -1")));
+}
+
 }  // namespace
 }  // namespace cairn::test

@@ -527,10 +527,14 @@ TEST(EntryPoints, OfTheHeadersAreAllInTheTable) {
       "Call",  // private; of ValueFunction
       "Regroup",
       "SelectReplica",
+      "SelectReplicas",
+      "EachReplica",
+      "SameVariables",
       "CheckAlike",  // on values, which other calls use
       "VariableOn",
       "TensorFor",
       "CheckRows",
+      "RowNumbers",
       "Change",  // building blocks of variables
       "ApplyMerged",
       "Collect",
@@ -543,6 +547,7 @@ TEST(EntryPoints, OfTheHeadersAreAllInTheTable) {
       "SparseRead",
       "At",
       "MergeCallFor",
+      "Together",
   };
   for (const Call& call : AllCalls()) covered.insert(call.name);
   for (const char* header : {"strategy.h", "context.h", "variable.h", "value.h", "plain_variable.h",

@@ -251,6 +251,35 @@ TEST_F(PsStrategyTest, AVariableWhoseInitialValueWasRefusedIsCreatedAgain) {
   EXPECT_THAT((*v)->Read()->values<int64_t>(), ElementsAre(5));
 }
 
+// The process that created the variable ended before it wrote the value: the next one writes it.
+// A value that was written is kept.
+TEST_F(PsStrategyTest, ANewProgramWritesTheInitialValueThatAnEndedOneHasNot) {
+  Start(2, Fixed(2));
+  const auto make = [&](int64_t value) {
+    return Make({.name = "v", .initial_value = Tensor::Full(DType::kInt64, {4}, value)});
+  };
+  EXPECT_FALSE(make(int64_t{1} << 53).ok());
+  strategy_ = Connect(0, Fixed(2));
+  EXPECT_THAT(make(5)->get()->Read()->values<int64_t>(), ElementsAre(5, 5, 5, 5));
+  strategy_ = Connect(0, Fixed(2));
+  EXPECT_THAT(make(6)->get()->Read()->values<int64_t>(), ElementsAre(5, 5, 5, 5));
+}
+
+// Stores of earlier versions do not say which variables were written.
+TEST_F(PsStrategyTest, VariablesOfEarlierVersionsKeepTheirValues) {
+  Start(1);
+  ClientOptions options;
+  options.job = "job";
+  const auto client =
+      servers_->Connect(options, /*in_process=*/true, Deadline::In(absl::Seconds(30))).value();
+  VariableSpec spec{.name = "v", .dtype = DType::kFloat32, .shape = {2}};
+  spec.optimizer = PlainUpdates();
+  spec.touched_rows = TouchedRows::kPushed;
+  spec.shards = {{.first_row = 0, .rows = 2, .ps = 0}};
+  ASSERT_OK(client->Create({&spec, 1}, Deadline::In(absl::Seconds(30))));
+  EXPECT_THAT(Numbers(Counting("v", {2})), ElementsAre(0, 0));
+}
+
 TEST_F(PsStrategyTest, ScattersGoToTheRowsOfEveryShard) {
   Start(2, Fixed(2));
   const VariablePtr v = Counting("v", {5, 1});
@@ -263,6 +292,24 @@ TEST_F(PsStrategyTest, ScattersGoToTheRowsOfEveryShard) {
       v->Scatter(ScatterOp::kMul, {Tensor::Vector<int64_t>({0}), Tensor::Of<float>({1, 1}, {2})}),
       StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("scatter_mul")));
   EXPECT_THAT(EmbeddingLookup(*v, {4, 0, 4})->values<float>(), ElementsAre(44, 20, 44));
+}
+
+TEST_F(PsStrategyTest, AScatterThatOneReplicaGetsWrongWritesNothing) {
+  Start(2, {.variable_partitioner = PartitionBy(FixedShardsPartitioner(2).value()),
+            .worker_devices = {Cpu(0), Cpu(1)}});
+  const VariablePtr v = Counting("v", {4});
+  for (const VariablePtr& part : {v, Sharded(v).shards()[0]}) {
+    EXPECT_FALSE(
+        strategy_
+            ->Run([&](absl::Span<const Value>) -> absl::StatusOr<Value> {
+              const int64_t row = 4 * GetReplicaContext()->local_replica();
+              RETURN_IF_ERROR(part->Scatter(
+                  ScatterOp::kAdd, {Tensor::Vector<int64_t>({row}), Tensor::Vector<float>({9})}));
+              return Value();
+            })
+            .ok());
+    EXPECT_THAT(Numbers(v), ElementsAre(0, 1, 2, 3));
+  }
 }
 
 // Both replicas' gradients are one push: momentum receives their sum once.
@@ -287,6 +334,56 @@ TEST_F(PsStrategyTest, GradientsOfAllReplicasAreOneUpdateOfTheServersOptimizer) 
       {{v, IndexedSlices{Tensor::Vector<int64_t>({1}), Tensor::Of<float>({1, 1}, {0})}}}));
   EXPECT_THAT(v->AssignAdd(Tensor::Zeros(DType::kFloat32, {2, 1})),
               StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("trainable false")));
+}
+
+// A sum pairs the replicas' gradients by their place in the call, so every place has one variable.
+TEST_F(PsStrategyTest, ReplicasThatUpdateOtherVariablesAreRefused) {
+  Start(1, {.worker_devices = {Cpu(0), Cpu(1)}});
+  const VariablePtr a = Counting("a", {1}), b = Counting("b", {1});
+  const auto apply = [&](const std::function<std::vector<VariableGradient>(bool first)>& of) {
+    return strategy_
+        ->Run([&](absl::Span<const Value>) -> absl::StatusOr<Value> {
+          RETURN_IF_ERROR(strategy_->ApplyGradients(of(GetReplicaContext()->local_replica() == 0)));
+          return Value();
+        })
+        .status();
+  };
+  const Value one = Tensor::Vector<float>({1});
+  EXPECT_THAT(apply([&](bool first) -> std::vector<VariableGradient> {
+                if (first) return {{a, one}, {b, one}};
+                return {{b, one}, {a, one}};
+              }),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("same order")));
+  EXPECT_FALSE(apply([&](bool first) -> std::vector<VariableGradient> {
+                 if (first) return {{a, one}, {b, one}};
+                 return {{a, one}};
+               }).ok());
+  EXPECT_THAT(Numbers(a), ElementsAre(0));
+  EXPECT_THAT(Numbers(b), ElementsAre(0));
+}
+
+// Mirrored components are one value, and one value that all replicas give is every replica's.
+TEST_F(PsStrategyTest, GradientsAreSummedOverReplicasNotOverCopies) {
+  Start(1, {.worker_devices = {Cpu(0), Cpu(1)}});
+  const VariablePtr v = Counting("v", {1});
+  const Value one = Tensor::Vector<float>({1});
+  {
+    const Scope scope = strategy_->EnterScope().value();
+    ASSERT_OK(strategy_->ApplyGradients({{v, Value::Mirrored({one, one})}}));
+    EXPECT_THAT(Numbers(v), ElementsAre(-1));
+    ASSERT_OK(strategy_->ApplyGradients({{v, Value::PerReplica({one, one})}}));
+    EXPECT_THAT(Numbers(v), ElementsAre(-3));
+    EXPECT_FALSE(strategy_->ApplyGradients({{v, Value::Mirrored({})}}).ok());
+    EXPECT_FALSE(strategy_->ApplyGradients({{v, Value::PerReplica({one})}}).ok());
+    const IndexedSlices texts = {Tensor::Texts({1}, {"a"}), Tensor::Vector<float>({1})};
+    EXPECT_THAT(strategy_->ApplyGradients({{v, texts}}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rows are given as text")));
+  }
+  ASSERT_OK(strategy_->Run([&](absl::Span<const Value>) -> absl::StatusOr<Value> {
+    RETURN_IF_ERROR(strategy_->ApplyGradients({{v, one}}));
+    return Value();
+  }));
+  EXPECT_THAT(Numbers(v), ElementsAre(-5));
 }
 
 TEST_F(PsStrategyTest, AWorkersOptimizerRefersToTheServersOptimizer) {
@@ -415,6 +512,10 @@ TEST_F(PsStrategyTest, ClustersThatCannotTrainAreRefused) {
               StatusIs(invalid, HasSubstr("moon")));
   EXPECT_THAT(create({{"worker", {"w:1"}}, {"ps", {"p:1", "q:1"}}}),
               StatusIs(invalid, HasSubstr("2 ps tasks")));
+  EXPECT_THAT(ParameterServerStrategy::Create(ClusterOf(1, 1), HostOnServers(nullptr)),
+              StatusIs(invalid, HasSubstr("client")));
+  EXPECT_THAT(HostOnServers(nullptr)->Create(nullptr, Tensor()),
+              StatusIs(invalid, HasSubstr("client")));
 }
 
 }  // namespace

@@ -34,13 +34,13 @@ TEST(ReplicaBarrier, WaitEndsAndNamesTheMissingReplica) {
   const ReplicaBarrier::Action action = [](absl::Span<const Value::Sequence>) {
     return std::vector<Value>(2);
   };
-  EXPECT_THAT(barrier.Meet(0, {.what = "MergeCall"}, {}, action),
+  EXPECT_THAT(barrier.Rendezvous(0, {.what = "MergeCall"}, {}, action),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        AllOf(HasSubstr("replica 0 waited 50ms in MergeCall for replica 1"),
                              HasSubstr("still in its replica function"))));
   barrier.Finish(0);
   // A late replica gets the reason why no replica waits.
-  EXPECT_THAT(barrier.Meet(1, {.what = "MergeCall"}, {}, action),
+  EXPECT_THAT(barrier.Rendezvous(1, {.what = "MergeCall"}, {}, action),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("waited")));
   barrier.Finish(1);
   serving.join();

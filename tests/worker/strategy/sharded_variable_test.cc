@@ -42,6 +42,14 @@ TEST(ShardedVariable, E17_EmbeddingLookupSparseMean) {
 }
 
 // Row 1 has no remaining id: -1 is dropped.
+TEST(ShardedVariable, LookupsOfRowsThatCannotBeAreRefused) {
+  for (const int64_t rows : {int64_t{-1}, int64_t{1} << 60}) {
+    EXPECT_THAT(EmbeddingLookupSparse(*FiveRows(), {.rows = rows}, {}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rows")))
+        << rows;
+  }
+}
+
 TEST(ShardedVariable, E17_SafeWeightedEmbeddingLookupSparse) {
   const std::vector<int32_t> rows = {0, 0, 1, 2};
   const std::vector<int64_t> ids = {0, 1, -1, 1};

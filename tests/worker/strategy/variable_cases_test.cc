@@ -1,5 +1,9 @@
 // Section B of the conformance cases: writes and reads of variables, by id.
+#include <cmath>
+#include <limits>
+
 #include "tests/worker/strategy/case_support.h"
+#include "worker/ops/tensor_math.h"
 
 namespace cairn::test {
 namespace {
@@ -11,6 +15,7 @@ constexpr auto kNone = VariableAggregation::kNone;
 constexpr auto kSum = VariableAggregation::kSum;
 constexpr auto kMean = VariableAggregation::kMean;
 constexpr auto kFirst = VariableAggregation::kOnlyFirstReplica;
+constexpr auto kAuto = VariableSynchronization::kAuto;
 constexpr auto kOnRead = VariableSynchronization::kOnRead;
 constexpr auto kOnWrite = VariableSynchronization::kOnWrite;
 
@@ -228,6 +233,87 @@ TEST(Cases, B24_GlobalStepCountsOnce) {
     ASSERT_OK(OnReplicas(*strategy, [&] { return step->AssignAdd(Tensor::Scalar<int64_t>(1)); }));
     EXPECT_EQ(Read(step), 1);
   }
+}
+
+// Host integers do not pass through a double, and what an integer dtype cannot hold is refused.
+TEST(HostNumbers, AreWrittenExactlyOrRefused) {
+  const auto strategy = Mirrored(2);
+  const Tensor zero = Tensor::Scalar<int64_t>(0);
+  for (const VariablePtr& v : {CreateVariable({.name = "plain", .initial_value = zero}).value(),
+                               VariableOf(*strategy, zero, kNone)}) {
+    for (const int64_t number : {int64_t{9007199254740993}, std::numeric_limits<int64_t>::max(),
+                                 std::numeric_limits<int64_t>::min()}) {
+      ASSERT_OK(v->Assign(number));
+      EXPECT_THAT(HostTensor(v->Read().value())->values<int64_t>(), ElementsAre(number));
+    }
+    for (const double number : {0x1p63, -1e30, std::nan("")}) {
+      EXPECT_THAT(v->Assign(number),
+                  StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("int64")));
+    }
+    ASSERT_OK(v->Assign(-0x1p63));
+  }
+  const VariablePtr small = VariableOf(*strategy, Tensor::Scalar<int32_t>(7), kNone);
+  for (const Value& number : {Value(int64_t{3000000000}), Value(int64_t{-3000000000}), Value(1e30),
+                              Value(std::nan("")), Value(2147483648.0)}) {
+    EXPECT_THAT(small->Assign(number),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("int32")));
+    EXPECT_THAT(OnReplicas(*strategy, [&] { return small->AssignAdd(number); }),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("int32")));
+  }
+  EXPECT_THAT(Copies(small), ElementsAre(7, 7));
+  ASSERT_OK(small->Assign(-2147483648.5));  // truncated, as every host number
+  EXPECT_THAT(Copies(small), ElementsAre(-2147483648, -2147483648));
+  const VariablePtr pair = VariableOf(*strategy, Tensor::Of<int32_t>({2}, {1, 2}), kNone);
+  EXPECT_THAT(pair->Assign(Value(std::vector<float>{1, 3e9F})),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("3e+09")));
+  EXPECT_THAT(NumbersOf(pair->Read().value()), ElementsAre(1, 2));
+}
+
+TEST(HostNumbers, BeyondInt32AreInt64Tensors) {
+  const auto strategy = Mirrored(2);
+  const Value sum =
+      strategy
+          ->Run([](absl::Span<const Value>) {
+            return GetReplicaContext()->AllReduce(ReduceOp::kSum, Value(int64_t{3000000000}));
+          })
+          .value();
+  EXPECT_EQ(strategy->LocalResults(sum)->at(0).tensor().dtype(), DType::kInt64);
+  EXPECT_THAT(Doubles(strategy->LocalResults(sum)->at(0)), ElementsAre(6e9));
+  EXPECT_EQ(Value(int64_t{-2147483648}).ToTensor()->dtype(), DType::kInt32);
+  EXPECT_EQ(Value(int64_t{-2147483649}).ToTensor()->dtype(), DType::kInt64);
+}
+
+// Also where only one replica's rows are wrong: those of the others are not written either.
+TEST(Misuse, ARefusedScatterLeavesTheVariableAsItWas) {
+  const auto strategy = Central(2);
+  const VariablePtr v = VariableOf(*strategy, Tensor::Vector<float>({1, 2, 3, 4}), kSum);
+  const auto scatter = [&](const IndexedSlices& second) {
+    const IndexedSlices first = {Tensor::Vector<int64_t>({0}), Tensor::Vector<float>({1})};
+    return OnReplicas(
+        *strategy, [&] { return v->Scatter(ScatterOp::kDiv, ReplicaId() == 0 ? first : second); });
+  };
+  const Tensor row = Tensor::Vector<int64_t>({1}), two = Tensor::Vector<float>({2});
+  for (const IndexedSlices& wrong : {IndexedSlices{Tensor::Vector<int64_t>({4}), two},
+                                     {row, Tensor::Vector<double>({1})},
+                                     {row, Tensor::Vector<float>({1, 2})},
+                                     {Tensor::Texts({1}, {"a"}), two},
+                                     {Tensor::Scalar<int64_t>(1), two}}) {
+    EXPECT_THAT(scatter(wrong), StatusIs(absl::StatusCode::kInvalidArgument,
+                                         HasSubstr("scatter_div of variable \"v\"")));
+    EXPECT_THAT(NumbersOf(v->Read().value()), ElementsAre(1, 2, 3, 4));
+  }
+  ASSERT_OK(scatter({row, two}));
+  EXPECT_THAT(NumbersOf(v->Read().value()), ElementsAre(1, 1, 3, 4));
+  const VariablePtr counts =
+      VariableOf(*strategy, Tensor::Vector<int32_t>({8, 8}), kSum, kAuto, "counts");
+  EXPECT_THAT(OnReplicas(*strategy,
+                         [&] {
+                           return counts->Scatter(ScatterOp::kDiv,
+                                                  {Tensor::Vector<int64_t>({0}),
+                                                   Tensor::Vector<int32_t>({2 - 2 * ReplicaId()})});
+                         }),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("by zero")));
+  EXPECT_THAT(NumbersOf(counts->Read().value()), ElementsAre(8, 8));
 }
 
 TEST(Misuse, NullArgumentsAreRefusedByName) {
