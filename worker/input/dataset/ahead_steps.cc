@@ -2,6 +2,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/catch_exceptions.h"
 #include "common/status.h"
 #include "worker/input/dataset/step_node.h"
@@ -12,16 +13,28 @@ namespace cairn::steps {
 namespace {
 
 // Elements of `input`, completed by `finish` in `threads` threads; `ahead` of them are ready.
-IteratorPtr IterateAhead(IteratorPtr input, size_t ahead, ReadAhead<Element>::Finish finish,
-                         int threads) {
+// Errors name `step`.
+IteratorPtr IterateAhead(const char* step, IteratorPtr input, size_t ahead,
+                         ReadAhead<Element>::Finish finish, int threads) {
   auto read = [input = std::shared_ptr<DatasetIterator>(std::move(input))](Element* element) {
     return CatchExceptions("a function of the dataset", [&] { return input->Next(element); });
   };
-  auto elements = std::make_unique<ReadAhead<Element>>(ahead, read, std::move(finish), threads);
+  auto elements = std::make_unique<ReadAhead<Element>>(absl::StrCat("elements of ", step), ahead,
+                                                       read, std::move(finish), threads);
   return IterateBy([elements = std::move(elements)](Element* element) {
     element->clear();  // so that no tensor is kept as spare memory
     return elements->Next(element);
   });
+}
+
+// Gives `element` memory that it shares with no cache, source or other element, so that a function
+// may write to it.
+void Detach(Element* element) {
+  for (Tensor& tensor : *element) {
+    if (!tensor.is_text() && tensor.device().is_cpu() && !tensor.IsOnlyCopy()) {
+      tensor = tensor.Copy();
+    }
+  }
 }
 
 class MapNode : public StepNode {
@@ -38,6 +51,7 @@ class MapNode : public StepNode {
  private:
   IteratorPtr Iterate(IteratorPtr input, const IterationContext&) const override {
     auto map = [function = function_](Element* element) -> absl::Status {
+      Detach(element);
       ASSIGN_OR_RETURN(*element, CatchExceptions("the function of Map",
                                                  [&] { return (*function)(std::move(*element)); }));
       return absl::OkStatus();
@@ -45,7 +59,7 @@ class MapNode : public StepNode {
     const int32_t calls = options_.num_parallel_calls;
     if (calls > 1) {
       // While the first of the elements under way is slow, the other threads continue.
-      return IterateAhead(std::move(input), 2 * static_cast<size_t>(calls), map, calls);
+      return IterateAhead("Map", std::move(input), 2 * static_cast<size_t>(calls), map, calls);
     }
     return IterateBy([input = std::move(input), map](Element* element) -> absl::StatusOr<bool> {
       ASSIGN_OR_RETURN(const bool more, input->Next(element));
@@ -70,7 +84,7 @@ class PrefetchNode : public StepNode {
  private:
   IteratorPtr Iterate(IteratorPtr input, const IterationContext&) const override {
     return IterateAhead(
-        std::move(input), static_cast<size_t>(buffer_size_),
+        "Prefetch", std::move(input), static_cast<size_t>(buffer_size_),
         [](Element*) { return absl::OkStatus(); }, 1);
   }
 
