@@ -37,6 +37,11 @@ std::string PathIn(const std::string& folder) {
   return absl::StrCat(folder, "/", CheckpointManifest::kFileName);
 }
 
+// Replaces bytes that are not UTF-8, in the name of a directory for example, by U+FFFD.
+std::string Dump(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
 Json VariablesJson(const std::vector<ServerCheckpoint>& servers) {
   std::map<std::string, Json> by_name;
   for (const ServerCheckpoint& server : servers) {
@@ -192,10 +197,10 @@ absl::Status CheckpointManifest::WriteTo(const std::string& folder) const {
                {"variables", VariablesJson(servers)},
                {"servers", Json::array()}};
   for (const ServerCheckpoint& server : servers) json["servers"].push_back(ServerJson(server));
-  json["checksum"] = Hex(HashBytes(json.dump()));
+  json["checksum"] = Hex(HashBytes(Dump(json, -1)));
   ASSIGN_OR_RETURN(const std::unique_ptr<PartFile> file,
                    PartFile::Create(PathIn(folder), "the checkpoint's manifest"));
-  RETURN_IF_ERROR(file->Append(json.dump(1) + "\n"));
+  RETURN_IF_ERROR(file->Append(Dump(json, 1) + "\n"));
   return file->Finish();
 }
 
