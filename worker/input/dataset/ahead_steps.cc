@@ -6,11 +6,13 @@
 #include "common/catch_exceptions.h"
 #include "common/status.h"
 #include "worker/input/dataset/step_node.h"
-#include "worker/input/dataset/steps.h"
 #include "worker/input/read_ahead.h"
 
-namespace cairn::steps {
+namespace cairn {
 namespace {
+
+// The limit of Map's threads.
+constexpr int32_t kMaxParallelCalls = 1024;
 
 // Elements of `input`, completed by `finish` in `threads` threads; `ahead` of them are ready.
 // Errors name `step`.
@@ -93,14 +95,21 @@ class PrefetchNode : public StepNode {
 
 }  // namespace
 
-NodePtr Map(NodePtr input, MapFunction function, MapOptions options) {
-  return std::make_shared<MapNode>(std::move(input),
-                                   std::make_shared<const MapFunction>(std::move(function)),
-                                   std::move(options));
+Dataset Dataset::Map(MapFunction function, MapOptions options) const {
+  if (node_ == nullptr) return *this;
+  if (function == nullptr) return NoneGiven("Map", "function");
+  const int32_t calls = options.num_parallel_calls;
+  if (calls < 1 || calls > kMaxParallelCalls) {
+    return Refused("Map", "num_parallel_calls", calls, absl::StrCat("1 to ", kMaxParallelCalls));
+  }
+  return With(std::make_shared<MapNode>(
+      node_, std::make_shared<const MapFunction>(std::move(function)), std::move(options)));
 }
 
-NodePtr Prefetch(NodePtr input, int64_t buffer_size) {
-  return std::make_shared<PrefetchNode>(std::move(input), buffer_size);
+Dataset Dataset::Prefetch(int64_t buffer_size) const {
+  if (node_ == nullptr) return *this;
+  if (buffer_size < 1) return Refused("Prefetch", "buffer_size", buffer_size, "1 or more");
+  return With(std::make_shared<PrefetchNode>(node_, buffer_size));
 }
 
-}  // namespace cairn::steps
+}  // namespace cairn

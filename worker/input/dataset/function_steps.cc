@@ -2,14 +2,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/catch_exceptions.h"
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/input/dataset/step_node.h"
-#include "worker/input/dataset/steps.h"
 #include "worker/input/random.h"
 
-namespace cairn::steps {
+namespace cairn {
 namespace {
+
+// The limit of the datasets that Interleave holds open.
+constexpr int64_t kMaxCycleLength = 65536;
 
 class FilterNode : public StepNode {
  public:
@@ -243,28 +247,84 @@ class ConcatenateNode : public DatasetNode {
   const std::optional<ElementSpec> spec_;
 };
 
+// The properties that both specs share; nullopt: one of them is unknown.
+absl::StatusOr<std::optional<ElementSpec>> Merge(const std::optional<ElementSpec>& a,
+                                                 const std::optional<ElementSpec>& b) {
+  if (!a.has_value() || !b.has_value()) return std::nullopt;
+  if (a->size() != b->size()) {
+    return InvalidArgument("Concatenate: elements of ", a->size(), " and ", b->size(),
+                           " components");
+  }
+  ElementSpec merged = *a;
+  for (size_t i = 0; i < merged.size(); ++i) {
+    TensorSpec& one = merged[i];
+    const TensorSpec& other = (*b)[i];
+    if (one.text != other.text || (!one.text && one.dtype != other.dtype)) {
+      return InvalidArgument("Concatenate: component ", i, " is ", one.ToText(), " and ",
+                             other.ToText());
+    }
+    if (!one.shape.has_value() || !other.shape.has_value() ||
+        one.shape->size() != other.shape->size()) {
+      one.shape.reset();
+      continue;
+    }
+    for (size_t axis = 0; axis < one.shape->size(); ++axis) {
+      if ((*one.shape)[axis] != (*other.shape)[axis]) (*one.shape)[axis] = -1;
+    }
+  }
+  return merged;
+}
+
 }  // namespace
 
-NodePtr Filter(NodePtr input, FilterFunction predicate) {
-  return std::make_shared<FilterNode>(std::move(input),
-                                      std::make_shared<const FilterFunction>(std::move(predicate)));
+Dataset Dataset::Filter(FilterFunction predicate) const {
+  if (node_ == nullptr) return *this;
+  if (predicate == nullptr) return NoneGiven("Filter", "function");
+  return With(std::make_shared<FilterNode>(
+      node_, std::make_shared<const FilterFunction>(std::move(predicate))));
 }
 
-NodePtr FlatMap(NodePtr input, DatasetFunction function) {
-  return Interleave(std::move(input), std::move(function), 1, 1);
+Dataset Dataset::FlatMap(DatasetFunction function) const {
+  if (node_ == nullptr) return *this;
+  if (function.call == nullptr) return NoneGiven("FlatMap", "function");
+  return Interleave(std::move(function), /*cycle_length=*/1);
 }
 
-NodePtr Interleave(NodePtr input, DatasetFunction function, int64_t cycle_length,
-                   int64_t block_length) {
-  return std::make_shared<InterleaveNode>(
-      std::move(input), std::make_shared<const DatasetFunction>(std::move(function)), cycle_length,
-      block_length);
+Dataset Dataset::Interleave(DatasetFunction function, int64_t cycle_length,
+                            int64_t block_length) const {
+  if (node_ == nullptr) return *this;
+  if (function.call == nullptr) return NoneGiven("Interleave", "function");
+  if (cycle_length < 1 || cycle_length > kMaxCycleLength) {
+    return Refused("Interleave", "cycle_length", cycle_length,
+                   absl::StrCat("1 to ", kMaxCycleLength));
+  }
+  if (block_length < 1) return Refused("Interleave", "block_length", block_length, "1 or more");
+  return With(std::make_shared<InterleaveNode>(
+      node_, std::make_shared<const DatasetFunction>(std::move(function)), cycle_length,
+      block_length));
 }
 
-NodePtr Zip(std::vector<NodePtr> inputs) { return std::make_shared<ZipNode>(std::move(inputs)); }
-
-NodePtr Concatenate(NodePtr first, NodePtr second, std::optional<ElementSpec> spec) {
-  return std::make_shared<ConcatenateNode>(std::move(first), std::move(second), std::move(spec));
+Dataset Dataset::Zip(const std::vector<Dataset>& datasets) {
+  if (datasets.empty()) return FromError(absl::InvalidArgumentError("Zip: no datasets given"));
+  std::vector<NodePtr> nodes;
+  for (const Dataset& one : datasets) {
+    if (one.node_ == nullptr) return one;
+    nodes.push_back(one.node_);
+  }
+  return datasets.front().With(std::make_shared<ZipNode>(std::move(nodes)));
 }
 
-}  // namespace cairn::steps
+Dataset Dataset::Enumerate(int64_t start) const {
+  if (node_ == nullptr) return *this;
+  return With(Zip({Range(start, INT64_MAX), *this}).node_);
+}
+
+Dataset Dataset::Concatenate(const Dataset& other) const {
+  if (node_ == nullptr) return *this;
+  if (other.node_ == nullptr) return other;
+  absl::StatusOr<std::optional<ElementSpec>> spec = Merge(this->spec(), other.spec());
+  if (!spec.ok()) return FromError(spec.status());
+  return With(std::make_shared<ConcatenateNode>(node_, other.node_, *std::move(spec)));
+}
+
+}  // namespace cairn

@@ -23,10 +23,6 @@ Shape WithRows(int64_t rows, absl::Span<const int64_t> row_shape) {
 
 size_t RowElements(const Tensor& tensor) { return static_cast<size_t>(RowWidth(tensor.shape())); }
 
-bool SameType(const Tensor& a, const Tensor& b) {
-  return a.is_text() == b.is_text() && (a.is_text() || a.dtype() == b.dtype());
-}
-
 absl::Span<const int64_t> RowShape(const Tensor& tensor) {
   return absl::MakeConstSpan(tensor.shape()).subspan(1);
 }
@@ -59,6 +55,19 @@ Tensor ConcatColumn(absl::Span<const Element> parts, size_t column, int64_t rows
 }
 
 }  // namespace
+
+bool SameType(const Tensor& a, const Tensor& b) {
+  return a.is_text() == b.is_text() && (a.is_text() || a.dtype() == b.dtype());
+}
+
+ElementSpec RowSpec(ElementSpec batch) {
+  for (TensorSpec& component : batch) {
+    if (component.shape.has_value() && !component.shape->empty()) {
+      component.shape->erase(component.shape->begin());
+    }
+  }
+  return batch;
+}
 
 absl::StatusOr<int64_t> BatchRows(const Element& batch, absl::string_view who) {
   if (batch.empty()) return InvalidArgument(who, ": an element without components");
