@@ -392,7 +392,6 @@ class Training {
   absl::Status Train() {
     reader_->StartAt(start_.position.epoch, start_.position.row, start_.end_epoch);
     RETURN_IF_ERROR(OpenOutput());
-    const GradientClipper clipper(options_.job);
     // Ends an evaluation early if another worker is lost: the others would wait for it in vain.
     const StopRequested cut_short = [this] {
       return options_.stop_requested() || (lockstep_.has_value() && lockstep_->lost());
@@ -412,7 +411,6 @@ class Training {
          .model = *model_,
          .client = *client_,
          .reader = *reader_,
-         .clipper = clipper,
          .output = output_,
          .roster_entry = entry_,
          .formats = formats,
