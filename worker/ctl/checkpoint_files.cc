@@ -83,7 +83,8 @@ absl::Status FillFromJob(CheckpointListOptions* options) {
   }
   if (!options->directory.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "which folder? name it, or give --job FILE, a job file with checkpoint.directory");
+      "no checkpoint directory: name one, or give --job FILE, a job file with "
+      "checkpoint.directory");
 }
 
 Json SummaryJson(const std::string& folder, const CheckpointManifest& manifest) {

@@ -165,7 +165,8 @@ Finding Server(const Target& target, const ServerView& view, size_t index) {
   finding.level = Level::kBad;
   if (absl::IsAlreadyExists(held)) {
     finding.found =
-        absl::StrCat("the listener is no cairn-ps, or one that hangs: ", view.status.message());
+        absl::StrCat("the process that listens there is not cairn-ps, or does not respond: ",
+                     view.status.message());
     finding.fix = "end it (ss -ltnp names the process), or give the task another port";
   } else {
     finding.found = std::string(view.status.message());
