@@ -207,7 +207,7 @@ absl::StatusOr<Answer> VerifyCheckpoints(const std::string& folder) {
   }
   answer.json = {{"ok", wrong == 0}, {"checkpoints", std::move(list)}};
   if (wrong > 0) {
-    answer.finding =
+    answer.problem =
         DataLoss(wrong, wrong == 1 ? " file is" : " files are",
                  " corrupt or missing: restore another checkpoint, or bring the files back from a "
                  "copy");

@@ -266,7 +266,7 @@ Answer DoctorAnswer(const std::vector<Finding>& findings) {
   answer.text = std::move(text);
   answer.json = {{"ok", bad == 0}, {"findings", std::move(list)}};
   if (bad > 0) {
-    answer.finding = FailedPrecondition(bad, bad == 1 ? " thing is" : " things are",
+    answer.problem = FailedPrecondition(bad, bad == 1 ? " thing is" : " things are",
                                         " bad; each has its fix above");
   }
   return answer;

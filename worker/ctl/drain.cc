@@ -119,7 +119,7 @@ absl::StatusOr<Answer> RunDrain(const DrainOptions& options) {
     }
     answer.json["servers"].push_back(std::move(json));
   }
-  if (!failed.empty()) answer.finding = absl::UnavailableError(failed);
+  if (!failed.empty()) answer.problem = absl::UnavailableError(failed);
   return answer;
 }
 

@@ -333,7 +333,7 @@ Answer Launcher::MakeAnswer() const {
     const char* const next = would_help
                                  ? "its last lines above say why; --restart on-failure restarts it"
                                  : "its last lines above say why";
-    answer.finding = Aborted(why_, ": ", next);
+    answer.problem = Aborted(why_, ": ", next);
   }
   return answer;
 }

@@ -37,11 +37,11 @@ void LaunchTask::Log(absl::string_view text) {
                    absl::ErrnoToStatus(errno, "").message()));
 }
 
-// Leaves out what an earlier start has obeyed: a restarted worker resumes by itself.
+// Leaves out the flags that an earlier start has applied: a restarted worker resumes by itself.
 std::vector<std::string> LaunchTask::StartCommand() const {
   std::vector<std::string> command = plan_.command;
-  std::ifstream obeyed(plan_.obeyed_file);
-  for (std::string flag; std::getline(obeyed, flag);) {
+  std::ifstream applied(plan_.applied_flags_file);
+  for (std::string flag; std::getline(applied, flag);) {
     std::erase_if(command, [&](absl::string_view word) {
       return word == flag || absl::StartsWith(word, absl::StrCat(flag, "="));
     });

@@ -171,9 +171,9 @@ class Rebalancing {
     RETURN_IF_ERROR(GiveUpUnplanned(variables, plan));
     for (size_t i = 0; i < plan.moves.size(); ++i) {
       const PlannedMove& planned = plan.moves[i];
-      answer.finding =
+      answer.problem =
           MoveOne(planned, variables[planned.variable], count, &answer, &answer.json["moves"][i]);
-      if (!answer.finding.ok()) break;
+      if (!answer.problem.ok()) break;
     }
     ShowMoved(&answer);
     return answer;

@@ -103,7 +103,7 @@ absl::StatusOr<Answer> RunServersList(const ServersOptions& options) {
   ASSIGN_OR_RETURN(Target target, ResolveServers(options.target));
   const absl::Status learned = target.LearnMembers();
   Answer answer = AnswerOf(target);
-  answer.finding = learned;
+  answer.problem = learned;
   return answer;
 }
 

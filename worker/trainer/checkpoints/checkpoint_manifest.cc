@@ -145,7 +145,7 @@ absl::Status Damaged(const std::string& path, absl::string_view why) {
                   "file back from a copy");
 }
 
-std::string WhatCannotBe(const ServerCheckpoint& server) {
+std::string FindInconsistency(const ServerCheckpoint& server) {
   const std::string name = absl::StrCat("ps:", server.server);
   // A server that had left the cluster has neither files nor a folder.
   if (server.files.empty() && (server.server == 0 || !server.folder.empty())) {
@@ -167,7 +167,7 @@ std::string WhatCannotBe(const ServerCheckpoint& server) {
 }
 
 // What is impossible in a manifest with a valid checksum, which anyone can write; empty: nothing.
-std::string WhatCannotBe(const CheckpointManifest& manifest) {
+std::string FindInconsistency(const CheckpointManifest& manifest) {
   if (manifest.step < 0) return absl::StrCat("its step is ", manifest.step);
   if (manifest.number < 0) return absl::StrCat("its number is ", manifest.number);
   if (manifest.servers.empty()) return "it names no server";
@@ -176,7 +176,7 @@ std::string WhatCannotBe(const CheckpointManifest& manifest) {
     if (server.server != static_cast<int32_t>(s)) {
       return absl::StrCat("it names ps:", server.server, " where ps:", s, " is due");
     }
-    std::string wrong = WhatCannotBe(server);
+    std::string wrong = FindInconsistency(server);
     if (!wrong.empty()) return wrong;
   }
   return "";
@@ -246,7 +246,7 @@ absl::StatusOr<CheckpointManifest> CheckpointManifest::ReadFrom(const std::strin
   } catch (const Json::exception&) {
     return Damaged(path, "it is JSON of another kind than a manifest");
   }
-  const std::string wrong = WhatCannotBe(manifest);
+  const std::string wrong = FindInconsistency(manifest);
   return wrong.empty() ? absl::StatusOr<CheckpointManifest>(std::move(manifest))
                        : Damaged(path, wrong);
 }
