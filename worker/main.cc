@@ -160,7 +160,7 @@ absl::StatusOr<Report> RunMode(const WorkerFlags& flags, const TrainerOptions& o
 }
 
 // A restart that cannot read the note obeys `flag` once more.
-void NoteObeyed(const std::string& file, absl::string_view flag) {
+void RecordAppliedFlag(const std::string& file, absl::string_view flag) {
   if (file.empty()) return;
   std::ofstream out(file, std::ios::app);
   out << flag << "\n";
@@ -192,11 +192,11 @@ absl::StatusOr<Report> RunEvaluator(const WorkerFlags& flags, TrainerOptions opt
                            OpensCheckpoints(options.job, absl::StrCat(kEvaluator, "-", index)));
 }
 
-// Runs with a server in this process. `folder_of` is the `task` of InProcessServer::Open.
+// Runs with a server in this process. `directory_task` is the `task` of InProcessServer::Open.
 absl::StatusOr<Report> RunInProcess(const WorkerFlags& flags, const TrainerOptions& options,
-                                    const std::string& folder_of) {
+                                    const std::string& directory_task) {
   ASSIGN_OR_RETURN(const std::unique_ptr<InProcessServer> server,
-                   InProcessServer::Open(options.job, /*create=*/flags.trains(), folder_of));
+                   InProcessServer::Open(options.job, /*create=*/flags.trains(), directory_task));
   const Connector connect = [&](const ClientOptions& client, Deadline deadline) {
     return server->Connect(client, deadline);
   };
@@ -247,11 +247,11 @@ absl::StatusOr<GlooOptions> JointGroup(const WorkerFlags& flags, const TrainerOp
 // Connects to all other workers. A stop signal in the meantime ends the process, which has nothing
 // open yet.
 absl::StatusOr<std::unique_ptr<CollectiveGroup>> ConnectWorkers(const GlooOptions& gloo,
-                                                                absl::Duration patience) {
+                                                                absl::Duration timeout) {
   absl::StatusOr<std::unique_ptr<CollectiveGroup>> group;
   StopFlag done;
   std::thread connecting([&] {
-    group = ConnectGloo(gloo, Deadline::In(patience));
+    group = ConnectGloo(gloo, Deadline::In(timeout));
     done.Stop();
   });
   while (!done.WaitFor(absl::Milliseconds(100))) {
@@ -273,16 +273,16 @@ absl::StatusOr<Report> RunTogether(const WorkerFlags& flags, TrainerOptions opti
         "the variables itself: leave ps out of the cluster, or use parameter_server");
   }
   if (flags.trains() || !cluster.task_type.empty()) RETURN_IF_ERROR(FindTask(cluster, &options));
-  const std::string folder_of = options.worker == 0 ? "" : options.task;
-  if (!flags.trains() || options.workers == 1) return RunInProcess(flags, options, folder_of);
+  const std::string directory_task = options.worker == 0 ? "" : options.task;
+  if (!flags.trains() || options.workers == 1) return RunInProcess(flags, options, directory_task);
   ASSIGN_OR_RETURN(const GlooOptions gloo, JointGroup(flags, options, cluster));
-  const absl::Duration patience =
+  const absl::Duration timeout =
       absl::Seconds(options.job.strategy.communication.connect_timeout_seconds);
   LOG(INFO) << options.task << ": waits at " << gloo.addresses.front() << " for " << options.workers
-            << " workers to come, at most " << patience;
-  ASSIGN_OR_RETURN(const std::unique_ptr<CollectiveGroup> group, ConnectWorkers(gloo, patience));
+            << " workers to come, at most " << timeout;
+  ASSIGN_OR_RETURN(const std::unique_ptr<CollectiveGroup> group, ConnectWorkers(gloo, timeout));
   options.group = group.get();
-  absl::StatusOr<Report> report = RunInProcess(flags, options, folder_of);
+  absl::StatusOr<Report> report = RunInProcess(flags, options, directory_task);
   group->Abort(report.status());  // if the folder could not be opened, the others must not wait for
                                   // this worker
   return report;
@@ -297,7 +297,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> Monitor(const WorkerFlags& flags,
   return StartWorkerMonitor(*http, meter);
 }
 
-// Sets `job` and `summary` to the other contents of the summary.
+// Runs the worker; also fills `job`, the configuration used, and `summary`.
 absl::StatusOr<Report> Run(const WorkerFlags& flags, JobConfig& job, SummaryOptions& summary) {
   RETURN_IF_ERROR(AsBadInput(flags.Validate()));
   TrainerOptions options;
@@ -307,7 +307,9 @@ absl::StatusOr<Report> Run(const WorkerFlags& flags, JobConfig& job, SummaryOpti
   options.fresh = flags.fresh;
   options.trains_more = flags.trains_more;
   options.own_metrics_file = !flags.metrics_file.empty();
-  options.obeyed = [file = flags.obeyed_file](absl::string_view flag) { NoteObeyed(file, flag); };
+  options.obeyed = [file = flags.obeyed_file](absl::string_view flag) {
+    RecordAppliedFlag(file, flag);
+  };
   options.stop_requested = [] { return stop_signal.load(std::memory_order_relaxed) != 0; };
   ASSIGN_OR_RETURN(const ClusterConfig cluster, FindCluster(flags, options.job));
   const std::string& type = options.job.strategy.type;
@@ -322,7 +324,7 @@ absl::StatusOr<Report> Run(const WorkerFlags& flags, JobConfig& job, SummaryOpti
   options.meter = &meter;
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> monitor, Monitor(flags, meter));
   if (evaluates) return RunEvaluator(flags, std::move(options), cluster.task_index);
-  if (cluster.tasks.empty()) return RunInProcess(flags, options, /*folder_of=*/"");
+  if (cluster.tasks.empty()) return RunInProcess(flags, options, /*directory_task=*/"");
   if (type == "parameter_server") {
     return RunOnServers(flags, std::move(options), cluster, transport);
   }

@@ -142,7 +142,7 @@ class OperatorTest(scene.FolderTest):
                             code=1)
             servers = [f for f in doctor["findings"] if f["what"].startswith("ps:")]
             self.assertEqual([f["level"] for f in servers], ["ok", "bad"])
-            self.assertIn("one that hangs", servers[1]["found"])
+            self.assertIn("does not respond", servers[1]["found"])
             self.assertTrue(servers[1]["fix"])
             os.kill(pid, signal.SIGCONT)
 

@@ -175,7 +175,8 @@ class RebalanceTest(scene.FolderTest):
         with processes.Cluster(self.folder, 2) as cluster:
             processes.run_worker(self.job("plain"), cluster.worker_file(1))
             for job, words, code, why in [
-                    ("plain", ["--empty", "ps:2"], 2, "'ps:2' is no server: the cluster has 2"),
+                    ("plain", ["--empty", "ps:2"], 2,
+                     "'ps:2' is not a server of this cluster (ps:0 to ps:1)"),
                     ("plain", ["--empty", "ps:0", "--empty", "ps:1"], 2, "one has to keep the rows"),
                     ("plain", ["--tolerance", "-1"], 2, "--tolerance is 0 or more"),
                     ("plain", ["--by", "cpu"], 2, "--by is memory or load, not 'cpu'"),

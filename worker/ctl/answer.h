@@ -16,7 +16,7 @@ struct Answer {
   std::string text;             // without --json, all of stdout, with its line ends
   // A problem that the command found although it succeeded ("2 files are corrupt"), or OK. Goes to
   // stderr and sets the exit status, as an error does.
-  absl::Status finding;
+  absl::Status problem;
   // Unless 0, the exit status: that of the failed task of a launch.
   int exit_status = 0;
 };

@@ -73,7 +73,7 @@ class BenchedServer {
   BenchedServer& operator=(const BenchedServer&) = delete;
 
   absl::Status Make() {
-    ASSIGN_OR_RETURN(client_, target_.Connect(server_, Patience()));
+    ASSIGN_OR_RETURN(client_, target_.Connect(server_, CallDeadline()));
     wire::Optimizer sgd;
     sgd.learning_rate.type = "constant";
     sgd.learning_rate.arguments["learning_rate"] = 1;
@@ -88,7 +88,7 @@ class BenchedServer {
     large.shape = {static_cast<int64_t>(gradient_.size() / 1024), 1024};
     made_ = true;
     wire::ServerState state;
-    return client_->Call("create_variables", Patience(), [&](WireClient::Stub& stub) {
+    return client_->Call("create_variables", CallDeadline(), [&](WireClient::Stub& stub) {
       stub.create_variables(state, caller_, {small, large});
     });
   }
@@ -106,7 +106,7 @@ class BenchedServer {
     item.values = Payload::ViewOf(absl::MakeConstSpan(gradient_));
     wire::PushReply reply;
     ++pushes_;
-    return client_->Call("push", Patience(),
+    return client_->Call("push", CallDeadline(),
                          [&](WireClient::Stub& stub) { stub.push(reply, request); });
   }
 
@@ -139,22 +139,22 @@ class BenchedServer {
   size_t bytes() const { return gradient_.size() * sizeof(float); }
 
  private:
-  Deadline Patience() const { return Deadline::In(target_.timeout); }
+  Deadline CallDeadline() const { return Deadline::In(target_.timeout); }
 
   absl::Status Pull(const char* variable, wire::PullReply* reply) {
     wire::PullRequest request;
     request.caller = caller_;
     request.items.emplace_back().variable = variable;
-    return client_->Call("pull", Patience(),
+    return client_->Call("pull", CallDeadline(),
                          [&](WireClient::Stub& stub) { stub.pull(*reply, request); });
   }
 
   absl::Status Drop() {
     if (client_ == nullptr || !client_->usable()) {
-      ASSIGN_OR_RETURN(client_, target_.Connect(server_, Patience()));
+      ASSIGN_OR_RETURN(client_, target_.Connect(server_, CallDeadline()));
     }
     wire::ServerState state;
-    return client_->Call("drop_job", Patience(),
+    return client_->Call("drop_job", CallDeadline(),
                          [&](WireClient::Stub& stub) { stub.drop_job(state, caller_); });
   }
 

@@ -113,7 +113,7 @@ absl::StatusOr<std::vector<CertificateRequest>> Requests(const CertsOptions& opt
   }
   if (requests.empty()) {
     return absl::InvalidArgumentError(
-        "certificates for whom? give --cluster FILE, or --issue NAME=ROLE");
+        "no certificate is requested: give --cluster FILE, or --issue NAME=ROLE");
   }
   return requests;
 }
@@ -174,7 +174,8 @@ absl::StatusOr<std::unique_ptr<CertificateAuthority>> Authority(const CertsOptio
 }
 
 absl::StatusOr<Answer> Make(const CertsOptions& options) {
-  if (options.directory.empty()) return absl::InvalidArgumentError("where? give a folder, DIR");
+  if (options.directory.empty())
+    return absl::InvalidArgumentError("the output directory DIR is missing");
   if (!(options.days > 0 && options.days <= kMaxDays)) {
     return InvalidArgument("--days is ", options.days, "; it is above 0, and at most ", kMaxDays);
   }

@@ -88,8 +88,9 @@ absl::StatusOr<std::string> MakeDirectory(const CheckpointCreateOptions& options
     directory = target.job_file->checkpoint.directory;
   }
   if (directory.empty()) {
-    return AsBadInput(absl::InvalidArgumentError(
-        "where to? name the folder, or give --job FILE, a job file with checkpoint.directory"));
+    return AsBadInput(
+        absl::InvalidArgumentError("no checkpoint directory: name one, or give --job FILE, a job "
+                                   "file with checkpoint.directory"));
   }
   if (target.job.size() > kMaxCheckpointJobBytes) {
     return AsBadInput(InvalidArgument("job name of ", target.job.size(),
@@ -104,7 +105,7 @@ absl::StatusOr<std::string> MakeDirectory(const CheckpointCreateOptions& options
 }
 
 // kFailedPrecondition if workers of the job are live: a restore would take the job from them.
-absl::Status CheckNobodyTrains(const Target& target) {
+absl::Status CheckNoLiveWorkers(const Target& target) {
   const std::vector<ServerView> servers = AskServers(target);
   RETURN_IF_ERROR(AnyMissing(servers));
   for (const wire::WorkerStanding& worker : WorkersOf(servers)) {
@@ -147,7 +148,7 @@ absl::StatusOr<Answer> RestoreCheckpoint(const CheckpointRestoreOptions& options
   TargetOptions wanted = options.target;
   if (wanted.job.empty()) wanted.job = manifest.job;
   ASSIGN_OR_RETURN(const Target target, ResolveTarget(wanted));
-  RETURN_IF_ERROR(CheckNobodyTrains(target));
+  RETURN_IF_ERROR(CheckNoLiveWorkers(target));
   ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client, target.ConnectClient("off"));
   ASSIGN_OR_RETURN(const JobHoldings holdings, client->Examine(Deadline::In(target.timeout)));
   if (!holdings.specs.empty() && !holdings.from_unfinished_restore && !options.replace) {

@@ -83,7 +83,8 @@ absl::Status FillFromJob(CheckpointListOptions* options) {
   }
   if (!options->directory.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "which folder? name it, or give --job FILE, a job file with checkpoint.directory");
+      "no checkpoint directory: name one, or give --job FILE, a job file with "
+      "checkpoint.directory");
 }
 
 Json SummaryJson(const std::string& folder, const CheckpointManifest& manifest) {
@@ -206,7 +207,7 @@ absl::StatusOr<Answer> VerifyCheckpoints(const std::string& folder) {
   }
   answer.json = {{"ok", wrong == 0}, {"checkpoints", std::move(list)}};
   if (wrong > 0) {
-    answer.finding =
+    answer.problem =
         DataLoss(wrong, wrong == 1 ? " file is" : " files are",
                  " corrupt or missing: restore another checkpoint, or bring the files back from a "
                  "copy");

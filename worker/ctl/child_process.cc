@@ -18,23 +18,18 @@ namespace cairn {
 namespace {
 
 struct Pipe {
-  int read = -1;
-  int write = -1;
-  ~Pipe() {
-    if (read >= 0) close(read);
-    if (write >= 0) close(write);
-  }
   absl::Status Open() {
     int files[2];
     if (pipe2(files, O_CLOEXEC) != 0) {
       return absl::ErrnoToStatus(errno, "making a pipe for a process's output");
     }
-    read = files[0];
-    write = files[1];
+    read.Reset(files[0]);
+    write.Reset(files[1]);
     return absl::OkStatus();
   }
-  int ReleaseRead() { return std::exchange(read, -1); }
-  void CloseWrite() { close(std::exchange(write, -1)); }
+
+  Descriptor read;
+  Descriptor write;
 };
 
 struct ChildSetup {
@@ -103,43 +98,36 @@ ChildProcess::~ChildProcess() {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
-  CloseFiles();
-}
-
-void ChildProcess::CloseFiles() {
-  for (int& file : files_) {
-    if (file >= 0) close(file);
-    file = -1;
-  }
 }
 
 absl::Status ChildProcess::Start(const std::vector<std::string>& command, int orphan_signal,
                                  const std::vector<std::string>& environment) {
-  CloseFiles();
+  for (Descriptor& file : files_) file.Reset();
   Pipe out;
   Pipe err;
   Pipe failure;
   for (Pipe* pipe : {&out, &err, &failure}) RETURN_IF_ERROR(pipe->Open());
   const std::vector<std::string> variables = WithOwnEnvironment(environment);
   const std::vector<char*> arguments = Pointers(command), pointers = Pointers(variables);
-  const ChildSetup setup{out.write, err.write, failure.write, getpid(), orphan_signal};
+  const ChildSetup setup{out.write.get(), err.write.get(), failure.write.get(), getpid(),
+                         orphan_signal};
   const pid_t pid = fork();
   if (pid < 0) return absl::ErrnoToStatus(errno, absl::StrCat("starting ", command[0]));
   if (pid == 0) Become(arguments.data(), pointers.data(), setup);
-  failure.CloseWrite();
+  failure.write.Reset();
   int error = 0;
   ssize_t got = 0;
   do {
-    got = read(failure.read, &error, sizeof error);
+    got = read(failure.read.get(), &error, sizeof error);
   } while (got < 0 && errno == EINTR);
   if (got == static_cast<ssize_t>(sizeof error)) {
     waitpid(pid, nullptr, 0);
     return absl::ErrnoToStatus(error, absl::StrCat("starting ", command[0]));
   }
   pid_ = pid;
-  files_[kOut] = out.ReleaseRead();
-  files_[kErr] = err.ReleaseRead();
-  for (const int file : files_) fcntl(file, F_SETFL, O_NONBLOCK);
+  files_[kOut].Reset(out.read.Release());
+  files_[kErr].Reset(err.read.Release());
+  for (const Descriptor& file : files_) fcntl(file.get(), F_SETFL, O_NONBLOCK);
   return absl::OkStatus();
 }
 
@@ -162,17 +150,16 @@ bool ChildProcess::Reap(Ending* ending) {
 }
 
 void ChildProcess::Read(Stream stream, std::string* out) {
-  int& file = files_[stream];
-  if (file < 0) return;
+  Descriptor& file = files_[stream];
+  if (file.get() < 0) return;
   std::array<char, 1 << 16> chunk;
-  const ssize_t got = read(file, chunk.data(), chunk.size());
+  const ssize_t got = read(file.get(), chunk.data(), chunk.size());
   if (got > 0) {
     out->append(chunk.data(), static_cast<size_t>(got));
     return;
   }
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  close(file);
-  file = -1;
+  file.Reset();
 }
 
 }  // namespace cairn

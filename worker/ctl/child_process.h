@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "common/descriptor.h"
 
 namespace cairn {
 
@@ -52,16 +53,14 @@ class ChildProcess {
   bool Reap(Ending* ending);
 
   // The descriptor to poll for input; -1: closed.
-  int file(Stream stream) const { return files_[stream]; }
+  int file(Stream stream) const { return files_[stream].get(); }
   // Appends the available output, at most some 64 KiB, without waiting. Closes the stream at its
   // end.
   void Read(Stream stream, std::string* out);
 
  private:
-  void CloseFiles();
-
   pid_t pid_ = -1;
-  int files_[2] = {-1, -1};
+  Descriptor files_[2];
 };
 
 }  // namespace cairn

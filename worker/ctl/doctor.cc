@@ -165,7 +165,8 @@ Finding Server(const Target& target, const ServerView& view, size_t index) {
   finding.level = Level::kBad;
   if (absl::IsAlreadyExists(held)) {
     finding.found =
-        absl::StrCat("the listener is no cairn-ps, or one that hangs: ", view.status.message());
+        absl::StrCat("the process that listens there is not cairn-ps, or does not respond: ",
+                     view.status.message());
     finding.fix = "end it (ss -ltnp names the process), or give the task another port";
   } else {
     finding.found = std::string(view.status.message());
@@ -265,7 +266,7 @@ Answer DoctorAnswer(const std::vector<Finding>& findings) {
   answer.text = std::move(text);
   answer.json = {{"ok", bad == 0}, {"findings", std::move(list)}};
   if (bad > 0) {
-    answer.finding = FailedPrecondition(bad, bad == 1 ? " thing is" : " things are",
+    answer.problem = FailedPrecondition(bad, bad == 1 ? " thing is" : " things are",
                                         " bad; each has its fix above");
   }
   return answer;

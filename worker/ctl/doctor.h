@@ -29,7 +29,7 @@ struct Finding {
 };
 
 // Checks file limits, memory, the disk's write and fsync rate (with a temporary file of 64 MiB),
-// the cluster's addresses, GPUs and NCCL. The answer's finding is not OK if a check is bad;
+// the cluster's addresses, GPUs and NCCL. The answer's problem is set if a check is bad;
 // warnings do not count.
 absl::StatusOr<Answer> RunDoctor(const DoctorOptions& options);
 

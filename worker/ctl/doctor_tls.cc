@@ -29,7 +29,8 @@ Finding Dates(const CertificateFacts& facts, absl::Time now) {
                                         " until ", UtcText(facts.not_after))};
   if (now < facts.not_before) {
     finding.level = Level::kBad;
-    finding.fix = "see to this machine's clock, or wait";
+    finding.fix =
+        absl::StrCat("set this machine's clock, or wait until ", UtcText(facts.not_before));
   } else if (now >= facts.not_after) {
     finding.level = Level::kBad;
     finding.fix = "it has expired: put a new one in place (cairnctl certs); no restart is needed";

@@ -6,9 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/deadline.h"
 #include "common/errors.h"
 #include "common/exit_status.h"
@@ -29,8 +27,7 @@ struct Drained {
 absl::StatusOr<std::vector<size_t>> ServersOf(const DrainOptions& options, const Target& target) {
   std::vector<size_t> servers;
   if (options.all != options.tasks.empty()) {
-    return absl::InvalidArgumentError(
-        "which servers? give some, as in ps:0 ps:1, or --all; not both");
+    return absl::InvalidArgumentError("name servers, as in ps:0 ps:1, or give --all; not both");
   }
   if (options.all) {
     for (const int32_t server : target.members.Live()) {
@@ -39,13 +36,8 @@ absl::StatusOr<std::vector<size_t>> ServersOf(const DrainOptions& options, const
     return servers;
   }
   for (const std::string& task : options.tasks) {
-    int64_t index = 0;
-    if (!absl::SimpleAtoi(absl::StripPrefix(task, "ps:"), &index) || index < 0 ||
-        index >= static_cast<int64_t>(target.members.addresses.size())) {
-      return InvalidArgument("'", task, "' is no server: the cluster has ",
-                             target.members.addresses.size(), ", from ps:0 on");
-    }
-    const size_t server = static_cast<size_t>(index);
+    ASSIGN_OR_RETURN(const int32_t index, ServerIndex(task, target.members.addresses.size()));
+    const auto server = static_cast<size_t>(index);
     if (std::find(servers.begin(), servers.end(), server) == servers.end()) {
       servers.push_back(server);
     }
@@ -81,7 +73,7 @@ absl::Status Drain(const Target& target, size_t server, Deadline deadline) {
 }
 
 std::vector<Drained> DrainAll(const Target& target, const std::vector<size_t>& servers,
-                              absl::Duration patience) {
+                              absl::Duration timeout) {
   std::vector<Drained> drained(servers.size());
   std::vector<std::thread> threads;
   threads.reserve(servers.size());
@@ -89,7 +81,7 @@ std::vector<Drained> DrainAll(const Target& target, const std::vector<size_t>& s
     threads.emplace_back([&, i] {
       const absl::Duration begin = MonotonicNow();
       drained[i].server = servers[i];
-      drained[i].status = Drain(target, servers[i], Deadline::In(patience));
+      drained[i].status = Drain(target, servers[i], Deadline::In(timeout));
       drained[i].took = MonotonicNow() - begin;
     });
   }
@@ -127,7 +119,7 @@ absl::StatusOr<Answer> RunDrain(const DrainOptions& options) {
     }
     answer.json["servers"].push_back(std::move(json));
   }
-  if (!failed.empty()) answer.finding = absl::UnavailableError(failed);
+  if (!failed.empty()) answer.problem = absl::UnavailableError(failed);
   return answer;
 }
 

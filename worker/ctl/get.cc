@@ -16,6 +16,7 @@
 #include "common/exit_status.h"
 #include "common/hash.h"
 #include "common/nearest.h"
+#include "common/numeric_type.h"
 #include "common/shape.h"
 #include "common/status.h"
 #include "worker/client/ps_client.h"
@@ -87,24 +88,15 @@ absl::StatusOr<Selected> Select(const VariableSpec& spec, const std::vector<std:
 
 // Reads a value of `dtype` at `at`, which may be unaligned.
 Json NumberOf(DType dtype, const std::byte* at) {
-  if (dtype == DType::kInt32) {
-    int32_t value = 0;
+  float as_float = 0;
+  if (Is16Bit(dtype)) ToFloat32(dtype, at, 1, &as_float);
+  Json number = as_float;
+  if (Is16Bit(dtype)) return number;
+  WithNumericType(dtype, [&](auto value) {
     std::memcpy(&value, at, sizeof value);
-    return value;
-  }
-  if (dtype == DType::kInt64) {
-    int64_t value = 0;
-    std::memcpy(&value, at, sizeof value);
-    return value;
-  }
-  if (dtype == DType::kFloat64) {
-    double value = 0;
-    std::memcpy(&value, at, sizeof value);
-    return value;
-  }
-  float value = 0;
-  ToFloat32(dtype, at, 1, &value);
-  return value;
+    number = value;
+  });
+  return number;
 }
 
 std::string NumberText(const Json& number) {

@@ -309,7 +309,7 @@ absl::StatusOr<Answer> InspectDirectory(const InspectOptions& options) {
                  {"boot_count", found.boot_count},
                  {"variables", std::move(variables)},
                  {"workers", std::move(workers)}};
-  answer.finding = AllFound(options.variables, names);
+  answer.problem = AllFound(options.variables, names);
   return answer;
 }
 
@@ -358,9 +358,9 @@ Answer InspectAnswer(const Target& target, const std::vector<ServerView>& server
     absl::StrAppend(&answer.text, "\n", ShardsText(by_name.begin()->second));
   }
   answer.json = {{"job", target.job}, {"variables", std::move(variables)}};
-  answer.finding = AnythingWrong(target.job, servers);
+  answer.problem = AnythingWrong(target.job, servers);
   // If a server is missing, a pattern may match nothing because its variables are missing.
-  if (answer.finding.ok()) answer.finding = AllFound(patterns, {names.begin(), names.end()});
+  if (answer.problem.ok()) answer.problem = AllFound(patterns, {names.begin(), names.end()});
   return answer;
 }
 

@@ -75,7 +75,7 @@ struct CheckpointListOptions {
 absl::StatusOr<Answer> ListCheckpointsOf(const CheckpointListOptions& options);
 
 // Compares every file of a checkpoint (or of all finished ones in a directory) with the checksums
-// in its manifest. The answer's finding is kDataLoss if a file is corrupt or missing.
+// in its manifest. The answer's problem is kDataLoss if a file is corrupt or missing.
 absl::StatusOr<Answer> VerifyCheckpoints(const std::string& folder);
 
 struct CheckpointCreateOptions {

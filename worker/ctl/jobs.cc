@@ -50,7 +50,7 @@ std::vector<std::string> JobNames(const std::vector<ServerView>& servers) {
 
 Answer JobsAnswer(const std::vector<JobAnswers>& jobs, const absl::Status& missing) {
   Answer answer;
-  answer.finding = missing;
+  answer.problem = missing;
   Json list = Json::array();
   TextTable table({"job", "variables", "rows", "memory", "workers", "step", "last seen", "state"});
   for (const JobAnswers& job : jobs) {

@@ -21,6 +21,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/deadline.h"
+#include "common/descriptor.h"
 #include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
@@ -56,11 +57,6 @@ class Launcher {
         PlannedTask{.task = "launch", .log_file = TaskLogPath(plan_.log_directory, "launch")},
         width, -1);
   }
-  ~Launcher() {
-    if (signals_ >= 0) close(signals_);
-  }
-  Launcher(const Launcher&) = delete;
-  Launcher& operator=(const Launcher&) = delete;
 
   // Calls `ready` once, when every server accepts calls and every worker has joined.
   absl::StatusOr<Answer> Run(const std::function<void()>& ready);
@@ -95,7 +91,7 @@ class Launcher {
   std::unique_ptr<LaunchWatch> watch_;              // null: the launch has no job to watch
   bool ready_ = false;
   Phase phase_ = Phase::kServersStart;
-  int signals_ = -1;
+  Descriptor signals_;
   int stop_signals_ = 0;
   Deadline grace_ = Deadline::In(absl::ZeroDuration());
   int exit_status_ = 0;
@@ -108,8 +104,8 @@ absl::Status Launcher::CatchSignals() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, signal);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);  // the reader of the output may have ended
-  signals_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-  return signals_ >= 0 ? absl::OkStatus() : absl::ErrnoToStatus(errno, "making a signalfd");
+  signals_.Reset(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  return signals_.get() >= 0 ? absl::OkStatus() : absl::ErrnoToStatus(errno, "making a signalfd");
 }
 
 bool Launcher::AnyRuns(bool servers) const {
@@ -145,7 +141,7 @@ void Launcher::End(int exit_status, const std::string& why) {
 
 void Launcher::ReadSignals() {
   signalfd_siginfo info;
-  while (read(signals_, &info, sizeof info) == sizeof info) {
+  while (read(signals_.get(), &info, sizeof info) == sizeof info) {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) continue;
     if (++stop_signals_ > 1) {
@@ -272,7 +268,7 @@ absl::Status Launcher::Advance() {
 }
 
 void Launcher::Poll() {
-  std::vector<pollfd> files = {{.fd = signals_, .events = POLLIN, .revents = 0}};
+  std::vector<pollfd> files = {{.fd = signals_.get(), .events = POLLIN, .revents = 0}};
   if (watch_ != nullptr) files.push_back({.fd = watch_->file(), .events = POLLIN, .revents = 0});
   absl::Duration wait = phase_ == Phase::kServersStart ? kLookForServers : kLongestPoll;
   for (const auto& task : tasks_) {
@@ -337,7 +333,7 @@ Answer Launcher::MakeAnswer() const {
     const char* const next = would_help
                                  ? "its last lines above say why; --restart on-failure restarts it"
                                  : "its last lines above say why";
-    answer.finding = Aborted(why_, ": ", next);
+    answer.problem = Aborted(why_, ": ", next);
   }
   return answer;
 }

@@ -196,8 +196,8 @@ PlannedTask WorkerTask(const LaunchOptions& options, const std::string& program,
   if (type != kEvaluator) {  // an evaluator reads checkpoints and calls no server
     Append(TlsFlags(options.tls_directory, absl::StrCat(type, "-", index)), &task.command);
     if (options.restart_on_failure) {
-      task.obeyed_file = absl::StrCat(folder, "/", type, index, ".obeyed");
-      Append({"--obeyed_file", task.obeyed_file}, &task.command);
+      task.applied_flags_file = absl::StrCat(folder, "/", type, index, ".obeyed");
+      Append({"--obeyed_file", task.applied_flags_file}, &task.command);
     }
   }
   Append(options.worker_flags, &task.command);

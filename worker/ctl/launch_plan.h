@@ -1,4 +1,4 @@
-// What a launch starts: the processes, their flags and their ports.
+// The plan of a launch: its processes, their flags and ports.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ struct PlannedTask {
   std::vector<std::string> command;
   std::vector<std::string> environment;  // "NAME=value", added to the launcher's
   std::string port_file;                 // of a server, which writes it once it accepts calls
-  std::string obeyed_file;               // of a worker: flags that a restart leaves out, one a line
+  std::string applied_flags_file;        // of a worker: flags that a restart leaves out, one a line
   std::string log_file;                  // for everything that the task prints; empty: none
 };
 

@@ -25,27 +25,23 @@ void Show(absl::string_view text) { (void)WriteAll(STDERR_FILENO, text); }
 
 }  // namespace
 
-LaunchTask::~LaunchTask() {
-  if (log_ >= 0) close(log_);
-}
-
 // The task continues even if its log cannot be written.
 void LaunchTask::Log(absl::string_view text) {
   if (text.empty() || log_failed_ || plan_.log_file.empty()) return;
-  if (log_ < 0) {
-    log_ = open(plan_.log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (log_.get() < 0) {
+    log_.Reset(open(plan_.log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   }
-  if (log_ >= 0 && WriteAll(log_, text)) return;
+  if (log_.get() >= 0 && WriteAll(log_.get(), text)) return;
   log_failed_ = true;
-  Say(absl::StrCat("its log ", plan_.log_file,
-                   " cannot be written: ", absl::ErrnoToStatus(errno, "").message()));
+  Say(absl::StrCat("cannot write the log of ", plan_.task, ", ", plan_.log_file, ": ",
+                   absl::ErrnoToStatus(errno, "").message()));
 }
 
-// Leaves out what an earlier start has obeyed: a restarted worker resumes by itself.
+// Leaves out the flags that an earlier start has applied: a restarted worker resumes by itself.
 std::vector<std::string> LaunchTask::StartCommand() const {
   std::vector<std::string> command = plan_.command;
-  std::ifstream obeyed(plan_.obeyed_file);
-  for (std::string flag; std::getline(obeyed, flag);) {
+  std::ifstream applied(plan_.applied_flags_file);
+  for (std::string flag; std::getline(applied, flag);) {
     std::erase_if(command, [&](absl::string_view word) {
       return word == flag || absl::StartsWith(word, absl::StrCat(flag, "="));
     });

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/descriptor.h"
 #include "worker/ctl/child_process.h"
 #include "worker/ctl/launch_plan.h"
 #include "worker/ctl/line_prefix.h"
@@ -22,9 +23,6 @@ class LaunchTask {
         name_width_(name_width),
         prefix_(plan_.task, name_width, color),
         out_prefix_(plan_.task, name_width, color) {}
-  ~LaunchTask();
-  LaunchTask(const LaunchTask&) = delete;
-  LaunchTask& operator=(const LaunchTask&) = delete;
 
   const std::string& name() const { return plan_.task; }
   bool server() const { return plan_.server; }
@@ -70,7 +68,7 @@ class LaunchTask {
   LinePrefix prefix_;
   LinePrefix out_prefix_;
   ChildProcess process_;
-  int log_ = -1;
+  Descriptor log_;
   bool log_failed_ = false;
   bool started_ = false;
   bool waits_ = false;

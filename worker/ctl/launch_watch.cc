@@ -1,7 +1,6 @@
 #include "worker/ctl/launch_watch.h"
 
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -69,12 +68,11 @@ LaunchWatch::LaunchWatch(Target target, size_t workers, absl::Duration progress_
 LaunchWatch::~LaunchWatch() {
   stop_.Stop();
   thread_.join();
-  if (event_ >= 0) close(event_);
 }
 
 LaunchWatch::News LaunchWatch::Take() {
   eventfd_t count = 0;
-  eventfd_read(event_, &count);
+  eventfd_read(event_.get(), &count);
   const absl::MutexLock lock(&mutex_);
   return std::exchange(news_, {.ready = news_.ready, .lines = {}});
 }
@@ -85,7 +83,7 @@ void LaunchWatch::Tell(bool ready, std::string line) {
     news_.ready = news_.ready || ready;
     if (!line.empty()) news_.lines.push_back(std::move(line));
   }
-  eventfd_write(event_, 1);
+  eventfd_write(event_.get(), 1);
 }
 
 void LaunchWatch::Run() {

@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/descriptor.h"
 #include "common/monotonic_cond_var.h"
 #include "worker/ctl/server_view.h"
 #include "worker/ctl/target.h"
@@ -44,7 +45,7 @@ class LaunchWatch {
   LaunchWatch& operator=(const LaunchWatch&) = delete;
 
   // A descriptor that is readable while Take has news.
-  int file() const { return event_; }
+  int file() const { return event_.get(); }
   struct News {
     bool ready = false;              // every worker has joined; stays true
     std::vector<std::string> lines;  // since the last call
@@ -58,7 +59,7 @@ class LaunchWatch {
   const Target target_;
   const size_t workers_;
   const absl::Duration progress_interval_;
-  int event_ = -1;
+  Descriptor event_;
   absl::Mutex mutex_;
   News news_ ABSL_GUARDED_BY(mutex_);
   StopFlag stop_;

@@ -3,7 +3,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -80,16 +79,12 @@ absl::Status BindError(const std::string& address) {
 
 }  // namespace
 
-LocalPorts::~LocalPorts() {
-  for (const int socket : held_) close(socket);
-}
-
 absl::StatusOr<std::string> LocalPorts::Hold(const std::string& address, bool must_be_free) {
   ASSIGN_OR_RETURN(const HostPort parsed, ParseHostPort(address));
   ASSIGN_OR_RETURN(const AddressInfo info, Resolve(parsed));
   const int file = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (file < 0) return absl::ErrnoToStatus(errno, "making a socket");
-  held_.push_back(file);
+  held_.emplace_back(file);
   if (parsed.port == 0) {
     const int port = BindToSteadyPort(file, info.get());
     if (port == 0) return BindError(address);

@@ -5,25 +5,20 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/descriptor.h"
 
 namespace cairn {
 
 // Thread safety: none.
 class LocalPorts {
  public:
-  LocalPorts() = default;
-  // Releases the ports.
-  ~LocalPorts();
-  LocalPorts(const LocalPorts&) = delete;
-  LocalPorts& operator=(const LocalPorts&) = delete;
-
   // `address` is "host:port"; a port of 0 becomes a free one in the result. kInvalidArgument:
   // malformed, or another machine's host. kAlreadyExists, if `must_be_free`: a process listens on
   // the port.
   absl::StatusOr<std::string> Hold(const std::string& address, bool must_be_free);
 
  private:
-  std::vector<int> held_;
+  std::vector<Descriptor> held_;
 };
 
 }  // namespace cairn

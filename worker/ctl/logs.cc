@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "common/descriptor.h"
 #include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
@@ -49,20 +50,15 @@ std::string LastLines(const std::string& text, int64_t count) {
 class TaskLog {
  public:
   TaskLog(std::string task, std::string path) : task_(std::move(task)), path_(std::move(path)) {}
-  ~TaskLog() {
-    if (file_ >= 0) close(file_);
-  }
-  TaskLog(const TaskLog&) = delete;
-  TaskLog& operator=(const TaskLog&) = delete;
 
   const std::string& task() const { return task_; }
   const std::string& path() const { return path_; }
 
   absl::Status Open() {
-    file_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file_ < 0) return absl::ErrnoToStatus(errno, absl::StrCat("opening ", path_));
+    file_.Reset(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (file_.get() < 0) return absl::ErrnoToStatus(errno, absl::StrCat("opening ", path_));
     struct stat found = {};
-    if (fstat(file_, &found) != 0 || !S_ISREG(found.st_mode)) {
+    if (fstat(file_.get(), &found) != 0 || !S_ISREG(found.st_mode)) {
       return InvalidArgument(path_, " is not a regular file");
     }
     return absl::OkStatus();
@@ -70,7 +66,7 @@ class TaskLog {
 
   // Returns the last `count` lines; the next read begins after them.
   std::string Tail(int64_t count) {
-    const off_t end = lseek(file_, 0, SEEK_END);
+    const off_t end = lseek(file_.get(), 0, SEEK_END);
     off_t begin = end;
     std::string text;
     while (begin > 0 && std::count(text.begin(), text.end(), '\n') <= count) {
@@ -92,14 +88,14 @@ class TaskLog {
  private:
   std::string ReadAt(off_t at, size_t bytes) const {
     std::string text(bytes, '\0');
-    const ssize_t got = pread(file_, text.data(), bytes, at);
+    const ssize_t got = pread(file_.get(), text.data(), bytes, at);
     text.resize(got > 0 ? static_cast<size_t>(got) : 0);
     return text;
   }
 
   const std::string task_;
   const std::string path_;
-  int file_ = -1;
+  Descriptor file_;
   off_t at_ = 0;
 };
 

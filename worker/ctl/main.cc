@@ -46,9 +46,9 @@ int Print(const Invocation& invocation, const Answer& answer) {
     return Fail({.name = invocation.name}, absl::InternalError("stdout cannot be written"));
   }
   int exit_status = answer.exit_status;
-  if (!answer.finding.ok()) {
-    std::fprintf(stderr, "%s: %s\n", invocation.name.c_str(), MessageOf(answer.finding).c_str());
-    if (exit_status == 0) exit_status = ExitCodeOf(answer.finding);
+  if (!answer.problem.ok()) {
+    std::fprintf(stderr, "%s: %s\n", invocation.name.c_str(), MessageOf(answer.problem).c_str());
+    if (exit_status == 0) exit_status = ExitCodeOf(answer.problem);
   }
   return exit_status;
 }

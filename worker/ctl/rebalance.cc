@@ -5,9 +5,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/deadline.h"
 #include "common/errors.h"
 #include "common/exit_status.h"
@@ -19,19 +17,13 @@
 namespace cairn {
 namespace {
 
-constexpr absl::Duration kCallPatience = absl::Seconds(60);
+constexpr absl::Duration kCallTimeout = absl::Seconds(60);
 
 absl::StatusOr<std::vector<int32_t>> EmptiedServers(const RebalanceOptions& options,
                                                     size_t server_count) {
   std::vector<int32_t> servers;
   for (const std::string& task : options.emptied) {
-    int32_t index = 0;
-    if (!absl::SimpleAtoi(absl::StripPrefix(task, "ps:"), &index) || index < 0 ||
-        static_cast<size_t>(index) >= server_count) {
-      return InvalidArgument("'", task, "' is no server: the cluster has ", server_count,
-                             ", from ps:0 on");
-    }
-    servers.push_back(index);
+    ASSIGN_OR_RETURN(servers.emplace_back(), ServerIndex(task, server_count));
   }
   return servers;
 }
@@ -150,7 +142,7 @@ class Rebalancing {
   Rebalancing(const Target& target, const RebalanceOptions& options)
       : target_(target),
         options_(options),
-        servers_(target.members.Live(), kCallPatience, [this](int32_t server) {
+        servers_(target.members.Live(), kCallTimeout, [this](int32_t server) {
           return target_.Connect(static_cast<size_t>(server), Deadline::In(target_.timeout));
         }) {}
 
@@ -179,9 +171,9 @@ class Rebalancing {
     RETURN_IF_ERROR(GiveUpUnplanned(variables, plan));
     for (size_t i = 0; i < plan.moves.size(); ++i) {
       const PlannedMove& planned = plan.moves[i];
-      answer.finding =
+      answer.problem =
           MoveOne(planned, variables[planned.variable], count, &answer, &answer.json["moves"][i]);
-      if (!answer.finding.ok()) break;
+      if (!answer.problem.ok()) break;
     }
     ShowMoved(&answer);
     return answer;

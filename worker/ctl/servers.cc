@@ -6,9 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/deadline.h"
 #include "common/errors.h"
 #include "common/exit_status.h"
@@ -24,23 +22,14 @@ namespace cairn {
 namespace {
 
 // The timeout of a call that writes to a disk.
-constexpr absl::Duration kChangePatience = absl::Seconds(60);
-
-absl::StatusOr<int32_t> IndexOf(const std::string& task) {
-  int32_t index = 0;
-  if (absl::SimpleAtoi(absl::StripPrefix(task, "ps:"), &index) && index >= 0 &&
-      index < kMaxServers) {
-    return index;
-  }
-  return InvalidArgument("'", task, "' is no server's task: ps:0 … ps:", kMaxServers - 1);
-}
+constexpr absl::Duration kChangeTimeout = absl::Seconds(60);
 
 absl::StatusOr<wire::ChangeMembersReply> Change(WireClient& client,
                                                 wire::ChangeMembersRequest request) {
   wire::ChangeMembersReply reply;
   request.caller.job = JobOfCommand("servers");
   RETURN_IF_ERROR(
-      client.Call("change_members", Deadline::In(kChangePatience),
+      client.Call("change_members", Deadline::In(kChangeTimeout),
                   [&](WireClient::Stub& stub) { stub.change_members(reply, request); }));
   return reply;
 }
@@ -74,13 +63,13 @@ absl::Status CheckNewcomer(const Target& target, int32_t index) {
 // away but before it installed the new map elsewhere.
 absl::Status TellMaps(const Target& target, WireClient& leaving) {
   wire::DescribeReply described;
-  RETURN_IF_ERROR(leaving.Call("describe", Deadline::In(kChangePatience), [&](auto& stub) {
+  RETURN_IF_ERROR(leaving.Call("describe", Deadline::In(kChangeTimeout), [&](auto& stub) {
     wire::DescribeRequest request;
     request.caller.job = JobOfCommand("servers");
     request.with_server = true;
     stub.describe(described, request);
   }));
-  RemoteMoves servers(target.members.Live(), kChangePatience, [&](int32_t server) {
+  RemoteMoves servers(target.members.Live(), kChangeTimeout, [&](int32_t server) {
     return target.Connect(static_cast<size_t>(server), Deadline::In(target.timeout));
   });
   for (const std::string& job : described.jobs) {
@@ -114,13 +103,13 @@ absl::StatusOr<Answer> RunServersList(const ServersOptions& options) {
   ASSIGN_OR_RETURN(Target target, ResolveServers(options.target));
   const absl::Status learned = target.LearnMembers();
   Answer answer = AnswerOf(target);
-  answer.finding = learned;
+  answer.problem = learned;
   return answer;
 }
 
 absl::StatusOr<Answer> RunServersAdd(const ServersOptions& options) {
   ASSIGN_OR_RETURN(Target target, ResolveServers(options.target));
-  ASSIGN_OR_RETURN(const int32_t index, AsBadInput(IndexOf(options.task)));
+  ASSIGN_OR_RETURN(const int32_t index, AsBadInput(ServerIndex(options.task, kMaxServers)));
   const auto server = static_cast<size_t>(index);
   std::string address = options.address;
   if (address.empty() && server < target.members.addresses.size()) {
@@ -150,7 +139,7 @@ absl::StatusOr<Answer> RunServersAdd(const ServersOptions& options) {
 
 absl::StatusOr<Answer> RunServersRemove(const ServersOptions& options) {
   ASSIGN_OR_RETURN(Target target, ResolveServers(options.target));
-  ASSIGN_OR_RETURN(const int32_t index, AsBadInput(IndexOf(options.task)));
+  ASSIGN_OR_RETURN(const int32_t index, AsBadInput(ServerIndex(options.task, kMaxServers)));
   const auto server = static_cast<size_t>(index);
   RETURN_IF_ERROR(target.LearnMembers());
   if (server >= target.members.addresses.size()) {

@@ -137,8 +137,8 @@ class StatusWriter {
     WriteJobs();
     WriteWaits();
     WriteCheckpoint();
-    answer_.finding = AnythingWrong(target_.job, servers_);
-    if (answer_.finding.ok()) answer_.finding = CheckThereIsTheJob();
+    answer_.problem = AnythingWrong(target_.job, servers_);
+    if (answer_.problem.ok()) answer_.problem = CheckThereIsTheJob();
     return std::move(answer_);
   }
 
@@ -339,8 +339,8 @@ absl::StatusOr<Answer> RunStatus(const StatusOptions& options, bool json) {
         StatusAnswer(target, servers, MonotonicNow(), first ? nullptr : &before, &sample);
     first = false;
     std::string text = json ? JsonLine(answer.json) : answer.text;
-    if (!json && !answer.finding.ok()) {
-      absl::StrAppend(&text, "  ", answer.finding.message(), "\n");
+    if (!json && !answer.problem.ok()) {
+      absl::StrAppend(&text, "  ", answer.problem.message(), "\n");
     }
     // Clears the screen and begins at its top.
     if (terminal) text.insert(0, "\033[H\033[2J");

@@ -8,8 +8,11 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/host_name.h"
 #include "common/status.h"
@@ -77,6 +80,16 @@ std::string Target::WorkerName(int32_t ordinal) const {
   const int32_t chiefs = static_cast<int32_t>(cluster.addresses("chief").size());
   return ordinal < chiefs ? absl::StrCat("chief:", ordinal)
                           : absl::StrCat("worker:", ordinal - chiefs);
+}
+
+absl::StatusOr<int32_t> ServerIndex(const std::string& task, size_t count) {
+  int32_t index = 0;
+  if (absl::SimpleAtoi(absl::StripPrefix(task, "ps:"), &index) && index >= 0 &&
+      static_cast<size_t>(index) < count) {
+    return index;
+  }
+  return InvalidArgument("'", task, "' is not a server of this cluster (ps:0 to ps:", count - 1,
+                         ")");
 }
 
 std::string JobOfCommand(const std::string& command) {

@@ -49,6 +49,9 @@ struct Target {
   absl::StatusOr<std::unique_ptr<PsClient>> ConnectClient(const std::string& local_transport) const;
 };
 
+// The index of the task "ps:N", N < `count`; "N" means the same. kInvalidArgument: another text.
+absl::StatusOr<int32_t> ServerIndex(const std::string& task, size_t count);
+
 // A job name that shows in servers' logs which process asks: "cairnctl-drain-HOST-PID".
 std::string JobOfCommand(const std::string& command);
 

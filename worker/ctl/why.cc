@@ -153,7 +153,7 @@ Answer WhyAnswer(const Target& target, const std::vector<ServerView>& servers) {
                  {"more_waiting", more_waiting},
                  {"causes", std::move(causes)},
                  {"servers_without_answer", std::move(silent)}};
-  answer.finding = AnythingWrong(target.job, servers);
+  answer.problem = AnythingWrong(target.job, servers);
   return answer;
 }
 

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/descriptor.h"
 #include "common/errors.h"
 #include "common/status.h"
 
@@ -37,13 +38,12 @@ absl::string_view WithoutName(absl::string_view text) {
 
 class PlainSource : public ByteSource {
  public:
-  PlainSource(int fd, std::string path, int64_t file_bytes)
-      : ByteSource(file_bytes), fd_(fd), path_(std::move(path)) {}
-  ~PlainSource() override { close(fd_); }
+  PlainSource(Descriptor file, std::string path, int64_t file_bytes)
+      : ByteSource(file_bytes), file_(std::move(file)), path_(std::move(path)) {}
 
   absl::StatusOr<size_t> Read(char* into, size_t size) override {
     for (;;) {
-      const ssize_t count = read(fd_, into, size);
+      const ssize_t count = read(file_.get(), into, size);
       if (count >= 0) {
         offset_ += count;
         return static_cast<size_t>(count);
@@ -55,7 +55,7 @@ class PlainSource : public ByteSource {
   int64_t file_offset() const override { return offset_; }
 
  private:
-  const int fd_;
+  const Descriptor file_;
   const std::string path_;
   int64_t offset_ = 0;
 };
@@ -140,23 +140,22 @@ absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::OpenText(const std::stri
 }
 
 absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(const std::string& path, bool unpack) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return FileError(errno, path, "open");
+  Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return FileError(errno, path, "open");
   struct stat info = {};
-  if (fstat(fd, &info) != 0 || S_ISDIR(info.st_mode)) {
-    const int error = S_ISDIR(info.st_mode) ? EISDIR : errno;
-    close(fd);
-    return FileError(error, path, "read");
-  }
+  if (fstat(fd.get(), &info) != 0) return FileError(errno, path, "read");
+  if (S_ISDIR(info.st_mode)) return FileError(EISDIR, path, "read");
   unsigned char magic[2] = {0, 0};
-  if (unpack && pread(fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b) {
-    gzFile file = gzdopen(fd, "rb");
-    if (file != nullptr) return std::make_unique<GzipSource>(file, path, info.st_size);
-    close(fd);
+  if (unpack && pread(fd.get(), magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b) {
+    gzFile file = gzdopen(fd.get(), "rb");
+    if (file != nullptr) {
+      fd.Release();
+      return std::make_unique<GzipSource>(file, path, info.st_size);
+    }
     return ResourceExhausted(path, ": no memory to unpack gzip");
   }
-  posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-  return std::make_unique<PlainSource>(fd, path, info.st_size);
+  posix_fadvise(fd.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  return std::make_unique<PlainSource>(std::move(fd), path, info.st_size);
 }
 
 }  // namespace cairn

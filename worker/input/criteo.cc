@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/hash.h"
-#include "worker/input/labels.h"
 #include "worker/input/line_rows.h"
 #include "worker/input/parse_number.h"
 
@@ -49,13 +48,11 @@ bool HasByte(const char* p, char byte) {
 class CriteoParser : public LineParser {
  public:
   CriteoParser(const ReaderOptions& options, char separator)
-      : labels_(options.model.loss, options.data.label_base, options.model.classes),
-        separator_(separator) {
+      : LineParser(options), separator_(separator) {
     schema_.dense_columns = kNumbers;
     schema_.key_columns = kTokens;
   }
 
-  const Schema& schema() const override { return schema_; }
   // The tab-separated logs never quote their tokens.
   char quoted_separator() const override { return separator_ == ',' ? ',' : '\0'; }
 
@@ -170,11 +167,9 @@ class CriteoParser : public LineParser {
     return false;
   }
 
-  const LabelRule labels_;
   const char separator_;
   const std::array<uint64_t, kTokens> prefixes_ = ColumnPrefixes();
   const std::array<float, kTabledNumbers> logarithms_ = Logarithms();
-  Schema schema_;
 };
 
 }  // namespace

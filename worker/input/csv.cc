@@ -7,7 +7,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/errors.h"
-#include "worker/input/labels.h"
 #include "worker/input/line_rows.h"
 #include "worker/input/parse_number.h"
 #include "worker/input/quoted_cells.h"
@@ -20,14 +19,13 @@ bool IsGap(char c) { return c == ' '; }
 class CsvParser : public LineParser {
  public:
   CsvParser(const ReaderOptions& options, char separator, int64_t cells)
-      : labels_(options.model.loss, options.data.label_base, options.model.classes),
+      : LineParser(options),
         separator_(separator),
         cells_(cells),
         label_cell_(options.data.label_column) {
     schema_.dense_columns = cells - 1;
   }
 
-  const Schema& schema() const override { return schema_; }
   char quoted_separator() const override { return separator_; }
 
   // The line holds names if no cell is a number.
@@ -91,11 +89,9 @@ class CsvParser : public LineParser {
     return false;
   }
 
-  const LabelRule labels_;
   const char separator_;
   const int64_t cells_;
   const int64_t label_cell_;
-  Schema schema_;
 };
 
 }  // namespace

@@ -102,9 +102,7 @@ class IdxFile {
 class IdxRows : public RowSource {
  public:
   IdxRows(const ReaderOptions& options, std::vector<DataFile> files, RowShard shard)
-      : files_(std::move(files)),
-        shard_(shard),
-        labels_rule_(options.model.loss, options.data.label_base, options.model.classes) {}
+      : files_(std::move(files)), shard_(shard), labels_rule_(options) {}
 
   const Schema& schema() const override { return schema_; }
   const absl::Status& status() const override { return status_; }

@@ -4,11 +4,12 @@
 
 namespace cairn {
 
-LabelRule::LabelRule(absl::string_view loss, int64_t label_base, int64_t classes)
-    : label_base_(label_base), classes_(classes) {
+LabelRule::LabelRule(const ReaderOptions& options)
+    : label_base_(options.data.label_base), classes_(options.model.classes) {
   // Class numbers are stored as float32, which holds integers exactly up to 2^24.
   constexpr float kMostClasses = 1 << 24;
-  limit_ = classes > 0 ? static_cast<float>(classes) : kMostClasses;
+  limit_ = classes_ > 0 ? static_cast<float>(classes_) : kMostClasses;
+  const std::string& loss = options.model.loss;
   if (loss == "sigmoid_cross_entropy") kind_ = Kind::kBinary;
   if (loss == "softmax_cross_entropy") kind_ = Kind::kClass;
 }

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/strings/string_view.h"
+#include "worker/input/reader_options.h"
 
 namespace cairn {
 
@@ -12,10 +12,10 @@ namespace cairn {
 class LabelRule {
  public:
   LabelRule() = default;
-  // sigmoid_cross_entropy: -1 and 0 become 0, 1 stays 1. softmax_cross_entropy: integers in
-  // [label_base, label_base + classes), minus label_base; classes 0: no upper bound. Any other
-  // loss: any number, unchanged.
-  LabelRule(absl::string_view loss, int64_t label_base, int64_t classes);
+  // The rule of the job's loss. sigmoid_cross_entropy: -1 and 0 become 0, 1 stays 1.
+  // softmax_cross_entropy: integers in [label_base, label_base + classes), minus label_base;
+  // classes 0: no upper bound. Any other loss: any number, unchanged.
+  explicit LabelRule(const ReaderOptions& options);
 
   // False: the label is not allowed; Allowed() says which labels are.
   bool Apply(float* label) const {

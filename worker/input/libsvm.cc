@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/errors.h"
-#include "worker/input/labels.h"
 #include "worker/input/line_rows.h"
 #include "worker/input/parse_number.h"
 
@@ -17,13 +16,12 @@ bool IsBlank(char c) { return c == ' ' || c == '\t'; }
 class LibsvmParser : public LineParser {
  public:
   explicit LibsvmParser(const ReaderOptions& options)
-      : labels_(options.model.loss, options.data.label_base, options.model.classes),
+      : LineParser(options),
         base_(options.data.index_base),
         limit_(options.data.index_base + options.data.features) {
     schema_.sparse_columns = options.data.features;
   }
 
-  const Schema& schema() const override { return schema_; }
   bool IsHeader(absl::string_view) const override { return false; }
 
   bool Parse(absl::string_view line, Batch* batch, LineError* error) const override {
@@ -108,10 +106,8 @@ class LibsvmParser : public LineParser {
     return false;
   }
 
-  const LabelRule labels_;
   const int64_t base_;
   const int64_t limit_;  // the lowest column number that is too large
-  Schema schema_;
 };
 
 }  // namespace

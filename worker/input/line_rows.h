@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "worker/input/labels.h"
 #include "worker/input/reader_options.h"
 #include "worker/input/row_source.h"
 
@@ -22,7 +23,7 @@ struct LineError {
 class LineParser {
  public:
   virtual ~LineParser() = default;
-  virtual const Schema& schema() const = 0;
+  const Schema& schema() const { return schema_; }
   // The separator of cells that may stand in double quotes; 0: quotes are ordinary text.
   virtual char quoted_separator() const { return 0; }
   // Whether the first line of a file holds names instead of a row.
@@ -30,6 +31,12 @@ class LineParser {
   // Appends the row of `line` to `batch`. The byte after `line` is readable and '\r' or '\n'.
   // False: `error` is set, and the appended data must be discarded.
   virtual bool Parse(absl::string_view line, Batch* batch, LineError* error) const = 0;
+
+ protected:
+  explicit LineParser(const ReaderOptions& options) : labels_(options) {}
+
+  const LabelRule labels_;
+  Schema schema_;  // the constructors of subclasses fill it
 };
 
 // Lines that contain only spaces are not rows. (Tabs are separators.)

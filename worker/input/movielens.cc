@@ -5,7 +5,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "worker/input/labels.h"
 #include "worker/input/line_rows.h"
 #include "worker/input/parse_number.h"
 
@@ -14,12 +13,10 @@ namespace {
 
 class MovielensParser : public LineParser {
  public:
-  explicit MovielensParser(const ReaderOptions& options)
-      : labels_(options.model.loss, options.data.label_base, options.model.classes) {
+  explicit MovielensParser(const ReaderOptions& options) : LineParser(options) {
     schema_.key_columns = 2;
   }
 
-  const Schema& schema() const override { return schema_; }
   char quoted_separator() const override { return ','; }
 
   bool IsHeader(absl::string_view line) const override {
@@ -76,9 +73,6 @@ class MovielensParser : public LineParser {
                                "rating and, optionally, a whole time");
     return false;
   }
-
-  const LabelRule labels_;
-  Schema schema_;
 };
 
 }  // namespace

@@ -14,11 +14,6 @@
 namespace cairn {
 namespace {
 
-std::vector<int64_t> With(std::vector<int64_t> widths, int64_t last) {
-  widths.push_back(last);
-  return widths;
-}
-
 class Dlrm : public ModelBase {
  public:
   explicit Dlrm(const ModelArguments& arguments)
@@ -31,9 +26,9 @@ class Dlrm : public ModelBase {
         top_stride_(PaddedStride(top_width_)),
         tables_(&list_, ColumnNames("embedding/", arguments.schema.key_columns), dim_,
                 EmbeddingInitializer()),
-        bottom_(&list_, "bottom_", dense_columns_, With(arguments.config.bottom_hidden, dim_),
+        bottom_(&list_, "bottom_", dense_columns_, WithLast(arguments.config.bottom_hidden, dim_),
                 /*relu_last=*/true, Kernels(arguments)),
-        top_(&list_, "top_", top_width_, With(arguments.config.top_hidden, 1),
+        top_(&list_, "top_", top_width_, WithLast(arguments.config.top_hidden, 1),
              /*relu_last=*/false, Kernels(arguments)),
         vectors_buffer_(list_.AddBuffer()),
         d_vectors_buffer_(list_.AddBuffer()),

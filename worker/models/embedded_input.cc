@@ -7,11 +7,16 @@ InitializerConfig EmbeddingInitializer() { return {.type = "uniform"}; }
 EmbeddedInput::EmbeddedInput(PartList* list, const ModelArguments& arguments)
     : tables_(list, ColumnNames("embedding/", arguments.schema.key_columns),
               arguments.config.embedding.dim, EmbeddingInitializer()),
+      hash_buckets_(arguments.config.embedding.hash_buckets),
       tables_width_(arguments.schema.key_columns * arguments.config.embedding.dim),
       dense_columns_(arguments.schema.dense_columns),
       stride_(PaddedStride(tables_width_ + dense_columns_)),
       input_(list->AddBuffer()),
       d_input_(list->AddBuffer()) {}
+
+void EmbeddedInput::Plan(const Batch& batch, StepState* state) const {
+  PlanKeys(batch, tables_.columns(), hash_buckets_, tables_.first_variable(), state);
+}
 
 LayerStack::Input EmbeddedInput::Filled(StepView& step) const {
   return {.dense = step.Buffer(input_, static_cast<size_t>(step.rows() * stride_)),

@@ -21,6 +21,8 @@ class EmbeddedInput {
   // Columns of a row: key columns x dim + dense columns.
   int64_t width() const { return tables_width_ + dense_columns_; }
 
+  // Plans the use of the tables for the keys of `batch`.
+  void Plan(const Batch& batch, StepState* state) const;
   // Fills the step's input [rows, width()] and returns it.
   LayerStack::Input Fill(StepView& step) const;
   // Computes, from d_y, the gradients of `layers` over that input (no relu at the end) and of the
@@ -31,7 +33,7 @@ class EmbeddedInput {
   LayerStack::Input Filled(StepView& step) const;
 
   KeyTables tables_;
-  int64_t tables_width_, dense_columns_, stride_;
+  int64_t hash_buckets_, tables_width_, dense_columns_, stride_;
   size_t input_, d_input_;  // buffers
 };
 

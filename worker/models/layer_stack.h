@@ -13,6 +13,12 @@
 
 namespace cairn {
 
+// `widths` with `last` at the end: the outputs of hidden layers and of the last one.
+inline std::vector<int64_t> WithLast(std::vector<int64_t> widths, int64_t last) {
+  widths.push_back(last);
+  return widths;
+}
+
 // Layers PREFIX0, PREFIX1, … with kernel and bias, relu between them. Thread safety: immutable
 // after construction; calls on distinct steps may run in parallel.
 class LayerStack {

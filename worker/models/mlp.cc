@@ -12,18 +12,13 @@
 namespace cairn {
 namespace {
 
-std::vector<int64_t> Widths(const ModelConfig& config) {
-  std::vector<int64_t> widths = config.hidden;
-  widths.push_back(config.classes);
-  return widths;
-}
-
 class DenseMlp : public ModelBase {
  public:
   explicit DenseMlp(const ModelArguments& arguments)
       : ModelBase(arguments, arguments.config.classes),
         features_(arguments.schema.dense_columns),
-        layers_(&list_, "dense_", features_, Widths(arguments.config), /*relu_last=*/false,
+        layers_(&list_, "dense_", features_,
+                WithLast(arguments.config.hidden, arguments.config.classes), /*relu_last=*/false,
                 InitializerOr(arguments.config, {.type = "glorot_uniform"})) {}
 
  protected:
@@ -52,9 +47,11 @@ class SparseMlp : public ModelBase {
   explicit SparseMlp(const ModelArguments& arguments)
       : ModelBase(arguments, arguments.config.classes),
         features_(arguments.schema.sparse_columns),
-        layers_(&list_, "dense_", features_, Widths(arguments.config), /*relu_last=*/false,
+        layers_(&list_, "dense_", features_,
+                WithLast(arguments.config.hidden, arguments.config.classes), /*relu_last=*/false,
                 InitializerOr(arguments.config, {.type = "glorot_uniform"})),
-        columns_(features_, Widths(arguments.config).front(), {layers_.first_kernel()}),
+        columns_(features_, WithLast(arguments.config.hidden, arguments.config.classes).front(),
+                 {layers_.first_kernel()}),
         dense_(list_.AddBuffer()) {}
 
  protected:
@@ -102,15 +99,14 @@ class KeyMlp : public ModelBase {
  public:
   explicit KeyMlp(const ModelArguments& arguments)
       : ModelBase(arguments, arguments.config.classes),
-        hash_buckets_(arguments.config.embedding.hash_buckets),
         embedding_(&list_, arguments),
-        layers_(&list_, "dense_", embedding_.width(), Widths(arguments.config),
+        layers_(&list_, "dense_", embedding_.width(),
+                WithLast(arguments.config.hidden, arguments.config.classes),
                 /*relu_last=*/false, InitializerOr(arguments.config, {.type = "glorot_uniform"})) {}
 
  protected:
   absl::Status PlanParts(const Batch& batch, StepState* state) const override {
-    PlanKeys(batch, embedding_.tables().columns(), hash_buckets_,
-             embedding_.tables().first_variable(), state);
+    embedding_.Plan(batch, state);
     return absl::OkStatus();
   }
 
@@ -123,7 +119,6 @@ class KeyMlp : public ModelBase {
   }
 
  private:
-  const int64_t hash_buckets_;
   const EmbeddedInput embedding_;
   const LayerStack layers_;
 };

@@ -12,27 +12,19 @@
 namespace cairn {
 namespace {
 
-std::vector<int64_t> DeepWidths(const ModelConfig& config) {
-  std::vector<int64_t> widths = config.hidden;
-  widths.push_back(1);
-  return widths;
-}
-
 class WideDeep : public ModelBase {
  public:
   explicit WideDeep(const ModelArguments& arguments)
       : ModelBase(arguments, /*outputs=*/1),
-        hash_buckets_(arguments.config.embedding.hash_buckets),
         wide_(&list_, ColumnNames("wide/", arguments.schema.key_columns), "wide/dense",
               arguments.schema.dense_columns),
         embedding_(&list_, arguments),
-        layers_(&list_, "dense_", embedding_.width(), DeepWidths(arguments.config),
+        layers_(&list_, "dense_", embedding_.width(), WithLast(arguments.config.hidden, 1),
                 /*relu_last=*/false, InitializerOr(arguments.config, {.type = "glorot_uniform"})) {}
 
  protected:
   absl::Status PlanParts(const Batch& batch, StepState* state) const override {
-    PlanKeys(batch, embedding_.tables().columns(), hash_buckets_,
-             embedding_.tables().first_variable(), state);
+    embedding_.Plan(batch, state);
     wide_.tables().TakeIds(embedding_.tables(), state);
     return absl::OkStatus();
   }
@@ -49,7 +41,6 @@ class WideDeep : public ModelBase {
   }
 
  private:
-  const int64_t hash_buckets_;
   const LinearTerms wide_;
   const EmbeddedInput embedding_;
   const LayerStack layers_;

@@ -119,7 +119,7 @@ TEST_F(CertsTest, MistakesAreNamed) {
     ASSERT_FALSE(made.ok()) << text;
     EXPECT_THAT(std::string(made.status().message()), HasSubstr(text));
   };
-  refused({.directory = directory_}, "certificates for whom?");
+  refused({.directory = directory_}, "no certificate is requested");
   refused({.directory = directory_, .issue = {"x=root"}}, "'root' is no role");
   refused({.directory = directory_, .issue = {"../x=reader"}}, "cannot be the name of a file");
   refused({.directory = directory_, .issue = {"ca=reader"}}, "cannot be the name of a file");

@@ -37,9 +37,9 @@ TEST(Doctor, GpusThatCudaCannotUseAreAWarningWithTheReason) {
 }
 
 TEST(Doctor, WarningsAreNoFailureAndBadFindingsAre) {
-  EXPECT_TRUE(DoctorAnswer({{Level::kWarning, "a", "b", "c"}}).finding.ok());
+  EXPECT_TRUE(DoctorAnswer({{Level::kWarning, "a", "b", "c"}}).problem.ok());
   const Answer bad = DoctorAnswer({{Level::kFine, "a", "b", ""}, {Level::kBad, "d", "e", "f"}});
-  EXPECT_EQ(bad.finding.message(), "1 thing is bad; each has its fix above");
+  EXPECT_EQ(bad.problem.message(), "1 thing is bad; each has its fix above");
   EXPECT_EQ(bad.json["findings"][1]["fix"], "f");
   EXPECT_TRUE(absl::StrContains(bad.text, "bad      d: e\n         -> f\n")) << bad.text;
 }

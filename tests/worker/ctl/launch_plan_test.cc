@@ -85,10 +85,10 @@ TEST_F(LaunchPlanTest, WorkersThatMayBeRestartedSayWhichFlagsTheyHaveObeyed) {
   options.worker_flags = {"--fresh"};
   const auto plan = PlanLaunch(options, temp_.path());
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->tasks[3].obeyed_file, temp_.Join("worker1.obeyed"));
+  EXPECT_EQ(plan->tasks[3].applied_flags_file, temp_.Join("worker1.obeyed"));
   const std::string worker = absl::StrJoin(plan->tasks[3].command, " ");
   EXPECT_TRUE(absl::EndsWith(
-      worker, absl::StrCat("--obeyed_file ", plan->tasks[3].obeyed_file, " --fresh")))
+      worker, absl::StrCat("--obeyed_file ", plan->tasks[3].applied_flags_file, " --fresh")))
       << worker;
 }
 

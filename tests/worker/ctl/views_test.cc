@@ -106,20 +106,20 @@ TEST(Status, AJobThatNoServerHasIsAnError) {
   }
   target.job = "cliks";
   StatusSample sample;
-  const auto finding = [&] {
-    return StatusAnswer(target, servers, absl::Seconds(1), nullptr, &sample).finding;
+  const auto problem = [&] {
+    return StatusAnswer(target, servers, absl::Seconds(1), nullptr, &sample).problem;
   };
-  EXPECT_THAT(finding(), StatusIs(absl::StatusCode::kNotFound,
+  EXPECT_THAT(problem(), StatusIs(absl::StatusCode::kNotFound,
                                   "the servers have no job 'cliks' (did you mean 'clicks'?); they "
                                   "have clicks, films"));
   target.job = "films";
-  EXPECT_OK(finding());
+  EXPECT_OK(problem());
   for (ServerView& server : servers) server.described.jobs.clear();  // the job may begin
-  EXPECT_OK(finding());
+  EXPECT_OK(problem());
   servers[0].described.jobs = {"clicks"};
   target.job = "cliks";
   servers[1] = Silent(target, 1);  // might have it
-  EXPECT_THAT(finding().message(), ::testing::HasSubstr("does not answer"));
+  EXPECT_THAT(problem().message(), ::testing::HasSubstr("does not answer"));
 }
 
 TEST(Status, ALossThatIsNoNumber) {
@@ -177,7 +177,7 @@ TEST(Status, AServerWithoutAnswerIsShownWithItsReasonBesideTheOthers) {
   EXPECT_EQ(answer.json["variables"]["rows"], 4);
   EXPECT_EQ(answer.json["workers"][0]["worker"], "chief:0");
   EXPECT_EQ(answer.json["workers"][1]["steps_behind"], 3);
-  EXPECT_EQ(answer.finding.message(), "ps:1 (b:2) does not answer: refused");
+  EXPECT_EQ(answer.problem.message(), "ps:1 (b:2) does not answer: refused");
   EXPECT_TRUE(absl::StrContains(answer.text, "NO ANSWER")) << answer.text;
 }
 
@@ -227,7 +227,7 @@ TEST(Why, ASilentWorkerThatNobodyWaitsForIsNamedToo) {
       << answer.text;
   EXPECT_TRUE(absl::StrContains(answer.text, "nobody waits for it")) << answer.text;
   EXPECT_EQ(answer.json["servers_without_answer"][0]["server"], "ps:1 (b:2)");
-  EXPECT_FALSE(answer.finding.ok());
+  EXPECT_FALSE(answer.problem.ok());
 }
 
 TEST(Why, BeginsWithTheSentenceOnTheJobThatStatusHasToo) {
@@ -307,8 +307,8 @@ TEST(Inspect, AVariableIsTheSumOfItsShards) {
   EXPECT_TRUE(absl::StrContains(answer.text, "10-11")) << answer.text;
   const Answer none = InspectAnswer(target, servers, {"ker*", "bias"});
   EXPECT_EQ(none.json["variables"].size(), answer.json["variables"].size());
-  EXPECT_EQ(none.finding.code(), absl::StatusCode::kNotFound);
-  EXPECT_TRUE(absl::StrContains(none.finding.message(), "no variable is named 'bias'"));
+  EXPECT_EQ(none.problem.code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(absl::StrContains(none.problem.message(), "no variable is named 'bias'"));
   EXPECT_FALSE(kernel.contains("row_figures"));
   EXPECT_FALSE(absl::StrContains(answer.text, "hit rate")) << answer.text;
 }

@@ -1,4 +1,4 @@
-#include "worker/monitor/worker_metrics.h"
+#include "worker/monitor/worker_monitor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "worker/input/dataset/dataset_node.h"
-#include "worker/input/dataset/steps.h"
+#include "worker/input/dataset/order_steps.h"
 
 namespace cairn {
 namespace {
@@ -19,14 +19,14 @@ struct Share {
 };
 
 NodePtr EveryOther(NodePtr node, Share share) {
-  return std::make_shared<steps::ShardNode>(std::move(node), share.workers, share.index,
-                                            /*all_must_have=*/true);
+  return std::make_shared<ShardNode>(std::move(node), share.workers, share.index,
+                                     /*all_must_have=*/true);
 }
 
 // Returns `names` without its Shuffles, which are appended to *shuffles, the last one first.
-NodePtr WithoutShuffles(const NodePtr& names, std::vector<const steps::ShuffleNode*>* shuffles) {
+NodePtr WithoutShuffles(const NodePtr& names, std::vector<const ShuffleNode*>* shuffles) {
   if (names->inputs().size() != 1) return names;
-  const auto* const shuffle = dynamic_cast<const steps::ShuffleNode*>(names.get());
+  const auto* const shuffle = dynamic_cast<const ShuffleNode*>(names.get());
   if (shuffle != nullptr) shuffles->push_back(shuffle);
   NodePtr inner = WithoutShuffles(names->inputs().front(), shuffles);
   if (shuffle != nullptr) return inner;
@@ -36,7 +36,7 @@ NodePtr WithoutShuffles(const NodePtr& names, std::vector<const steps::ShuffleNo
 // The names that worker `share` reads. An unseeded shuffle has a different order on each worker, so
 // shuffles must follow the division.
 NodePtr ShareOfNames(const NodePtr& names, Share share) {
-  std::vector<const steps::ShuffleNode*> shuffles;
+  std::vector<const ShuffleNode*> shuffles;
   NodePtr divided = EveryOther(WithoutShuffles(names, &shuffles), share);
   for (auto shuffle = shuffles.rbegin(); shuffle != shuffles.rend(); ++shuffle) {
     divided = (*shuffle)->WithInputs({std::move(divided)});
@@ -69,7 +69,7 @@ NodePtr ReplaceHints(const NodePtr& node, Share share) {
     inputs.push_back(ReplaceHints(input, share));
     changed = changed || inputs.back() != input;
   }
-  const auto* const shard = dynamic_cast<const steps::ShardNode*>(node.get());
+  const auto* const shard = dynamic_cast<const ShardNode*>(node.get());
   if (shard != nullptr && shard->is_hint()) return EveryOther(std::move(inputs.front()), share);
   return changed ? node->WithInputs(std::move(inputs)) : node;
 }

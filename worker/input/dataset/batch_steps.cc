@@ -6,9 +6,8 @@
 #include "common/status.h"
 #include "worker/input/dataset/rows.h"
 #include "worker/input/dataset/step_node.h"
-#include "worker/input/dataset/steps.h"
 
-namespace cairn::steps {
+namespace cairn {
 namespace {
 
 std::optional<ElementSpec> BatchSpec(const std::optional<ElementSpec>& rows, int64_t batch_size,
@@ -77,8 +76,7 @@ absl::StatusOr<Tensor> PadColumn(absl::Span<const Element> rows, size_t column) 
   Shape widest = first.shape();
   for (const Element& row : rows) {
     const Tensor& value = row[column];
-    if (value.rank() != first.rank() || value.is_text() != first.is_text() ||
-        (!value.is_text() && value.dtype() != first.dtype())) {
+    if (value.rank() != first.rank() || !SameType(value, first)) {
       return InvalidArgument("PaddedBatch: component ", column, " is ", first.TypeText(), " and ",
                              value.TypeText(), " in one batch; rank and type must agree");
     }
@@ -160,8 +158,9 @@ IteratorPtr BatchNode::Iterate(IteratorPtr rows, const IterationContext&) const 
 
 class UnbatchNode : public StepNode {
  public:
-  explicit UnbatchNode(NodePtr input)
-      : StepNode(std::move(input)), spec_(RowSpec(this->input().spec())) {}
+  explicit UnbatchNode(NodePtr input) : StepNode(std::move(input)), spec_(this->input().spec()) {
+    if (spec_.has_value()) spec_ = RowSpec(*std::move(spec_));
+  }
   std::string name() const override { return "Unbatch"; }
   int64_t cardinality() const override {
     const int64_t batches = input().cardinality();
@@ -188,29 +187,25 @@ class UnbatchNode : public StepNode {
     });
   }
 
-  static std::optional<ElementSpec> RowSpec(std::optional<ElementSpec> spec) {
-    if (!spec.has_value()) return spec;
-    for (TensorSpec& component : *spec) {
-      if (component.shape.has_value() && !component.shape->empty()) {
-        component.shape->erase(component.shape->begin());
-      }
-    }
-    return spec;
-  }
-
-  const std::optional<ElementSpec> spec_;
+  std::optional<ElementSpec> spec_;
 };
 
 }  // namespace
 
-NodePtr Batch(NodePtr input, int64_t batch_size, bool drop_remainder) {
-  return std::make_shared<BatchNode>(std::move(input), batch_size, drop_remainder, false);
+Dataset Dataset::Batch(int64_t batch_size, bool drop_remainder) const {
+  if (node_ == nullptr) return *this;
+  if (batch_size < 1) return Refused("Batch", "batch_size", batch_size, "1 or more");
+  return With(std::make_shared<BatchNode>(node_, batch_size, drop_remainder, /*padded=*/false));
 }
 
-NodePtr PaddedBatch(NodePtr input, int64_t batch_size, bool drop_remainder) {
-  return std::make_shared<BatchNode>(std::move(input), batch_size, drop_remainder, true);
+Dataset Dataset::PaddedBatch(int64_t batch_size, bool drop_remainder) const {
+  if (node_ == nullptr) return *this;
+  if (batch_size < 1) return Refused("PaddedBatch", "batch_size", batch_size, "1 or more");
+  return With(std::make_shared<BatchNode>(node_, batch_size, drop_remainder, /*padded=*/true));
 }
 
-NodePtr Unbatch(NodePtr input) { return std::make_shared<UnbatchNode>(std::move(input)); }
+Dataset Dataset::Unbatch() const {
+  return node_ == nullptr ? *this : With(std::make_shared<UnbatchNode>(node_));
+}
 
-}  // namespace cairn::steps
+}  // namespace cairn

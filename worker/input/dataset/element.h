@@ -12,7 +12,8 @@
 namespace cairn {
 
 // The components of one element; all elements of a dataset have the same number. Tensors share
-// memory with the dataset that made them: read them, and write only to a Copy().
+// memory with the dataset that made them: read them, and write only to a Copy(). A function of Map
+// may write to the element that it gets.
 using Element = std::vector<Tensor>;
 
 // The facts known about a component before an element is read.

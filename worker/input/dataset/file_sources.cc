@@ -1,14 +1,15 @@
 // The records of one file: lines, TFRecord, fixed length.
+#include <glob.h>
+
 #include <utility>
 
 #include "common/errors.h"
 #include "common/status.h"
 #include "worker/input/dataset/record_file.h"
 #include "worker/input/dataset/step_node.h"
-#include "worker/input/dataset/steps.h"
 #include "worker/input/line_reader.h"
 
-namespace cairn::steps {
+namespace cairn {
 namespace {
 
 Tensor Text(std::string text) {
@@ -112,18 +113,77 @@ class FixedRecordsNode : public FileNode {
   const int64_t footer_bytes_;
 };
 
+DatasetFunction FileReader(std::function<NodePtr(std::string)> open) {
+  DatasetFunction reader([open = std::move(open)](const Element& name) {
+    if (name.size() != 1 || !name[0].is_text() || name[0].elements() != 1) {
+      return Dataset::FromError(absl::InvalidArgumentError(
+          "a reader of files takes elements of one text, the name of a file; found others"));
+    }
+    return Dataset::FromNode(open(name[0].texts()[0]));
+  });
+  reader.reads_files = true;
+  reader.spec = ElementSpec{TensorSpec::Texts(Shape{})};
+  return reader;
+}
+
 }  // namespace
 
-NodePtr TextLines(std::string file) { return std::make_shared<TextLinesNode>(std::move(file)); }
-
-NodePtr Records(std::string file, Compression compression) {
-  return std::make_shared<TFRecordsNode>(std::move(file), compression);
+Dataset Dataset::FromFiles(std::vector<std::string> files) {
+  const auto count = static_cast<int64_t>(files.size());
+  return FromTensorSlices({Tensor::Texts({count}, std::move(files))});
 }
 
-NodePtr FixedRecords(std::string file, int64_t record_bytes, int64_t header_bytes,
-                     int64_t footer_bytes) {
-  return std::make_shared<FixedRecordsNode>(std::move(file), record_bytes, header_bytes,
-                                            footer_bytes);
+Dataset Dataset::ListFiles(const std::string& pattern, std::optional<ShuffleOptions> shuffle) {
+  glob_t found{};
+  const int result = ::glob(pattern.c_str(), GLOB_ERR, nullptr, &found);
+  std::vector<std::string> files(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (result == GLOB_NOMATCH || (result == 0 && files.empty())) {
+    return FromError(NotFound("ListFiles: no file matches ", pattern));
+  }
+  if (result != 0) {
+    return FromError(Unavailable("ListFiles: a folder of ", pattern, " cannot be read"));
+  }
+  const auto count = static_cast<int64_t>(files.size());
+  const Dataset names = FromFiles(std::move(files));
+  return shuffle.has_value() ? names.Shuffle(count, *shuffle) : names;
 }
 
-}  // namespace cairn::steps
+Dataset Dataset::TextLine(std::vector<std::string> files) {
+  return FromFiles(std::move(files)).FlatMap(TextLineReader());
+}
+
+Dataset Dataset::TFRecord(std::vector<std::string> files, Compression compression) {
+  return FromFiles(std::move(files)).FlatMap(TFRecordReader(compression));
+}
+
+Dataset Dataset::FixedLengthRecord(std::vector<std::string> files, int64_t record_bytes,
+                                   int64_t header_bytes, int64_t footer_bytes) {
+  constexpr char kWho[] = "FixedLengthRecord";
+  if (record_bytes < 1) return Refused(kWho, "record_bytes", record_bytes, "1 or more");
+  if (header_bytes < 0) return Refused(kWho, "header_bytes", header_bytes, "0 or more");
+  if (footer_bytes < 0) return Refused(kWho, "footer_bytes", footer_bytes, "0 or more");
+  return FromFiles(std::move(files))
+      .FlatMap(FixedLengthRecordReader(record_bytes, header_bytes, footer_bytes));
+}
+
+DatasetFunction Dataset::TextLineReader() {
+  return FileReader(
+      [](std::string file) { return std::make_shared<TextLinesNode>(std::move(file)); });
+}
+
+DatasetFunction Dataset::TFRecordReader(Compression compression) {
+  return FileReader([compression](std::string file) {
+    return std::make_shared<TFRecordsNode>(std::move(file), compression);
+  });
+}
+
+DatasetFunction Dataset::FixedLengthRecordReader(int64_t record_bytes, int64_t header_bytes,
+                                                 int64_t footer_bytes) {
+  return FileReader([record_bytes, header_bytes, footer_bytes](std::string file) {
+    return std::make_shared<FixedRecordsNode>(std::move(file), record_bytes, header_bytes,
+                                              footer_bytes);
+  });
+}
+
+}  // namespace cairn

@@ -2,46 +2,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/catch_exceptions.h"
+#include "common/errors.h"
 #include "common/status.h"
-#include "worker/input/dataset/parallel_map.h"
 #include "worker/input/dataset/step_node.h"
-#include "worker/input/dataset/steps.h"
 #include "worker/input/random.h"
 
-namespace cairn::steps {
+namespace cairn {
 namespace {
 
-class MapNode : public StepNode {
- public:
-  MapNode(NodePtr input, std::shared_ptr<const MapFunction> function, MapOptions options)
-      : StepNode(std::move(input)), function_(std::move(function)), options_(std::move(options)) {}
-  std::string name() const override { return "Map"; }
-  const std::optional<ElementSpec>& spec() const override { return options_.spec; }
-  int64_t batch_size() const override { return -1; }
-  NodePtr WithInputs(std::vector<NodePtr> inputs) const override {
-    return std::make_shared<MapNode>(inputs.front(), function_, options_);
-  }
-
- private:
-  IteratorPtr Iterate(IteratorPtr input, const IterationContext&) const override {
-    if (options_.num_parallel_calls > 1) {
-      return std::make_unique<ParallelMapIterator>(std::move(input), function_,
-                                                   options_.num_parallel_calls);
-    }
-    return IterateBy([input = std::move(input),
-                      function = function_](Element* element) -> absl::StatusOr<bool> {
-      ASSIGN_OR_RETURN(const bool more, input->Next(element));
-      if (!more) return false;
-      ASSIGN_OR_RETURN(*element, CatchExceptions("the function of Map",
-                                                 [&] { return (*function)(std::move(*element)); }));
-      return true;
-    });
-  }
-
-  const std::shared_ptr<const MapFunction> function_;
-  const MapOptions options_;
-};
+// The limit of the datasets that Interleave holds open.
+constexpr int64_t kMaxCycleLength = 65536;
 
 class FilterNode : public StepNode {
  public:
@@ -275,34 +247,84 @@ class ConcatenateNode : public DatasetNode {
   const std::optional<ElementSpec> spec_;
 };
 
+// The properties that both specs share; nullopt: one of them is unknown.
+absl::StatusOr<std::optional<ElementSpec>> Merge(const std::optional<ElementSpec>& a,
+                                                 const std::optional<ElementSpec>& b) {
+  if (!a.has_value() || !b.has_value()) return std::nullopt;
+  if (a->size() != b->size()) {
+    return InvalidArgument("Concatenate: elements of ", a->size(), " and ", b->size(),
+                           " components");
+  }
+  ElementSpec merged = *a;
+  for (size_t i = 0; i < merged.size(); ++i) {
+    TensorSpec& one = merged[i];
+    const TensorSpec& other = (*b)[i];
+    if (one.text != other.text || (!one.text && one.dtype != other.dtype)) {
+      return InvalidArgument("Concatenate: component ", i, " is ", one.ToText(), " and ",
+                             other.ToText());
+    }
+    if (!one.shape.has_value() || !other.shape.has_value() ||
+        one.shape->size() != other.shape->size()) {
+      one.shape.reset();
+      continue;
+    }
+    for (size_t axis = 0; axis < one.shape->size(); ++axis) {
+      if ((*one.shape)[axis] != (*other.shape)[axis]) (*one.shape)[axis] = -1;
+    }
+  }
+  return merged;
+}
+
 }  // namespace
 
-NodePtr Map(NodePtr input, MapFunction function, MapOptions options) {
-  return std::make_shared<MapNode>(std::move(input),
-                                   std::make_shared<const MapFunction>(std::move(function)),
-                                   std::move(options));
+Dataset Dataset::Filter(FilterFunction predicate) const {
+  if (node_ == nullptr) return *this;
+  if (predicate == nullptr) return NoneGiven("Filter", "function");
+  return With(std::make_shared<FilterNode>(
+      node_, std::make_shared<const FilterFunction>(std::move(predicate))));
 }
 
-NodePtr Filter(NodePtr input, FilterFunction predicate) {
-  return std::make_shared<FilterNode>(std::move(input),
-                                      std::make_shared<const FilterFunction>(std::move(predicate)));
+Dataset Dataset::FlatMap(DatasetFunction function) const {
+  if (node_ == nullptr) return *this;
+  if (function.call == nullptr) return NoneGiven("FlatMap", "function");
+  return Interleave(std::move(function), /*cycle_length=*/1);
 }
 
-NodePtr FlatMap(NodePtr input, DatasetFunction function) {
-  return Interleave(std::move(input), std::move(function), 1, 1);
+Dataset Dataset::Interleave(DatasetFunction function, int64_t cycle_length,
+                            int64_t block_length) const {
+  if (node_ == nullptr) return *this;
+  if (function.call == nullptr) return NoneGiven("Interleave", "function");
+  if (cycle_length < 1 || cycle_length > kMaxCycleLength) {
+    return Refused("Interleave", "cycle_length", cycle_length,
+                   absl::StrCat("1 to ", kMaxCycleLength));
+  }
+  if (block_length < 1) return Refused("Interleave", "block_length", block_length, "1 or more");
+  return With(std::make_shared<InterleaveNode>(
+      node_, std::make_shared<const DatasetFunction>(std::move(function)), cycle_length,
+      block_length));
 }
 
-NodePtr Interleave(NodePtr input, DatasetFunction function, int64_t cycle_length,
-                   int64_t block_length) {
-  return std::make_shared<InterleaveNode>(
-      std::move(input), std::make_shared<const DatasetFunction>(std::move(function)), cycle_length,
-      block_length);
+Dataset Dataset::Zip(const std::vector<Dataset>& datasets) {
+  if (datasets.empty()) return FromError(absl::InvalidArgumentError("Zip: no datasets given"));
+  std::vector<NodePtr> nodes;
+  for (const Dataset& one : datasets) {
+    if (one.node_ == nullptr) return one;
+    nodes.push_back(one.node_);
+  }
+  return datasets.front().With(std::make_shared<ZipNode>(std::move(nodes)));
 }
 
-NodePtr Zip(std::vector<NodePtr> inputs) { return std::make_shared<ZipNode>(std::move(inputs)); }
-
-NodePtr Concatenate(NodePtr first, NodePtr second, std::optional<ElementSpec> spec) {
-  return std::make_shared<ConcatenateNode>(std::move(first), std::move(second), std::move(spec));
+Dataset Dataset::Enumerate(int64_t start) const {
+  if (node_ == nullptr) return *this;
+  return With(Zip({Range(start, INT64_MAX), *this}).node_);
 }
 
-}  // namespace cairn::steps
+Dataset Dataset::Concatenate(const Dataset& other) const {
+  if (node_ == nullptr) return *this;
+  if (other.node_ == nullptr) return other;
+  absl::StatusOr<std::optional<ElementSpec>> spec = Merge(this->spec(), other.spec());
+  if (!spec.ok()) return FromError(spec.status());
+  return With(std::make_shared<ConcatenateNode>(node_, other.node_, *std::move(spec)));
+}
+
+}  // namespace cairn

@@ -1,17 +1,19 @@
 // Steps that choose elements and their order: Repeat, Take, Skip, Shard, Shuffle, Cache.
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/errors.h"
 #include "common/status.h"
+#include "worker/input/dataset/order_steps.h"
 #include "worker/input/dataset/step_node.h"
-#include "worker/input/dataset/steps.h"
 #include "worker/input/random.h"
 #include "worker/input/shuffle_window.h"
 
-namespace cairn::steps {
+namespace cairn {
 namespace {
 
 class RepeatNode : public DatasetNode {
@@ -202,21 +204,12 @@ class ShardIterator : public DatasetIterator {
   Element passed_;
 };
 
+uint64_t RandomSeed() {
+  std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
 }  // namespace
-
-NodePtr Repeat(NodePtr input, int64_t count) {
-  return std::make_shared<RepeatNode>(std::move(input), count);
-}
-
-NodePtr Take(NodePtr input, int64_t count) {
-  return std::make_shared<WindowNode>(std::move(input), 0, count);
-}
-
-NodePtr Skip(NodePtr input, int64_t count) {
-  return std::make_shared<WindowNode>(std::move(input), count, kInfiniteCardinality);
-}
-
-NodePtr Cache(NodePtr input) { return std::make_shared<CacheNode>(std::move(input)); }
 
 absl::StatusOr<IteratorPtr> ShuffleNode::MakeIterator(const IterationContext& context) const {
   ASSIGN_OR_RETURN(IteratorPtr input, this->input().MakeIterator(context));
@@ -255,4 +248,48 @@ NodePtr ShardNode::WithInputs(std::vector<NodePtr> inputs) const {
   return std::make_shared<ShardNode>(inputs.front(), shards_, index_, all_must_have_);
 }
 
-}  // namespace cairn::steps
+Dataset Dataset::Shuffle(int64_t buffer_size, ShuffleOptions options) const {
+  if (node_ == nullptr) return *this;
+  if (buffer_size < 1) return Refused("Shuffle", "buffer_size", buffer_size, "1 or more");
+  const uint64_t seed = options.seed.has_value() ? *options.seed : RandomSeed();
+  return With(
+      std::make_shared<ShuffleNode>(node_, buffer_size, seed, options.reshuffle_each_iteration));
+}
+
+Dataset Dataset::Repeat(int64_t count) const {
+  if (node_ == nullptr) return *this;
+  if (count < -1) return Refused("Repeat", "count", count, "0 or more, or -1: without end");
+  return With(std::make_shared<RepeatNode>(node_, count));
+}
+
+Dataset Dataset::Take(int64_t count) const {
+  if (node_ == nullptr) return *this;
+  if (count < -1) return Refused("Take", "count", count, "0 or more, or -1: all");
+  return With(std::make_shared<WindowNode>(node_, 0, count));
+}
+
+Dataset Dataset::Skip(int64_t count) const {
+  if (node_ == nullptr) return *this;
+  if (count < -1) return Refused("Skip", "count", count, "0 or more, or -1: all");
+  return With(std::make_shared<WindowNode>(node_, count, kInfiniteCardinality));
+}
+
+Dataset Dataset::Cache() const {
+  return node_ == nullptr ? *this : With(std::make_shared<CacheNode>(node_));
+}
+
+Dataset Dataset::Shard(int64_t num_shards, int64_t index) const {
+  if (node_ == nullptr) return *this;
+  const bool hint = num_shards == kShardHint;
+  if (!hint && num_shards < 1) {
+    return Refused("Shard", "num_shards", num_shards, "1 or more, or kShardHint");
+  }
+  if (index < 0 || (!hint && index >= num_shards)) {
+    return Refused("Shard", "index", index,
+                   absl::StrCat("0 to ", std::max<int64_t>(num_shards, 1) - 1));
+  }
+  return With(std::make_shared<ShardNode>(node_, num_shards, index,
+                                          /*all_must_have=*/false));
+}
+
+}  // namespace cairn

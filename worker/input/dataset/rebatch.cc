@@ -7,7 +7,6 @@
 #include "common/status.h"
 #include "worker/input/dataset/rows.h"
 #include "worker/input/dataset/step_node.h"
-#include "worker/input/dataset/steps.h"
 
 namespace cairn {
 namespace {
@@ -34,7 +33,7 @@ int64_t StaticRows(const std::optional<ElementSpec>& spec) {
   return rows;
 }
 
-class RebatchNode : public steps::StepNode {
+class RebatchNode : public StepNode {
  public:
   RebatchNode(NodePtr input, std::vector<int64_t> sizes, bool drop_remainder)
       : StepNode(std::move(input)),
@@ -53,7 +52,7 @@ class RebatchNode : public steps::StepNode {
   }
 
  private:
-  steps::IteratorPtr Iterate(steps::IteratorPtr batches, const IterationContext&) const override {
+  IteratorPtr Iterate(IteratorPtr batches, const IterationContext&) const override {
     return std::make_unique<Iterator>(std::move(batches), *this);
   }
 
@@ -143,7 +142,7 @@ absl::StatusOr<bool> RebatchNode::Iterator::Next(Element* element) {
   return true;
 }
 
-class LegacyRebatchNode : public steps::StepNode {
+class LegacyRebatchNode : public StepNode {
  public:
   LegacyRebatchNode(NodePtr input, int64_t splits) : StepNode(std::move(input)), splits_(splits) {
     const int64_t rows = StaticRows(this->input().spec());
@@ -163,11 +162,11 @@ class LegacyRebatchNode : public steps::StepNode {
   }
 
  private:
-  steps::IteratorPtr Iterate(steps::IteratorPtr batches, const IterationContext&) const override {
+  IteratorPtr Iterate(IteratorPtr batches, const IterationContext&) const override {
     // at: the slice of batch; splits: all are returned.
-    return steps::IterateBy([batches = std::move(batches), splits = splits_, batch = Element(),
-                             rows = int64_t{0},
-                             at = splits_](Element* element) mutable -> absl::StatusOr<bool> {
+    return IterateBy([batches = std::move(batches), splits = splits_, batch = Element(),
+                      rows = int64_t{0},
+                      at = splits_](Element* element) mutable -> absl::StatusOr<bool> {
       if (at == splits) {
         ASSIGN_OR_RETURN(const bool more, batches->Next(&batch));
         if (!more) return false;
@@ -188,17 +187,22 @@ class LegacyRebatchNode : public steps::StepNode {
 
 }  // namespace
 
-namespace steps {
-
-NodePtr Rebatch(NodePtr input, std::vector<int64_t> sizes, bool drop_remainder) {
-  return std::make_shared<RebatchNode>(std::move(input), std::move(sizes), drop_remainder);
+Dataset Dataset::Rebatch(std::vector<int64_t> sizes, bool drop_remainder) const {
+  if (node_ == nullptr) return *this;
+  for (const int64_t size : sizes) {
+    if (size < 0) return Refused("Rebatch", "a size", size, "0 or more");
+  }
+  if (std::count(sizes.begin(), sizes.end(), 0) == static_cast<ptrdiff_t>(sizes.size())) {
+    return FromError(absl::InvalidArgumentError("Rebatch: no size above 0 is given"));
+  }
+  return With(std::make_shared<RebatchNode>(node_, std::move(sizes), drop_remainder));
 }
 
-NodePtr LegacyRebatch(NodePtr input, int64_t splits) {
-  return std::make_shared<LegacyRebatchNode>(std::move(input), splits);
+Dataset Dataset::LegacyRebatch(int64_t splits) const {
+  if (node_ == nullptr) return *this;
+  if (splits < 1) return Refused("LegacyRebatch", "splits", splits, "1 or more");
+  return With(std::make_shared<LegacyRebatchNode>(node_, splits));
 }
-
-}  // namespace steps
 
 absl::StatusOr<std::vector<int64_t>> BatchSizesForWorker(int64_t global_batch, int64_t workers,
                                                          int64_t replicas_per_worker,

@@ -14,6 +14,9 @@
 
 namespace cairn {
 
+bool SameType(const Tensor& a, const Tensor& b);
+// The spec of one row of batches of this spec; scalars and unknown ranks do not change.
+ElementSpec RowSpec(ElementSpec batch);
 // The number of rows of all components of a batch. kInvalidArgument, naming `who`: no components, a
 // scalar, or differing numbers.
 absl::StatusOr<int64_t> BatchRows(const Element& batch, absl::string_view who);

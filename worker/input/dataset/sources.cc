@@ -5,9 +5,8 @@
 #include "common/status.h"
 #include "worker/input/dataset/rows.h"
 #include "worker/input/dataset/step_node.h"
-#include "worker/input/dataset/steps.h"
 
-namespace cairn::steps {
+namespace cairn {
 namespace {
 
 class RangeNode : public SourceNode {
@@ -47,7 +46,7 @@ class RangeNode : public SourceNode {
 class SlicesNode : public SourceNode {
  public:
   SlicesNode(Element tensors, int64_t rows, bool whole)
-      : SourceNode(whole ? SpecOf(tensors) : RowSpec(tensors)),
+      : SourceNode(whole ? SpecOf(tensors) : RowSpec(SpecOf(tensors))),
         tensors_(std::move(tensors)),
         rows_(rows),
         whole_(whole) {}
@@ -66,12 +65,6 @@ class SlicesNode : public SourceNode {
   }
 
  private:
-  static ElementSpec RowSpec(const Element& tensors) {
-    ElementSpec spec = SpecOf(tensors);
-    for (TensorSpec& component : spec) component.shape->erase(component.shape->begin());
-    return spec;
-  }
-
   const Element tensors_;
   const int64_t rows_;
   const bool whole_;
@@ -106,16 +99,24 @@ class GeneratorNode : public SourceNode {
 
 }  // namespace
 
-NodePtr Range(int64_t start, int64_t stop, int64_t step) {
-  return std::make_shared<RangeNode>(start, stop, step);
+Dataset Dataset::Range(int64_t start, int64_t stop, int64_t step) {
+  if (step == 0) return Refused("Range", "step", step, "another number");
+  return FromNode(std::make_shared<RangeNode>(start, stop, step));
 }
 
-NodePtr Slices(Element tensors, int64_t rows, bool whole) {
-  return std::make_shared<SlicesNode>(std::move(tensors), rows, whole);
+Dataset Dataset::FromTensors(Element element) {
+  return FromNode(std::make_shared<SlicesNode>(std::move(element), 1, /*whole=*/true));
 }
 
-NodePtr Generate(GeneratorFactory factory, std::optional<ElementSpec> spec) {
-  return std::make_shared<GeneratorNode>(std::move(factory), std::move(spec));
+Dataset Dataset::FromTensorSlices(Element rows) {
+  const absl::StatusOr<int64_t> count = BatchRows(rows, "FromTensorSlices");
+  if (!count.ok()) return FromError(count.status());
+  return FromNode(std::make_shared<SlicesNode>(std::move(rows), *count, /*whole=*/false));
 }
 
-}  // namespace cairn::steps
+Dataset Dataset::FromGenerator(GeneratorFactory factory, std::optional<ElementSpec> spec) {
+  if (factory == nullptr) return NoneGiven("FromGenerator", "function");
+  return FromNode(std::make_shared<GeneratorNode>(std::move(factory), std::move(spec)));
+}
+
+}  // namespace cairn

@@ -1,16 +1,30 @@
-// What the nodes of Dataset's sources and transformations share.
+// Base class and iterator helper of dataset nodes.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/errors.h"
 #include "common/status.h"
+#include "worker/input/dataset/dataset.h"
 #include "worker/input/dataset/dataset_node.h"
 
-namespace cairn::steps {
+namespace cairn {
 
 using IteratorPtr = std::unique_ptr<DatasetIterator>;
+
+// The results of Dataset's methods for wrong arguments.
+inline Dataset Refused(absl::string_view who, absl::string_view argument, int64_t found,
+                       absl::string_view allowed) {
+  return Dataset::FromError(
+      InvalidArgument(who, ": ", argument, " is ", found, "; it must be ", allowed));
+}
+inline Dataset NoneGiven(absl::string_view method, absl::string_view what) {
+  return Dataset::FromError(InvalidArgument(method, ": found no ", what, "; give one"));
+}
 
 // An iterator whose Next is `next`.
 template <typename Function>
@@ -39,4 +53,4 @@ class StepNode : public DatasetNode {
   virtual IteratorPtr Iterate(IteratorPtr input, const IterationContext& context) const = 0;
 };
 
-}  // namespace cairn::steps
+}  // namespace cairn

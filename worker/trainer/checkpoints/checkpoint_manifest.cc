@@ -37,6 +37,11 @@ std::string PathIn(const std::string& folder) {
   return absl::StrCat(folder, "/", CheckpointManifest::kFileName);
 }
 
+// Replaces bytes that are not UTF-8, in the name of a directory for example, by U+FFFD.
+std::string Dump(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
 Json VariablesJson(const std::vector<ServerCheckpoint>& servers) {
   std::map<std::string, Json> by_name;
   for (const ServerCheckpoint& server : servers) {
@@ -140,7 +145,7 @@ absl::Status Damaged(const std::string& path, absl::string_view why) {
                   "file back from a copy");
 }
 
-std::string WhatCannotBe(const ServerCheckpoint& server) {
+std::string FindInconsistency(const ServerCheckpoint& server) {
   const std::string name = absl::StrCat("ps:", server.server);
   // A server that had left the cluster has neither files nor a folder.
   if (server.files.empty() && (server.server == 0 || !server.folder.empty())) {
@@ -162,7 +167,7 @@ std::string WhatCannotBe(const ServerCheckpoint& server) {
 }
 
 // What is impossible in a manifest with a valid checksum, which anyone can write; empty: nothing.
-std::string WhatCannotBe(const CheckpointManifest& manifest) {
+std::string FindInconsistency(const CheckpointManifest& manifest) {
   if (manifest.step < 0) return absl::StrCat("its step is ", manifest.step);
   if (manifest.number < 0) return absl::StrCat("its number is ", manifest.number);
   if (manifest.servers.empty()) return "it names no server";
@@ -171,7 +176,7 @@ std::string WhatCannotBe(const CheckpointManifest& manifest) {
     if (server.server != static_cast<int32_t>(s)) {
       return absl::StrCat("it names ps:", server.server, " where ps:", s, " is due");
     }
-    std::string wrong = WhatCannotBe(server);
+    std::string wrong = FindInconsistency(server);
     if (!wrong.empty()) return wrong;
   }
   return "";
@@ -192,10 +197,10 @@ absl::Status CheckpointManifest::WriteTo(const std::string& folder) const {
                {"variables", VariablesJson(servers)},
                {"servers", Json::array()}};
   for (const ServerCheckpoint& server : servers) json["servers"].push_back(ServerJson(server));
-  json["checksum"] = Hex(HashBytes(json.dump()));
+  json["checksum"] = Hex(HashBytes(Dump(json, -1)));
   ASSIGN_OR_RETURN(const std::unique_ptr<PartFile> file,
                    PartFile::Create(PathIn(folder), "the checkpoint's manifest"));
-  RETURN_IF_ERROR(file->Append(json.dump(1) + "\n"));
+  RETURN_IF_ERROR(file->Append(Dump(json, 1) + "\n"));
   return file->Finish();
 }
 
@@ -241,7 +246,7 @@ absl::StatusOr<CheckpointManifest> CheckpointManifest::ReadFrom(const std::strin
   } catch (const Json::exception&) {
     return Damaged(path, "it is JSON of another kind than a manifest");
   }
-  const std::string wrong = WhatCannotBe(manifest);
+  const std::string wrong = FindInconsistency(manifest);
   return wrong.empty() ? absl::StatusOr<CheckpointManifest>(std::move(manifest))
                        : Damaged(path, wrong);
 }

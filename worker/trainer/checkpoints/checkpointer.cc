@@ -11,6 +11,7 @@
 #include "common/deadline.h"
 #include "common/errors.h"
 #include "common/log.h"
+#include "common/start_thread.h"
 #include "common/status.h"
 #include "thrift/limits.h"
 #include "worker/trainer/checkpoints/checkpoint_folders.h"
@@ -47,7 +48,13 @@ void Checkpointer::Join() {
 void Checkpointer::Begin(int64_t step) {
   if (synchronous_) return MakeOrLog(step);
   Join();
-  thread_ = std::thread([this, step] { MakeOrLog(step); });
+  absl::StatusOr<std::thread> thread = StartThread([this, step] { MakeOrLog(step); });
+  if (!thread.ok()) {
+    LOG(WARNING) << "training waits for the checkpoint of step " << step << ": "
+                 << thread.status().message();
+    return MakeOrLog(step);
+  }
+  thread_ = *std::move(thread);
 }
 
 absl::StatusOr<std::string> Checkpointer::MakeNow(int64_t step) {

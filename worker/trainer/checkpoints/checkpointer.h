@@ -42,8 +42,8 @@ class Checkpointer {
 
   // Waits for the previous checkpoint, then begins one that runs in parallel with training. In a
   // synchronous job the checkpoint is made before Begin returns, while no step can close without
-  // the caller, so every part has the same steps. A failure is logged: earlier checkpoints stay,
-  // and training continues.
+  // the caller, so every part has the same steps; likewise if the system refuses a thread. A
+  // failure is logged: earlier checkpoints stay, and training continues.
   void Begin(int64_t step);
   // Makes a checkpoint before it returns. Returns the name of its folder, or its failure.
   absl::StatusOr<std::string> MakeNow(int64_t step);

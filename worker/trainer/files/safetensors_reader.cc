@@ -89,8 +89,6 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
   return reader;
 }
 
-SafetensorsReader::~SafetensorsReader() { close(file_); }
-
 absl::Status SafetensorsReader::Malformed(absl::string_view what) const {
   return InvalidArgument(path_, " is no complete .safetensors file: ", PrintableText(what),
                          "; write it again, or take another");
@@ -98,7 +96,8 @@ absl::Status SafetensorsReader::Malformed(absl::string_view what) const {
 
 absl::Status SafetensorsReader::ReadHeader() {
   struct stat about = {};
-  if (fstat(file_, &about) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("stat ", path_));
+  if (fstat(file_.get(), &about) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("stat ", path_));
   const auto size = static_cast<uint64_t>(about.st_size);
   if (size < SafetensorsWriter::kLengthBytes)
     return Malformed(absl::StrCat("it has ", size, " bytes"));
@@ -150,7 +149,7 @@ absl::Status SafetensorsReader::Read(const Array& array, absl::Span<std::byte> o
 
 absl::Status SafetensorsReader::ReadAt(uint64_t offset, void* to, size_t bytes) const {
   for (size_t done = 0; done < bytes;) {
-    const ssize_t got = pread(file_, static_cast<char*>(to) + done, bytes - done,
+    const ssize_t got = pread(file_.get(), static_cast<char*>(to) + done, bytes - done,
                               static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return absl::ErrnoToStatus(errno, absl::StrCat("read ", path_));

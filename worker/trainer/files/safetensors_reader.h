@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/descriptor.h"
 #include "common/dtype.h"
 #include "common/shape.h"
 
@@ -31,9 +32,6 @@ class SafetensorsReader {
   // kNotFound, kPermissionDenied, …: the file cannot be read. kInvalidArgument: it is no complete
   // .safetensors file; says why.
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(const std::string& path);
-  ~SafetensorsReader();
-  SafetensorsReader(const SafetensorsReader&) = delete;
-  SafetensorsReader& operator=(const SafetensorsReader&) = delete;
 
   const std::map<std::string, Array>& arrays() const { return arrays_; }
   // kNotFound: no array of that name; lists similar names. kInvalidArgument: it has another type or
@@ -49,7 +47,7 @@ class SafetensorsReader {
   absl::Status Malformed(absl::string_view what) const;
 
   const std::string path_;
-  const int file_;
+  const Descriptor file_;
   std::map<std::string, Array> arrays_;
 };
 

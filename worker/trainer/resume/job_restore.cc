@@ -145,8 +145,8 @@ absl::Status RestoreJob(PsClient& client, const JobConfig& job, bool fresh) {
 }
 
 absl::Status WaitForJob(PsClient& client, const std::string& job, bool always,
-                        const StopRequested& stop_requested, absl::Duration patience) {
-  const Deadline deadline = Deadline::In(patience);
+                        const StopRequested& stop_requested, absl::Duration timeout) {
+  const Deadline deadline = Deadline::In(timeout);
   bool told = false;
   std::string disagreement;
   while (!deadline.Expired()) {
@@ -162,7 +162,7 @@ absl::Status WaitForJob(PsClient& client, const std::string& job, bool always,
   }
   return DeadlineExceeded(
       "the first worker (chief, else worker 0) has neither restored nor begun job '", job,
-      "' within ", absl::FormatDuration(patience), ": start it, or see why it ended",
+      "' within ", absl::FormatDuration(timeout), ": start it, or see why it ended",
       disagreement.empty() ? "" : "; ", disagreement);
 }
 

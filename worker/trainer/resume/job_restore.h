@@ -29,9 +29,9 @@ bool RestoreWanted(const CheckpointConfig& checkpoint);
 absl::Status RestoreJob(PsClient& client, const JobConfig& job, bool fresh);
 
 // For the other workers: waits until the servers hold one incarnation of the job. kDeadlineExceeded
-// after `patience`. Unless `always`, it waits only while they hold the remains of a failed restore.
+// after `timeout`. Unless `always`, it waits only while they hold the remains of a failed restore.
 absl::Status WaitForJob(PsClient& client, const std::string& job, bool always,
                         const StopRequested& stop_requested,
-                        absl::Duration patience = kRestoreTimeout);
+                        absl::Duration timeout = kRestoreTimeout);
 
 }  // namespace cairn

@@ -33,7 +33,7 @@ class Follower {
 
   absl::StatusOr<Report> Run() {
     RETURN_IF_ERROR(Begin());
-    const absl::Duration patience = absl::Seconds(options_.job.evaluation.checkpoint_wait_seconds);
+    const absl::Duration timeout = absl::Seconds(options_.job.evaluation.checkpoint_wait_seconds);
     absl::Duration waiting_since = MonotonicNow();
     while (!options_.stop_requested()) {
       ASSIGN_OR_RETURN(const std::optional<CheckpointManifest> next, FindNext());
@@ -43,9 +43,9 @@ class Follower {
         RETURN_IF_ERROR(status);
         if (run_ended_ && last_ != first_) return End("completed");
         waiting_since = MonotonicNow();
-      } else if (MonotonicNow() - waiting_since > patience) {
+      } else if (MonotonicNow() - waiting_since > timeout) {
         if (run_ended_) return End("completed");
-        return NothingCame(patience);
+        return NothingCame(timeout);
       } else {
         absl::SleepFor(kFolderPollInterval);
       }
@@ -138,10 +138,10 @@ class Follower {
     return report_;
   }
 
-  absl::Status NothingCame(absl::Duration patience) const {
+  absl::Status NothingCame(absl::Duration timeout) const {
     return DeadlineExceeded(
         options_.task, ": no ", last_.empty() ? "" : "newer ", "checkpoint of job '",
-        options_.job.name, "' came to ", config_.directory, " for ", DurationText(patience),
+        options_.job.name, "' came to ", config_.directory, " for ", DurationText(timeout),
         last_.empty() ? "" : absl::StrCat(", the last was ", last_),
         ": see why the job's first worker (chief, else worker 0) makes none; they come every ",
         "checkpoint.every_steps (", config_.every_steps,

@@ -8,6 +8,7 @@
 #include "common/exit_status.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "worker/trainer/steps/gradient_clipper.h"
 
 namespace cairn {
 
@@ -134,7 +135,7 @@ absl::Status TrainLoop::DoStep(int64_t number) {
     parts_.lockstep->Trained(loss, step.batch.rows);
     RETURN_IF_ERROR(parts_.lockstep->Reduce(&step));
   }
-  if (!parts_.clipper.does_nothing()) parts_.clipper.Clip(&step.state);
+  ClipGradients(parts_.job, &step.state);
   const int64_t next_pull = number + pipeline_.lookahead();
   RETURN_IF_ERROR(Load(next_pull));
   int64_t rows = step.batch.rows;

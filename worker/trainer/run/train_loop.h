@@ -20,7 +20,6 @@
 #include "worker/trainer/resume/run_start.h"
 #include "worker/trainer/run/divergence.h"
 #include "worker/trainer/run/evaluator.h"
-#include "worker/trainer/steps/gradient_clipper.h"
 #include "worker/trainer/steps/roster.h"
 #include "worker/trainer/steps/step_pipeline.h"
 #include "worker/trainer/steps/wait_for_workers.h"
@@ -34,7 +33,6 @@ struct TrainLoopParts {
   const Model& model;
   PsClient& client;
   Reader& reader;
-  const GradientClipper& clipper;
   RunOutput& output;
   RosterEntry& roster_entry;
   WireFormats& formats;

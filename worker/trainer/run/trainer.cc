@@ -105,7 +105,7 @@ class Training {
     } else {
       RETURN_IF_ERROR(StartTogether());
     }
-    if (options_.fresh) NoteObeyed("--fresh");
+    if (options_.fresh) RecordAppliedFlag("--fresh");
     RETURN_IF_ERROR(DecideStart());
     report_ = NewReport(options_);
     report_.total_steps = start_.position.total_steps;
@@ -159,7 +159,7 @@ class Training {
     return absl::OkStatus();
   }
 
-  void NoteObeyed(absl::string_view flag) const {
+  void RecordAppliedFlag(absl::string_view flag) const {
     if (options_.obeyed != nullptr) options_.obeyed(flag);
   }
 
@@ -213,20 +213,21 @@ class Training {
     }
     client_ = nullptr;
     const Deadline deadline = Deadline::In(CallTimeout(options_));
-    ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> onlooker,
+    ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> non_training,
                      connect_(ClientOptionsFor(options_, -1), deadline));
-    RETURN_IF_ERROR(ShareState(*lockstep_, rank, options_.job, options_.task, *onlooker, timeout));
+    RETURN_IF_ERROR(
+        ShareState(*lockstep_, rank, options_.job, options_.task, *non_training, timeout));
     ASSIGN_OR_RETURN(client_, connect_(ClientOptionsFor(options_, 0), deadline));
-    took_state_ = true;
+    adopted_state_ = true;
     return CreateVariables();
   }
 
   absl::Status Connect() {
     const Deadline deadline = Deadline::In(CallTimeout(options_));
-    ASSIGN_OR_RETURN(std::unique_ptr<PsClient> onlooker,
+    ASSIGN_OR_RETURN(std::unique_ptr<PsClient> non_training,
                      connect_(ClientOptionsFor(options_, -1), deadline));
-    RETURN_IF_ERROR(PrepareServers(*onlooker));
-    onlooker = nullptr;
+    RETURN_IF_ERROR(PrepareServers(*non_training));
+    non_training = nullptr;
     ASSIGN_OR_RETURN(client_, connect_(ClientOptionsFor(options_, WorkerOnServers(options_)),
                                        Deadline::In(CallTimeout(options_))));
     return absl::OkStatus();
@@ -241,22 +242,22 @@ class Training {
 
   // Runs before this worker calls hello, since a restore decides where the worker continues.
   // --fresh ignores checkpoints too, unless one is named.
-  absl::Status PrepareServers(PsClient& onlooker) {
+  absl::Status PrepareServers(PsClient& non_training) {
     const bool first = options_.worker == 0;
-    went_back_ = options_.fresh && first && RestoreNamed();
-    if (options_.fresh && !went_back_) {
+    rewound_ = options_.fresh && first && RestoreNamed();
+    if (options_.fresh && !rewound_) {
       if (!FirstOnServers()) {
-        return WaitForFreshStart(onlooker, absl::Seconds(options_.job.strategy.ps_wait_seconds),
+        return WaitForFreshStart(non_training, absl::Seconds(options_.job.strategy.ps_wait_seconds),
                                  /*any_run=*/RestoreNamed(), options_.stop_requested);
       }
       LOG(INFO) << "job '" << options_.job.name
                 << "': --fresh, forgets what the servers hold of it";
-      return onlooker.DropJob(Deadline::In(CallTimeout(options_)));
+      return non_training.DropJob(Deadline::In(CallTimeout(options_)));
     }
-    if (first) return RestoreJob(onlooker, options_.job, options_.fresh);
+    if (first) return RestoreJob(non_training, options_.job, options_.fresh);
     if (!SharesServers()) return absl::OkStatus();  // takes the first worker's state
     const bool always = RestoreWanted(options_.job.checkpoint) || WarmStarts();
-    return WaitForJob(onlooker, options_.job.name, always, options_.stop_requested);
+    return WaitForJob(non_training, options_.job.name, always, options_.stop_requested);
   }
 
   absl::Status CreateVariables() {
@@ -318,7 +319,7 @@ class Training {
   // Returns the position in the servers' current state. --fresh may have dropped the state that the
   // servers had at this worker's hello.
   std::string StoredPosition() const {
-    const bool dropped = options_.fresh && FirstOnServers() && !went_back_ && !took_state_;
+    const bool dropped = options_.fresh && FirstOnServers() && !rewound_ && !adopted_state_;
     return dropped ? "" : client_->position();
   }
 
@@ -392,7 +393,6 @@ class Training {
   absl::Status Train() {
     reader_->StartAt(start_.position.epoch, start_.position.row, start_.end_epoch);
     RETURN_IF_ERROR(OpenOutput());
-    const GradientClipper clipper(options_.job);
     // Ends an evaluation early if another worker is lost: the others would wait for it in vain.
     const StopRequested cut_short = [this] {
       return options_.stop_requested() || (lockstep_.has_value() && lockstep_->lost());
@@ -412,7 +412,6 @@ class Training {
          .model = *model_,
          .client = *client_,
          .reader = *reader_,
-         .clipper = clipper,
          .output = output_,
          .roster_entry = entry_,
          .formats = formats,
@@ -423,7 +422,7 @@ class Training {
          .task = options_.task,
          .stored_first =
              [this] {
-               if (options_.trains_more) NoteObeyed("--continue");
+               if (options_.trains_more) RecordAppliedFlag("--continue");
              },
          .lockstep = lockstep_.has_value() ? &*lockstep_ : nullptr,
          .synchronous = synchronous,
@@ -500,9 +499,9 @@ class Training {
   std::unique_ptr<Checkpointer> checkpointer_;  // only on the first worker, if a directory is named
   RunOutput output_;
   std::vector<VariableSpec> specs_;
-  bool went_back_ = false;                      // --fresh returned the job to a checkpoint
+  bool rewound_ = false;                        // --fresh returned the job to a checkpoint
   std::optional<Lockstep> lockstep_;            // set for workers that train as one
-  bool took_state_ = false;                     // this worker took another one's state
+  bool adopted_state_ = false;                  // this worker took another one's state
   CollectiveGroup* summing_workers_ = nullptr;  // set if the GPUs of all workers sum by NCCL
   int64_t joint_start_ = 0;
   RunStart start_;

@@ -40,15 +40,13 @@ absl::Status CheckServersCanClip(const JobConfig& job, absl::Span<const Variable
   return absl::OkStatus();
 }
 
-GradientClipper::GradientClipper(const JobConfig& job)
-    : global_limit_(static_cast<float>(job.optimizer.global_clipnorm)) {}
-
-void GradientClipper::Clip(StepState* state) const {
-  if (global_limit_ <= 0) return;
+void ClipGradients(const JobConfig& job, StepState* state) {
+  const auto limit = static_cast<float>(job.optimizer.global_clipnorm);
+  if (limit <= 0) return;
   std::vector<absl::Span<float>> gradients;
   gradients.reserve(state->uses.size());
   for (VariableUse& use : state->uses) gradients.push_back(absl::MakeSpan(use.gradient));
-  ClipByGlobalNorm(gradients, global_limit_);
+  ClipByGlobalNorm(gradients, limit);
 }
 
 }  // namespace cairn

@@ -18,18 +18,8 @@ namespace cairn {
 absl::Status CheckServersCanClip(const JobConfig& job, absl::Span<const VariableSpec> specs,
                                  size_t servers);
 
-// Thread safety: immutable after construction; Clip may run in parallel on distinct states.
-class GradientClipper {
- public:
-  // Servers and clients apply clipvalue and clipnorm.
-  explicit GradientClipper(const JobConfig& job);
-
-  bool does_nothing() const { return global_limit_ <= 0; }
-  // Clips the gradients in place. Rows that the step did not use have a zero gradient.
-  void Clip(StepState* state) const;
-
- private:
-  const float global_limit_;  // 0: no limit
-};
+// Clips the gradients in place to optimizer.global_clipnorm, if it is set; clients and servers
+// apply clipvalue and clipnorm. Rows that the step did not use have a zero gradient.
+void ClipGradients(const JobConfig& job, StepState* state);
 
 }  // namespace cairn

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "common/deadline.h"
+#include "common/log.h"
+#include "common/start_thread.h"
 
 namespace cairn {
 
@@ -39,7 +41,13 @@ StepPipeline::StepPipeline(PsClient* client, const Model* model, const WireForma
       // While step t computes, the exchanges back to step t - lookahead + 1 may be in flight, and
       // steps up to t + lookahead are loaded.
       steps_(static_cast<size_t>(2 * lookahead() + 1)) {
-  if (pull_ahead_ > 0) thread_ = std::thread([this] { Run(); });
+  if (pull_ahead_ == 0) return;
+  absl::StatusOr<std::thread> thread = StartThread([this] { Run(); });
+  if (thread.ok()) {
+    thread_ = *std::move(thread);
+  } else {
+    LOG(WARNING) << "steps wait for their own pushes and pulls: " << thread.status().message();
+  }
 }
 
 StepPipeline::~StepPipeline() {
@@ -99,7 +107,7 @@ absl::Status StepPipeline::CallServers(const Work& work) {
 absl::Status StepPipeline::Pull(int64_t number) { return Do({-1, number}); }
 
 absl::Status StepPipeline::Exchange(int64_t push, int64_t pull) {
-  if (pull_ahead_ == 0) return Do({push, pull});
+  if (!thread_.joinable()) return Do({push, pull});
   absl::MutexLock lock(&mutex_);
   if (!status_.ok()) return status_;
   queue_.push_back({push, pull});
@@ -108,7 +116,7 @@ absl::Status StepPipeline::Exchange(int64_t push, int64_t pull) {
 }
 
 absl::Status StepPipeline::WaitPushed(int64_t push) {
-  if (pull_ahead_ == 0) return absl::OkStatus();
+  if (!thread_.joinable()) return absl::OkStatus();
   absl::MutexLock lock(&mutex_);
   // This wait ends: round trips of the thread have deadlines, and its first error ends all waits.
   while (pushed_ < push && status_.ok()) done_.Wait(&mutex_);

@@ -45,7 +45,8 @@ void ListSources(const Model& model, const StepState& state, std::vector<PushSou
 // one round trip, which waits for other workers as the job's consistency requires (PsClient::Step).
 // With pull_ahead 0 the round trip runs in the caller's thread, and a step sees the pushes of all
 // steps before it. Otherwise it runs in the pipeline's thread, in parallel with the computation of
-// the steps between. Thread safety: none; one thread calls.
+// the steps between; if the system refuses the thread, in the caller's. Thread safety: none; one
+// thread calls.
 class StepPipeline {
  public:
   // `call_timeout` bounds each round trip. `client`, `model`, `formats` and `meter` outlive the
@@ -97,7 +98,7 @@ class StepPipeline {
   int64_t pushed_ ABSL_GUARDED_BY(mutex_) = -1;  // the last step whose exchange is done
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // only with pull_ahead > 0
+  std::thread thread_;  // none with pull_ahead 0, or if the system refuses it
 };
 
 }  // namespace cairn

@@ -24,10 +24,10 @@ std::string WorkersText(absl::Span<const int32_t> workers) {
   });
 }
 
-absl::Status WaitForFreshStart(PsClient& client, absl::Duration patience, bool any_run,
+absl::Status WaitForFreshStart(PsClient& client, absl::Duration timeout, bool any_run,
                                const StopRequested& stop_requested) {
   LOG(INFO) << "--fresh: waits for the first worker to start the job over";
-  const Deadline deadline = Deadline::In(patience);
+  const Deadline deadline = Deadline::In(timeout);
   int64_t first_beats = -1;
   bool servers_answered = false;
   // Whether a call failed because the wait is over, rather than because the servers are silent.
@@ -62,13 +62,13 @@ absl::Status WaitForFreshStart(PsClient& client, absl::Duration patience, bool a
   }
   return DeadlineExceeded(
       "--fresh: the first worker (chief, else worker 0) was not seen training within ",
-      absl::FormatDuration(patience),
+      absl::FormatDuration(timeout),
       ": start it with --fresh too, or leave --fresh out to continue what the servers hold");
 }
 
 absl::StatusOr<Others> WaitForOthers(PsClient& client, int32_t worker, int32_t workers, int64_t run,
                                      RosterEntry& entry, absl::string_view position,
-                                     absl::Duration patience, absl::Duration call_timeout,
+                                     absl::Duration timeout, absl::Duration call_timeout,
                                      const StopRequested& stop_requested) {
   struct Seen {
     int64_t beats = 0;
@@ -96,7 +96,7 @@ absl::StatusOr<Others> WaitForOthers(PsClient& client, int32_t worker, int32_t w
       const RosterRow& row = rows[static_cast<size_t>(other)];
       Seen& last = seen[static_cast<size_t>(other)];
       if (row.beats != last.beats) last = {row.beats, now};
-      const absl::Duration limit = row.beats == 0 ? patience : kSilenceLimit;
+      const absl::Duration limit = row.beats == 0 ? timeout : kSilenceLimit;
       if (row.runs_finished >= run) {
         others.finished.push_back(other);
       } else if (now - last.changed > limit) {

@@ -24,13 +24,13 @@ using StopRequested = std::function<bool()>;
 // they poll, without a worker number, until the first worker's heartbeats in its first run advance;
 // heartbeats that do not advance belong to an earlier start. `any_run`: the job goes back to a
 // checkpoint, so the run may be a later one. `client` is unsequenced. kDeadlineExceeded: no
-// heartbeat advanced within `patience`. kCancelled: stop requested.
-absl::Status WaitForFreshStart(PsClient& client, absl::Duration patience, bool any_run,
+// heartbeat advanced within `timeout`. kCancelled: stop requested.
+absl::Status WaitForFreshStart(PsClient& client, absl::Duration timeout, bool any_run,
                                const StopRequested& stop_requested);
 
 struct Others {
   std::vector<int32_t> finished;
-  // Not heard for kSilenceLimit, or never within `patience`, while the servers answered.
+  // Not heard for kSilenceLimit, or never within `timeout`, while the servers answered.
   std::vector<int32_t> silent;
 };
 
@@ -38,7 +38,7 @@ struct Others {
 // under `position`. Logs which workers it waits for. kCancelled: stop requested.
 absl::StatusOr<Others> WaitForOthers(PsClient& client, int32_t worker, int32_t workers, int64_t run,
                                      RosterEntry& entry, absl::string_view position,
-                                     absl::Duration patience, absl::Duration call_timeout,
+                                     absl::Duration timeout, absl::Duration call_timeout,
                                      const StopRequested& stop_requested);
 
 // "worker 1, worker 2".

@@ -63,6 +63,18 @@ TEST(CheckpointManifest, ComesBackAsItWasWritten) {
   EXPECT_EQ(read->servers[0].workers, written.servers[0].workers);
 }
 
+// A directory's name is bytes, in Latin-1 for example.
+TEST(CheckpointManifest, TextThatIsNotUtf8IsWrittenWithReplacementCharacters) {
+  TempDir folder;
+  CheckpointManifest written = Manifest("job", 4);
+  written.servers[0].folder = "/home/m\xfcller/ps-0";
+  ASSERT_OK(written.WriteTo(folder.path()));
+  const absl::StatusOr<CheckpointManifest> read = CheckpointManifest::ReadFrom(folder.path());
+  ASSERT_OK(read);
+  EXPECT_EQ(read->servers[0].folder, "/home/m\uFFFDller/ps-0");
+  EXPECT_EQ(read->servers[0].files, written.servers[0].files);
+}
+
 TEST(CheckpointManifest, AnyChangedValueIsFound) {
   TempDir folder;
   ASSERT_OK(Manifest("job", 4).WriteTo(folder.path()));

@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/refusing_threads.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "tests/worker/trainer/recording_client.h"
@@ -102,6 +103,13 @@ TEST_F(CheckpointerTest, TwoClientsMakeCheckpointsInOneDirectory) {
   EXPECT_TRUE(HasPart(*first));
   EXPECT_TRUE(HasPart(second));
   EXPECT_EQ(ListCheckpoints(directory_.path(), "j")->finished.size(), 2u);
+}
+
+TEST_F(CheckpointerTest, WithoutAThreadTheCheckpointIsMadeBeforeBeginReturns) {
+  const auto checkpointer = Open(client_, 10);
+  const test::NoThreads none;
+  checkpointer->Begin(5);
+  EXPECT_EQ(ListCheckpoints(directory_.path(), "j")->finished.size(), 1u);
 }
 
 TEST_F(CheckpointerTest, TheOneThatWasMadeIsThereAlthoughOthersHaveMadeMoreMeanwhile) {

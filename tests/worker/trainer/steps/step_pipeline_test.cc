@@ -3,6 +3,7 @@
 #include "worker/trainer/steps/step_pipeline.h"
 
 #include "gmock/gmock.h"
+#include "tests/support/refusing_threads.h"
 #include "tests/support/status_matchers.h"
 #include "tests/worker/trainer/engines.h"
 #include "tests/worker/trainer/recording_client.h"
@@ -77,6 +78,16 @@ TEST(StepPipeline, PullAheadSeesOwnPushesThatMuchLater) {
   EXPECT_THAT(client.calls(), ElementsAre("step: pull a", "pull a", "pull a",
                                           "step: push a 1 @0, pull a", "step: push a 2 @1, pull a",
                                           "push a 3 @2", "push a 4 @3", "push a 5 @4"));
+}
+
+// The system refuses the thread, as a limit of processes does.
+TEST(StepPipeline, WithoutAThreadTheSameCallsAreMadeInTheCallersThread) {
+  RecordingClient with_thread;
+  const std::vector<float> seen = RunSteps(with_thread, 2, 5);
+  RecordingClient client;
+  const NoThreads none;
+  EXPECT_EQ(RunSteps(client, 2, 5), seen);
+  EXPECT_EQ(client.calls(), with_thread.calls());
 }
 
 TEST(StepPipeline, ManyStepsKeepTheirOrder) {
