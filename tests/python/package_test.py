@@ -438,6 +438,9 @@ class Errors(OnServers):
                 ("replicas_to_aggregate: has no effect", {"replicas_to_aggregate": 1}),
                 ("at most the number of workers, 1",
                  {"consistency": "sync", "workers": 1, "replicas_to_aggregate": 5}),
+                ("consistency: sync has no effect without worker", {"consistency": "sync"}),
+                ("consistency: ssp has no effect without worker",
+                 {"consistency": "ssp", "staleness_bound_steps": 1}),
                 ("worker: found \"auto\"", {"worker": "auto"})):
             self.refused(cairn.InvalidArgumentError, text, cairn.connect, self.cluster.addresses,
                          **arguments)

@@ -479,7 +479,7 @@ def connect(cluster: ClusterLike = None, *, job: str = "default",
             exactly once. "auto": the task of the cluster file or TF_CONFIG.
         workers: the number of workers with which the job starts; "sync" waits for all of them.
         consistency: "async", "ssp" (at most staleness_bound_steps apart) or "sync"; see
-            Client.step.
+            Client.step. "ssp" and "sync" need `worker`.
         staleness_bound_steps: for "ssp", how many steps a worker may be ahead of the slowest one.
         replicas_to_aggregate: for "sync", how many contributions a step needs; None: all workers'.
         sync_mean: for "sync", what weights a contribution, as in a job file's strategy.sync_mean.
