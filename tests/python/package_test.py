@@ -561,6 +561,47 @@ with cairn.launch(servers=2) as cluster:
         self.assertNotIn("Error", done.stderr)
         self.assertLess(time.monotonic() - begin, 60)  # without the signal: 120 s
 
+    def test_ctrl_c_is_raised_although_the_call_succeeds(self):
+        """The second checkpoint is made before the server stops, and `checkpoint` only logs that the
+        first one cannot be deleted."""
+        program = """
+import logging, os, signal, sys, threading
+logging.getLogger("cairn").setLevel(logging.INFO)
+import cairn
+with cairn.launch() as cluster:
+    client = cluster.connect(job="kept")
+    client.variable("w", (1,))
+    folder = os.path.join(cluster.directory, "checkpoints")
+    os.mkdir(folder)
+    client.checkpoint(folder, keep=1)
+    server = cluster.processes[0].pid
+    class Stop(logging.Handler):
+        def emit(self, record):
+            if "checkpoint of step 2" in record.getMessage():
+                os.kill(server, signal.SIGSTOP)
+                os.waitpid(server, os.WUNTRACED)
+                if sys.argv[1] == "later":
+                    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+                else:
+                    os.kill(os.getpid(), signal.SIGINT)
+    logging.getLogger("cairn").addHandler(Stop())
+    try:
+        client.checkpoint(folder, step=2, keep=1)
+        print("swallowed", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    finally:
+        os.kill(server, signal.SIGCONT)
+    client.flush()
+    print("usable", flush=True)
+"""
+        for when in ("later", "in the handler of a message"):
+            with self.subTest(when):
+                done = subprocess.run([sys.executable, "-c", program, when], capture_output=True,
+                                      text=True, timeout=120)
+                self.assertEqual(done.stdout, "interrupted\nusable\n", done.stderr)
+                self.assertNotIn("Error", done.stderr)
+
     def test_ctrl_c_ends_a_wait(self):
         program = """
 import linecache, os, signal, sys, threading

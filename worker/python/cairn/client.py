@@ -87,9 +87,10 @@ class Client:
         self._job = str(description["job"])
         self._consistency: str = description.get("strategy", {}).get("consistency", "async")
         self._pid = os.getpid()
-        check(lib.cairn_connect(json.dumps(description).encode(), _checks.seconds(timeout),
-                                ctypes.byref(handle)))
-        self._handle = handle.value
+        code = lib.cairn_connect(json.dumps(description).encode(), _checks.seconds(timeout),
+                                 ctypes.byref(handle))
+        self._handle = handle.value  # before check, which may raise though the call succeeded
+        check(code)
         worker = ctypes.c_int32()
         check(lib.cairn_worker(self._handle, ctypes.byref(worker)))
         self._worker: Optional[int] = worker.value if worker.value >= 0 else None

@@ -79,8 +79,9 @@ class Cluster:
         handle, text = ctypes.c_void_p(), ctypes.c_void_p()
         description = {"servers": self._count, "directory": self._directory,
                        "durability": self._durability}
-        check(lib.cairn_launch(json.dumps(description).encode(), ctypes.byref(handle)))
+        code = lib.cairn_launch(json.dumps(description).encode(), ctypes.byref(handle))
         self._handle = handle.value
+        check(code)
         check(lib.cairn_launched_addresses(handle, ctypes.byref(text)))
         self._addresses = take_text(text.value).split(",")
 

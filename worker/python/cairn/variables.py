@@ -9,7 +9,7 @@ import numpy as np
 
 from cairn import _arrays, _checks
 from cairn._arrays import Array
-from cairn._library import ITEM_MEMORY, check, fail, lib, pack_item, pack_memory
+from cairn._library import ITEM_MEMORY, check, fail, lib, pack_item, pack_memory, parked
 from cairn.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ class Embedding(Stored):
         code = _cairn_pull(self._client._handle or self._client.handle,
                            usual[1] + memory + usual[2], 1,
                            0.0 if timeout is None else _checks.seconds(timeout))
-        if code:
+        if code or parked:
             fail(code)
         return data
 
@@ -350,9 +350,9 @@ class Embedding(Stored):
         Raises:
             AbortedError: rows moved between servers meanwhile; call it again."""
         scan = ctypes.c_void_p()
-        check(lib.cairn_scan_table(self._client.handle, self._encoded, _checks.seconds(timeout),
-                                   ctypes.byref(scan)))
         try:
+            check(lib.cairn_scan_table(self._client.handle, self._encoded,
+                                       _checks.seconds(timeout), ctypes.byref(scan)))
             rows, dim = ctypes.c_uint64(), ctypes.c_int64()
             keys, values = ctypes.c_void_p(), ctypes.c_void_p()
             check(lib.cairn_scan_rows(scan, ctypes.byref(rows), ctypes.byref(dim),

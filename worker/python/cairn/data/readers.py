@@ -75,9 +75,10 @@ class Reader(Iterator[Batch]):
                  start: Tuple[int, int]) -> None:
         self._handle: Optional[int] = None
         handle = ctypes.c_void_p()
-        check(lib.cairn_open_reader(json.dumps(job).encode(), os.getcwd().encode(), int(evaluate),
-                                    worker, workers, *start, ctypes.byref(handle)))
+        code = lib.cairn_open_reader(json.dumps(job).encode(), os.getcwd().encode(), int(evaluate),
+                                     worker, workers, *start, ctypes.byref(handle))
         self._handle = handle.value
+        check(code)
 
     def __next__(self) -> Batch:
         if self._handle is None:
