@@ -3,6 +3,7 @@ synchronous steps, and every misuse as an exception that says what to do."""
 import gc
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -480,6 +481,42 @@ class Launch(unittest.TestCase):
                         w.push(np.full(1, -1, np.float32))
                     self.assertEqual(len(cluster.addresses), 2)
                 self.assertIn("stopped", repr(cluster))
+
+    def test_servers_end_with_the_program(self):
+        program = """
+import os, sys, threading
+import cairn
+clusters = []
+thread = threading.Thread(target=lambda: clusters.append(
+    cairn.launch(servers=2, directory=sys.argv[1])))
+thread.start()
+thread.join()  # the end of the thread that started the servers does not end them
+while os.path.exists(f"/proc/self/task/{thread.native_id}"):
+    pass
+with clusters[0].connect(job="ended") as client:
+    client.variable("w", (1,))
+print(*[process.pid for process in clusters[0].processes], flush=True)
+threading.Event().wait()
+"""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with self.subTest(number), tempfile.TemporaryDirectory() as folder:
+                with subprocess.Popen([sys.executable, "-c", program, folder], text=True,
+                                      stdout=subprocess.PIPE) as process:
+                    servers = [int(pid) for pid in process.stdout.readline().split()]
+                    self.addCleanup(self.kill_all, servers)
+                    process.send_signal(number)
+                self.assertEqual(len(servers), 2)
+                processes.wait_for(lambda: all(map(processes.gone, servers)), 60,
+                                   "the servers to end")
+                with open(os.path.join(folder, "ps-0.log"), encoding="utf-8") as log:
+                    self.assertIn(f"process {process.pid}, which started this server, has ended",
+                                  log.read())
+
+    @staticmethod
+    def kill_all(pids):
+        for pid in pids:
+            if not processes.gone(pid):
+                os.kill(pid, signal.SIGKILL)
 
     def test_a_server_that_is_gone(self):
         with cairn.launch() as cluster:

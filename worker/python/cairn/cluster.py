@@ -99,7 +99,7 @@ class Cluster:
                 self._processes.append(subprocess.Popen(
                     [path, "--cluster", cluster_file, "--task_index", str(index), "--data_dir",
                      base, "--durability", self._durability, "--port_file", base + ".port",
-                     *self._flags],
+                     "--parent_pid", str(self._pid), *self._flags],
                     # Of its own session: Ctrl-C is this program's, which stops the servers.
                     stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True))
         deadline = time.monotonic() + _START_SECONDS
@@ -196,7 +196,8 @@ class Cluster:
 def launch(servers: int = 1, *, directory: Union[str, os.PathLike[str], None] = None,
            durability: str = "snapshot", in_process: bool = False,
            flags: Optional[List[str]] = None) -> Cluster:
-    """Starts servers on this machine. Returns when they accept connections.
+    """Starts servers on this machine. Returns when they accept connections. The servers end with
+    this process, however it ends; one that is killed leaves its temporary folder behind.
 
     Args:
         servers: the number of servers.
