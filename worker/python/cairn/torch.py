@@ -37,7 +37,12 @@ import torch
 
 from cairn import _checks, init, optim, variables
 from cairn.client import Client
-from cairn.errors import DeadlineExceededError, InvalidArgumentError, UnimplementedError
+from cairn.errors import (
+    DeadlineExceededError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    UnimplementedError,
+)
 
 _READY_SECONDS = 120.0
 # Small enough not to matter in a norm that includes it, and a power of two, so that products with
@@ -231,7 +236,11 @@ class Embedding(_Table):
         rules: admit_after, expire_after, max_rows and storage, as for Client.embedding.
 
     The gradients of a backward pass are pushed in `backward`, or by ServerOptimizer.step if the
-    module belongs to a ServerOptimizer: the last one that was made with it."""
+    module belongs to a ServerOptimizer: the last one that was made with it. What is pushed in
+    `backward` has the scale of a GradScaler and is not clipped: such a table needs a
+    ServerOptimizer, which may have no parameters (`ServerOptimizer([], client, tables=[table],
+    optimizer="sgd")`). `clipvalue` and `clipnorm` of the table's own optimizer work in every
+    case."""
 
     # The client copies rows to repeated keys and sums their gradients, at a tenth of the cost of
     # torch.unique and of the backward pass of torch.nn.functional.embedding.
@@ -388,16 +397,16 @@ def _on_host(tensor: Any) -> bool:
 
 
 class _HostCopies:
-    """Memory of this host with the shapes of tensors on other devices, for their values or their
-    gradients. Tensors on the CPU need none."""
+    """Row-major memory of this host with the shapes of tensors, for their values or their
+    gradients. Row-major tensors on the CPU need none."""
 
     def __init__(self, tensors: Sequence[Any]) -> None:
-        self._memory = [None if _on_host(t) else torch.empty(t.shape, pin_memory=t.is_cuda)
-                        for t in tensors]
+        self._memory = [None if _on_host(t) and t.is_contiguous() else
+                        torch.empty(t.shape, pin_memory=t.is_cuda) for t in tensors]
         self._gpus = {t.device for t in tensors if t.is_cuda}
 
     def memory(self, number: int, tensor: Any) -> Any:
-        """Returns the memory of the number-th tensor: its own, if `tensor` is on the CPU."""
+        """Returns the memory of the number-th tensor: its own, if it needs none here."""
         copy = self._memory[number]
         return tensor if copy is None else copy
 
@@ -411,6 +420,12 @@ class _HostCopies:
         copy = self._memory[number]
         if copy is not None:
             tensor.copy_(copy, non_blocking=True)
+
+    def snapshot(self, number: int, tensor: Any) -> Any:
+        """Returns what was last stored to `tensor`, in other memory than the tensor's. Valid until
+        the memory is written again."""
+        copy = self._memory[number]
+        return tensor.clone() if copy is None else copy
 
     def wait(self) -> None:
         """Waits for the copies."""
@@ -432,10 +447,19 @@ class ServerOptimizer(torch.optim.Optimizer):
     Gradients of tables are in no parameter. torch.nn.utils.clip_grad_norm_(model.parameters()) and
     model.zero_grad() therefore miss them: call `clip_grad_norm_` and `zero_grad` of this object. A
     GradScaler reaches them, through a scalar that follows the parameters in the group.
+    torch.nn.utils.clip_grad_value_ reaches none: use `clipvalue` of the tables' optimizers. All
+    this concerns tables in `params`, if that is a module, and in `tables`; others push their
+    gradients in `backward`, as they are.
+
+    Each step replaces the parameters' values by the servers'. Load values into a model
+    (load_state_dict) before making its ServerOptimizer: the first step refuses parameters that
+    were changed since, and later changes are lost. Buffers, as BatchNorm's statistics, are not on
+    the servers: save them beside a checkpoint.
 
     Args:
         params: a module (its parameters, and the tables in it), parameters, or named parameters:
-            float32, on any device.
+            float32, on any device. Tables in a model of which only the parameters are given are
+            not found: name them in `tables`.
         client: the connection of a training worker. With consistency "async", a step is one push
             and pull; with "ssp" and "sync" it is Client.step, which waits for other workers.
         optimizer: the optimizer of every parameter, which runs on the servers.
@@ -473,8 +497,6 @@ class ServerOptimizer(torch.optim.Optimizer):
                          {"lr": rate} if isinstance(rate, float) else {})
         self.param_groups[:] = map(_Group, self.param_groups)
         self._is_made = True
-        for table in self._tables:
-            table._scale = self._scale
         self._values = _HostCopies(self._parameters)
         self._gradients = _HostCopies(self._parameters)
         self._variables = [
@@ -488,6 +510,10 @@ class ServerOptimizer(torch.optim.Optimizer):
         elif pulls:
             client.pull(pulls)
         self._store()
+        self._initial = [self._values.snapshot(i, p.data)
+                         for i, p in enumerate(self._parameters)]
+        for table in self._tables:
+            table._scale = self._scale
 
     def _pulls(self) -> List[Tuple[Any, ...]]:
         return [(v, None, self._values.memory(i, p.data))
@@ -514,6 +540,19 @@ class ServerOptimizer(torch.optim.Optimizer):
                     f"worker {self._client.worker} of job '{self._client.job}' waited "
                     f"{_READY_SECONDS:.0f} s for worker 0 to assign initial values")
             pause.wait(0.02)
+
+    def _check_initial(self) -> None:
+        """Raises FailedPreconditionError if the program has changed a parameter between the
+        optimizer's creation and the first step, which would replace the value by the servers'."""
+        for variable, p, pulled in zip(self._variables, self._parameters, self._initial):
+            # Bits are compared, because NaN differs from itself.
+            if not torch.equal(p.data.cpu().view(torch.int32), pulled.view(torch.int32)):
+                raise FailedPreconditionError(
+                    f"parameter '{variable.name}' was changed after ServerOptimizer was made, as "
+                    "by load_state_dict, and the servers have other values: load values into the "
+                    "model before making the ServerOptimizer of a new job; a job that exists "
+                    "continues with its own values (Client.restore, Client.drop_job)")
+        self._initial = []
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """Fails: parameters are named when the optimizer is made."""
@@ -604,6 +643,7 @@ class ServerOptimizer(torch.optim.Optimizer):
             raise _checks.mistyped("closure", closure, "a function without arguments, or None")
         _checks.position(position)
         _checks.integer(rows, "rows", 1)
+        self._check_initial()
         loss = None
         if closure is not None:
             with torch.enable_grad():
