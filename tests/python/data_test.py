@@ -65,6 +65,8 @@ class Data(unittest.TestCase):
             with self.assertRaisesRegex(cairn.InvalidArgumentError, "bad.libsvm:2:"):
                 list(cairn.data.read(path, "libsvm", features=3))
             for arguments, text in (({"features": 3, "worker": 2}, "worker below workers"),
+                                    ({"features": 3, "evaluate": True, "epochs": 5},
+                                     "epochs is 5; expected 1 with evaluate"),
                                     ({}, "data.features"),
                                     ({"features": 3, "position": "x"}, "position of a batch"),
                                     ({"features": 3, "epocs": 3}, "did you mean 'epochs'")):

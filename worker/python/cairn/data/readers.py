@@ -128,7 +128,7 @@ def read(files: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str
         file_format: libsvm (needs features=N), csv, criteo_tsv, criteo_csv, idx or movielens.
         batch_size: rows in a batch.
         epochs: how often the files are read.
-        evaluate: read once, in order, without shuffling.
+        evaluate: read once, in order, without shuffling; `epochs` must be 1.
         worker: the index of this reader.
         workers: the number of readers, which share the rows.
         position: the position of a batch, after which to continue.
@@ -147,6 +147,8 @@ def read(files: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str
     section["eval" if in_order else "train"] = check_files(files)
     if not in_order:
         section["epochs"] = passes
+    elif passes != 1:
+        raise _checks.unfit("epochs", epochs, "1 with evaluate, which reads the files once")
     job = {"model": _MODELS[file_format] if model is None else _checks.mapping(model, "model"),
            "data": section}
     return Reader(job, in_order, *check_share(worker, workers), read_position(position))
