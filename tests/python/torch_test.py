@@ -303,6 +303,17 @@ class Torch(unittest.TestCase):
         table(torch.tensor([5])).sum().backward()
         np.testing.assert_array_equal(table.table[[5]], [[-1]])
 
+    def test_bfloat16_tensors_are_read_and_written_in_place(self):
+        variable = self.connect().variable("b", (2, 2), torch.bfloat16)
+        values = torch.tensor([[1, -2], [0.5, 3]], dtype=torch.bfloat16, requires_grad=True)
+        variable.assign(values)
+        memory = torch.zeros(2, 2, dtype=torch.bfloat16)
+        variable.pull(memory)
+        torch.testing.assert_close(memory, values.detach())
+        np.testing.assert_array_equal(variable[0], [0x3f80, 0xc000])
+        variable.assign(values.t())
+        np.testing.assert_array_equal(variable[0], [0x3f80, 0x3f00])
+
     @unittest.skipUnless(not MISSING and torch.cuda.is_available(), "PyTorch finds no GPU")
     def test_parameters_on_a_gpu(self):
         self.check_server_optimizer("cuda")

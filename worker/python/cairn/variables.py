@@ -60,7 +60,7 @@ class Stored:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The element type. bfloat16 values are given as their bits, uint16."""
+        """The element type. bfloat16 values are torch.bfloat16 tensors, or their bits, uint16."""
         return self._numpy
 
     @property
