@@ -57,7 +57,8 @@ struct EngineOptions {
   std::string status_page;                   // its URL, for `describe`; empty: none
   // Sent to clients by `hello`. The transport enforces it.
   int64_t max_message_bytes = kDefaultMaxMessageBytes;
-  // How often the server deletes the rows that their table's RowRules no longer keep.
+  // How often the server deletes the rows that their table's RowRules no longer keep. Infinite:
+  // never.
   absl::Duration row_rules_interval = absl::Seconds(1);
   std::function<absl::Time()> wall_clock = [] { return absl::Now(); };
   // Called in the thread of a `drain` call after its last write succeeded or failed: the program

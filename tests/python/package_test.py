@@ -482,6 +482,17 @@ class Launch(unittest.TestCase):
                     self.assertEqual(len(cluster.addresses), 2)
                 self.assertIn("stopped", repr(cluster))
 
+    def test_memory_and_flags_of_servers_in_process(self):
+        with self.assertRaisesRegex(cairn.InvalidArgumentError, "flags is .* no flags with in_process"):
+            cairn.launch(in_process=True, flags=["--memory_budget_bytes=1000000000"])
+        for in_process in (True, False):
+            with self.subTest(in_process=in_process), cairn.launch(
+                    in_process=in_process, memory_budget_bytes=128 << 20) as cluster:
+                client = cluster.connect(job="budget")
+                with self.assertRaises(cairn.ResourceExhaustedError) as caught:
+                    client.variable("w", (40 << 20,))
+                self.assertIn("seven eighths of memory_budget_bytes", str(caught.exception))
+
     def test_servers_end_with_the_program(self):
         program = """
 import os, sys, threading

@@ -292,8 +292,14 @@ int cairn_close_records(cairn_record_reader* reader);
 /* --- servers in this process, for programs without a cluster --- */
 
 /* Loads libcairn_server.so.0, which lies beside this library or on the loader's path, and starts
- * servers on free ports of 127.0.0.1. The keys of `description`: servers (a number, default 1),
- * directory (required: of the servers' state), durability (off, snapshot, log, log_sync). */
+ * servers on free ports of 127.0.0.1. The keys of `description`:
+ *   servers: a number, default 1
+ *   directory: PATH, of the servers' state; required
+ *   durability: off, snapshot (default), log or log_sync
+ *   memory_budget_bytes: of each server; default 4 GiB, or three quarters of the machine's memory
+ *     if that is less
+ *   keep_all_rows: true keeps rows that their tables' expire_after_seconds and max_rows would
+ *     delete, for servers that only read a checkpoint; default false */
 int cairn_launch(const char* description, cairn_servers** servers);
 /* Stores the servers' addresses, "host:port,host:port"; free the text by cairn_free_text. */
 int cairn_launched_addresses(cairn_servers* servers, char** addresses);

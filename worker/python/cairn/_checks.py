@@ -18,6 +18,7 @@ from cairn.errors import ArgumentTypeError, InvalidArgumentError
 PathLike = Union[str, "os.PathLike[str]"]
 MOST_INT64 = 2**63 - 1
 MOST_WORKERS = 1 << 20
+MOST_SERVERS = 1024  # kMaxServers of thrift/limits.h
 LONGEST_SECONDS = 1e9
 LARGEST_FLOAT32 = 3.4028234663852886e38
 _MOST_POSITION_BYTES = 512
@@ -184,7 +185,7 @@ def _plain(value: Any) -> Any:
 
 
 __all__ = [
-    "LARGEST_FLOAT32", "LONGEST_SECONDS", "MOST_INT64", "MOST_WORKERS", "PathLike", "choice",
-    "flag", "integer", "items", "mapping", "mistyped", "number", "path", "position", "seconds",
-    "shown", "text", "unfit",
+    "LARGEST_FLOAT32", "LONGEST_SECONDS", "MOST_INT64", "MOST_SERVERS", "MOST_WORKERS", "PathLike",
+    "choice", "flag", "integer", "items", "mapping", "mistyped", "number", "path", "position",
+    "seconds", "shown", "text", "unfit",
 ]
