@@ -1,5 +1,6 @@
 """cairn.data: the rows of the data sets, shared among workers without loss, and resumed exactly."""
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -48,6 +49,29 @@ class Data(unittest.TestCase):
             self.assertEqual(len(rest), len(shares[1]) - at - 1)
             np.testing.assert_array_equal(rest[0].labels, shares[1][at + 1].labels)
             np.testing.assert_array_equal(rest[0].sparse.columns, shares[1][at + 1].sparse.columns)
+
+    def test_ctrl_c_ends_a_wait_for_a_file(self):
+        program = """
+import os, signal, sys, threading
+import cairn
+reader = cairn.data.read(sys.argv[1], "libsvm", features=3)
+for _ in range(2):
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        for batch in reader:
+            pass
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+reader.close()
+print("closed", flush=True)
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "fifo.libsvm")
+            os.mkfifo(path)  # without a writer, an open of it does not return
+            done = subprocess.run([sys.executable, "-c", program, path], capture_output=True,
+                                  text=True, check=False, timeout=60)
+        self.assertEqual(done.stdout, "interrupted\ninterrupted\nclosed\n", done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_criteo_has_dense_columns_and_keys(self):
         path = os.path.join(processes.DATA, "criteo-sample", "*.csv*")

@@ -10,7 +10,8 @@
  * at most one thread at a time calls cairn_step, cairn_end_step and cairn_end_steps of a client.
  *
  * Timeouts are in seconds and above 0; 0 means the client's own: ps_wait_seconds and two attempts
- * of a call (by default 120 s). No call waits longer than its timeout.
+ * of a call (by default 120 s). No call waits longer than its timeout. Calls that read input files
+ * have none.
  *
  * Descriptions are YAML or JSON texts with the keys of Cairn's cluster and job files. The library
  * copies what it is given; it keeps no pointer after a call returns. */
@@ -273,8 +274,10 @@ int cairn_staleness(cairn_client* client, cairn_staleness_t* staleness);
 int cairn_open_reader(const char* job, const char* data_root, int evaluate, int32_t worker,
                       int32_t workers, int64_t epoch, int64_t row, cairn_reader** reader);
 /* Reads the next batch; one thread at a time. CAIRN_INVALID_ARGUMENT names file, line and column.
- */
+ * Lasts as long as reading the files does, which threads of the reader do. CAIRN_CANCELLED: the
+ * interrupt check ended the wait, and the next call continues. */
 int cairn_read_batch(cairn_reader* reader, cairn_batch_t* batch);
+/* Waits for the reader's threads, unless its last read was interrupted. */
 int cairn_close_reader(cairn_reader* reader);
 
 /* Opens TFRecord files; those whose names end in ".gz" are gzip. Of `workers` readers this is
@@ -285,7 +288,8 @@ int cairn_open_records(const char* const* files, uint64_t file_count, int32_t wo
                        cairn_record_reader** reader);
 /* Reads up to `most` records, fewer only at the end; one thread at a time. CAIRN_DATA_LOSS names
  * the file and the offset of a corrupt record; the call then returns none of the records before it,
- * which a reader from the last position returns again. */
+ * which a reader from the last position returns again. The call itself reads the files, so it lasts
+ * as long as that, and nothing interrupts it. */
 int cairn_read_records(cairn_record_reader* reader, int64_t most, cairn_records_t* records);
 int cairn_close_records(cairn_record_reader* reader);
 
