@@ -10,7 +10,7 @@ import numpy as np
 
 from cairn import _checks
 from cairn._arrays import Array
-from cairn._library import RawBatch, check, lib
+from cairn._library import RawBatch, check, deliver_signals, lib
 from cairn.data.positions import (
     check_amounts,
     check_files,
@@ -74,6 +74,7 @@ class Reader(Iterator[Batch]):
 
     def __init__(self, job: Dict[str, Any], evaluate: bool, worker: int, workers: int,
                  start: Tuple[int, int]) -> None:
+        deliver_signals()
         self._handle: Optional[int] = None
         handle = ctypes.c_void_p()
         code = lib.cairn_open_reader(json.dumps(job).encode(), os.getcwd().encode(), int(evaluate),
