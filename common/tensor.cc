@@ -35,6 +35,7 @@ Tensor Tensor::Wrap(DType dtype, Shape shape, Device device, std::shared_ptr<voi
   const int64_t count = CheckedCount(shape);
   auto memory = std::make_shared<Memory>();
   memory->dtype = dtype;
+  memory->foreign = true;
   memory->device = device;
   memory->data = data;
   memory->owner = std::move(owner);
@@ -46,7 +47,9 @@ Tensor Tensor::Uninitialized(DType dtype, Shape shape, Device device) {
   std::shared_ptr<void> owner =
       Allocate(static_cast<size_t>(CheckedCount(shape)) * DTypeBytes(dtype));
   void* data = owner.get();
-  return Wrap(dtype, std::move(shape), device, std::move(owner), data);
+  Tensor tensor = Wrap(dtype, std::move(shape), device, std::move(owner), data);
+  tensor.memory_->foreign = false;
+  return tensor;
 }
 
 Tensor Tensor::Zeros(DType dtype, Shape shape, Device device) {
@@ -104,6 +107,24 @@ Tensor Tensor::Reshaped(Shape shape) const {
   CHECK_EQ(CheckedCount(shape), elements_)
       << "elements of " << ShapeText(shape) << " for those of " << ShapeText(shape_);
   return Tensor(memory_, std::move(shape), elements_);
+}
+
+bool Tensor::IsOnlyCopy() const {
+  return memory_.use_count() == 1 && memory_->owner.use_count() == 1 && !memory_->foreign;
+}
+
+Tensor Tensor::Slice(int64_t begin, Shape shape) const {
+  const int64_t count = CheckedCount(shape);
+  CHECK(begin >= 0 && count <= elements_ - begin)
+      << "elements from " << begin << " as " << ShapeText(shape) << " of " << ShapeText(shape_);
+  if (is_text()) {
+    const auto some = texts().subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
+    return Texts(std::move(shape), {some.begin(), some.end()});
+  }
+  auto memory = std::make_shared<Memory>(*memory_);
+  memory->data =
+      static_cast<char*>(memory->data) + static_cast<size_t>(begin) * DTypeBytes(memory->dtype);
+  return Tensor(std::move(memory), std::move(shape), count);
 }
 
 Tensor Tensor::CopyTo(Device device) const {

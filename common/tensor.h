@@ -84,12 +84,18 @@ class Tensor {
   }
   absl::Span<const std::string> texts() const { return memory_->texts; }
 
+  // Whether no other tensor sees a write to this one: no copy, no Slice, and no owner of foreign
+  // memory.
+  bool IsOnlyCopy() const;
   // Whether both are copies of one Tensor, with the same memory and the same shape.
   bool IsSameAs(const Tensor& other) const {
     return memory_ == other.memory_ && shape_ == other.shape_;
   }
   // The same memory with another shape that has the same number of elements.
   Tensor Reshaped(Shape shape) const;
+  // The elements from number `begin` on, as `shape`, which must be within this tensor. Numbers
+  // share the memory, texts are copied.
+  Tensor Slice(int64_t begin, Shape shape) const;
   // A copy with separate memory on `device`, which must be a CPU.
   Tensor CopyTo(Device device) const;
   Tensor Copy() const { return CopyTo(device()); }
@@ -105,6 +111,7 @@ class Tensor {
   struct Memory {
     DType dtype = DType::kFloat32;
     bool text = false;
+    bool foreign = false;  // allocated elsewhere (Wrap)
     Device device;
     void* data = nullptr;
     std::shared_ptr<void> owner;

@@ -25,6 +25,21 @@ TEST(Tensor, CopiesShareMemory) {
   EXPECT_EQ(own.device(), Cpu(1));
 }
 
+TEST(Tensor, SlicesShareMemoryAndAnOnlyCopyShowsThat) {
+  Tensor all = Tensor::Of<float>({2, 2}, {1, 2, 3, 4});
+  EXPECT_TRUE(all.IsOnlyCopy());
+  Tensor row = all.Slice(2, {2});
+  EXPECT_THAT(row.values<float>(), ElementsAre(3, 4));
+  const Tensor last = row.Slice(1, {});
+  row = Tensor();
+  EXPECT_FALSE(all.IsOnlyCopy());
+  EXPECT_FALSE(last.IsOnlyCopy());
+  all = Tensor();
+  EXPECT_TRUE(last.IsOnlyCopy());
+  EXPECT_THAT(last.values<float>(), ElementsAre(4));
+  EXPECT_THAT(Tensor::Texts({3}, {"a", "b", "c"}).Slice(1, {2}).texts(), ElementsAre("b", "c"));
+}
+
 // Kernels rely on complete cache lines.
 TEST(Tensor, MemoryIsAlignedAndZerosAreZero) {
   const Tensor zeros = Tensor::Zeros(DType::kFloat64, {3, 0, 2});

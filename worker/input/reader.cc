@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/errors.h"
 #include "common/status.h"
 #include "worker/input/open_row_source.h"
@@ -190,11 +191,19 @@ class BatchReader {
   absl::Status next_epoch_;        // its error
 };
 
+// "rows of clicks-0.tsv and 3 other files", for messages.
+std::string RowsOf(const std::vector<DataFile>& files) {
+  const size_t others = files.size() - 1;
+  return absl::StrCat("rows of ", files.front().path,
+                      others == 0 ? "" : absl::StrCat(" and ", others, " other files"));
+}
+
 class PrefetchReader : public Reader {
  public:
   PrefetchReader(const ReaderOptions& options, std::unique_ptr<RowSource> source)
       : batches_(options, std::move(source)),
         ahead_(
+            RowsOf(options.files),
             static_cast<size_t>(
                 std::clamp(kRowsAhead / options.data.batch_size, kMinAhead, kMaxAhead)),
             [this](ReadBatch* read) { return batches_.Read(read); },
@@ -209,8 +218,9 @@ class PrefetchReader : public Reader {
   }
   absl::StatusOr<bool> Next(Batch* batch) override {
     RETURN_IF_ERROR(failed_);
+    RETURN_IF_ERROR(ahead_.Start());
     absl::StatusOr<bool> more = ahead_.Next(&read_);
-    failed_ = more.status();
+    if (!absl::IsCancelled(more.status())) failed_ = more.status();  // else: interrupted
     if (more.ok() && *more) std::swap(*batch, read_.batch);
     return more;
   }

@@ -30,6 +30,8 @@ class Reader {
   // Fills `batch` by swapping its buffers with a parsed one. False at the end of all epochs.
   // kInvalidArgument: a malformed line ("a9a.libsvm:17:23: …"). kDataLoss: corrupt gzip.
   // kUnavailable: I/O error. Batches before the error are returned first; the error is final.
+  // kCancelled: an Interruption ended the wait; kResourceExhausted: the system refuses a thread;
+  // after both the next call continues.
   virtual absl::StatusOr<bool> Next(Batch* batch) = 0;
   // text: the word of each key, in order of decreasing frequency. Other formats: empty.
   virtual absl::Span<const std::string> vocabulary() const = 0;

@@ -2,13 +2,19 @@
 // files are refused and never crash the reader.
 #include "worker/input/reader.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "common/interruption.h"
 #include "gmock/gmock.h"
+#include "tests/support/status_matchers.h"
 #include "tests/worker/input/input_files.h"
 #include "worker/input/line_reader.h"
 #include "worker/input/random.h"
@@ -68,6 +74,25 @@ TEST_F(ReaderTest, BatchesEndWithTheirEpoch) {
   EXPECT_THAT(epochs, ElementsAre(0, 0, 0, 1, 1, 1));
   EXPECT_THAT(next, ElementsAre(3, 6, 7, 3, 6, 7));
   EXPECT_THAT(LabelsOf(batches), ElementsAre(0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6));
+}
+
+// The file is a pipe that nobody has written to yet.
+TEST_F(ReaderTest, AnInterruptionEndsTheWaitAndLosesNoRow) {
+  const std::string path = folder_.Join("pipe");
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const int pipe = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const auto reader = *Reader::Open(OptionsFor("libsvm", {path}, 2));
+  Batch batch;
+  for (int i = 0; i < 2; ++i) {
+    const Interruption interruption([](void*) { return true; }, nullptr);
+    EXPECT_THAT(reader->Next(&batch), StatusIs(absl::StatusCode::kCancelled, HasSubstr(path)));
+  }
+  const std::string rows = NumberedRows(0, 2);
+  EXPECT_EQ(write(pipe, rows.data(), rows.size()), static_cast<ssize_t>(rows.size()));
+  close(pipe);
+  EXPECT_TRUE(*reader->Next(&batch));
+  EXPECT_THAT(LabelsOf({batch}), ElementsAre(0, 1));
+  EXPECT_FALSE(*reader->Next(&batch));
 }
 
 TEST_F(ReaderTest, EpochShareGrowsFromFileToFile) {

@@ -35,7 +35,10 @@ class DatasetIterator {
   virtual ~DatasetIterator() = default;
   // Fills *element; false at the end, and on every later call. An error takes the place of the
   // element that caused it: earlier elements have been returned. The next call continues after that
-  // element if the source can; otherwise (a corrupt file) it returns the same error.
+  // element if the source can; otherwise (a corrupt file) it returns the same error. The tensors
+  // may share memory with a Cache, a source or other elements: copy a tensor before you write to
+  // it. Where a thread reads ahead (Prefetch, parallel Map): kCancelled if an Interruption ends the
+  // wait for it, kResourceExhausted if the system refuses the thread; the next call continues.
   virtual absl::StatusOr<bool> Next(Element* element) = 0;
 };
 
@@ -43,7 +46,8 @@ class Dataset;
 
 // Called for one element; an exception becomes that element's error (kUnknown). A function given to
 // a parallel Map, or to a dataset with iterators in several threads, is called from several threads
-// at once.
+// at once. A function of Map may write to its element: it gets a copy of host memory that is
+// shared.
 using MapFunction = std::function<absl::StatusOr<Element>(Element)>;
 using FilterFunction = std::function<absl::StatusOr<bool>(const Element&)>;
 // Makes the element source of one iterator; the result is called like DatasetIterator::Next.

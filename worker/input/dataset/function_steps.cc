@@ -4,44 +4,12 @@
 
 #include "common/catch_exceptions.h"
 #include "common/status.h"
-#include "worker/input/dataset/parallel_map.h"
 #include "worker/input/dataset/step_node.h"
 #include "worker/input/dataset/steps.h"
 #include "worker/input/random.h"
 
 namespace cairn::steps {
 namespace {
-
-class MapNode : public StepNode {
- public:
-  MapNode(NodePtr input, std::shared_ptr<const MapFunction> function, MapOptions options)
-      : StepNode(std::move(input)), function_(std::move(function)), options_(std::move(options)) {}
-  std::string name() const override { return "Map"; }
-  const std::optional<ElementSpec>& spec() const override { return options_.spec; }
-  int64_t batch_size() const override { return -1; }
-  NodePtr WithInputs(std::vector<NodePtr> inputs) const override {
-    return std::make_shared<MapNode>(inputs.front(), function_, options_);
-  }
-
- private:
-  IteratorPtr Iterate(IteratorPtr input, const IterationContext&) const override {
-    if (options_.num_parallel_calls > 1) {
-      return std::make_unique<ParallelMapIterator>(std::move(input), function_,
-                                                   options_.num_parallel_calls);
-    }
-    return IterateBy([input = std::move(input),
-                      function = function_](Element* element) -> absl::StatusOr<bool> {
-      ASSIGN_OR_RETURN(const bool more, input->Next(element));
-      if (!more) return false;
-      ASSIGN_OR_RETURN(*element, CatchExceptions("the function of Map",
-                                                 [&] { return (*function)(std::move(*element)); }));
-      return true;
-    });
-  }
-
-  const std::shared_ptr<const MapFunction> function_;
-  const MapOptions options_;
-};
 
 class FilterNode : public StepNode {
  public:
@@ -276,12 +244,6 @@ class ConcatenateNode : public DatasetNode {
 };
 
 }  // namespace
-
-NodePtr Map(NodePtr input, MapFunction function, MapOptions options) {
-  return std::make_shared<MapNode>(std::move(input),
-                                   std::make_shared<const MapFunction>(std::move(function)),
-                                   std::move(options));
-}
 
 NodePtr Filter(NodePtr input, FilterFunction predicate) {
   return std::make_shared<FilterNode>(std::move(input),

@@ -23,17 +23,6 @@ Shape WithRows(int64_t rows, absl::Span<const int64_t> row_shape) {
 
 size_t RowElements(const Tensor& tensor) { return static_cast<size_t>(RowWidth(tensor.shape())); }
 
-// Elements [begin, begin + count) of `tensor` as `shape`; numbers share the memory.
-Tensor Part(const Tensor& tensor, size_t begin, size_t count, Shape shape) {
-  if (tensor.is_text()) {
-    const auto texts = tensor.texts().subspan(begin, count);
-    return Tensor::Texts(std::move(shape), {texts.begin(), texts.end()});
-  }
-  auto owner = std::make_shared<Tensor>(tensor);
-  char* const data = static_cast<char*>(owner->mutable_data()) + begin * DTypeBytes(tensor.dtype());
-  return Tensor::Wrap(tensor.dtype(), std::move(shape), tensor.device(), std::move(owner), data);
-}
-
 bool SameType(const Tensor& a, const Tensor& b) {
   return a.is_text() == b.is_text() && (a.is_text() || a.dtype() == b.dtype());
 }
@@ -95,10 +84,8 @@ Element SliceRows(const Element& batch, int64_t begin, int64_t end) {
       slice.push_back(component);
       continue;
     }
-    const size_t width = RowElements(component);
-    slice.push_back(Part(component, static_cast<size_t>(begin) * width,
-                         static_cast<size_t>(end - begin) * width,
-                         WithRows(end - begin, RowShape(component))));
+    slice.push_back(component.Slice(begin * RowWidth(component.shape()),
+                                    WithRows(end - begin, RowShape(component))));
   }
   return slice;
 }
@@ -107,10 +94,9 @@ Element TakeRow(const Element& batch, int64_t row) {
   Element taken;
   taken.reserve(batch.size());
   for (const Tensor& component : batch) {
-    const size_t width = RowElements(component);
     const auto shape = RowShape(component);
-    taken.push_back(Part(component, static_cast<size_t>(row) * width, width,
-                         Shape(shape.begin(), shape.end())));
+    taken.push_back(
+        component.Slice(row * RowWidth(component.shape()), Shape(shape.begin(), shape.end())));
   }
   return taken;
 }
@@ -235,8 +221,7 @@ Element RowStacker::Finish() {
     } else if (rows_ == capacity_) {
       batch.push_back(std::move(column.values));
     } else {
-      const size_t count = static_cast<size_t>(RowWidth(shape)) * static_cast<size_t>(rows_);
-      batch.push_back(Part(column.values, 0, count, std::move(shape)));
+      batch.push_back(column.values.Slice(0, std::move(shape)));
     }
   }
   columns_.clear();

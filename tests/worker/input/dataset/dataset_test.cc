@@ -192,6 +192,56 @@ TEST(Dataset, FlatMapAndInterleaveFollowTheirCycle) {
   EXPECT_EQ(Elements(Dataset::Range(2).FlatMap(fails)), "[] then DATA_LOSS");
 }
 
+// A function of Map may change its element in place: it gets a copy of memory that a cache, a
+// source or another element shares, and only then.
+TEST(Dataset, AMapInPlaceLeavesCachesAndSourcesAsTheyWere) {
+  const auto add_ten = [](Element element) -> absl::StatusOr<Element> {
+    for (int64_t& number : element[0].mutable_values<int64_t>()) number += 10;
+    return element;
+  };
+  const Tensor numbers = Tensor::Vector<int64_t>({0, 1, 2});
+  auto foreign = std::make_shared<std::vector<int64_t>>(3, 5);
+  const Dataset wrapped = Dataset::FromGenerator([foreign] {
+    return [foreign, left = 1](Element* element) mutable -> absl::StatusOr<bool> {
+      element->assign(1, Tensor::Wrap(DType::kInt64, {3}, Cpu(0), foreign, foreign->data()));
+      return left-- > 0;
+    };
+  });
+  for (const int32_t threads : {1, 3}) {
+    const MapOptions options{.num_parallel_calls = threads};
+    for (const auto& [dataset, mapped] : std::vector<std::pair<Dataset, std::string>>{
+             {Dataset::Range(3).Batch(3).Cache(), "[[10,11,12]]"},
+             {Dataset::FromTensors({numbers}), "[[10,11,12]]"},
+             {Dataset::FromTensorSlices({numbers}), "[10,11,12]"},
+             {Dataset::FromTensors({numbers}).Unbatch(), "[10,11,12]"},
+             {Dataset::Range(3).Batch(3).Cache().Unbatch().Skip(1), "[11,12]"},
+             {wrapped, "[[15,15,15]]"}}) {
+      for (int pass = 0; pass < 3; ++pass) {
+        EXPECT_EQ(Elements(dataset.Map(add_ten, options)), mapped) << pass;
+      }
+    }
+  }
+  EXPECT_EQ(test::ToJson(numbers).dump(), "[0,1,2]");
+}
+
+TEST(Dataset, AMapGetsMemoryThatNothingSharesWithoutACopy) {
+  const void* made = nullptr;
+  const auto note = [&made](Element element) -> absl::StatusOr<Element> {
+    made = element[0].data();
+    return element;
+  };
+  auto iterator = *Dataset::Range(3)
+                       .Batch(3)
+                       .Map(Square)
+                       .Map(note)
+                       .Map([&made](Element element) -> absl::StatusOr<Element> {
+                         EXPECT_EQ(element[0].data(), made);
+                         return element;
+                       })
+                       .MakeIterator();
+  EXPECT_EQ(Drain(iterator.get()).elements.dump(), "[0]");
+}
+
 TEST(Dataset, CacheReadsItsInputOnceForAllIterators) {
   auto calls = std::make_shared<int>(0);
   const Dataset dataset = Dataset::Range(3)

@@ -6,7 +6,11 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "common/interruption.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/refusing_threads.h"
+#include "tests/support/status_matchers.h"
 #include "tests/worker/input/dataset/elements.h"
 #include "worker/input/dataset/dataset.h"
 
@@ -15,6 +19,8 @@ namespace {
 
 using test::Drain;
 using test::Elements;
+using test::NoThreads;
+using ::testing::HasSubstr;
 
 int64_t IntOf(const Element& element) { return element[0].values<int64_t>()[0]; }
 
@@ -122,6 +128,46 @@ TEST(Threads, FilesAndErrorsPassThroughThreads) {
     }
   }
   EXPECT_FALSE(*iterator->Next(&element));
+}
+
+// The system refuses threads, as a limit of processes does.
+TEST(Threads, ARefusedThreadIsAnErrorOfNextAndTheNextCallTriesAgain) {
+  for (const Dataset& dataset :
+       {Dataset::Range(3).Prefetch(2), Dataset::Range(3).Map(Triple, {.num_parallel_calls = 4})}) {
+    auto iterator = *dataset.MakeIterator();
+    Element element;
+    {
+      const NoThreads none;
+      EXPECT_THAT(iterator->Next(&element), StatusIs(absl::StatusCode::kResourceExhausted,
+                                                     HasSubstr("raise the limit of threads")));
+    }
+    EXPECT_EQ(Drain(iterator.get()).elements.size(), 3u);
+  }
+}
+
+TEST(Threads, FewerThreadsThanRequestedDoTheWork) {
+  auto iterator =
+      *Dataset::Range(100).Map(Triple, {.num_parallel_calls = 4}).Prefetch(2).MakeIterator();
+  const NoThreads none(/*succeeding=*/2);
+  EXPECT_EQ(Drain(iterator.get()).elements.size(), 100u);
+}
+
+TEST(Threads, AnInterruptionEndsTheWaitAndLosesNoElement) {
+  auto go_on = std::make_shared<absl::Notification>();
+  const Dataset dataset =
+      Dataset::Range(2).Map([go_on](Element element) -> absl::StatusOr<Element> {
+        go_on->WaitForNotification();
+        return element;
+      });
+  auto iterator = *dataset.Prefetch(1).MakeIterator();
+  Element element;
+  {
+    const Interruption interruption([](void*) { return true; }, nullptr);
+    EXPECT_THAT(iterator->Next(&element),
+                StatusIs(absl::StatusCode::kCancelled, HasSubstr("Prefetch")));
+  }
+  go_on->Notify();
+  EXPECT_EQ(Drain(iterator.get()).elements.size(), 2u);
 }
 
 // Several threads read passes of one dataset, with shared steps.
