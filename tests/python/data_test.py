@@ -54,7 +54,12 @@ class Data(unittest.TestCase):
         program = """
 import os, signal, sys, threading
 import cairn
-reader = cairn.data.read(sys.argv[1], "libsvm", features=3)
+path = sys.argv[1]
+with open(path, "w") as file:
+    file.write("1 1:1\\n")
+reader = cairn.data.read(path, "libsvm", features=3)
+os.unlink(path)
+os.mkfifo(path)  # stands for a stalled mount: without a writer, an open of it does not return
 for _ in range(2):
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:
@@ -66,10 +71,8 @@ reader.close()
 print("closed", flush=True)
 """
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "fifo.libsvm")
-            os.mkfifo(path)  # without a writer, an open of it does not return
-            done = subprocess.run([sys.executable, "-c", program, path], capture_output=True,
-                                  text=True, check=False, timeout=60)
+            done = subprocess.run([sys.executable, "-c", program, os.path.join(folder, "rows")],
+                                  capture_output=True, text=True, check=False, timeout=60)
         self.assertEqual(done.stdout, "interrupted\ninterrupted\nclosed\n", done.stderr)
         self.assertEqual(done.returncode, 0, done.stderr)
 
