@@ -69,8 +69,8 @@ def _copy(pointer: Optional[int], dtype: Any, *shape: int) -> Array:
 
 
 class Reader(Iterator[Batch]):
-    """An iterator over batches, made by `cairn.data.read`. A context manager. Ctrl-C ends a wait for
-    a batch; the next call continues."""
+    """An iterator over batches, made by `cairn.data.read`. A context manager. Ctrl-C ends a wait
+    for a batch; the next call continues."""
 
     def __init__(self, job: Dict[str, Any], evaluate: bool, worker: int, workers: int,
                  start: Tuple[int, int]) -> None:
