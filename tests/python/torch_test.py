@@ -254,7 +254,7 @@ class Torch(unittest.TestCase):
         self.check_server_optimizer()
 
     def test_parameters_elsewhere_are_updated_through_copies(self):
-        with unittest.mock.patch.object(cairn.torch, "_on_host", lambda tensor: False):
+        with unittest.mock.patch.object(cairn.torch._optimizer, "_on_host", lambda tensor: False):
             self.check_server_optimizer()
 
     def test_parameters_whose_memory_is_not_row_major(self):
