@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 _WHOLE, _ROWS, _KEYS, _REPEATED_KEYS = 0, 1, 2, 3
 FORMATS = {"plain": 0, "float16": 1, "bfloat16": 2, "int8": 3, "top_k": 4}
 # A packed item, and what it points to, which must outlive the call.
+Prepared = Tuple[bytes, Tuple[Any, ...]]
 # An item's part and ids, the shape of the values, and their shape in the item.
 _Selection = Tuple[int, Optional[Array], Tuple[int, ...], Tuple[int, ...]]
-Prepared = Tuple[bytes, Tuple[Any, ...]]
 _MOST_SHAPES = 64  # kept for later calls
 # Names of this module are found faster than attributes.
 _addressof = ctypes.addressof
