@@ -24,8 +24,8 @@ class Columns(NamedTuple):
         columns: each column by name, [rows, …].
         position: pass it to read_parquet to continue after this batch."""
 
-    columns: Dict[str, Array]  # each [rows, …] by its name
-    position: bytes  # read_parquet(position=…) continues after them
+    columns: Dict[str, Array]
+    position: bytes
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))

@@ -36,9 +36,9 @@ class Sparse(NamedTuple):
         columns: [entries] int32, counted from 0.
         values: [entries] float32."""
 
-    offsets: Array  # [rows + 1] int64
-    columns: Array  # [entries] int32, from 0
-    values: Array  # [entries] float32
+    offsets: Array
+    columns: Array
+    values: Array
 
 
 class Batch(NamedTuple):
@@ -51,11 +51,11 @@ class Batch(NamedTuple):
         keys: [rows, columns] int64.
         position: pass it to `read` to continue after this batch."""
 
-    labels: Array  # [rows] float32
+    labels: Array
     sparse: Optional[Sparse]
-    dense: Optional[Array]  # [rows, columns] float32
-    keys: Optional[Array]  # [rows, columns] int64
-    position: bytes  # read(position=…) continues after this batch
+    dense: Optional[Array]
+    keys: Optional[Array]
+    position: bytes
 
     def __len__(self) -> int:
         return len(self.labels)

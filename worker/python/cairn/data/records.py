@@ -25,7 +25,7 @@ class Records(NamedTuple):
         position: pass it to read_records to continue after this batch."""
 
     records: List[bytes]
-    position: bytes  # read_records(position=…) continues after them
+    position: bytes
 
     def __len__(self) -> int:
         return len(self.records)

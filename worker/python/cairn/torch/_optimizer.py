@@ -270,7 +270,7 @@ class ServerOptimizer(torch.optim.Optimizer):
 
     def _scale_tables(self) -> None:
         """Multiplies the gradients of tables by what torch has multiplied the others by."""
-        factor = self._scale.take()
+        factor = self._scale.pop()
         if factor is None or factor == 0:
             self._drop_tables()
         elif factor != 1 and math.isfinite(factor):

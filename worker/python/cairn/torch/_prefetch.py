@@ -35,7 +35,7 @@ class _Ahead(threading.Thread):
         except BaseException as error:
             self._error = error
 
-    def hand_over(self) -> Any:
+    def install(self) -> Any:
         """Waits for the rows, gives them to the modules, and returns the batch."""
         self.join()
         if self._error is not None:
@@ -44,7 +44,7 @@ class _Ahead(threading.Thread):
             module._ahead = looked
         return self._batch
 
-    def take_back(self) -> None:
+    def remove(self) -> None:
         """Drops the rows that no forward pass has used."""
         for module, looked in self._looked.items():
             if module._ahead is looked:
@@ -80,7 +80,7 @@ def prefetch(batches: Iterable[Any], keys_of: Mapping[Table, KeysOf]) -> Iterato
 
 def _prefetch(batches: Iterator[Any], keys_of: Mapping[Table, KeysOf]) -> Iterator[Any]:
     ahead: Optional[_Ahead] = None  # pulls the rows of the next batch
-    lent: Optional[_Ahead] = None  # its rows are the modules' for the current batch
+    installed: Optional[_Ahead] = None  # its rows are the modules' for the current batch
     try:
         for batch in batches:
             following = _Ahead(keys_of, batch)
@@ -88,17 +88,17 @@ def _prefetch(batches: Iterator[Any], keys_of: Mapping[Table, KeysOf]) -> Iterat
                 following.start()
                 ahead = following
                 continue
-            ready = ahead.hand_over()
+            ready = ahead.install()
             following.start()
-            lent, ahead = ahead, following
+            installed, ahead = ahead, following
             yield ready
-            lent.take_back()
+            installed.remove()
         if ahead is not None:
-            lent, ahead = ahead, None
-            yield lent.hand_over()
+            installed, ahead = ahead, None
+            yield installed.install()
     finally:
-        if lent is not None:
-            lent.take_back()
+        if installed is not None:
+            installed.remove()
 
 
 __all__ = ["prefetch"]

@@ -55,7 +55,7 @@ class Scale:
     def _set(self, value: float) -> None:
         self.parameter.grad = torch.full_like(self.parameter.data, value)
 
-    def take(self) -> Optional[float]:
+    def pop(self) -> Optional[float]:
         """Returns the factor of the hidden gradients and forgets it. None: they were cleared."""
         gradient, self.parameter.grad = self.parameter.grad, None
         return None if gradient is None else float(gradient) / _SCALE_UNIT
@@ -81,7 +81,7 @@ class _Pulled(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
-        ctx.module._take(ctx.looked, gradient)
+        ctx.module._collect(ctx.looked, gradient)
         return None, None, None, None
 
 
@@ -150,7 +150,7 @@ class Table(torch.nn.Module):
         """Returns the gradient of the pulled rows, given that of the rows in the graph."""
         return gradient[:len(looked.pulled)]
 
-    def _take(self, looked: Looked, gradient: Any) -> None:
+    def _collect(self, looked: Looked, gradient: Any) -> None:
         gradient = self._gradient(looked, gradient.detach().cpu()).contiguous()
         if self._scale is None:
             self.table.push(looked.pulled, gradient)
