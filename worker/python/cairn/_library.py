@@ -8,7 +8,7 @@ import os
 import struct
 import sys
 import threading
-from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint64, c_void_p
 from typing import Any, Callable, Dict, Generator, List, Optional
 
 from cairn.errors import BY_CODE, UnknownError
@@ -251,5 +251,5 @@ atexit.register(_at_exit)
 if sys.platform != "linux":
     raise ImportError("cairn: runs on Linux only")
 
-__all__ = ["RawBatch", "RawCounters", "RawRecords", "RawStaleness", "c_float", "check",
+__all__ = ["RawBatch", "RawCounters", "RawRecords", "RawStaleness", "check",
            "ITEM_MEMORY", "deliver_signals", "lib", "pack_item", "pack_memory", "take_text"]

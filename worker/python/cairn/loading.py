@@ -5,16 +5,16 @@ import json
 import math
 import os
 import zipfile
-from typing import Any, Dict, Mapping, Tuple, Union
+from typing import Dict, Mapping, Tuple, Union
 
 import numpy as np
 
 from cairn import _checks
+from cairn._arrays import Array
 from cairn.cluster import Cluster
 from cairn.errors import DataLossError, InvalidArgumentError, NotFoundError
 from cairn.variables import Variable
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Loaded = Mapping[str, Union[Array, Tuple[Array, Array]]]
 _SAFETENSORS = {"F32": "<f4", "F64": "<f8", "F16": "<f2", "BF16": "<u2", "I32": "<i4",
                 "I64": "<i8", "U8": "u1", "U16": "<u2", "BOOL": "?"}
