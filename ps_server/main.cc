@@ -120,6 +120,17 @@ void Linger(const Engine& engine, absl::Duration longest, const sigset_t& stop_s
   }
 }
 
+// Waits for a signal, and returns it. Returns 0 once process `parent` (0: none), which started this
+// one, has ended. getppid stays the same when only the thread that started this process ends.
+int WaitToStop(const sigset_t& stop_signals, pid_t parent) {
+  constexpr timespec kInterval = {.tv_sec = 0, .tv_nsec = 500'000'000};
+  while (parent == 0 || getppid() == parent) {
+    const int signal = sigtimedwait(&stop_signals, nullptr, parent == 0 ? nullptr : &kInterval);
+    if (signal > 0) return signal;
+  }
+  return 0;
+}
+
 absl::Status Serve(ServerConfig config, const sigset_t& stop_signals) {
   // A drained server stops as after SIGINT, which does not linger.
   config.engine.drained = [] { kill(getpid(), SIGINT); };
@@ -142,10 +153,12 @@ absl::Status Serve(ServerConfig config, const sigset_t& stop_signals) {
   }
   if (status.ok()) {
     TellReady(absl::StrCat("serves on ", listener->address()));
-    int signal = 0;
-    sigwait(&stop_signals, &signal);
+    const int signal = WaitToStop(stop_signals, config.parent_pid);
     if (signal == SIGTERM) Linger(*engine, config.linger, stop_signals);
-    LOG(INFO) << "got " << strsignal(signal) << ": writing everything, then ending";
+    LOG(INFO) << (signal != 0 ? absl::StrCat("got ", strsignal(signal))
+                              : absl::StrCat("process ", config.parent_pid,
+                                             ", which started this server, has ended"))
+              << ": writing everything, then ending";
   }
   if (monitor != nullptr) monitor->Stopping();
   const LongPhase ending("STOPPING=1\nSTATUS=writes everything");

@@ -50,7 +50,8 @@ struct ServerFlags {
   HttpFlagValues http;
 };
 
-void AddTaskFlags(Flags flags, ServerFlags& values, EngineOptions& engine) {
+void AddTaskFlags(Flags flags, ServerFlags& values, ServerConfig& config) {
+  EngineOptions& engine = config.engine;
   flags
       .Add("cluster", "FILE", values.cluster,
            "file that lists the tasks (YAML or TF_CONFIG's JSON); default: the variable TF_CONFIG")
@@ -83,7 +84,10 @@ void AddTaskFlags(Flags flags, ServerFlags& values, EngineOptions& engine) {
            "how long after its last call a worker counts as connected; default 10")
       .Add("linger_seconds", "S", values.linger_seconds,
            "after SIGTERM, keep serving while workers are connected, for at most this time; for "
-           "schedulers that stop workers and servers together; default 0");
+           "schedulers that stop workers and servers together; default 0")
+      .Add("parent_pid", "PID", config.parent_pid,
+           "the process that starts this server; when it ends, for whatever reason, the server "
+           "writes everything and exits; default: none");
 }
 
 void AddListenerFlags(Flags flags, ServerFlags& values, ServerConfig& config) {
@@ -230,7 +234,7 @@ absl::StatusOr<ServerConfig> ReadServerConfig(absl::Span<const char* const> argu
   ServerConfig config;
   ServerFlags flags;
   Program program("cairn-ps", kPurpose, kFooter);
-  AddTaskFlags(program.flags(), flags, config.engine);
+  AddTaskFlags(program.flags(), flags, config);
   AddListenerFlags(program.flags(), flags, config);
   AddHealthFlags(program.flags(), flags);
   AddSecurityFlags(program.flags("Security (thrift/SECURITY.md)"), config.listener);
@@ -245,6 +249,9 @@ absl::StatusOr<ServerConfig> ReadServerConfig(absl::Span<const char* const> argu
   ASSIGN_OR_RETURN(config.http,
                    ReadHttpFlags(flags.http, config.listener.security.allow_plaintext));
   RETURN_IF_ERROR(ReadHealthPort(flags.health_port, config));
+  if (config.parent_pid < 0) {
+    return InvalidArgument("--parent_pid is ", config.parent_pid, "; it is the id of a process");
+  }
   ASSIGN_OR_RETURN(config.linger, Seconds("linger_seconds", flags.linger_seconds, 0));
   return config;
 }

@@ -1,6 +1,7 @@
 // The configuration of cairn-ps, from flags, the cluster file and TF_CONFIG.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@ struct ServerConfig {
   std::vector<std::string> servers;   // addresses of the cluster's ps tasks
   // How long to serve after SIGTERM while workers are live.
   absl::Duration linger;
+  int32_t parent_pid = 0;  // the process with whose end the server stops; 0: none
 };
 
 // `arguments` are those after the program's name. kInvalidArgument or kNotFound: a bad flag or

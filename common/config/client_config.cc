@@ -149,7 +149,7 @@ absl::Status FindWorker(const ConfigNode& root, const Given& given, ClientConfig
 
 // A setting of another consistency, or one that the workers cannot fulfil, is refused: the program
 // would run under other rules than those it names.
-absl::Status CheckStrategy(const ConfigNode& root, const ClientConfig& config) {
+absl::Status CheckStrategy(const ConfigNode& root, const Given& given, const ClientConfig& config) {
   const StrategyConfig& strategy = config.strategy;
   const ConfigNode* const section = root.Find("strategy");
   if (section == nullptr) return absl::OkStatus();
@@ -164,11 +164,18 @@ absl::Status CheckStrategy(const ConfigNode& root, const ClientConfig& config) {
                            ": has no effect with consistency ", strategy.consistency,
                            "; leave it out, or choose ", use.consistency);
   }
-  if (config.workers == 0 || strategy.replicas_to_aggregate <= config.workers) {
+  if (config.workers > 0 && strategy.replicas_to_aggregate > config.workers) {
+    return Unexpected(*section->Find("replicas_to_aggregate"), "strategy.replicas_to_aggregate",
+                      absl::StrCat("at most the number of workers, ", config.workers));
+  }
+  // With `auto`, tasks that do not train may share the description of the workers.
+  if (strategy.consistency == "async" || given.worker == "auto" || config.worker >= 0) {
     return absl::OkStatus();
   }
-  return Unexpected(*section->Find("replicas_to_aggregate"), "strategy.replicas_to_aggregate",
-                    absl::StrCat("at most the number of workers, ", config.workers));
+  return InvalidArgument(section->Find("consistency")->key_where,
+                         ": strategy.consistency: ", strategy.consistency,
+                         " has no effect without worker, the index of this training worker; give "
+                         "worker, or leave the consistency out");
 }
 
 absl::StatusOr<ClientConfig> ReadClientText(absl::string_view text, absl::string_view source) {
@@ -183,7 +190,7 @@ absl::StatusOr<ClientConfig> ReadClientText(absl::string_view text, absl::string
   }
   RETURN_IF_ERROR(FindServers(root, &config, &given));
   RETURN_IF_ERROR(FindWorker(root, given, &config));
-  RETURN_IF_ERROR(CheckStrategy(root, config));
+  RETURN_IF_ERROR(CheckStrategy(root, given, config));
   RETURN_IF_ERROR(config.security.Validate());
   config.skip_not_finite = given.not_finite == "skip";
   ASSIGN_OR_RETURN(config.local_transport, LocalTransportFromName(given.local_transport));

@@ -59,7 +59,8 @@ struct EngineOptions {
   std::string status_page;                   // its URL, for `describe`; empty: none
   // Sent to clients by `hello`. The transport enforces it.
   int64_t max_message_bytes = kDefaultMaxMessageBytes;
-  // How often the server deletes the rows that their table's RowRules no longer keep.
+  // How often the server deletes the rows that their table's RowRules no longer keep. Infinite:
+  // never.
   absl::Duration row_rules_interval = absl::Seconds(1);
   // The time by which rows expire; nullopt: unknown, so that none does.
   std::function<std::optional<absl::Time>()> row_clock = [clock = std::make_shared<RowClock>()] {

@@ -51,14 +51,6 @@ def children(pid):
     return found
 
 
-def gone(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as f:
-            return f.read().rsplit(")", 1)[1].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
-
-
 class LaunchTest(scene.FolderTest):
     def setUp(self):
         super().setUp()
@@ -155,7 +147,7 @@ class LaunchTest(scene.FolderTest):
         self.assertIn("cairnctl launch: worker:1 was ended by signal 9 (Killed)", last)
         self.assertIn("--restart on-failure", last)
         self.assertEqual(json.loads(out)["status"], "interrupted")
-        self.assertTrue(all(map(gone, started)))
+        self.assertTrue(all(map(processes.gone, started)))
 
     def test_killed_tasks_are_restarted_and_the_job_ends_as_undisturbed(self):
         tasks = {"ps": addresses.own_addresses(2), "worker": addresses.own_addresses(2)}
@@ -259,7 +251,7 @@ class LaunchTest(scene.FolderTest):
         self.assertEqual([json.loads(line)["status"] for line in out.splitlines()],
                          ["interrupted"] * 2)
         self.assertEqual(len(started), 4)
-        self.assertTrue(all(map(gone, started)))
+        self.assertTrue(all(map(processes.gone, started)))
 
     def test_a_task_that_does_not_end_is_killed_after_the_grace(self):
         stubborn = os.path.join(self.folder, "stubborn")
@@ -284,7 +276,7 @@ class LaunchTest(scene.FolderTest):
         self.assertEqual(len(started), 4)
         process.kill()
         process.wait(WAIT)
-        processes.wait_for(lambda: all(map(gone, started)), WAIT, "the tasks to end")
+        processes.wait_for(lambda: all(map(processes.gone, started)), WAIT, "the tasks to end")
 
     def test_servers_without_workers_run_until_they_are_stopped(self):
         process = self.launch("--ps", "1", "--worker", "0", epochs=None)

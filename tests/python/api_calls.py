@@ -47,7 +47,7 @@ KINDS = {
     "shards": {"none"}, "admit_after": set(), "expire_after": COUNT, "max_rows": COUNT,
     "storage": {"none", "dict"}, "pulls": {"empty list"}, "pushes": {"empty list"}, "step": COUNT,
     "keep": COUNT, "index": COUNT, "servers": set(), "durability": set(), "in_process": FLAG,
-    "flags": {"none", "empty list"}, "cluster": TEXT | {"none", "dict"},
+    "flags": {"none", "empty list"}, "memory_budget_bytes": {"none"}, "cluster": TEXT | {"none", "dict"},
     "worker": COUNT, "workers": set(), "consistency": set(), "staleness_bound_steps": COUNT | {"none"},
     "replicas_to_aggregate": COUNT | {"none"}, "sync_mean": {"none"}, "on_worker_loss": {"none"},
     "ps_wait_seconds": {"none", "fraction"}, "partitioner": {"none", "dict"} | TEXT,

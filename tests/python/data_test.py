@@ -1,5 +1,6 @@
 """cairn.data: the rows of the data sets, shared among workers without loss, and resumed exactly."""
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -49,6 +50,32 @@ class Data(unittest.TestCase):
             np.testing.assert_array_equal(rest[0].labels, shares[1][at + 1].labels)
             np.testing.assert_array_equal(rest[0].sparse.columns, shares[1][at + 1].sparse.columns)
 
+    def test_ctrl_c_ends_a_wait_for_a_file(self):
+        program = """
+import os, signal, sys, threading
+import cairn
+path = sys.argv[1]
+with open(path, "w") as file:
+    file.write("1 1:1\\n")
+reader = cairn.data.read(path, "libsvm", features=3)
+os.unlink(path)
+os.mkfifo(path)  # stands for a stalled mount: without a writer, an open of it does not return
+for _ in range(2):
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        for batch in reader:
+            pass
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+reader.close()
+print("closed", flush=True)
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([sys.executable, "-c", program, os.path.join(folder, "rows")],
+                                  capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual(done.stdout, "interrupted\ninterrupted\nclosed\n", done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_criteo_has_dense_columns_and_keys(self):
         path = os.path.join(processes.DATA, "criteo-sample", "*.csv*")
         batches = list(cairn.data.read([path], "criteo_csv", batch_size=64, epochs=2))
@@ -65,6 +92,8 @@ class Data(unittest.TestCase):
             with self.assertRaisesRegex(cairn.InvalidArgumentError, "bad.libsvm:2:"):
                 list(cairn.data.read(path, "libsvm", features=3))
             for arguments, text in (({"features": 3, "worker": 2}, "worker below workers"),
+                                    ({"features": 3, "evaluate": True, "epochs": 5},
+                                     "epochs is 5; expected 1 with evaluate"),
                                     ({}, "data.features"),
                                     ({"features": 3, "position": "x"}, "position of a batch"),
                                     ({"features": 3, "epocs": 3}, "did you mean 'epochs'")):

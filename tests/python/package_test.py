@@ -3,6 +3,7 @@ synchronous steps, and every misuse as an exception that says what to do."""
 import gc
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -439,6 +440,9 @@ class Errors(OnServers):
                 ("replicas_to_aggregate: has no effect", {"replicas_to_aggregate": 1}),
                 ("at most the number of workers, 1",
                  {"consistency": "sync", "workers": 1, "replicas_to_aggregate": 5}),
+                ("consistency: sync has no effect without worker", {"consistency": "sync"}),
+                ("consistency: ssp has no effect without worker",
+                 {"consistency": "ssp", "staleness_bound_steps": 1}),
                 ("worker: found \"auto\"", {"worker": "auto"})):
             self.refused(cairn.InvalidArgumentError, text, cairn.connect, self.cluster.addresses,
                          **arguments)
@@ -478,6 +482,53 @@ class Launch(unittest.TestCase):
                         w.push(np.full(1, -1, np.float32))
                     self.assertEqual(len(cluster.addresses), 2)
                 self.assertIn("stopped", repr(cluster))
+
+    def test_memory_and_flags_of_servers_in_process(self):
+        with self.assertRaisesRegex(cairn.InvalidArgumentError, "flags is .* no flags with in_process"):
+            cairn.launch(in_process=True, flags=["--memory_budget_bytes=1000000000"])
+        for in_process in (True, False):
+            with self.subTest(in_process=in_process), cairn.launch(
+                    in_process=in_process, memory_budget_bytes=128 << 20) as cluster:
+                client = cluster.connect(job="budget")
+                with self.assertRaises(cairn.ResourceExhaustedError) as caught:
+                    client.variable("w", (40 << 20,))
+                self.assertIn("seven eighths of memory_budget_bytes", str(caught.exception))
+
+    def test_servers_end_with_the_program(self):
+        program = """
+import os, sys, threading
+import cairn
+clusters = []
+thread = threading.Thread(target=lambda: clusters.append(
+    cairn.launch(servers=2, directory=sys.argv[1])))
+thread.start()
+thread.join()  # the end of the thread that started the servers does not end them
+while os.path.exists(f"/proc/self/task/{thread.native_id}"):
+    pass
+with clusters[0].connect(job="ended") as client:
+    client.variable("w", (1,))
+print(*[process.pid for process in clusters[0].processes], flush=True)
+threading.Event().wait()
+"""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with self.subTest(number), tempfile.TemporaryDirectory() as folder:
+                with subprocess.Popen([sys.executable, "-c", program, folder], text=True,
+                                      stdout=subprocess.PIPE) as process:
+                    servers = [int(pid) for pid in process.stdout.readline().split()]
+                    self.addCleanup(self.kill_all, servers)
+                    process.send_signal(number)
+                self.assertEqual(len(servers), 2)
+                processes.wait_for(lambda: all(map(processes.gone, servers)), 60,
+                                   "the servers to end")
+                with open(os.path.join(folder, "ps-0.log"), encoding="utf-8") as log:
+                    self.assertIn(f"process {process.pid}, which started this server, has ended",
+                                  log.read())
+
+    @staticmethod
+    def kill_all(pids):
+        for pid in pids:
+            if not processes.gone(pid):
+                os.kill(pid, signal.SIGKILL)
 
     def test_a_server_that_is_gone(self):
         with cairn.launch() as cluster:
@@ -558,6 +609,47 @@ with cairn.launch(servers=2) as cluster:
         self.assertEqual(done.stdout, "interrupted\n", done.stderr)
         self.assertNotIn("Error", done.stderr)
         self.assertLess(time.monotonic() - begin, 60)  # without the signal: 120 s
+
+    def test_ctrl_c_is_raised_although_the_call_succeeds(self):
+        """The second checkpoint is made before the server stops, and `checkpoint` only logs that the
+        first one cannot be deleted."""
+        program = """
+import logging, os, signal, sys, threading
+logging.getLogger("cairn").setLevel(logging.INFO)
+import cairn
+with cairn.launch() as cluster:
+    client = cluster.connect(job="kept")
+    client.variable("w", (1,))
+    folder = os.path.join(cluster.directory, "checkpoints")
+    os.mkdir(folder)
+    client.checkpoint(folder, keep=1)
+    server = cluster.processes[0].pid
+    class Stop(logging.Handler):
+        def emit(self, record):
+            if "checkpoint of step 2" in record.getMessage():
+                os.kill(server, signal.SIGSTOP)
+                os.waitpid(server, os.WUNTRACED)
+                if sys.argv[1] == "later":
+                    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+                else:
+                    os.kill(os.getpid(), signal.SIGINT)
+    logging.getLogger("cairn").addHandler(Stop())
+    try:
+        client.checkpoint(folder, step=2, keep=1)
+        print("swallowed", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    finally:
+        os.kill(server, signal.SIGCONT)
+    client.flush()
+    print("usable", flush=True)
+"""
+        for when in ("later", "in the handler of a message"):
+            with self.subTest(when):
+                done = subprocess.run([sys.executable, "-c", program, when], capture_output=True,
+                                      text=True, timeout=120)
+                self.assertEqual(done.stdout, "interrupted\nusable\n", done.stderr)
+                self.assertNotIn("Error", done.stderr)
 
     def test_ctrl_c_ends_a_wait(self):
         program = """

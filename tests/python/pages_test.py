@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
@@ -188,6 +189,28 @@ class Jobs(unittest.TestCase):
         order = np.argsort(keys)
         np.testing.assert_array_equal(keys[order], [-6, 5])
         np.testing.assert_array_equal(rows[order], [[3, 4], [1, 2]])
+
+    def test_load_a_checkpoint_whose_rows_are_too_old(self):
+        with cairn.launch() as cluster, cluster.connect(job="old") as client:
+            t = client.embedding("t", 1, optimizer="sgd", expire_after=1)
+            t.assign([5, 6], [[1], [2]])
+            folder = client.checkpoint(self.folder)
+        variables = cairn.client.Client.variables
+
+        def later(client):
+            """Returns the restored variables once another server has deleted the same rows."""
+            found = variables(client)
+            with cairn.launch(in_process=True) as other:
+                with other.connect(job="old") as restorer:
+                    restorer.restore(folder)
+                with other.connect(job="old") as reader:
+                    table = variables(reader)["t"]
+                    processes.wait_for(lambda: len(table.scan()[0]) == 0, 60, "rows to expire")
+            return found
+
+        with unittest.mock.patch.object(cairn.client.Client, "variables", later):
+            keys, rows = cairn.load(folder)["t"]
+        self.assertEqual(dict(zip(keys.tolist(), rows[:, 0].tolist())), {5: 1, 6: 2})
 
     def test_what_cannot_be_loaded(self):
         with self.assertRaises(cairn.NotFoundError):

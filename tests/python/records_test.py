@@ -205,8 +205,12 @@ class Parquet(Folder):
 
     def test_errors(self):
         pyarrow.parquet.write_table(pyarrow.table({
-            "holes": [1, None], "ragged": [[1], [1, 2]]}), self.path("a.parquet"))
+            "holes": [1, None], "ragged": [[1], [1, 2]], "inner holes": [[1, None], [None, 3]],
+            "fixed": pyarrow.array([[1, None], [2, 3]], pyarrow.list_(pyarrow.int64(), 2))}),
+            self.path("a.parquet"))
         for column, kind, text in (("holes", ValueError, "1 empty cells"),
+                                   ("inner holes", ValueError, "lists with 2 empty values"),
+                                   ("fixed", ValueError, "lists with 1 empty values"),
                                    ("ragged", ValueError, "lists of 1 to 2 values"),
                                    ("absent", cairn.NotFoundError, "no column 'absent'; it has")):
             with self.assertRaisesRegex(kind, text):

@@ -254,8 +254,65 @@ class Torch(unittest.TestCase):
         self.check_server_optimizer()
 
     def test_parameters_elsewhere_are_updated_through_copies(self):
-        with unittest.mock.patch.object(cairn.torch, "_on_host", lambda tensor: False):
+        with unittest.mock.patch.object(cairn.torch._optimizer, "_on_host", lambda tensor: False):
             self.check_server_optimizer()
+
+    def test_parameters_whose_memory_is_not_row_major(self):
+        torch.manual_seed(1)
+        ours = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+        theirs = torch.nn.Conv2d(3, 4, 3)
+        theirs.load_state_dict(ours.state_dict())
+        server = cairn.torch.ServerOptimizer(ours, self.connect(), optimizer=cairn.optim.SGD(0.1))
+        local = torch.optim.SGD(theirs.parameters(), 0.1)
+        for _ in range(3):
+            x = torch.randn(2, 3, 5, 5)
+            for model, optimizer in ((ours, server), (theirs, local)):
+                optimizer.zero_grad()
+                (model(x.to(memory_format=torch.channels_last)) ** 2).mean().backward()
+                optimizer.step()
+            torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
+        self.assertTrue(ours.weight.is_contiguous(memory_format=torch.channels_last))
+
+    def test_values_loaded_after_the_optimizer_are_refused(self):
+        client = self.connect()
+        model, pretrained = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+        optimizer = cairn.torch.ServerOptimizer(model, client, optimizer=cairn.optim.SGD(1.0))
+        initial = model.weight.detach().clone()
+        model.load_state_dict(pretrained.state_dict())
+        model(torch.ones(1, 2)).sum().backward()
+        for _ in range(2):
+            with self.assertRaisesRegex(cairn.FailedPreconditionError,
+                                        "'dense/weight' was changed .*load_state_dict"):
+                optimizer.step()
+        torch.testing.assert_close(torch.tensor(client.variables()["dense/weight"][...]), initial)
+
+        # A second start takes the servers' values, and loading the same ones changes nothing.
+        optimizer = cairn.torch.ServerOptimizer(model, client, optimizer=cairn.optim.SGD(1.0))
+        model.load_state_dict({name: value.clone() for name, value in model.state_dict().items()})
+        optimizer.step()
+        torch.testing.assert_close(model.weight.detach(), initial - 1)
+
+    def test_a_failed_optimizer_adopts_no_table(self):
+        client = self.connect()
+        table = cairn.torch.Embedding(client, "t", 1, optimizer=cairn.optim.SGD(1.0),
+                                      initializer="zeros")
+        client.variable("dense/0", (3,))
+        with self.assertRaises(cairn.AlreadyExistsError):
+            cairn.torch.ServerOptimizer([torch.nn.Parameter(torch.zeros(2))], client,
+                                        tables=[table], optimizer="sgd")
+        table(torch.tensor([5])).sum().backward()
+        np.testing.assert_array_equal(table.table[[5]], [[-1]])
+
+    def test_bfloat16_tensors_are_read_and_written_in_place(self):
+        variable = self.connect().variable("b", (2, 2), torch.bfloat16)
+        values = torch.tensor([[1, -2], [0.5, 3]], dtype=torch.bfloat16, requires_grad=True)
+        variable.assign(values)
+        memory = torch.zeros(2, 2, dtype=torch.bfloat16)
+        variable.pull(memory)
+        torch.testing.assert_close(memory, values.detach())
+        np.testing.assert_array_equal(variable[0], [0x3f80, 0xc000])
+        variable.assign(values.t())
+        np.testing.assert_array_equal(variable[0], [0x3f80, 0x3f00])
 
     @unittest.skipUnless(not MISSING and torch.cuda.is_available(), "PyTorch finds no GPU")
     def test_parameters_on_a_gpu(self):

@@ -64,6 +64,15 @@ def read_line(process, stream, seconds=60):
         killer.cancel()
 
 
+def gone(pid):
+    """Whether a process has ended, although perhaps nobody has asked for its status yet."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
 class Cluster:
     """`count` cairn-ps processes on addresses of this test, with data below `folder`."""
 

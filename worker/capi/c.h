@@ -10,7 +10,8 @@
  * at most one thread at a time calls cairn_step, cairn_end_step and cairn_end_steps of a client.
  *
  * Timeouts are in seconds and above 0; 0 means the client's own: ps_wait_seconds and two attempts
- * of a call (by default 120 s). No call waits longer than its timeout.
+ * of a call (by default 120 s). No call waits longer than its timeout. Calls that read input files
+ * have none.
  *
  * Descriptions are YAML or JSON texts with the keys of Cairn's cluster and job files. The library
  * copies what it is given; it keeps no pointer after a call returns. */
@@ -162,8 +163,8 @@ void cairn_free_text(char* text);           /* frees a text that a call returned
 void cairn_set_log(cairn_log_function function, void* context, int lowest);
 /* `function` is called by every thread that waits in a call, every 100 ms; with a nonzero
  * `this_thread_only`, only by the thread that makes this call. When it returns nonzero,
- * that call ends with CAIRN_CANCELLED; after an interrupted push the client must be closed and
- * connected again. Null: calls wait until their timeouts. */
+ * that call ends with CAIRN_CANCELLED, unless it succeeds nevertheless; after an interrupted push
+ * the client must be closed and connected again. Null: calls wait until their timeouts. */
 void cairn_set_interrupt_check(cairn_interrupt_function function, void* context,
                                int this_thread_only);
 
@@ -173,7 +174,7 @@ void cairn_set_interrupt_check(cairn_interrupt_function function, void* context,
  *   servers: [host:port, …], cluster_file: PATH, or cluster: {ps: […]}; else TF_CONFIG
  *   job: NAME; worker: N, auto or none (default); workers: N
  *   strategy: {consistency, staleness_bound_steps, replicas_to_aggregate, sync_mean,
- *     on_worker_loss, ps_wait_seconds, partitioner}
+ *     on_worker_loss, ps_wait_seconds, partitioner}; consistency ssp and sync need worker
  *   not_finite, rpc_timeout_seconds, retained_bytes, local_transport
  *   security: {tls_certificate, tls_key, tls_ca, token_file, allow_plaintext} */
 int cairn_connect(const char* description, double timeout, cairn_client** client);
@@ -274,8 +275,10 @@ int cairn_staleness(cairn_client* client, cairn_staleness_t* staleness);
 int cairn_open_reader(const char* job, const char* data_root, int evaluate, int32_t worker,
                       int32_t workers, int64_t epoch, int64_t row, cairn_reader** reader);
 /* Reads the next batch; one thread at a time. CAIRN_INVALID_ARGUMENT names file, line and column.
- */
+ * Lasts as long as reading the files does, which threads of the reader do. CAIRN_CANCELLED: the
+ * interrupt check ended the wait, and the next call continues. */
 int cairn_read_batch(cairn_reader* reader, cairn_batch_t* batch);
+/* Waits for the reader's threads, unless its last read was interrupted. */
 int cairn_close_reader(cairn_reader* reader);
 
 /* Opens TFRecord files; those whose names end in ".gz" are gzip. Of `workers` readers this is
@@ -286,15 +289,22 @@ int cairn_open_records(const char* const* files, uint64_t file_count, int32_t wo
                        cairn_record_reader** reader);
 /* Reads up to `most` records, fewer only at the end; one thread at a time. CAIRN_DATA_LOSS names
  * the file and the offset of a corrupt record; the call then returns none of the records before it,
- * which a reader from the last position returns again. */
+ * which a reader from the last position returns again. The call itself reads the files, so it lasts
+ * as long as that, and nothing interrupts it. */
 int cairn_read_records(cairn_record_reader* reader, int64_t most, cairn_records_t* records);
 int cairn_close_records(cairn_record_reader* reader);
 
 /* --- servers in this process, for programs without a cluster --- */
 
 /* Loads libcairn_server.so.0, which lies beside this library or on the loader's path, and starts
- * servers on free ports of 127.0.0.1. The keys of `description`: servers (a number, default 1),
- * directory (required: of the servers' state), durability (off, snapshot, log, log_sync). */
+ * servers on free ports of 127.0.0.1. The keys of `description`:
+ *   servers: a number, default 1
+ *   directory: PATH, of the servers' state; required
+ *   durability: off, snapshot (default), log or log_sync
+ *   memory_budget_bytes: of each server; default 4 GiB, or three quarters of the machine's memory
+ *     if that is less
+ *   keep_all_rows: true keeps rows that their tables' expire_after_seconds and max_rows would
+ *     delete, for servers that only read a checkpoint; default false */
 int cairn_launch(const char* description, cairn_servers** servers);
 /* Stores the servers' addresses, "host:port,host:port"; free the text by cairn_free_text. */
 int cairn_launched_addresses(cairn_servers* servers, char** addresses);

@@ -129,6 +129,8 @@ std::string InTermsOfCalls(absl::string_view message) {
                 {"--allow_plaintext", "allow_plaintext"},
                 {"--local_transport=off", "local_transport: off"},
                 {"--local_transport=any_user", "local_transport: any_user"},
+                {" (of a server in process: storage.memory_budget_bytes)", ""},
+                {"--memory_budget_bytes", "memory_budget_bytes"},
                 {"--tls_", "tls_"},
                 {"--token_file", "token_file"}});
 }

@@ -1,10 +1,12 @@
 // The C interface: readers of input files.
 #include <cstdint>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "common/catch_exceptions.h"
 #include "common/config/job_config.h"
 #include "common/errors.h"
 #include "common/status.h"
@@ -19,12 +21,21 @@ namespace {
 class OpenReader {
  public:
   explicit OpenReader(std::unique_ptr<Reader> reader) : reader_(std::move(reader)) {}
+  // The reader's destructor waits for its threads. After an interrupted read these may be in a
+  // system call that does not return for long, so another thread waits for them.
+  ~OpenReader() {
+    if (!interrupted_) return;
+    CallCatching("closing a reader", [&] {
+      std::thread([reader = std::move(reader_)]() mutable { reader.reset(); }).detach();
+    }).IgnoreError();
+  }
 
   absl::Status Read(cairn_batch_t* out) {
     absl::MutexLock lock(&mutex_);
     *out = {};
-    ASSIGN_OR_RETURN(const bool more, reader_->Next(&batch_));
-    if (!more) return absl::OkStatus();
+    const absl::StatusOr<bool> more = reader_->Next(&batch_);
+    interrupted_ = absl::IsCancelled(more.status());
+    if (!more.ok() || !*more) return more.status();
     const Schema& schema = reader_->schema();
     out->rows = batch_.rows;
     out->labels = batch_.labels.data();
@@ -45,7 +56,8 @@ class OpenReader {
 
  private:
   absl::Mutex mutex_;
-  const std::unique_ptr<Reader> reader_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<Reader> reader_ ABSL_GUARDED_BY(mutex_);
+  bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;  // the last read
   Batch batch_ ABSL_GUARDED_BY(mutex_);
 };
 

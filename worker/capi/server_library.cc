@@ -21,24 +21,25 @@ void Write(absl::string_view from, char* text, uint64_t capacity) {
   text[bytes] = '\0';
 }
 
-absl::StatusOr<std::unique_ptr<Server>> Start(const char* directory, const char* durability,
-                                              int32_t index, int32_t count) {
-  const std::vector<std::string> addresses(static_cast<size_t>(count), "127.0.0.1:0");
+absl::StatusOr<std::unique_ptr<Server>> Start(const cairn_server_options& options) {
+  const std::vector<std::string> addresses(static_cast<size_t>(options.count), "127.0.0.1:0");
   return Server::Create(cairn::ClusterSpec::FromLists({{"ps", addresses}}),
                         {.job_name = "ps",
-                         .task_index = index,
-                         .data_directory = directory,
-                         .durability = durability});
+                         .task_index = options.index,
+                         .data_directory = options.directory,
+                         .durability = options.durability,
+                         .memory_budget_bytes = options.memory_budget_bytes,
+                         .keep_all_rows = options.keep_all_rows != 0});
 }
 
 }  // namespace
 
 extern "C" {
 
-void* cairn_server_start(const char* directory, const char* durability, int32_t index,
-                         int32_t count, int* code, char* text, uint64_t capacity) {
-  absl::StatusOr<std::unique_ptr<Server>> server = cairn::CatchExceptions(
-      "starting a server", [&] { return Start(directory, durability, index, count); });
+void* cairn_server_start(const cairn_server_options* options, int* code, char* text,
+                         uint64_t capacity) {
+  absl::StatusOr<std::unique_ptr<Server>> server =
+      cairn::CatchExceptions("starting a server", [&] { return Start(*options); });
   *code = static_cast<int>(server.status().code());
   Write(server.ok() ? (*server)->target() : std::string(server.status().message()), text, capacity);
   return server.ok() ? server->release() : nullptr;

@@ -16,6 +16,7 @@
 #include "common/dynamic_library.h"
 #include "common/errors.h"
 #include "common/status.h"
+#include "thrift/limits.h"
 #include "worker/capi/c.h"
 #include "worker/capi/call.h"
 #include "worker/capi/handle_table.h"
@@ -26,7 +27,6 @@ namespace {
 
 constexpr char kFile[] = "libcairn_server.so.0";
 constexpr size_t kTextBytes = 4096;
-constexpr int64_t kMaxServers = 256;  // each has threads and files of its own
 
 // The library beside this one, else the file name alone for the loader's search path.
 std::string LibraryFile() {
@@ -44,6 +44,8 @@ struct LaunchConfig {
   int64_t servers = 1;
   std::string directory;  // parent of the servers' state folders, ps-0, ps-1, …
   std::string durability = "snapshot";
+  int64_t memory_budget_bytes = 0;  // of each server; 0: the default
+  bool keep_all_rows = false;
 };
 
 absl::StatusOr<LaunchConfig> ParseLaunchConfig(absl::string_view text, absl::string_view source) {
@@ -52,7 +54,9 @@ absl::StatusOr<LaunchConfig> ParseLaunchConfig(absl::string_view text, absl::str
   RETURN_IF_ERROR(ReadSection(
       root, "",
       {Integer("servers", &config.servers, 1, kMaxServers), Path("directory", &config.directory),
-       Choice("durability", &config.durability, {"off", "snapshot", "log", "log_sync"})}));
+       Choice("durability", &config.durability, {"off", "snapshot", "log", "log_sync"}),
+       Integer("memory_budget_bytes", &config.memory_budget_bytes, 0),
+       Boolean("keep_all_rows", &config.keep_all_rows)}));
   if (!config.directory.empty()) return config;
   return InvalidArgument(source,
                          ": directory: is missing; expected a folder for the servers' state");
@@ -85,8 +89,13 @@ class Servers {
       if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("making ", directory));
       std::string text(kTextBytes, '\0');
       int code = 0;
-      void* const server = library.start(directory.c_str(), config.durability.c_str(), i, count,
-                                         &code, text.data(), text.size());
+      const cairn_server_options options = {.directory = directory.c_str(),
+                                            .durability = config.durability.c_str(),
+                                            .index = i,
+                                            .count = count,
+                                            .memory_budget_bytes = config.memory_budget_bytes,
+                                            .keep_all_rows = config.keep_all_rows ? 1 : 0};
+      void* const server = library.start(&options, &code, text.data(), text.size());
       text.resize(text.find('\0'));
       if (server == nullptr) {
         return absl::Status(static_cast<absl::StatusCode>(code),

@@ -11,6 +11,7 @@
 #include "common/monotonic_cond_var.h"
 #include "common/status.h"
 #include "ps_server/engine/engine.h"
+#include "ps_server/engine/process_setup.h"
 #include "ps_server/net/listener.h"
 
 namespace cairn {
@@ -132,6 +133,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ClusterSpec& cluste
   task.engine.server_index = index;
   task.engine.server_count = cluster.task_count(job);
   ASSIGN_OR_RETURN(task.engine.durability, DurabilityFromName(options.durability));
+  const int64_t budget = options.memory_budget_bytes;
+  task.engine.memory_budget_bytes = budget == 0 ? DefaultMemoryBudgetBytes() : budget;
+  if (options.keep_all_rows) task.engine.row_rules_interval = absl::InfiniteDuration();
   auto server = std::make_unique<ClusterEngineServer>(std::move(task));
   if (options.start) RETURN_IF_ERROR(server->Start());
   return std::unique_ptr<Server>(std::move(server));

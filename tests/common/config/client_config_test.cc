@@ -82,7 +82,20 @@ TEST(ClientConfig, RefusesSettingsWithoutEffect) {
       refusal("workers: 1, ", "{consistency: sync, replicas_to_aggregate: 5}"),
       HasSubstr("replicas_to_aggregate: found \"5\", expected at most the number of workers, "
                 "1"));
-  EXPECT_EQ(refusal("workers: 2, ", "{consistency: sync, replicas_to_aggregate: 2}"), "");
+  EXPECT_EQ(refusal("worker: 0, workers: 2, ", "{consistency: sync, replicas_to_aggregate: 2}"),
+            "");
+  for (const absl::string_view more : {"", "worker: none, "}) {
+    EXPECT_THAT(refusal(more, "{consistency: sync}"),
+                HasSubstr("strategy.consistency: sync has no effect without worker"));
+    EXPECT_THAT(refusal(more, "{consistency: ssp, staleness_bound_steps: 1}"),
+                HasSubstr("strategy.consistency: ssp has no effect without worker"));
+    EXPECT_EQ(refusal(more, "{consistency: async}"), "");
+  }
+  // An evaluator of the workers' cluster.
+  EXPECT_EQ(Refusal(R"({job: j, worker: auto, strategy: {consistency: sync},
+                        cluster: {ps: ["a:1"], worker: ["c:1"], evaluator: ["d:1"]},
+                        task: {type: evaluator, index: 0}})"),
+            "");
 }
 
 TEST(ClientConfig, SaysWhatIsWrong) {

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 import numpy as np
@@ -60,6 +61,9 @@ def view(value: Any, what: str) -> Tuple[Optional[Array], bool]:
         try:
             return np.from_dlpack(value), True
         except Exception as error:
+            if str(getattr(value, "dtype", "")) == "torch.bfloat16":  # numpy has no such type
+                bits: Array = np.from_dlpack(value.view(sys.modules["torch"].int16))
+                return bits.view(np.uint16), True
             raise DTypeError(f"{what} cannot be viewed through DLPack: {error}") from error
     return None, False
 

@@ -15,13 +15,30 @@ import numpy as np
 
 from cairn.errors import ArgumentTypeError, InvalidArgumentError
 
+Description = Dict[str, Any]
 PathLike = Union[str, "os.PathLike[str]"]
 MOST_INT64 = 2**63 - 1
 MOST_WORKERS = 1 << 20
+MOST_SERVERS = 1024  # kMaxServers of thrift/limits.h
 LONGEST_SECONDS = 1e9
 LARGEST_FLOAT32 = 3.4028234663852886e38
 _MOST_POSITION_BYTES = 512
 _SECONDS = "seconds above 0 and at most 1e9, or None for the client's own timeout"
+
+
+class Described:
+    """The base of objects that describe something by a type and its arguments, as in job files."""
+
+    def __init__(self, type_name: str, **arguments: Any) -> None:
+        self._description: Description = {"type": type_name, **arguments}
+
+    def describe(self) -> Description:
+        """Returns the description, with the keys of a job file."""
+        return dict(self._description)
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{k}={v!r}" for k, v in self._description.items() if k != "type")
+        return f"{type(self).__module__}.{type(self).__name__}({arguments})"
 
 
 def shown(value: Any) -> str:
@@ -184,7 +201,7 @@ def _plain(value: Any) -> Any:
 
 
 __all__ = [
-    "LARGEST_FLOAT32", "LONGEST_SECONDS", "MOST_INT64", "MOST_WORKERS", "PathLike", "choice",
-    "flag", "integer", "items", "mapping", "mistyped", "number", "path", "position", "seconds",
-    "shown", "text", "unfit",
+    "LARGEST_FLOAT32", "LONGEST_SECONDS", "MOST_INT64", "MOST_SERVERS", "MOST_WORKERS",
+    "Described", "Description", "PathLike", "choice", "flag", "integer", "items", "mapping",
+    "mistyped", "number", "path", "position", "seconds", "shown", "text", "unfit",
 ]

@@ -8,8 +8,8 @@ import os
 import struct
 import sys
 import threading
-from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p
-from typing import Any, Callable, Dict, Generator, List, NoReturn, Optional
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint64, c_void_p
+from typing import Any, Callable, Dict, Generator, List, Optional
 
 from cairn.errors import BY_CODE, UnknownError
 
@@ -150,18 +150,23 @@ def _load() -> ctypes.CDLL:
 lib = _load()
 
 
-def fail(code: int) -> NoReturn:
-    """Raises the exception for this thread's last failed call."""
-    if code == 1 and _interrupt.exception is not None and _interrupt.is_mine():
-        exception, _interrupt.exception = _interrupt.exception, None
-        raise exception
-    message = lib.cairn_last_error_message().decode(errors="replace")
-    raise BY_CODE.get(code, UnknownError)(message)
+# The exception of a signal handler that ran during a call, on the main thread; empty: none.
+parked: List[BaseException] = []
+
+
+def fail(code: int) -> None:
+    """Raises the exception of a signal handler that ran during this thread's call, also if the call
+    succeeded; else the exception for `code`, unless it is 0."""
+    if parked and _Interrupt.is_mine():
+        raise parked.pop()
+    if code:
+        message = lib.cairn_last_error_message().decode(errors="replace")
+        raise BY_CODE.get(code, UnknownError)(message)
 
 
 def check(code: int) -> None:
-    """Raises the exception for `code` unless it is 0."""
-    if code:
+    """Raises the exception for `code` unless it is 0, or that of a signal handler."""
+    if code or parked:
         fail(code)
 
 
@@ -185,7 +190,6 @@ class _Interrupt:
     not call the check again while it runs."""
 
     def __init__(self) -> None:
-        self.exception: Optional[BaseException] = None
         self._generator = self._run()
         next(self._generator)
         self._callback: Any = _INTERRUPT(self._generator.send)
@@ -199,10 +203,11 @@ class _Interrupt:
                 yield answer
                 answer = 0
                 run_handlers()
+                answer = int(bool(parked))  # by a handler of log messages
             except GeneratorExit:
                 raise
             except BaseException as error:
-                self.exception = error
+                parked[:] = [error]
                 answer = 1
 
     @staticmethod
@@ -230,6 +235,8 @@ def _log(_context: Any, level: int, file: bytes, line: int, message: bytes) -> N
                     extra={"cairn_source": f"{file.decode(errors='replace')}:{line}"})
     except Exception:
         pass  # a handler that fails must not end a thread of the library
+    except BaseException as error:  # KeyboardInterrupt, which would be lost here
+        parked[:] = [error]
 
 
 def _at_exit() -> None:
@@ -244,5 +251,5 @@ atexit.register(_at_exit)
 if sys.platform != "linux":
     raise ImportError("cairn: runs on Linux only")
 
-__all__ = ["RawBatch", "RawCounters", "RawRecords", "RawStaleness", "c_float", "check",
+__all__ = ["RawBatch", "RawCounters", "RawRecords", "RawStaleness", "check",
            "ITEM_MEMORY", "deliver_signals", "lib", "pack_item", "pack_memory", "take_text"]

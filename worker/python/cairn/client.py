@@ -87,9 +87,10 @@ class Client:
         self._job = str(description["job"])
         self._consistency: str = description.get("strategy", {}).get("consistency", "async")
         self._pid = os.getpid()
-        check(lib.cairn_connect(json.dumps(description).encode(), _checks.seconds(timeout),
-                                ctypes.byref(handle)))
-        self._handle = handle.value
+        code = lib.cairn_connect(json.dumps(description).encode(), _checks.seconds(timeout),
+                                 ctypes.byref(handle))
+        self._handle = handle.value  # before check, which may raise though the call succeeded
+        check(code)
         worker = ctypes.c_int32()
         check(lib.cairn_worker(self._handle, ctypes.byref(worker)))
         self._worker: Optional[int] = worker.value if worker.value >= 0 else None
@@ -480,7 +481,7 @@ def connect(cluster: ClusterLike = None, *, job: str = "default",
             exactly once. "auto": the task of the cluster file or TF_CONFIG.
         workers: the number of workers with which the job starts; "sync" waits for all of them.
         consistency: "async", "ssp" (at most staleness_bound_steps apart) or "sync"; see
-            Client.step.
+            Client.step. "ssp" and "sync" need `worker`.
         staleness_bound_steps: for "ssp", how many steps a worker may be ahead of the slowest one.
         replicas_to_aggregate: for "sync", how many contributions a step needs; None: all workers'.
         sync_mean: for "sync", what weights a contribution, as in a job file's strategy.sync_mean.
@@ -510,33 +511,26 @@ def connect(cluster: ClusterLike = None, *, job: str = "default",
         description["worker"] = worker if isinstance(worker, str) and worker == "auto" else (
             _checks.integer(worker, "worker", 0, _checks.MOST_WORKERS,
                             'the index of a worker, "auto", or None'))
-    if workers is not None:
-        description["workers"] = _checks.integer(workers, "workers", 1, _checks.MOST_WORKERS)
-    if staleness_bound_steps is not None:
-        strategy["staleness_bound_steps"] = _checks.integer(staleness_bound_steps,
-                                                            "staleness_bound_steps", 0)
-    if replicas_to_aggregate is not None:
-        strategy["replicas_to_aggregate"] = _checks.integer(
-            replicas_to_aggregate, "replicas_to_aggregate", 0, _checks.MOST_WORKERS)
-    if sync_mean is not None:
-        strategy["sync_mean"] = _checks.choice(sync_mean, "sync_mean", ("rows", "contributors"))
-    if on_worker_loss is not None:
-        strategy["on_worker_loss"] = _checks.choice(on_worker_loss, "on_worker_loss",
-                                                    ("continue", "fail"))
-    if ps_wait_seconds is not None:
-        strategy["ps_wait_seconds"] = _checks.number(
-            ps_wait_seconds, "ps_wait_seconds", high=_checks.LONGEST_SECONDS, above=0)
-    if partitioner is not None:
-        strategy["partitioner"] = (_checks.text(partitioner, "partitioner") if isinstance(
-            partitioner, str) else _checks.mapping(partitioner, "partitioner"))
-    if rpc_timeout_seconds is not None:
-        description["rpc_timeout_seconds"] = _checks.number(
-            rpc_timeout_seconds, "rpc_timeout_seconds", high=_checks.LONGEST_SECONDS, above=0)
-    if retained_bytes is not None:
-        description["retained_bytes"] = _checks.integer(retained_bytes, "retained_bytes", 0)
-    if local_transport is not None:
-        description["local_transport"] = _checks.choice(local_transport, "local_transport",
-                                                        ("auto", "any_user", "off"))
+
+    def put(section: Dict[str, Any], check_argument: Any, name: str, value: Any,
+            *allowed: Any, **named: Any) -> None:
+        if value is not None:
+            section[name] = check_argument(value, name, *allowed, **named)
+
+    seconds = {"high": _checks.LONGEST_SECONDS, "above": 0}
+    put(description, _checks.integer, "workers", workers, 1, _checks.MOST_WORKERS)
+    put(strategy, _checks.integer, "staleness_bound_steps", staleness_bound_steps, 0)
+    put(strategy, _checks.integer, "replicas_to_aggregate", replicas_to_aggregate, 0,
+        _checks.MOST_WORKERS)
+    put(strategy, _checks.choice, "sync_mean", sync_mean, ("rows", "contributors"))
+    put(strategy, _checks.choice, "on_worker_loss", on_worker_loss, ("continue", "fail"))
+    put(strategy, _checks.number, "ps_wait_seconds", ps_wait_seconds, **seconds)
+    put(strategy, _checks.text if isinstance(partitioner, str) else _checks.mapping,
+        "partitioner", partitioner)
+    put(description, _checks.number, "rpc_timeout_seconds", rpc_timeout_seconds, **seconds)
+    put(description, _checks.integer, "retained_bytes", retained_bytes, 0)
+    put(description, _checks.choice, "local_transport", local_transport,
+        ("auto", "any_user", "off"))
     security = _security(tls, token_file, allow_plaintext)
     if security:
         description["security"] = security

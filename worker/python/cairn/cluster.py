@@ -10,7 +10,7 @@ import subprocess
 import sysconfig
 import tempfile
 import time
-from typing import Any, List, Optional, Union
+from typing import Any, List, Optional, Sequence, Union
 
 from cairn import _checks
 from cairn._library import check, deliver_signals, lib, take_text
@@ -19,7 +19,6 @@ from cairn.errors import InternalError, NotFoundError, UnavailableError
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
-_MOST_SERVERS = 1024
 _FLAGS = 'a list of texts, as in ["--memory_budget_bytes=1000000000"]'
 
 
@@ -53,13 +52,13 @@ class Cluster:
     As a context manager it stops the servers at the end."""
 
     def __init__(self, servers: int, directory: Optional[str], durability: str,
-                 in_process: bool, flags: List[str]) -> None:
+                 in_process: bool, flags: Sequence[str] = (),
+                 memory_budget_bytes: Optional[int] = None, keep_all_rows: bool = False) -> None:
         self._is_scratch = directory is None
         self._directory = os.path.abspath(
             tempfile.mkdtemp(prefix="cairn-") if directory is None else directory)
         self._durability = durability
         self._count = servers
-        self._flags = flags
         self._processes: List[subprocess.Popen[bytes]] = []
         self._handle: Optional[int] = None
         self._addresses: List[str] = []
@@ -67,24 +66,28 @@ class Cluster:
         self._pid = os.getpid()
         try:
             if in_process:
-                self._start_here()
+                self._start_here(memory_budget_bytes or 0, keep_all_rows)
             else:
-                self._start_processes()
+                budget = [] if memory_budget_bytes is None else [
+                    f"--memory_budget_bytes={memory_budget_bytes}"]
+                self._start_processes([*budget, *flags])
         except BaseException:
             self.stop()
             raise
 
-    def _start_here(self) -> None:
+    def _start_here(self, memory_budget_bytes: int, keep_all_rows: bool) -> None:
         deliver_signals()
         handle, text = ctypes.c_void_p(), ctypes.c_void_p()
         description = {"servers": self._count, "directory": self._directory,
-                       "durability": self._durability}
-        check(lib.cairn_launch(json.dumps(description).encode(), ctypes.byref(handle)))
+                       "durability": self._durability,
+                       "memory_budget_bytes": memory_budget_bytes, "keep_all_rows": keep_all_rows}
+        code = lib.cairn_launch(json.dumps(description).encode(), ctypes.byref(handle))
         self._handle = handle.value
+        check(code)
         check(lib.cairn_launched_addresses(handle, ctypes.byref(text)))
         self._addresses = take_text(text.value).split(",")
 
-    def _start_processes(self) -> None:
+    def _start_processes(self, flags: List[str]) -> None:
         path = program("cairn-ps")
         os.makedirs(self._directory, exist_ok=True)
         cluster_file = os.path.join(self._directory, "servers.yaml")
@@ -98,7 +101,7 @@ class Cluster:
                 self._processes.append(subprocess.Popen(
                     [path, "--cluster", cluster_file, "--task_index", str(index), "--data_dir",
                      base, "--durability", self._durability, "--port_file", base + ".port",
-                     *self._flags],
+                     "--parent_pid", str(self._pid), *flags],
                     # Of its own session: Ctrl-C is this program's, which stops the servers.
                     stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True))
         deadline = time.monotonic() + _START_SECONDS
@@ -194,8 +197,10 @@ class Cluster:
 
 def launch(servers: int = 1, *, directory: Union[str, os.PathLike[str], None] = None,
            durability: str = "snapshot", in_process: bool = False,
-           flags: Optional[List[str]] = None) -> Cluster:
-    """Starts servers on this machine. Returns when they accept connections.
+           flags: Optional[List[str]] = None,
+           memory_budget_bytes: Optional[int] = None) -> Cluster:
+    """Starts servers on this machine. Returns when they accept connections. The servers end with
+    this process, however it ends; one that is killed leaves its temporary folder behind.
 
     Args:
         servers: the number of servers.
@@ -203,7 +208,9 @@ def launch(servers: int = 1, *, directory: Union[str, os.PathLike[str], None] = 
             folder, which `Cluster.stop` deletes.
         durability: "off", "snapshot", "log" or "log_sync".
         in_process: run the servers in this process instead of cairn-ps processes.
-        flags: more flags for cairn-ps.
+        flags: more flags for cairn-ps; not with in_process.
+        memory_budget_bytes: the memory of each server for variables and messages. None: 4 GiB, or
+            three quarters of the machine's memory if that is less.
 
     Raises:
         NotFoundError: cairn-ps is not installed.
@@ -212,10 +219,14 @@ def launch(servers: int = 1, *, directory: Union[str, os.PathLike[str], None] = 
         OSError: the folder cannot be made."""
     folder = None if directory is None else _checks.path(directory, "directory")
     more = [] if flags is None else _checks.items(flags, "flags", _FLAGS)
-    return Cluster(_checks.integer(servers, "servers", 1, _MOST_SERVERS), folder,
+    is_here = _checks.flag(in_process, "in_process")
+    if more and is_here:
+        raise _checks.unfit("flags", flags, "no flags with in_process, where no cairn-ps runs")
+    return Cluster(_checks.integer(servers, "servers", 1, _checks.MOST_SERVERS), folder,
                    _checks.choice(durability, "durability", ("off", "snapshot", "log", "log_sync")),
-                   _checks.flag(in_process, "in_process"),
-                   [_checks.text(f, f"flags[{i}]", _FLAGS) for i, f in enumerate(more)])
+                   is_here, [_checks.text(f, f"flags[{i}]", _FLAGS) for i, f in enumerate(more)],
+                   None if memory_budget_bytes is None else
+                   _checks.integer(memory_budget_bytes, "memory_budget_bytes", 1))
 
 
 __all__ = ["Cluster", "launch", "program"]

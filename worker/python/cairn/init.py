@@ -1,19 +1,19 @@
 """Initializers: values that depend only on the seed, the variable's name and the position."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Union
+from typing import Any, List, Mapping, Union
 
 from cairn import _checks
 from cairn.errors import InvalidArgumentError
 
-Description = Dict[str, Any]
+Description = _checks.Description
 
 
-class Initializer:
+class Initializer(_checks.Described):
     """Describes the initial values of a variable."""
 
     def __init__(self, type_name: str, **arguments: float) -> None:
-        self._description: Description = {"type": type_name}
+        super().__init__(type_name)
         for name, value in arguments.items():
             if name == "seed":
                 self._description[name] = _checks.integer(value, name, 0)
@@ -21,14 +21,6 @@ class Initializer:
                 low = 0 if name == "stddev" else -_checks.LARGEST_FLOAT32
                 self._description[name] = _checks.number(value, name, low,
                                                          _checks.LARGEST_FLOAT32)
-
-    def describe(self) -> Description:
-        """Returns the description, with the keys of a job file's model.init."""
-        return dict(self._description)
-
-    def __repr__(self) -> str:
-        arguments = ", ".join(f"{k}={v!r}" for k, v in self._description.items() if k != "type")
-        return f"cairn.init.{type(self).__name__}({arguments})"
 
 
 class Zeros(Initializer):

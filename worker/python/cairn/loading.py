@@ -5,16 +5,16 @@ import json
 import math
 import os
 import zipfile
-from typing import Any, Dict, Mapping, Tuple, Union
+from typing import Dict, Mapping, Tuple, Union
 
 import numpy as np
 
 from cairn import _checks
-from cairn.cluster import launch
+from cairn._arrays import Array
+from cairn.cluster import Cluster
 from cairn.errors import DataLossError, InvalidArgumentError, NotFoundError
 from cairn.variables import Variable
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Loaded = Mapping[str, Union[Array, Tuple[Array, Array]]]
 _SAFETENSORS = {"F32": "<f4", "F64": "<f8", "F16": "<f2", "BF16": "<u2", "I32": "<i4",
                 "I64": "<i8", "U8": "u1", "U16": "<u2", "BOOL": "?"}
@@ -71,7 +71,9 @@ def _job_of(path: str) -> str:
 def _read_checkpoint(folder: str) -> Dict[str, Union[Array, Tuple[Array, Array]]]:
     job = _job_of(os.path.join(folder, "MANIFEST.json"))
     values: Dict[str, Union[Array, Tuple[Array, Array]]] = {}
-    with launch(durability="off", in_process=True) as cluster:
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    # Rows that are too old by now belong to the checkpoint all the same.
+    with Cluster(1, None, "off", True, memory_budget_bytes=memory, keep_all_rows=True) as cluster:
         with cluster.connect(job=job) as restorer:
             restorer.restore(folder)
         with cluster.connect(job=job) as client:
@@ -85,7 +87,8 @@ def load(path: Union[str, os.PathLike[str]]) -> Loaded:
 
     Args:
         path: an exported file (.npz or .safetensors), or a checkpoint's folder. A checkpoint is
-            restored into a temporary server in this process, which holds all of it in memory.
+            restored into a temporary server in this process, which holds all of it in memory. Its
+            rows are read whatever their age (expire_after).
 
     Returns:
         A dictionary of numpy arrays by name. An embedding table is two arrays in an export,

@@ -9,12 +9,12 @@ accepted too."""
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+from typing import Any, List, Mapping, Optional, Sequence, Union
 
 from cairn import _checks
 from cairn.errors import InvalidArgumentError
 
-Description = Dict[str, Any]
+Description = _checks.Description
 # What the arguments of optimizers and schedules may be, besides numbers of at least 0. The servers
 # check the narrower ranges of single optimizers.
 _FLAGS = ("nesterov", "centered", "amsgrad", "staircase", "cycle")
@@ -48,20 +48,11 @@ def _given(arguments: Mapping[str, Any]) -> Description:
             if value is not None or name not in _OPTIONAL}
 
 
-class Schedule:
+class Schedule(_checks.Described):
     """A learning rate that depends on the number of updates of a variable, called `step` below."""
 
     def __init__(self, type_name: str, **arguments: Any) -> None:
-        self._description: Description = {"type": type_name}
-        self._description.update(_given(arguments))
-
-    def describe(self) -> Description:
-        """Returns the description, with the keys of a job file's learning_rate."""
-        return dict(self._description)
-
-    def __repr__(self) -> str:
-        arguments = ", ".join(f"{k}={v!r}" for k, v in self._description.items() if k != "type")
-        return f"cairn.optim.{type(self).__name__}({arguments})"
+        super().__init__(type_name, **_given(arguments))
 
 
 class ExponentialDecay(Schedule):
@@ -133,7 +124,7 @@ class CosineDecayRestarts(Schedule):
 Rate = Union[float, Schedule]
 
 
-class Optimizer:
+class Optimizer(_checks.Described):
     """Describes an optimizer."""
 
     def __init__(self, type_name: str, learning_rate: Rate, clipvalue: Optional[float] = None,
@@ -142,20 +133,11 @@ class Optimizer:
                      _checks.number(learning_rate, "learning_rate", 0, _checks.LARGEST_FLOAT32,
                                     expected="a float32 of at least 0, or a schedule, as in "
                                     "cairn.optim.CosineDecay(0.01, 10000)"))
-        self._description: Description = {"type": type_name, "learning_rate": rate}
         arguments.update(clipvalue=clipvalue, clipnorm=clipnorm)
-        self._description.update(_given(arguments))
+        super().__init__(type_name, learning_rate=rate, **_given(arguments))
         if clipvalue is not None and clipnorm is not None:
             raise InvalidArgumentError(f"clipvalue is {clipvalue} and clipnorm {clipnorm}; "
                                        "expected at most one of them")
-
-    def describe(self) -> Description:
-        """Returns the description, with the keys of a job file's `optimizer` section."""
-        return dict(self._description)
-
-    def __repr__(self) -> str:
-        arguments = ", ".join(f"{k}={v!r}" for k, v in self._description.items() if k != "type")
-        return f"cairn.optim.{type(self).__name__}({arguments})"
 
 
 class SGD(Optimizer):

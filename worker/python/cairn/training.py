@@ -15,7 +15,6 @@ from cairn.errors import BY_CODE, InternalError, InvalidArgumentError
 
 _logger = logging.getLogger("cairn")
 _BAR_SECONDS = 1.0
-_MOST_SERVERS = 1024
 _BAD_INPUT_STATUS = 2  # of the programs: flags, job files, data
 
 
@@ -82,7 +81,7 @@ def train(job: Union[str, os.PathLike[str], Mapping[str, Any]], *, servers: int 
         InvalidArgumentError: the job, its data or a path is wrong.
         InternalError: the run failed for another reason."""
     sets = {} if overrides is None else _checks.mapping(overrides, "overrides")
-    _checks.integer(servers, "servers", 0, _MOST_SERVERS)
+    _checks.integer(servers, "servers", 0, _checks.MOST_SERVERS)
     _checks.integer(workers, "workers", 1, _checks.MOST_WORKERS)
     if progress is not None:
         _checks.flag(progress, "progress")

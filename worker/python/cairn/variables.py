@@ -9,7 +9,7 @@ import numpy as np
 
 from cairn import _arrays, _checks
 from cairn._arrays import Array
-from cairn._library import ITEM_MEMORY, check, fail, lib, pack_item, pack_memory
+from cairn._library import ITEM_MEMORY, check, fail, lib, pack_item, pack_memory, parked
 from cairn.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ _WHOLE, _ROWS, _KEYS, _REPEATED_KEYS = 0, 1, 2, 3
 FORMATS = {"plain": 0, "float16": 1, "bfloat16": 2, "int8": 3, "top_k": 4}
 # A packed item, and what it points to, which must outlive the call.
 Prepared = Tuple[bytes, Tuple[Any, ...]]
+# An item's part and ids, the shape of the values, and their shape in the item.
+_Selection = Tuple[int, Optional[Array], Tuple[int, ...], Tuple[int, ...]]
 _MOST_SHAPES = 64  # kept for later calls
 # Names of this module are found faster than attributes.
 _addressof = ctypes.addressof
@@ -60,7 +62,7 @@ class Stored:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The element type. bfloat16 values are given as their bits, uint16."""
+        """The element type. bfloat16 values are torch.bfloat16 tensors, or their bits, uint16."""
         return self._numpy
 
     @property
@@ -86,13 +88,24 @@ class Stored:
             0 if residual is None else residual.size, 0, 0)
         return item, (ids, data, shape, slot_buffer, residual)
 
+    def _select(self, ids: Any) -> _Selection:
+        """Returns what rows or keys select."""
+        raise NotImplementedError
+
     def _prepare_pull(self, ids: Any, out: Any, slot: Optional[str],
                       wire: str) -> Tuple[Prepared, Array]:
-        raise NotImplementedError
+        part, rows, shape, flat = self._select(ids)
+        data = (np.empty(shape, self._numpy) if out is None else
+                _arrays.as_out(out, self._dtype, shape))
+        return self._item(part, rows, data if data.shape == flat else data.reshape(flat), slot,
+                          wire), data
 
     def _prepare_push(self, ids: Any, values: Any, slot: Optional[str], wire: str,
                       what: str) -> Prepared:
-        raise NotImplementedError
+        part, rows, shape, flat = self._select(ids)
+        data = _arrays.as_values(values, self._dtype, shape, what)
+        return self._item(part, rows, data if data.shape == flat else data.reshape(flat), slot,
+                          wire)
 
     def _pull(self, ids: Any, out: Any, slot: Optional[str], wire: str,
               timeout: Optional[float]) -> Array:
@@ -137,27 +150,11 @@ class Variable(Stored):
         """The shape of the whole variable."""
         return self._shape
 
-    def _prepare_pull(self, ids: Any, out: Any, slot: Optional[str],
-                      wire: str) -> Tuple[Prepared, Array]:
+    def _select(self, ids: Any) -> _Selection:
         if ids is None:
-            data = (np.empty(self._shape, self._numpy) if out is None else
-                    _arrays.as_out(out, self._dtype, self._shape))
-            return self._item(_WHOLE, None, data, slot, wire), data
+            return _WHOLE, None, self._shape, self._shape
         rows = _arrays.as_keys(ids, "rows")
-        shape = rows.shape + self._shape[1:]
-        data = (np.empty(shape, self._numpy) if out is None else
-                _arrays.as_out(out, self._dtype, shape))
-        flat = data.reshape((rows.size, *self._shape[1:]))
-        return self._item(_ROWS, rows, flat, slot, wire), data
-
-    def _prepare_push(self, ids: Any, values: Any, slot: Optional[str], wire: str,
-                      what: str) -> Prepared:
-        if ids is None:
-            data = _arrays.as_values(values, self._dtype, self._shape, what)
-            return self._item(_WHOLE, None, data, slot, wire)
-        rows = _arrays.as_keys(ids, "rows")
-        data = _arrays.as_values(values, self._dtype, rows.shape + self._shape[1:], what)
-        return self._item(_ROWS, rows, data.reshape((rows.size, *self._shape[1:])), slot, wire)
+        return _ROWS, rows, rows.shape + self._shape[1:], (rows.size, *self._shape[1:])
 
     def pull(self, out: Any = None, *, rows: Any = None, slot: Optional[str] = None,
              format: str = "plain",
@@ -266,21 +263,9 @@ class Embedding(Stored):
         self._part = _REPEATED_KEYS if _checks.flag(combines, "combines_repeats") else _KEYS
         self._usual = {}
 
-    def _prepare_pull(self, ids: Any, out: Any, slot: Optional[str],
-                      wire: str) -> Tuple[Prepared, Array]:
+    def _select(self, ids: Any) -> _Selection:
         keys = _arrays.as_keys(ids)
-        shape = (*keys.shape, self._dim)
-        data = (np.empty(shape, self._numpy) if out is None else
-                _arrays.as_out(out, self._dtype, shape))
-        flat = data if data.ndim == 2 else data.reshape(keys.size, self._dim)
-        return self._item(self._part, keys, flat, slot, wire), data
-
-    def _prepare_push(self, ids: Any, values: Any, slot: Optional[str], wire: str,
-                      what: str) -> Prepared:
-        keys = _arrays.as_keys(ids)
-        data = _arrays.as_values(values, self._dtype, (*keys.shape, self._dim), what)
-        flat = data if data.ndim == 2 else data.reshape(keys.size, self._dim)
-        return self._item(self._part, keys, flat, slot, wire)
+        return self._part, keys, (*keys.shape, self._dim), (keys.size, self._dim)
 
     def pull(self, keys: Any, out: Any = None, *, slot: Optional[str] = None,
              format: str = "plain",
@@ -309,7 +294,7 @@ class Embedding(Stored):
         code = _cairn_pull(self._client._handle or self._client.handle,
                            usual[1] + memory + usual[2], 1,
                            0.0 if timeout is None else _checks.seconds(timeout))
-        if code:
+        if code or parked:
             fail(code)
         return data
 
@@ -350,9 +335,9 @@ class Embedding(Stored):
         Raises:
             AbortedError: rows moved between servers meanwhile; call it again."""
         scan = ctypes.c_void_p()
-        check(lib.cairn_scan_table(self._client.handle, self._encoded, _checks.seconds(timeout),
-                                   ctypes.byref(scan)))
         try:
+            check(lib.cairn_scan_table(self._client.handle, self._encoded,
+                                       _checks.seconds(timeout), ctypes.byref(scan)))
             rows, dim = ctypes.c_uint64(), ctypes.c_int64()
             keys, values = ctypes.c_void_p(), ctypes.c_void_p()
             check(lib.cairn_scan_rows(scan, ctypes.byref(rows), ctypes.byref(dim),

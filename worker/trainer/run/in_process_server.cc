@@ -100,6 +100,8 @@ absl::StatusOr<std::unique_ptr<InProcessServer>> OpenCheckpoint(const JobConfig&
   options.directory = scratch.string();
   options.durability = Durability::kOff;
   options.memory_budget_bytes = MemoryOfMachine();
+  // Rows that are too old by now belong to the checkpoint all the same.
+  options.row_rules_interval = absl::InfiniteDuration();
   ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Open(options));
   auto server = std::make_unique<EngineServer>(std::move(engine), scratch);
   ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client,

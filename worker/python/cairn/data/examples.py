@@ -29,8 +29,8 @@ class Ragged(NamedTuple):
         offsets: [n + 1] int64.
         values: int64, float32, or bytes objects (dtype object)."""
 
-    offsets: Array  # [n + 1] int64
-    values: Array  # int64, float32, or bytes objects (dtype object)
+    offsets: Array
+    values: Array
 
     def dense(self) -> Array:
         """Returns the values as an array [n, width].

@@ -24,8 +24,8 @@ class Columns(NamedTuple):
         columns: each column by name, [rows, …].
         position: pass it to read_parquet to continue after this batch."""
 
-    columns: Dict[str, Array]  # each [rows, …] by its name
-    position: bytes  # read_parquet(position=…) continues after them
+    columns: Dict[str, Array]
+    position: bytes
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -52,7 +52,11 @@ def _array(column: Any, name: str) -> Array:
             kinds.is_fixed_size_list(column.type)):
         plain: Array = column.to_numpy(zero_copy_only=False)
         return plain
-    values: Array = column.flatten().to_numpy(zero_copy_only=False)
+    inner = column.flatten()
+    if inner.null_count:  # to_numpy would make numbers with NaN of integers
+        raise InvalidArgumentError(f"column '{name}' has lists with {inner.null_count} empty "
+                                   "values; fill them, or leave the column out by columns=[…]")
+    values: Array = inner.to_numpy(zero_copy_only=False)
     rows = len(column)
     lengths = set(pyarrow.compute.list_value_length(column).to_pylist())
     if len(lengths) > 1:
@@ -149,6 +153,7 @@ def read_parquet(files: Union[Path, Sequence[Path]], *, columns: Optional[Sequen
     Raises:
         UnimplementedError: pyarrow is not installed.
         NotFoundError: a file or a column does not exist.
+        InvalidArgumentError: a cell, or a value in a list, is empty, or lists differ in length.
         DataLossError: a file is not a Parquet file."""
     share = check_share(worker, workers)
     names = None if columns is None else [

@@ -10,7 +10,7 @@ import numpy as np
 
 from cairn import _checks
 from cairn._arrays import Array
-from cairn._library import RawBatch, check, lib
+from cairn._library import RawBatch, check, deliver_signals, lib
 from cairn.data.positions import (
     check_amounts,
     check_files,
@@ -36,9 +36,9 @@ class Sparse(NamedTuple):
         columns: [entries] int32, counted from 0.
         values: [entries] float32."""
 
-    offsets: Array  # [rows + 1] int64
-    columns: Array  # [entries] int32, from 0
-    values: Array  # [entries] float32
+    offsets: Array
+    columns: Array
+    values: Array
 
 
 class Batch(NamedTuple):
@@ -51,11 +51,11 @@ class Batch(NamedTuple):
         keys: [rows, columns] int64.
         position: pass it to `read` to continue after this batch."""
 
-    labels: Array  # [rows] float32
+    labels: Array
     sparse: Optional[Sparse]
-    dense: Optional[Array]  # [rows, columns] float32
-    keys: Optional[Array]  # [rows, columns] int64
-    position: bytes  # read(position=…) continues after this batch
+    dense: Optional[Array]
+    keys: Optional[Array]
+    position: bytes
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -69,15 +69,18 @@ def _copy(pointer: Optional[int], dtype: Any, *shape: int) -> Array:
 
 
 class Reader(Iterator[Batch]):
-    """An iterator over batches, made by `cairn.data.read`. A context manager."""
+    """An iterator over batches, made by `cairn.data.read`. A context manager. Ctrl-C ends a wait
+    for a batch; the next call continues."""
 
     def __init__(self, job: Dict[str, Any], evaluate: bool, worker: int, workers: int,
                  start: Tuple[int, int]) -> None:
+        deliver_signals()
         self._handle: Optional[int] = None
         handle = ctypes.c_void_p()
-        check(lib.cairn_open_reader(json.dumps(job).encode(), os.getcwd().encode(), int(evaluate),
-                                    worker, workers, *start, ctypes.byref(handle)))
+        code = lib.cairn_open_reader(json.dumps(job).encode(), os.getcwd().encode(), int(evaluate),
+                                     worker, workers, *start, ctypes.byref(handle))
         self._handle = handle.value
+        check(code)
 
     def __next__(self) -> Batch:
         if self._handle is None:
@@ -127,7 +130,7 @@ def read(files: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str
         file_format: libsvm (needs features=N), csv, criteo_tsv, criteo_csv, idx or movielens.
         batch_size: rows in a batch.
         epochs: how often the files are read.
-        evaluate: read once, in order, without shuffling.
+        evaluate: read once, in order, without shuffling; `epochs` must be 1.
         worker: the index of this reader.
         workers: the number of readers, which share the rows.
         position: the position of a batch, after which to continue.
@@ -146,6 +149,8 @@ def read(files: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str
     section["eval" if in_order else "train"] = check_files(files)
     if not in_order:
         section["epochs"] = passes
+    elif passes != 1:
+        raise _checks.unfit("epochs", epochs, "1 with evaluate, which reads the files once")
     job = {"model": _MODELS[file_format] if model is None else _checks.mapping(model, "model"),
            "data": section}
     return Reader(job, in_order, *check_share(worker, workers), read_position(position))

@@ -25,7 +25,7 @@ class Records(NamedTuple):
         position: pass it to read_records to continue after this batch."""
 
     records: List[bytes]
-    position: bytes  # read_records(position=…) continues after them
+    position: bytes
 
     def __len__(self) -> int:
         return len(self.records)
@@ -40,9 +40,10 @@ class RecordReader(Iterator[Records]):
         self._batch_size = batch_size
         handle = ctypes.c_void_p()
         names = (ctypes.c_char_p * len(files))(*[os.fsencode(file) for file in files])
-        check(lib.cairn_open_records(names, len(files), worker, workers, epochs, *start,
-                                     ctypes.byref(handle)))
+        code = lib.cairn_open_records(names, len(files), worker, workers, epochs, *start,
+                                      ctypes.byref(handle))
         self._handle = handle.value
+        check(code)
 
     def __next__(self) -> Records:
         if self._handle is None:
