@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "ps_server/base/row_clock.h"
 #include "thrift/limits.h"
@@ -62,6 +63,8 @@ struct EngineOptions {
   // How often the server deletes the rows that their table's RowRules no longer keep. Infinite:
   // never.
   absl::Duration row_rules_interval = absl::Seconds(1);
+  // The time at which timelines and incarnations begin.
+  std::function<absl::Time()> wall_clock = absl::Now;
   // The time by which rows expire; nullopt: unknown, so that none does.
   std::function<std::optional<absl::Time>()> row_clock = [clock = std::make_shared<RowClock>()] {
     return clock->Now();

@@ -54,7 +54,8 @@ std::string Target::Open(const EngineOptions& options) {
   folder_ = std::make_unique<TempDir>();
   options_ = options;
   options_.directory = folder_->Join("store");
-  options_.row_clock = [clock = clock_] { return absl::FromUnixSeconds(*clock); };
+  options_.wall_clock = [clock = clock_] { return absl::FromUnixSeconds(*clock); };
+  options_.row_clock = options_.wall_clock;
   return Start();
 }
 

@@ -40,7 +40,8 @@ class MovesTest : public ::testing::Test {
   }
   void Open(int32_t s) {
     EngineOptions options;
-    options.row_clock = [this] { return absl::FromUnixSeconds(now_.load()); };
+    options.wall_clock = [this] { return absl::FromUnixSeconds(now_.load()); };
+    options.row_clock = options.wall_clock;
     servers_[s].Open(s, kServers, options);
   }
   // Restarts the server from the files that a crash would leave.
