@@ -286,7 +286,7 @@ TEST_F(MembersTest, AServerThatLeavesPassesOnWhatOnlyItKnows) {
   removed.task = "ps:1";
   const absl::StatusOr<Answer> answer = RunServersRemove(removed);
   ASSERT_OK(answer);
-  EXPECT_OK(answer->finding);
+  EXPECT_OK(answer->problem);
   cluster_.Stop(1);
   const auto late = Connect(-1).value();
   ASSERT_OK(late->Describe(Soon()).status());

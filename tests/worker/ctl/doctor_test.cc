@@ -55,7 +55,7 @@ TEST(Doctor, ThisMachineIsLookedAtAndNothingStays) {
 TEST(Doctor, AFolderThatIsNotThereIsBad) {
   const auto answer = RunDoctor({.directory = "/no/such/folder"});
   ASSERT_TRUE(answer.ok());
-  EXPECT_FALSE(answer->finding.ok());
+  EXPECT_FALSE(answer->problem.ok());
 }
 
 }  // namespace
