@@ -97,6 +97,22 @@ class ClusterResolver {
   DeviceLister lister_;
 };
 
+// A resolver that reads the cluster and this process's task once, when it is made.
+class StaticClusterResolver : public ClusterResolver {
+ public:
+  absl::StatusOr<ClusterSpec> cluster_spec() const override { return spec_; }
+
+ protected:
+  using ClusterResolver::ClusterResolver;
+
+  absl::StatusOr<std::optional<std::string>> SourceTaskType() const override { return task_type_; }
+  absl::StatusOr<std::optional<int32_t>> SourceTaskId() const override { return task_id_; }
+
+  ClusterSpec spec_;
+  std::optional<std::string> task_type_;
+  std::optional<int32_t> task_id_;
+};
+
 // "grpc://host:port"; without an rpc_layer only the address, without an address "".
 std::string FormatMasterUrl(absl::string_view address, const std::optional<std::string>& rpc_layer);
 

@@ -30,7 +30,7 @@ struct KubernetesOptions {
 
 // This class does not call the Kubernetes API: pass it the output of `kubectl get pods -o json`.
 // Thread safety: as ClusterResolver.
-class KubernetesClusterResolver : public ClusterResolver {
+class KubernetesClusterResolver : public StaticClusterResolver {
  public:
   // `pods` is a PodList, or a Pod, as JSON of at most 64 MiB. Pods that no selector matches are
   // ignored.
@@ -43,23 +43,16 @@ class KubernetesClusterResolver : public ClusterResolver {
   static absl::StatusOr<std::unique_ptr<KubernetesClusterResolver>> FromFile(
       const std::string& path, const KubernetesOptions& options = {});
 
-  absl::StatusOr<ClusterSpec> cluster_spec() const override { return spec_; }
-
  protected:
-  absl::StatusOr<std::optional<std::string>> SourceTaskType() const override { return task_type_; }
-  absl::StatusOr<std::optional<int32_t>> SourceTaskId() const override { return task_id_; }
   // The limits "nvidia.com/gpu" of the pod's containers. kInvalidArgument: no such task.
   absl::StatusOr<AcceleratorCounts> CountAccelerators(
       const std::optional<std::string>& task_type, std::optional<int32_t> task_id) const override;
 
  private:
   explicit KubernetesClusterResolver(ResolverOverrides overrides)
-      : ClusterResolver(std::move(overrides)) {}
+      : StaticClusterResolver(std::move(overrides)) {}
 
-  ClusterSpec spec_;
   std::map<std::string, std::vector<int32_t>> gpus_;  // for each task of a job
-  std::optional<std::string> task_type_;
-  std::optional<int32_t> task_id_;
 };
 
 }  // namespace cairn

@@ -8,12 +8,11 @@ namespace cairn {
 
 SimpleClusterResolver::SimpleClusterResolver(ClusterSpec spec, ResolverOverrides task,
                                              std::string master, AcceleratorCounts accelerators)
-    : ClusterResolver(std::move(task)),
-      spec_(std::move(spec)),
+    : StaticClusterResolver(std::move(task)),
       master_(std::move(master)),
-      accelerators_(std::move(accelerators)) {}
-
-absl::StatusOr<ClusterSpec> SimpleClusterResolver::cluster_spec() const { return spec_; }
+      accelerators_(std::move(accelerators)) {
+  spec_ = std::move(spec);
+}
 
 absl::StatusOr<std::string> SimpleClusterResolver::ResolveMaster(
     const MasterArguments& arguments) const {

@@ -9,14 +9,12 @@
 
 namespace cairn {
 
-class SimpleClusterResolver : public ClusterResolver {
+class SimpleClusterResolver : public StaticClusterResolver {
  public:
   // `master` is the result of Master() if no task is named. Without `accelerators`, tasks have
   // none.
   explicit SimpleClusterResolver(ClusterSpec spec, ResolverOverrides task = {},
                                  std::string master = "", AcceleratorCounts accelerators = {});
-
-  absl::StatusOr<ClusterSpec> cluster_spec() const override;
 
  protected:
   absl::StatusOr<std::string> ResolveMaster(const MasterArguments& arguments) const override;
@@ -24,7 +22,6 @@ class SimpleClusterResolver : public ClusterResolver {
       const std::optional<std::string>& task_type, std::optional<int32_t> task_id) const override;
 
  private:
-  const ClusterSpec spec_;
   const std::string master_;
   const AcceleratorCounts accelerators_;
 };

@@ -44,7 +44,7 @@ struct SlurmOptions {
 // the task instead, which is correct for any distribution of tasks over hosts. Thread safety: as
 // ClusterResolver; call Create before other threads exist, because it may set an environment
 // variable.
-class SlurmClusterResolver : public ClusterResolver {
+class SlurmClusterResolver : public StaticClusterResolver {
  public:
   // kFailedPrecondition: a variable is missing ("Not running inside a SLURM step?"), or more tasks
   // or GPUs are requested than assigned. kInvalidArgument: a variable or option has an invalid
@@ -52,25 +52,19 @@ class SlurmClusterResolver : public ClusterResolver {
   static absl::StatusOr<std::unique_ptr<SlurmClusterResolver>> Create(
       const SlurmOptions& options = {});
 
-  absl::StatusOr<ClusterSpec> cluster_spec() const override { return spec_; }
   int32_t gpus_per_task() const { return gpus_per_task_; }
   // This task's slice of its host's GPUs: "2,3"; "" for none.
   const std::string& cuda_visible_devices() const { return cuda_visible_devices_; }
 
  protected:
-  absl::StatusOr<std::optional<std::string>> SourceTaskType() const override { return task_type_; }
-  absl::StatusOr<std::optional<int32_t>> SourceTaskId() const override { return task_id_; }
   // gpus_per_task, for every task.
   absl::StatusOr<AcceleratorCounts> CountAccelerators(
       const std::optional<std::string>& task_type, std::optional<int32_t> task_id) const override;
 
  private:
   explicit SlurmClusterResolver(ResolverOverrides overrides)
-      : ClusterResolver(std::move(overrides)) {}
+      : StaticClusterResolver(std::move(overrides)) {}
 
-  ClusterSpec spec_;
-  std::optional<std::string> task_type_;
-  std::optional<int32_t> task_id_;
   int32_t gpus_per_task_ = 0;
   std::string cuda_visible_devices_;
 };
