@@ -129,7 +129,7 @@ class ReplicatedModel::StepOfReplicas {
     ASSIGN_OR_RETURN(const std::vector<int64_t> able, CountAble());
     const int64_t all = workers() == nullptr ? 1 : workers()->size();
     if (std::count(able.begin(), able.end(), all) == 0) return absl::OkStatus();
-    auto joined = ranks_->Get();
+    auto joined = ranks_->Joined();
     if (!joined.ok() && workers() != nullptr) return joined.status();
     if (!joined.ok()) return Annotate(joined.status(), "strategy.cross_device_ops: nccl");
     joined_ = *joined;
@@ -382,10 +382,10 @@ absl::Status ReplicatedModel::Run(StepOfReplicas* step) const {
 }
 
 absl::StatusOr<double> ReplicatedModel::Train(const Batch& batch, StepState* state) const {
-  if (ranks_ != nullptr && ranks_->Take()) {
+  if (ranks_ != nullptr && ranks_->Acquire()) {
     StepOfReplicas step(*this, batch, state, ranks_.get());
     const absl::Status status = Run(&step);
-    ranks_->Return();
+    ranks_->Release();
     ASSIGN_OR_RETURN(const bool outgrown, step.Outgrown());
     if (!outgrown && !status.ok()) return status;
     if (!outgrown) return step.Loss();

@@ -355,9 +355,10 @@ TEST(SumsOnDevicesErrors, RanksThatMustBeJoinedAndCannotAreAnError) {
     return absl::InternalError("NCCL: connect: no");
   };
   GpuRanks ranks({Gpu(0), Gpu(1)}, join, /*required=*/true);
-  ASSERT_TRUE(ranks.Take());
-  EXPECT_THAT(ranks.Get(), StatusIs(absl::StatusCode::kInternal, HasSubstr("NCCL: connect: no")));
-  ranks.Return();
+  ASSERT_TRUE(ranks.Acquire());
+  EXPECT_THAT(ranks.Joined(),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("NCCL: connect: no")));
+  ranks.Release();
 }
 
 // One step at a time has the ranks: of two concurrent steps, one sums on the host, and neither
@@ -414,10 +415,10 @@ TEST(GpuRanks, ServeOneStepAtATime) {
     return absl::InternalError("not asked for");
   };
   GpuRanks ranks({Gpu(0), Gpu(1)}, join, /*required=*/true);
-  EXPECT_TRUE(ranks.Take());
-  EXPECT_FALSE(ranks.Take()) << "another step has them";
-  ranks.Return();
-  EXPECT_TRUE(ranks.Take());
+  EXPECT_TRUE(ranks.Acquire());
+  EXPECT_FALSE(ranks.Acquire()) << "another step has them";
+  ranks.Release();
+  EXPECT_TRUE(ranks.Acquire());
 }
 
 }  // namespace
