@@ -396,7 +396,10 @@ class Restoring {
   std::vector<WorkerRecord> Workers() const {
     std::vector<WorkerRecord> records;
     // Fences the workers of the job that was dropped, although the caller's clock may be behind.
-    const int64_t erased = catalog_.registry().LastErased(request_.caller.job);
+    // Only on ps:0: an incarnation above those that it grants would fence the job's next workers,
+    // too.
+    const int64_t erased =
+        info_.index() == 0 ? catalog_.registry().LastErased(request_.caller.job) : 0;
     int64_t floor =
         erased == 0 ? 0 : FirstIncarnation(NewTimeline(/*servers=*/1, erased, absl::UnixEpoch()));
     for (const wire::CheckpointWorker& worker : request_.workers) {
