@@ -68,7 +68,7 @@ class StopTest(scene.FolderTest):
 
     def test_drain_refuses_words_that_name_no_server(self):
         for words, why in [(["ps:2"], "'ps:2' is not a server of this cluster (ps:0 to ps:1)"),
-                           ([], "give some, as in ps:0 ps:1, or --all"),
+                           ([], "name servers, as in ps:0 ps:1, or give --all"),
                            (["ps:0", "--all"], "not both")]:
             answer, _ = processes.ctl("drain", "--servers", "10.0.0.1:1,10.0.0.2:2", *words, code=2)
             self.assertIn(why, answer["error"])
