@@ -16,12 +16,14 @@ _SCALE_UNIT = 2.0**-40
 
 
 def check_client(client: Any) -> Client:
+    """Returns `client`, or raises InvalidArgumentError if it is no client."""
     if not isinstance(client, Client):
         raise _checks.mistyped("client", client, "the result of cairn.connect")
     return client
 
 
 def check_tensor(value: Any, what: str, expected: str) -> Any:
+    """Returns `value`, or raises InvalidArgumentError, naming `what`, if it is no dense tensor."""
     if not isinstance(value, torch.Tensor):
         raise _checks.mistyped(what, value, expected)
     if value.layout != torch.strided:
