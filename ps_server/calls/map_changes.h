@@ -38,10 +38,10 @@ template <typename Item>
 absl::Status TakeArrivedIfBusy(JobCatalog& catalog, Moves& moves, const Admitted& admitted,
                                absl::Span<const Item> items, absl::Status status) {
   if (status.ok() || admitted.job == nullptr) return status;
-  if (admitted.timeline_ended) return TimelineEnded(catalog, *admitted.job, status);
+  if (admitted.timeline_ended()) return TimelineEnded(catalog, *admitted.job, status);
   // A version of an earlier timeline, or an invented one, does not prove that the source has handed
   // the rows over.
-  if (ReasonOf(status) != wire::ErrorReason::BUSY || !admitted.has_current_maps) return status;
+  if (ReasonOf(status) != wire::ErrorReason::BUSY || !admitted.has_current_maps()) return status;
   for (const Item& item : items) {
     const auto variable = admitted.variables->find(item.variable);
     if (variable == admitted.variables->end() ||

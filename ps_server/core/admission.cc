@@ -31,12 +31,9 @@ absl::StatusOr<Admitted> Admission::Admit(const wire::Caller& caller) {
   Admitted admitted{.job = registry_.Find(caller.job)};
   admitted.variables = admitted.job == nullptr ? NoVariables() : admitted.job->variables();
   if (caller.worker < 0) {
-    const int64_t held = admitted.job == nullptr ? 0 : std::abs(admitted.job->timeline());
-    admitted.has_current_maps = caller.timeline == held;
-    admitted.timeline_ended = caller.timeline != 0 && held != 0 && caller.timeline != held;
+    admitted.timeline = caller.timeline;
     return admitted;
   }
-  admitted.has_current_maps = true;
   if (admitted.job != nullptr) admitted.session = admitted.job->FindSession(caller.worker);
   if (admitted.session == nullptr) {
     return WithReason(FailedPrecondition(info_.name, " knows no worker ", caller.worker, " of job ",

@@ -62,14 +62,21 @@ class MovesTest : public ::testing::Test {
   }
   // Says hello as a worker that has nothing to resend.
   void Greet(int32_t s) {
-    const int64_t boot_id = SayHello(s);
+    wire::Caller caller = Worker();
+    caller.boot_id = SayHello(s);
+    wire::ServerState state;
+    ASSERT_OK(CallStatus([&] { Service(s).heartbeat(state, caller); }));
+  }
+  absl::Status Leave(int32_t s) {
+    wire::ServerState state;
+    return CallStatus([&] { Service(s).leave(state, Worker()); });
+  }
+  wire::Caller Worker() const {
     wire::Caller caller;
     caller.job = "job";
     caller.worker = 0;
     caller.incarnation = incarnation_;
-    caller.boot_id = boot_id;
-    wire::ServerState state;
-    ASSERT_OK(CallStatus([&] { Service(s).heartbeat(state, caller); }));
+    return caller;
   }
   int64_t SayHello(int32_t s) {
     const auto reply = TestClient(Service(s), 0).Hello(incarnation_);

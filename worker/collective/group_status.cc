@@ -1,11 +1,11 @@
 #include "worker/collective/group_status.h"
 
-#include <system_error>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/errors.h"
+#include "common/start_thread.h"
 #include "worker/collective/collective_call.h"
 #include "worker/collective/control_wire.h"
 
@@ -50,9 +50,10 @@ std::vector<absl::StatusOr<GroupStatus>> ExchangeStatuses(absl::Span<const std::
   std::vector<size_t> without_thread;
   for (size_t r = 0; r < addresses.size(); ++r) {
     if (r == static_cast<size_t>(own.rank) || addresses[r].empty()) continue;
-    try {
-      askers.emplace_back(ask, r, deadline);
-    } catch (const std::system_error&) {  // the system refuses a thread
+    absl::StatusOr<std::thread> asker = StartThread([&ask, r, deadline] { ask(r, deadline); });
+    if (asker.ok()) {
+      askers.push_back(*std::move(asker));
+    } else {
       without_thread.push_back(r);
     }
   }

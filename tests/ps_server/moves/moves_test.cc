@@ -224,14 +224,7 @@ TEST_F(MovesTest, AMoveWaitsForPushesThatTheSourceLost) {
 
 TEST_F(MovesTest, AWorkerThatIsAwayDuringAMoveIsFenced) {
   ASSERT_OK(Push(0, 1, 0, {5}, 1));
-  wire::Caller caller;
-  caller.job = "job";
-  caller.worker = 0;
-  caller.incarnation = incarnation_;
-  ASSERT_OK(CallStatus([&] {
-    wire::ServerState state;
-    Service(0).leave(state, caller);
-  }));
+  ASSERT_OK(Leave(0));
   CrashUnseen(0);
   ASSERT_OK(Move(0, 1, 2));
   EXPECT_EQ(ReasonOf(TestClient(Service(0), 0).Hello(incarnation_).status()),
@@ -249,16 +242,7 @@ TEST_F(MovesTest, AWorkerThatIsAwayDuringAMoveIsFenced) {
 TEST_F(MovesTest, AWorkerThatIsAwayDuringSeveralMovesReturns) {
   ASSERT_OK(Push(0, 1, 0, {5}, 1));
   ASSERT_OK(Move(0, 1, 2));
-  for (int32_t s = 0; s < kServers; ++s) {
-    wire::Caller caller;
-    caller.job = "job";
-    caller.worker = 0;
-    caller.incarnation = incarnation_;
-    ASSERT_OK(CallStatus([&] {
-      wire::ServerState state;
-      Service(s).leave(state, caller);
-    }));
-  }
+  for (int32_t s = 0; s < kServers; ++s) ASSERT_OK(Leave(s));
   const int64_t left = incarnation_;
   for (int64_t version = 3; version < 7; ++version) {
     const int32_t source = version % 2 == 1 ? 1 : 2;

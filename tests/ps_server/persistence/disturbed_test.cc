@@ -105,6 +105,14 @@ class DisturbedTest : public WatchedServerTest {
     variable_->table()->CountRows(-int64_t{*evicted}, *evicted);
     variable_->GiveBack(*evicted * variable_->table()->layout().row_charge());
   }
+  // The next decision notifies `writing` before it is written, and then waits for `written`.
+  void HoldDecision(absl::Notification& writing, absl::Notification& written) {
+    store_->before_decision = [&] {
+      writing.Notify();
+      EXPECT_TRUE(written.WaitForNotificationWithTimeout(kTimeout));
+      return absl::OkStatus();
+    };
+  }
   static bool Becomes(absl::FunctionRef<bool()> condition) {
     const Deadline deadline = Deadline::In(kTimeout);
     while (!condition() && !deadline.Expired()) std::this_thread::yield();
@@ -530,11 +538,7 @@ TEST_F(DisturbedTest, WhyNamesWaitingWorkersWhileADecisionIsWritten) {
   ASSERT_OK(tool.Create({DenseSpec("w", {1}, WireOptimizer("sgd", 1))}));
   const std::vector<wire::Caller> workers = {JoinedSync(0, 2), JoinedSync(1, 2)};
   absl::Notification writing, written;
-  store_->before_decision = [&] {
-    writing.Notify();
-    EXPECT_TRUE(written.WaitForNotificationWithTimeout(kTimeout));
-    return absl::OkStatus();
-  };
+  HoldDecision(writing, written);
   const auto step = [&](const wire::Caller& caller) {
     EXPECT_OK(Contribute(caller));
     EXPECT_OK(BeginStep2(caller));
@@ -565,11 +569,7 @@ TEST_F(DisturbedTest, CallsThatWaitForAnotherToWriteADecisionAreListed) {
   ASSERT_OK(tool.Create({DenseSpec("w", {1}, WireOptimizer("sgd", 1))}));
   const std::vector<wire::Caller> workers = {JoinedSync(0, 2), JoinedSync(1, 2)};
   absl::Notification writing, written;
-  store_->before_decision = [&] {
-    writing.Notify();
-    EXPECT_TRUE(written.WaitForNotificationWithTimeout(kTimeout));
-    return absl::OkStatus();
-  };
+  HoldDecision(writing, written);
   std::vector<std::thread> calls;
   for (const wire::Caller& caller : workers) {
     calls.emplace_back([&] {

@@ -1,25 +1,24 @@
 #include "worker/client/delivery/client_thread.h"
 
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "common/log.h"
+#include "common/start_thread.h"
 
 namespace cairn {
 
 ClientThread StartClientThread(std::function<void()> body) {
-  const auto join = [](std::thread* thread) {
-    thread->join();
-    delete thread;
-  };
-  try {
-    return std::shared_ptr<std::thread>(new std::thread(std::move(body)), join);
-  } catch (const std::system_error& refused) {
-    LOG_EVERY_T(WARNING, 10) << "the system refuses the client a thread: " << refused.what()
-                             << "; raise the limit of threads (ulimit -u, pids.max)";
+  absl::StatusOr<std::thread> thread = StartThread(std::move(body));
+  if (!thread.ok()) {
+    LOG_EVERY_T(WARNING, 10) << "the client: " << thread.status().message();
     return nullptr;
   }
+  const auto join = [](std::thread* joined) {
+    joined->join();
+    delete joined;
+  };
+  return std::shared_ptr<std::thread>(new std::thread(*std::move(thread)), join);
 }
 
 }  // namespace cairn

@@ -531,9 +531,11 @@ absl::Status ServerSession::CheckTimeline(const wire::HelloReply& hello) const {
   // A server that holds nothing of the job is found by its lost pushes or variables instead.
   if (held == 0 || hello.timeline == 0 || hello.timeline == held) return absl::OkStatus();
   return WithReason(
-      FailedPrecondition(name_, " holds job \"", identity_.job, "\" of ",
-                         TimelineText(hello.timeline), ", ", identity_.task, " trains that of ",
-                         TimelineText(held), ": it was dropped, or the server started elsewhere"),
+      FailedPrecondition(name_, " holds job \"", identity_.job, "\" as it began at ",
+                         TimelineText(hello.timeline), ", ", identity_.task,
+                         " trains it as it began at ", TimelineText(held),
+                         ": the job was dropped, or the server started on another directory; start "
+                         "the server on its own --data_dir, then this task"),
       wire::ErrorReason::FENCED);
 }
 

@@ -156,7 +156,7 @@ TEST(Threads, AnInterruptionEndsTheWaitAndLosesNoElement) {
   auto go_on = std::make_shared<absl::Notification>();
   const Dataset dataset =
       Dataset::Range(2).Map([go_on](Element element) -> absl::StatusOr<Element> {
-        go_on->WaitForNotification();
+        go_on->WaitForNotificationWithTimeout(absl::Seconds(60));
         return element;
       });
   auto iterator = *dataset.Prefetch(1).MakeIterator();
