@@ -1,5 +1,6 @@
 """The pages name files, functions and tests that exist. In a table row whose first cell is a file,
 names in backquotes in the second cell are functions of that file."""
+import glob
 import os
 import re
 import subprocess
@@ -7,12 +8,14 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import include_graph  # noqa: E402
 import tap  # noqa: E402
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 FINDINGS = "tests/FINDINGS.md"
 PAGES = ["ARCHITECTURE.md", "CONTRIBUTING.md", FINDINGS]
-FLOORS = ("common", "thrift", "storage", "ps_server", "worker", "tests", "examples")
+PRODUCT = ("common", "thrift", "storage", "ps_server", "worker")
+FLOORS = PRODUCT + ("tests", "examples")
 
 
 def read(path):
@@ -71,18 +74,30 @@ class Pages(unittest.TestCase):
 
     def test_pages_of_directories_name_files_that_exist(self):
         found, checked = [], 0
-        server = os.path.join(TOP, "ps_server")
-        for room in sorted(os.listdir(server)):
-            page = os.path.join("ps_server", room, "README.md")
-            if not os.path.isfile(os.path.join(TOP, page)):
+        for page in sorted(glob.glob("**/README.md", root_dir=TOP, recursive=True)):
+            directory = os.path.dirname(page)
+            if page.split("/")[0] not in PRODUCT:
                 continue
-            for name in re.findall(r"`([\w./-]+\.(?:h|cc|md))`", read(page)):
+            for name in re.findall(r"`([\w./-]+\.(?:h|cc|md|py|thrift))`", read(page)):
                 checked += 1
-                if not os.path.isfile(os.path.join(server, room, name)) and \
-                        not os.path.isfile(os.path.join(TOP, name)):
+                # Installed headers are in include/cairn/, with some of worker/library/ and the C
+                # interface at its top.
+                installed = re.sub(r"^(include/)?cairn/", "", name)
+                places = [name, installed, os.path.join(directory, name)]
+                if installed != name:
+                    places += [f"worker/library/{installed}", f"worker/capi/{installed}"]
+                places += glob.glob(f"{directory}/*/{name}", root_dir=TOP)
+                if not any(os.path.isfile(os.path.join(TOP, place)) for place in places):
                     found.append(f"{page}: {name}")
         self.assertEqual(found, [], "files that do not exist")
-        self.assertGreater(checked, 30)
+        self.assertGreater(checked, 200)
+
+    def test_directories_have_pages(self):
+        rooms = {os.path.join(*room.split("/")[:2]) if room.startswith(("ps_server/", "worker/"))
+                 else room.split("/")[0] for room in include_graph.ROOMS} - {"ps_server", "worker"}
+        missing = [room for room in sorted(rooms)
+                   if not os.path.isfile(os.path.join(TOP, room, "README.md"))]
+        self.assertEqual(missing, [], "directories without README.md")
 
     def test_functions_exist(self):
         found, checked = [], 0
