@@ -185,7 +185,7 @@ TEST(JobErrors, TypesAndRangesAreChecked) {
        {{"evaluation.checkpoint_wait_seconds=0"}, "expected a number above 0"},
        {{"checkpoint.every_steps=5"}, "name checkpoint.directory too"},
        {{"checkpoint.keep=0"}, "an integer of at least 1"},
-       {{"checkpoint.restore="}, "latest, none or a checkpoint's folder"},
+       {{"checkpoint.restore="}, "latest, none or a checkpoint's directory"},
        {{"checkpoint.warm_start.variables=[a]"},
         "name its directory by checkpoint.warm_start.from"},
        {{"checkpoint.warm_start={from: x, variables: a}"}, "expected a list of names of variables"},

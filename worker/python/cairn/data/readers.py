@@ -150,8 +150,9 @@ def read(files: Union[Path, Pair, Sequence[Union[Path, Pair]]], file_format: str
     section: Dict[str, Any] = {"format": _checks.text(file_format, "file_format"),
                                "batch_size": size, **_checks.mapping(data, "data")}
     in_order = _checks.flag(evaluate, "evaluate")
-    check = check_pairs if file_format == "idx" else check_files
-    section["eval" if in_order else "train"] = check(files)
+    given: Any = files
+    section["eval" if in_order else "train"] = (
+        check_pairs(given) if file_format == "idx" else check_files(given))
     if not in_order:
         section["epochs"] = passes
     elif passes != 1:
