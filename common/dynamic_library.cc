@@ -10,7 +10,7 @@ DynamicLibrary::DynamicLibrary(const char* name, std::string file)
     : name_(name), file_(std::move(file)), handle_(dlopen(file_.c_str(), RTLD_NOW | RTLD_LOCAL)) {
   if (handle_ != nullptr) return;
   status_ = FailedPrecondition(name_, " is missing (", dlerror(),
-                               "): install it, or name its folder in LD_LIBRARY_PATH");
+                               "): install it, or name its directory in LD_LIBRARY_PATH");
 }
 
 void* DynamicLibrary::Find(const char* symbol) {

@@ -31,7 +31,7 @@ absl::Status Failed(int error, absl::string_view what, const std::string& path) 
 }
 
 absl::string_view TypeOf(mode_t mode) {
-  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISDIR(mode)) return "a directory";
   if (S_ISFIFO(mode)) return "a FIFO";
   if (S_ISSOCK(mode)) return "a socket";
   return "a device";

@@ -57,7 +57,7 @@ void AddTaskFlags(Flags flags, ServerFlags& values, ServerConfig& config) {
            "file that lists the tasks (YAML or TF_CONFIG's JSON); default: the variable TF_CONFIG")
       .Add("task_index", "N", values.task_index,
            "index of this server among the ps tasks; the cluster file may have it instead")
-      .Add("task_type", "ps", values.task_type, "optional, for symmetry with other tasks")
+      .Add("task_type", "ps", values.task_type, "ps; optional")
       .Add("data_dir", "DIR", engine.directory,
            "directory for the variables; created if absent; required")
       .Add("durability", "MODE", values.durability,
@@ -96,9 +96,11 @@ void AddListenerFlags(Flags flags, ServerFlags& values, ServerConfig& config) {
   flags
       .Add("max_message_bytes", "N", engine.max_message_bytes,
            "largest message that is read; default 1 GiB")
-      .Add("max_connections", "N", listener.max_connections, "open connections; default 1024")
+      .Add("max_connections", "N", listener.max_connections,
+           "the most open connections; default 1024")
       .Add("max_connections_per_peer", "N", listener.max_connections_per_peer,
-           "open connections of one IP address; those over shared memory count as one; default 512")
+           "the most open connections of one IP address; those over shared memory count as one; "
+           "default 512")
       .Add("serving_threads", "N", listener.serving_threads,
            "calls that run at a time, without waiting ones; default 2 per core, at least 4")
       .Add(
@@ -139,7 +141,8 @@ void AddSecurityFlags(Flags flags, ListenerOptions& listener) {
       .Add("handshake_seconds", "S", listener.handshake_seconds,
            "how long a caller may take to authenticate; default 10")
       .Add("max_handshakes", "N", listener.max_handshakes,
-           "callers that have not authenticated yet; a further one closes the oldest; default 128")
+           "the most callers that have not authenticated yet; a further one closes the oldest; "
+           "default 128")
       .Add("allow_plaintext", "", listener.security.allow_plaintext,
            "serve without TLS on an address that other hosts can reach; only for trusted networks: "
            "everyone on the path can read everything, including tokens. Implies "

@@ -11,7 +11,7 @@ namespace cairn {
 
 // One message (thrift/bulk_protocol.h)
 
-// Bytes of a message that either side reads: --max_message_bytes of cairn-ps and cairn-worker.
+// Bytes of a message that either side reads: --max_message_bytes of cairn-ps.
 // 1 GiB suffices for a step of a 256 M parameter dense model; larger variables should be sharded.
 inline constexpr int64_t kDefaultMaxMessageBytes = int64_t{1} << 30;
 // Smallest and largest value of --max_message_bytes. The smallest has room for hello, describe and

@@ -116,7 +116,7 @@ absl::StatusOr<ClusterConfig> FindCluster(const WorkerFlags& flags, const JobCon
   if (names_task && cluster.tasks.empty()) {
     return BadFlag(
         "--task_type and --task_index name a task of a cluster, and there is none: give --cluster "
-        "FILE, or leave them out for a server in process");
+        "FILE, or leave them out for an in-process server");
   }
   if (!type.empty()) {
     cluster.task_type = type;
@@ -203,7 +203,7 @@ absl::StatusOr<Report> RunInProcess(const WorkerFlags& flags, const TrainerOptio
   absl::StatusOr<Report> report = RunMode(flags, options, connect);
   const absl::Status closed = server->Close();
   RETURN_IF_ERROR(report.status());
-  if (!closed.ok()) return Annotate(closed, "closing the server in process");
+  if (!closed.ok()) return Annotate(closed, "closing the in-process server");
   return report;
 }
 
@@ -213,7 +213,7 @@ absl::StatusOr<Report> RunOnServers(const WorkerFlags& flags, TrainerOptions opt
   if (cluster.addresses("ps").empty()) {
     return BadFlag(
         "the cluster has no ps tasks, and strategy parameter_server needs them; add \"ps\" to the "
-        "cluster, or leave the cluster out for a server in process");
+        "cluster, or leave the cluster out for an in-process server");
   }
   if (flags.trains() || !cluster.task_type.empty()) {
     RETURN_IF_ERROR(FindTask(cluster, &options));
@@ -303,7 +303,9 @@ absl::StatusOr<Report> Run(const WorkerFlags& flags, JobConfig& job, SummaryOpti
   TrainerOptions options;
   ASSIGN_OR_RETURN(options.job, ReadJob(flags));
   job = options.job;
-  summary = {.mode = flags.mode, .predictions = flags.predictions};
+  summary = {.mode = flags.mode,
+             .predictions = flags.predictions,
+             .training_flags = flags.TrainingFlags()};
   options.fresh = flags.fresh;
   options.trains_more = flags.trains_more;
   options.own_metrics_file = !flags.metrics_file.empty();

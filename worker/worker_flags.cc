@@ -21,12 +21,12 @@ that closes), SIGINT, SIGTERM after making its pushes durable (a second signal e
 void AddTaskFlags(Flags flags, WorkerFlags& values) {
   flags
       .Add("cluster", "FILE", values.cluster,
-           "which servers and workers there are (YAML or TF_CONFIG's JSON); else the variable "
-           "TF_CONFIG, else the job file's cluster:, else a server in process")
+           "the servers and workers (YAML or TF_CONFIG's JSON); else the variable TF_CONFIG, else "
+           "the job file's cluster:, else an in-process server")
       .Add("cluster_resolver", "R", values.cluster_resolver,
-           "where else the cluster is: slurm (the job step), kubernetes (--cluster is then a list "
-           "of pods, as kubectl get pods -o json writes it); or only file, only tf_config; "
-           "worker/cluster/README.md has the details")
+           "source of the cluster instead of a file: slurm (the job step), kubernetes (--cluster "
+           "is then a list of pods, as kubectl get pods -o json writes it); or only file, only "
+           "tf_config; worker/cluster/README.md has the details")
       .Add("cluster_jobs", "JOBS", values.cluster_jobs,
            "slurm: ps=2,worker=4; kubernetes: ps:role=ps;worker:role=worker")
       .Add("cluster_port", "N", values.cluster_port,
@@ -37,7 +37,7 @@ void AddTaskFlags(Flags flags, WorkerFlags& values) {
       .Add("task_type", "TYPE", values.task_type,
            "which task this process is: worker, chief, or evaluator, which scores the job's "
            "checkpoints as they come; may stand in the cluster file")
-      .Add("task_index", "N", values.task_index, "and its number, from 0");
+      .Add("task_index", "N", values.task_index, "index of this task, from 0");
 }
 
 void AddRunFlags(Flags flags, WorkerFlags& values) {
@@ -45,24 +45,26 @@ void AddRunFlags(Flags flags, WorkerFlags& values) {
       .Add("data_root", "DIR", values.data_root,
            "where the job file's relative data paths start; else the job file's own directory")
       .Add("metrics_file", "FILE", values.metrics_file,
-           "writes one JSON object a step: step, loss, examples, seconds; this worker's own file")
+           "file for one JSON object per step: step, loss, examples, seconds; this worker's own "
+           "file")
       .Add("export", "FILE", values.export_file,
            "writes all variables at the end: .npz (numpy) or .safetensors")
       .Add("max_steps", "N", values.max_steps,
-           "ends when this worker has taken N steps of the job, in all its starts; 0: no limit")
+           "ends when this worker has taken N steps of the job, in all its runs; 0: no limit")
       .Add("mode", "MODE", values.mode,
            "train (default), evaluate: metrics of data.eval, predict: scores of data.eval")
       .Add("predictions", "FILE", values.predictions, "where --mode predict writes one line a row")
       .Add("fresh", "", values.fresh,
-           "forgets what the servers hold of the job and starts over; give it to every worker: "
-           "the first (chief, else worker 0) forgets, the others wait for it")
+           "deletes the job's state on the servers and starts over; give it to every worker: the "
+           "first (chief, else worker 0) deletes, the others wait for it")
       .Add("continue", "", values.trains_more,
            "a finished job: trains another data.epochs epochs (at most --max_steps more steps); "
            "give it to every worker. Under a program that restarts workers raise data.epochs "
            "instead: each start with --continue trains once more")
       .Add("obeyed_file", "FILE", values.obeyed_file,
-           "lists there, one a line, which of --fresh and --continue this worker has obeyed: a "
-           "program that restarts it leaves these out then, as cairnctl launch does")
+           "file to which this worker appends --fresh or --continue, one a line, once it has "
+           "applied it: a program that restarts the worker then leaves that flag out, as cairnctl "
+           "launch does")
       .Add("set", "KEY.PATH=VALUE", values.overrides,
            "overrides a key of the job file; may be given several times");
 }
@@ -95,6 +97,15 @@ absl::StatusOr<WorkerFlags> ReadWorkerFlags(absl::Span<const char* const> argume
   return values;
 }
 
+std::vector<std::string> WorkerFlags::TrainingFlags() const {
+  std::vector<std::string> given;
+  if (fresh) given.emplace_back("--fresh");
+  if (trains_more) given.emplace_back("--continue");
+  if (max_steps.has_value()) given.emplace_back("--max_steps");
+  if (!metrics_file.empty()) given.emplace_back("--metrics_file");
+  return given;
+}
+
 absl::Status WorkerFlags::Validate() const {
   if (mode != "train" && mode != "evaluate" && mode != "predict") {
     return InvalidArgument("--mode is '", mode, "'; there are train, evaluate and predict");
@@ -103,7 +114,7 @@ absl::Status WorkerFlags::Validate() const {
     return absl::InvalidArgumentError("--mode predict and --predictions FILE go together");
   }
   if (!trains() && fresh) {
-    return InvalidArgument("--fresh forgets what --mode ", mode, " would read");
+    return InvalidArgument("--fresh deletes the state that --mode ", mode, " would read");
   }
   if (!trains() && trains_more) {
     return InvalidArgument("--continue is for --mode train; with --mode ", mode, " leave it out");

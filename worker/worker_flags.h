@@ -43,6 +43,9 @@ struct WorkerFlags {
 
   bool trains() const { return mode == "train"; }
 
+  // The given flags that a user repeats only with --mode train, as "--fresh".
+  std::vector<std::string> TrainingFlags() const;
+
   // kInvalidArgument: --mode and the flags that belong to one mode, or a number, do not fit.
   absl::Status Validate() const;
 

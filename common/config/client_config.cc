@@ -168,6 +168,14 @@ absl::Status CheckStrategy(const ConfigNode& root, const Given& given, const Cli
     return Unexpected(*section->Find("replicas_to_aggregate"), "strategy.replicas_to_aggregate",
                       absl::StrCat("at most the number of workers, ", config.workers));
   }
+  if (strategy.consistency == "sync" && config.worker >= 0 && config.workers == 0 &&
+      strategy.replicas_to_aggregate == 0) {
+    return InvalidArgument(
+        section->Find("consistency")->key_where,
+        ": strategy.consistency: sync needs workers, the number of workers with "
+        "which the job starts: a list of servers does not have it. Give workers, "
+        "or replicas_to_aggregate");
+  }
   // With `auto`, tasks that do not train may share the description of the workers.
   if (strategy.consistency == "async" || given.worker == "auto" || config.worker >= 0) {
     return absl::OkStatus();

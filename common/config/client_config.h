@@ -37,7 +37,8 @@ struct ClientConfig {
 //   worker: N | auto | none    auto: the task of the cluster; default none
 //   workers: N                 default: the cluster's training tasks
 //   strategy: {consistency, staleness_bound_steps, replicas_to_aggregate, sync_mean,
-//     on_worker_loss, ps_wait_seconds, partitioner}; a consistency other than async needs worker
+//     on_worker_loss, ps_wait_seconds, partitioner}; a consistency other than async needs worker,
+//     and sync a number of workers or replicas_to_aggregate
 //   not_finite: reject | skip; rpc_timeout_seconds; retained_bytes; local_transport
 //   security: {tls_certificate, tls_key, tls_ca, token_file, allow_plaintext}
 // `source` names the text in messages. kInvalidArgument: source:line, the key, what is allowed.

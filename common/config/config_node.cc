@@ -344,7 +344,7 @@ absl::StatusOr<std::string> ReadConfigFile(const std::string& path, absl::Durati
   const absl::Cleanup close_file = [file] { close(file); };
   struct stat status = {};
   if (fstat(file, &status) == 0 && S_ISDIR(status.st_mode)) {
-    return Refuse(path, "is a folder; a file is needed");
+    return Refuse(path, "is a directory; a file is needed");
   }
   return ReadAll(file, path, pipe_patience);
 }

@@ -55,7 +55,7 @@ struct ModelConfig {
   int64_t window = 5;
   int64_t negatives = 5;
   int64_t min_count = 5;
-  double subsample = 1e-3;  // words with a larger share are subsampled; 1: none
+  double subsample = 1e-3;  // words with a larger share are subsampled; 0, 1: none
 };
 
 // One input file, or an image file with its labels (idx).

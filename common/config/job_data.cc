@@ -31,7 +31,7 @@ class FileFinder {
   FileFinder(const std::string& job_folder, const JobOptions& options)
       : folder_(options.data_root.empty() ? job_folder : options.data_root),
         hint_(options.data_root.empty()
-                  ? "; relative paths start at the job file's folder, or give --data_root"
+                  ? "; relative paths start at the job file's directory, or give --data_root"
                   : absl::StrCat("; relative paths start at --data_root ", options.data_root)),
         check_(options.check_files) {}
 
@@ -82,7 +82,7 @@ class FileFinder {
   static std::string WhyUnreadable(const std::string& file) {
     struct stat status;
     if (stat(file.c_str(), &status) != 0) return std::strerror(errno);
-    if (S_ISDIR(status.st_mode)) return "is a folder; name the files in it, as in folder/*";
+    if (S_ISDIR(status.st_mode)) return "is a directory; name the files in it, as in directory/*";
     if (!S_ISREG(status.st_mode)) {
       return "is a pipe or a device; a run reads its files several times: write it to a file";
     }

@@ -191,7 +191,7 @@ absl::Status ReadStorage(const ConfigNode& section, const std::string& path, Job
        Integer("memory_budget_bytes", &storage.memory_budget_bytes, 0)}));
   if (!storage.directory.empty()) return absl::OkStatus();
   return InvalidArgument(WhereOf(section, "directory"), ": ", path,
-                         ".directory: is empty; expected a folder's path");
+                         ".directory: is empty; expected a directory's path");
 }
 
 absl::Status ReadPatterns(const ConfigNode& value, const std::string& path,
@@ -219,7 +219,8 @@ absl::Status ReadWarmStart(const ConfigNode& section, const std::string& path,
                    })}));
   if (!out->from.empty() || section.Find("variables") == nullptr) return absl::OkStatus();
   return InvalidArgument(WhereOf(section, "variables"), ": ", path,
-                         ".variables: come from a checkpoint; name its folder by ", path, ".from");
+                         ".variables: come from a checkpoint; name its directory by ", path,
+                         ".from");
 }
 
 absl::Status ReadCheckpoint(const ConfigNode& section, const std::string& path, JobConfig* job) {
@@ -233,7 +234,7 @@ absl::Status ReadCheckpoint(const ConfigNode& section, const std::string& path, 
        })}));
   if (checkpoint.restore.empty()) {
     return InvalidArgument(WhereOf(section, "restore"), ": ", path,
-                           ".restore: is empty; expected latest, none or a checkpoint's folder");
+                           ".restore: is empty; expected latest, none or a checkpoint's directory");
   }
   if (checkpoint.every_steps == 0 || !checkpoint.directory.empty()) return absl::OkStatus();
   return InvalidArgument(WhereOf(section, "every_steps"), ": ", path,

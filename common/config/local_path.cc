@@ -30,7 +30,7 @@ absl::Status CheckLocalPath(absl::string_view what, absl::string_view path) {
                          "\", a URL; expected a path on this machine: ",
                          is_file
                              ? absl::StrCat("write ", EscapedText(path.substr(mark + kMark.size())))
-                             : "copy the files here, or mount the storage and name its folder");
+                             : "copy the files here, or mount the storage and name its directory");
 }
 
 }  // namespace cairn

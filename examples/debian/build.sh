@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Makes the Debian packages cairn, libcairn-worker0.2, libcairn-client0 and libcairn-dev from this tree.
 # usage: examples/debian/build.sh [--prebuilt BUILD] OUT
-#   OUT          folder that gets the packages
-#   --prebuilt   a build folder that is up to date: its programs are packaged, nothing is compiled
+#   OUT          directory that gets the packages
+#   --prebuilt   a build directory that is up to date: its programs are packaged, nothing is compiled
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
 if [ "${1:-}" = --prebuilt ]; then
-  CAIRN_BUILD=$(realpath "${2:?a build folder}")
+  CAIRN_BUILD=$(realpath "${2:?a build directory}")
   export CAIRN_BUILD
   shift 2
 fi

@@ -139,7 +139,7 @@ absl::Status MemoryBudget::Exhausted(int64_t bytes, absl::string_view what) cons
   return WithReason(
       ResourceExhausted(
           what, " needs ", bytes, " bytes; ", used_bytes(), " of ", limit_,
-          " bytes of memory are in use: raise --memory_budget_bytes (of a server in process: "
+          " bytes of memory are in use: raise --memory_budget_bytes (of an in-process server: "
           "storage.memory_budget_bytes) or use more servers"),
       wire::ErrorReason::MEMORY_BUDGET);
 }

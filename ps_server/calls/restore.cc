@@ -544,11 +544,11 @@ class Restoring {
 
 absl::Status CheckFolders(const wire::RestoreRequest& request) {
   if (request.folders.empty()) {
-    return absl::InvalidArgumentError("the request names no folder of a checkpoint");
+    return absl::InvalidArgumentError("the request names no directory of a checkpoint");
   }
   for (const wire::RestoreFolder& folder : request.folders) {
     if (!absl::StartsWith(folder.path, "/")) {
-      return InvalidArgument("folder '", folder.path, "' is not an absolute path");
+      return InvalidArgument("directory '", folder.path, "' is not an absolute path");
     }
   }
   return absl::OkStatus();

@@ -28,7 +28,7 @@ TEST(DynamicLibrary, NamesAMissingLibrary) {
   EXPECT_THAT(library.status(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("Nothing is missing (libcairn-nothing.so.7: "),
-                             HasSubstr("name its folder in LD_LIBRARY_PATH"))));
+                             HasSubstr("name its directory in LD_LIBRARY_PATH"))));
 }
 
 TEST(DynamicLibrary, NamesTheFirstMissingFunction) {

@@ -71,7 +71,7 @@ TEST_F(RegularFileTest, OtherFileTypesAreRefusedByName) {
   refused(PathOf("fifo"), "a FIFO");
   refused(socket, "a socket");
   refused("/dev/zero", "a device");
-  refused(directory_.path(), "a folder");
+  refused(directory_.path(), "a directory");
   ASSERT_EQ(::symlink("/dev/zero", PathOf("link").c_str()), 0);
   refused(PathOf("link"), "a device");
   ::close(fd);

@@ -196,7 +196,7 @@ class Checkpoints(scene.FolderTest):
         self.assertIn("its checksum is wrong", self.fails(job, 2))
         self.assertIn("holds no finished checkpoint",
                       self.fails(job, 1, "--set", f"checkpoint.restore={self.path('nowhere')}"))
-        self.assertIn("is a file; name the folder of a checkpoint",
+        self.assertIn("is a file; name the directory of a checkpoint",
                       self.fails(job, 1, "--set", f"checkpoint.restore={newest}"))
 
     def test_restore_none_starts_over_and_fresh_returns_to_a_named_checkpoint(self):

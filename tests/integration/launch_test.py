@@ -173,7 +173,7 @@ class LaunchTest(scene.FolderTest):
         os.kill(self.pids(process, "cairn-worker", 1)[0], signal.SIGKILL)
         self.wait_for_log("worker:0 was ended by signal 9 .*restarts in")
         self.wait_for_log("(?s)starts run 1.*restarts in.*worker:0 .* (continues|starts) run 1")
-        self.assertEqual(self.log().count("forgets what the servers hold"), 1, self.log())
+        self.assertEqual(self.log().count("--fresh deletes its state"), 1, self.log())
         process.send_signal(signal.SIGINT)
         self.finish(process)
 

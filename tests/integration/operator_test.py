@@ -205,6 +205,8 @@ class OperatorTest(scene.FolderTest):
         kept = [c for c in listed["checkpoints"] if c["kept_by_operator"]]
         self.assertEqual([c["folder"] for c in kept], [made["folder"]])
         self.assertGreater(len(listed["checkpoints"]), 1, "the job makes its own")
+        self.assertEqual(listed["corrupt"], [])
+        self.assertEqual(listed["damaged"], listed["corrupt"])  # the earlier name of the key
 
         whole, _ = processes.ctl("checkpoint", "verify", made["folder"])
         self.assertTrue(whole["ok"])
@@ -226,6 +228,9 @@ class OperatorTest(scene.FolderTest):
         self.assertEqual(len(damaged["checkpoints"][0]["wrong"]), 1)
         self.assertIn(os.path.basename(table), damaged["checkpoints"][0]["wrong"][0])
         self.assertIn("1 file is corrupt", err)
+        text = subprocess.run([processes.CTL, "checkpoint", "verify", made["folder"]], check=False,
+                              capture_output=True, text=True, timeout=60).stdout
+        self.assertIn(f"{made['folder']}: CORRUPT, step {made['step']}, ", text)
         # Reports each checkpoint of a directory; a table may belong to several, by hard links.
         several, _ = processes.ctl("checkpoint", "verify", self.checkpoints, code=1)
         self.assertEqual(len(several["checkpoints"]), len(listed["checkpoints"]))

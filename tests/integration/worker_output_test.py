@@ -83,6 +83,16 @@ class WorkerOutput(scene.FolderTest):
         self.assertIn("worker:0: scored 2,000 rows with job 'story'", predicted.stderr)
         self.assertIn(self.path("scores"), predicted.stderr)
 
+    def test_the_next_step_leaves_out_flags_for_training_only(self):
+        given = ["--fresh", "--max_steps", "50", "--metrics_file", self.path("metrics")]
+        run = self.run_worker(self.job(), *given)
+        self.assertIn("the same command without --fresh and --max_steps and --metrics_file, but "
+                      "with --mode predict --predictions FILE", run.stderr)
+        predict = ["--mode", "predict", "--predictions", self.path("scores")]
+        self.run_worker(self.path("story.yaml"), *predict)
+        for flag in (given[:1], given[1:3], given[3:]):
+            self.run_worker(self.path("story.yaml"), *predict, *flag, code=2)
+
     def test_a_run_that_diverges_ends_with_the_reason(self):
         job = self.job()
         run = self.run_worker(job, "--set", "optimizer.learning_rate=1e30", code=1)

@@ -1,5 +1,8 @@
 """cairn.data: the rows of the data sets, shared among workers without loss, and resumed exactly."""
+import gzip
 import os
+import pathlib
+import struct
 import subprocess
 import sys
 import tempfile
@@ -75,6 +78,29 @@ print("closed", flush=True)
                                   capture_output=True, text=True, check=False, timeout=60)
         self.assertEqual(done.stdout, "interrupted\ninterrupted\nclosed\n", done.stderr)
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_idx_pairs(self):
+        pixels, labels = bytes(range(12)), bytes([3, 0, 9])
+        with tempfile.TemporaryDirectory() as directory:
+            pair = {"images": os.path.join(directory, "images"),
+                    "labels": pathlib.Path(directory, "labels.gz")}
+            with open(pair["images"], "wb") as file:
+                file.write(struct.pack(">4i", 0x803, 3, 2, 2) + pixels)
+            with gzip.open(pair["labels"], "wb") as file:
+                file.write(struct.pack(">2i", 0x801, 3) + labels)
+            for files in (pair, [pair], (pair, pair)):
+                batches = list(cairn.data.read(files, "idx", evaluate=True))
+                times = len(files) if isinstance(files, tuple) else 1
+                np.testing.assert_array_equal(batches[0].labels, [3, 0, 9] * times)
+                np.testing.assert_array_equal(
+                    batches[0].dense, np.tile(np.arange(12, dtype=np.float32).reshape(3, 4) /
+                                              np.float32(255), (times, 1)))
+        for files in ("images.gz", ["images.gz"], [], {}, {"images": "a"}, [{**pair, "more": "a"}],
+                      {"images": 1, "labels": "b"}):
+            with self.assertRaisesRegex(cairn.InvalidArgumentError, "^files"):
+                cairn.data.read(files, "idx")
+        with self.assertRaisesRegex(cairn.InvalidArgumentError, "^files"):
+            cairn.data.read([pair], "libsvm", features=1)
 
     def test_criteo_has_dense_columns_and_keys(self):
         path = os.path.join(processes.DATA, "criteo-sample", "*.csv*")

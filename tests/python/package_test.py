@@ -441,6 +441,7 @@ class Errors(OnServers):
                 ("at most the number of workers, 1",
                  {"consistency": "sync", "workers": 1, "replicas_to_aggregate": 5}),
                 ("consistency: sync has no effect without worker", {"consistency": "sync"}),
+                ("sync needs workers", {"consistency": "sync", "worker": 0}),
                 ("consistency: ssp has no effect without worker",
                  {"consistency": "ssp", "staleness_bound_steps": 1}),
                 ("worker: found \"auto\"", {"worker": "auto"})):

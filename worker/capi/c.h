@@ -174,7 +174,8 @@ void cairn_set_interrupt_check(cairn_interrupt_function function, void* context,
  *   servers: [host:port, …], cluster_file: PATH, or cluster: {ps: […]}; else TF_CONFIG
  *   job: NAME; worker: N, auto or none (default); workers: N
  *   strategy: {consistency, staleness_bound_steps, replicas_to_aggregate, sync_mean,
- *     on_worker_loss, ps_wait_seconds, partitioner}; consistency ssp and sync need worker
+ *     on_worker_loss, ps_wait_seconds, partitioner}; consistency ssp and sync need worker, sync
+ *     with `servers` also workers or replicas_to_aggregate
  *   not_finite, rpc_timeout_seconds, retained_bytes, local_transport
  *   security: {tls_certificate, tls_key, tls_ca, token_file, allow_plaintext} */
 int cairn_connect(const char* description, double timeout, cairn_client** client);

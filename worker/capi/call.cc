@@ -129,7 +129,7 @@ std::string InTermsOfCalls(absl::string_view message) {
                 {"--allow_plaintext", "allow_plaintext"},
                 {"--local_transport=off", "local_transport: off"},
                 {"--local_transport=any_user", "local_transport: any_user"},
-                {" (of a server in process: storage.memory_budget_bytes)", ""},
+                {" (of an in-process server: storage.memory_budget_bytes)", ""},
                 {"--memory_budget_bytes", "memory_budget_bytes"},
                 {"--tls_", "tls_"},
                 {"--token_file", "token_file"}});

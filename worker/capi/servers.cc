@@ -59,7 +59,7 @@ absl::StatusOr<LaunchConfig> ParseLaunchConfig(absl::string_view text, absl::str
        Boolean("keep_all_rows", &config.keep_all_rows)}));
   if (!config.directory.empty()) return config;
   return InvalidArgument(source,
-                         ": directory: is missing; expected a folder for the servers' state");
+                         ": directory: is missing; expected a directory for the servers' state");
 }
 
 struct ServerLibrary {

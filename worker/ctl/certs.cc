@@ -142,7 +142,7 @@ absl::Status CheckNew(const CertsOptions& options,
       if (::lstat(path.c_str(), &found) != 0) continue;
       return AlreadyExists(
           path,
-          " exists, and is not overwritten: name another folder, or move it away to renew "
+          " exists, and is not overwritten: name another directory, or move it away to renew "
           "it (ca.crt and ca.key stay)");
     }
   }
@@ -162,9 +162,9 @@ absl::StatusOr<std::unique_ptr<CertificateAuthority>> Authority(const CertsOptio
                      CertificateAuthority::Read(certificate, key));
     ASSIGN_OR_RETURN(const CertificateFacts facts, ReadCertificate(certificate));
     if (until <= facts.not_after) return found;
-    return InvalidArgument(certificate, " is good until ", UtcText(facts.not_after),
+    return InvalidArgument(certificate, " is valid until ", UtcText(facts.not_after),
                            ", and no certificate can outlive it: give ",
-                           "fewer --days, or another folder for a new CA");
+                           "fewer --days, or another directory for a new CA");
   }
   ASSIGN_OR_RETURN(
       std::unique_ptr<CertificateAuthority> made,
@@ -210,8 +210,8 @@ absl::StatusOr<Answer> Make(const CertsOptions& options) {
   const std::string until = UtcText(end);
   absl::StrAppendFormat(
       &answer.text,
-      "good until %s. Give each task its own --tls_certificate and --tls_key, all of them\n"
-      "--tls_ca %s; keep %s secret: with it anyone can pass for any task.\n",
+      "valid until %s. Give each task its own --tls_certificate and --tls_key, all of them\n"
+      "--tls_ca %s; keep %s secret: whoever has it can impersonate any task.\n",
       until, CertificatePath(options, kAuthority), KeyPath(options, kAuthority));
   answer.json = {{"ca", CertificatePath(options, kAuthority)},
                  {"new_ca", is_new},

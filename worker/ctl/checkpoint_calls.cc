@@ -61,7 +61,7 @@ absl::StatusOr<std::vector<ServerCheckpoint>> MakeParts(PsClient& client,
       client.Checkpoint(directory, name, deadline);
   if (parts.ok()) return parts;
   if (!client.DropCheckpoint(directory, name, deadline).ok()) {
-    return Annotate(parts.status(), absl::StrCat("delete ", folder, ", which is useless"));
+    return Annotate(parts.status(), absl::StrCat("delete the incomplete ", folder));
   }
   fs::remove(folder, error);
   return parts;

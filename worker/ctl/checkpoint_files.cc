@@ -35,7 +35,7 @@ int64_t BytesOf(const CheckpointManifest& manifest) {
 struct Found {
   std::vector<std::pair<std::string, CheckpointManifest>> finished;  // with their directories
   std::vector<std::string> unfinished;  // directories with parts of servers but no manifest
-  std::vector<std::string> damaged;     // why each is corrupt
+  std::vector<std::string> corrupt;     // why each is corrupt
 };
 
 bool HasParts(const fs::path& folder) {
@@ -56,7 +56,7 @@ absl::StatusOr<Found> Look(const std::string& directory) {
     if (manifest.ok()) {
       found.finished.emplace_back(folder, *std::move(manifest));
     } else if (!absl::IsNotFound(manifest.status())) {
-      found.damaged.emplace_back(manifest.status().message());
+      found.corrupt.emplace_back(manifest.status().message());
     } else if (HasParts(at->path())) {
       found.unfinished.push_back(folder);
     }
@@ -133,7 +133,7 @@ void ReportCheckpoint(const std::string& folder, const CheckpointManifest& manif
   json["ok"] = verified.wrong.empty();
   json["wrong"] = verified.wrong;
   list->push_back(std::move(json));
-  absl::StrAppend(text, folder, ": ", verified.wrong.empty() ? "whole" : "DAMAGED", ", step ",
+  absl::StrAppend(text, folder, ": ", verified.wrong.empty() ? "intact" : "CORRUPT", ", step ",
                   manifest.step, ", ", verified.files, " files of ", manifest.servers.size(),
                   " servers, ", BytesText(verified.bytes), "\n");
   for (const std::string& why : verified.wrong) absl::StrAppend(text, "  ", why, "\n");
@@ -148,7 +148,7 @@ absl::StatusOr<Answer> ListCheckpointsOf(const CheckpointListOptions& given) {
   ASSIGN_OR_RETURN(const Found found, AsBadInput(Look(options.directory)));
   Answer answer;
   Json checkpoints = Json::array();
-  TextTable table({"job", "step", "made", "servers", "size", "", "folder"});
+  TextTable table({"job", "step", "made", "servers", "size", "", "directory"});
   for (const auto& [folder, manifest] : found.finished) {
     if (!options.job.empty() && manifest.job != options.job) continue;
     Json json = SummaryJson(folder, manifest);
@@ -166,13 +166,14 @@ absl::StatusOr<Answer> ListCheckpointsOf(const CheckpointListOptions& given) {
   for (const std::string& folder : found.unfinished) {
     absl::StrAppend(&answer.text, "unfinished: ", folder, "\n");
   }
-  for (const std::string& why : found.damaged) {
+  for (const std::string& why : found.corrupt) {
     absl::StrAppend(&answer.text, "corrupt: ", why, "\n");
   }
   answer.json = {{"directory", options.directory},
                  {"checkpoints", std::move(checkpoints)},
                  {"unfinished", found.unfinished},
-                 {"damaged", found.damaged}};
+                 {"corrupt", found.corrupt},
+                 {"damaged", found.corrupt}};  // the earlier name of the key
   return answer;
 }
 
@@ -191,7 +192,7 @@ absl::StatusOr<Answer> VerifyCheckpoints(const std::string& folder) {
     wrong = 1;
   } else {
     ASSIGN_OR_RETURN(const Found found, AsBadInput(Look(folder)));
-    if (found.finished.empty() && found.damaged.empty()) {
+    if (found.finished.empty() && found.corrupt.empty()) {
       return AsBadInput(
           NotFound(folder, " is no finished checkpoint (no ", CheckpointManifest::kFileName,
                    ") and holds none: cairnctl checkpoint list DIR lists the existing ones"));
@@ -199,11 +200,11 @@ absl::StatusOr<Answer> VerifyCheckpoints(const std::string& folder) {
     for (const auto& [path, manifest] : found.finished) {
       ReportCheckpoint(path, manifest, &list, &answer.text, &wrong);
     }
-    for (const std::string& why : found.damaged) {
+    for (const std::string& why : found.corrupt) {
       absl::StrAppend(&answer.text, why, "\n");
       list.push_back({{"ok", false}, {"wrong", Json::array({why})}});
     }
-    wrong += found.damaged.size();
+    wrong += found.corrupt.size();
   }
   answer.json = {{"ok", wrong == 0}, {"checkpoints", std::move(list)}};
   if (wrong > 0) {

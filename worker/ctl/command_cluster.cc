@@ -27,7 +27,7 @@ void AddLaunchEnds(CLI::App* command, const std::shared_ptr<LaunchOptions>& opti
                    : absl::StrCat("'", policy, "'; there are never and on-failure");
       });
   Flags(*command)
-      .Add("max_restarts", "N", options->max_restarts, "of each task; default 3")
+      .Add("max_restarts", "N", options->max_restarts, "restarts of each task; default 3")
       .Add("grace_seconds", "S", options->grace_seconds,
            "how long a task may take to end before it is killed; default 30")
       .Add("progress_seconds", "S", options->progress_seconds,
@@ -68,8 +68,8 @@ void Tree::AddLaunch() {
       .Add("set", "SET", options->sets, "KEY.PATH=VALUE overrides the job file; repeatable");
   AddLaunchEnds(command, options);
   Flags(*command)
-      .Add("cairn_ps", "FILE", options->cairn_ps, "the program; default: beside cairnctl")
-      .Add("cairn_worker", "FILE", options->cairn_worker, "likewise");
+      .Add("cairn_ps", "FILE", options->cairn_ps, "the server's program; default: beside cairnctl")
+      .Add("cairn_worker", "FILE", options->cairn_worker, "likewise the worker's");
   AddWord(command, "worker_flags", "FLAG", options->worker_flags,
           "after --: flags of every cairn-worker");
 }
@@ -85,7 +85,7 @@ void Tree::AddLogs() {
       .Add("directory", "DIR", options->directory,
            "the launch's --log_directory; default: that of the running launch on this machine")
       .Add("launch", "PID", options->launch, "process id of the launch, if several run")
-      .Add("lines", "N", options->lines, "of each task; default 20");
+      .Add("lines", "N", options->lines, "lines of each task; default 20");
   command->add_flag("--follow,-f", options->follow,
                     "prints new lines as they come, until the launch ends or Ctrl-C");
   AddWord(command, "tasks", "TASK", options->tasks,
@@ -155,7 +155,7 @@ void Tree::AddDoctor() {
       .Add("data_dir", "DIR", options->directory,
            "where a server's data would be: measures its disk with a temporary file of 64 MiB; "
            "default: the working directory")
-      .Add("cluster", "FILE", options->cluster_file, "whose ps tasks are checked")
+      .Add("cluster", "FILE", options->cluster_file, "cluster file whose ps tasks are checked")
       .Add("timeout_seconds", "S", options->timeout_seconds,
            "how long a server may take to answer; default 3");
   AddSecurity(command, &options->security);
@@ -185,7 +185,7 @@ void Tree::AddBench() {
                  "cairnctl bench --cluster cluster.yaml --mib 16", RunBench);
   AddServers(command, &options->target);
   Flags(*command)
-      .Add("mib", "MIB", options->mib, "of a push and of a pull; default 4")
+      .Add("mib", "MIB", options->mib, "MiB per push and pull; default 4")
       .Add("seconds", "S", options->seconds,
            "for each measurement; default 1. Uses a temporary job; servers that train meanwhile "
            "slow it down, and it slows them down");

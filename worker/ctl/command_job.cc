@@ -47,7 +47,7 @@ void Tree::AddGet() {
           "of data do; a key without a row has its initial value");
   AddTarget(command, &options->target);
   Flags(*command)
-      .Add("slot", "NAME", options->slot, "a slot of the optimizer, by Keras's name")
+      .Add("slot", "NAME", options->slot, "a slot of the optimizer, by Keras' name")
       .Add("local_transport", "auto|any_user|off", options->local_transport,
            std::string(kLocalTransportText));
 }
@@ -70,7 +70,7 @@ void Tree::AddCheckpoint() {
   CLI::App* const checkpoint =
       Add(&app_, "checkpoint", "Lists, verifies, makes and restores checkpoints", "", nullptr);
   const auto [listing, list] =
-      AddCommand(checkpoint, "list", "Checkpoints in a folder, the oldest first",
+      AddCommand(checkpoint, "list", "Checkpoints in a directory, the oldest first",
                  "cairnctl checkpoint list /shared/checkpoints", ListCheckpointsOf);
   AddWord(listing, "directory", "DIR", list->directory, "else checkpoint.directory of --job FILE");
   Flags(*listing).Add("job", "NAME|FILE", list->job, "only this job's; its name, or its job file");
@@ -78,8 +78,8 @@ void Tree::AddCheckpoint() {
   Add(checkpoint, "verify", "Reads every file and compares its checksum with the manifest's",
       "cairnctl checkpoint verify /shared/a9a.step-0000000512-1a2b3c4d",
       [folder] { return VerifyCheckpoints(*folder); })
-      ->add_option("folder", *folder, "a checkpoint, or a folder of several")
-      ->type_name("FOLDER")
+      ->add_option("directory", *folder, "a checkpoint, or a directory of several")
+      ->type_name("DIR")
       ->required();
   AddCheckpointCalls(checkpoint);
 }
@@ -102,7 +102,7 @@ void Tree::AddCheckpointCalls(CLI::App* checkpoint) {
   AddTarget(restoring, &restore->target);
   Flags(*restoring)
       .Add("replace", "", restore->replace, "first drops the servers' state of the job");
-  AddWord(restoring, "folder", "FOLDER", restore->folder, "the checkpoint")->required();
+  AddWord(restoring, "directory", "DIR", restore->folder, "the checkpoint")->required();
 }
 
 void Tree::AddExport() {
@@ -117,7 +117,7 @@ void Tree::AddExport() {
   Flags(*command)
       .Add("local_transport", "auto|any_user|off", options->local_transport,
            std::string(kLocalTransportText))
-      .Add("checkpoint", "FOLDER", options->checkpoint,
+      .Add("checkpoint", "DIR", options->checkpoint,
            "exports this checkpoint instead of live servers")
       .Add("scratch", "DIR", options->scratch,
            "for --checkpoint: directory of temporary files; default: TMPDIR");

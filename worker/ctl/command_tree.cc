@@ -68,7 +68,8 @@ void Tree::AddServers(CLI::App* command, TargetOptions* target) {
   Flags(*command)
       .Add("cluster", "FILE", target->cluster_file,
            "cluster file; else the variable TF_CONFIG, else the job file's cluster")
-      .Add("servers", "HOST:PORT,...", target->servers, "or ps:0, ps:1, ... by their addresses")
+      .Add("servers", "HOST:PORT,...", target->servers,
+           "addresses of ps:0, ps:1, ..., instead of --cluster")
       .Add("timeout_seconds", "S", target->timeout_seconds,
            "how long a server may take to answer; default 3");
   AddSecurity(command, &target->security);

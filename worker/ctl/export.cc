@@ -66,7 +66,7 @@ absl::StatusOr<Answer> ExportCheckpoint(const ExportOptions& options) {
       options.scratch.empty() ? fs::temp_directory_path(error) : fs::path(options.scratch);
   std::string folder = (parent / "cairn-export.XXXXXX").string();
   if (error || mkdtemp(folder.data()) == nullptr) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("making a folder in ", parent.string(),
+    return absl::ErrnoToStatus(errno, absl::StrCat("making a directory in ", parent.string(),
                                                    ": name another place by --scratch"));
   }
   const auto remove = absl::MakeCleanup([&] { fs::remove_all(folder, error); });

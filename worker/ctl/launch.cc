@@ -342,10 +342,10 @@ Answer Launcher::MakeAnswer() const {
 absl::StatusOr<std::string> MakeFolder() {
   std::error_code error;
   const fs::path parent = fs::temp_directory_path(error);
-  if (error) return AsBadInput(absl::ErrnoToStatus(error.value(), "TMPDIR is not a folder"));
+  if (error) return AsBadInput(absl::ErrnoToStatus(error.value(), "TMPDIR is not a directory"));
   std::string folder = (parent / "cairn-launch.XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("making a folder in ", parent.string()));
+    return absl::ErrnoToStatus(errno, absl::StrCat("making a directory in ", parent.string()));
   }
   return folder;
 }

@@ -132,7 +132,7 @@ Answer WhyAnswer(const Target& target, const std::vector<ServerView>& servers) {
                       {"origin", worker.origin},
                       {"waited_for_by", count},
                       {"advice", AdviceOn(worker)}});
-    const std::string waiters = count == 0   ? "nobody waits"
+    const std::string waiters = count == 0   ? "no call waits"
                                 : count == 1 ? "1 call waits"
                                              : absl::StrCat(count, " calls wait");
     absl::StrAppend(&answer.text, "\n", name, ": ", StandingText(worker), "\n  ", waiters,

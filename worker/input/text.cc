@@ -74,7 +74,7 @@ class TextRows : public RowSource {
 
  private:
   void SetKeepProbabilities(double threshold) {
-    if (threshold >= 1) return;
+    if (threshold <= 0 || threshold >= 1) return;
     for (size_t id = 0; id < vocabulary_->words().size(); ++id) {
       const double share = static_cast<double>(vocabulary_->count(static_cast<int64_t>(id))) /
                            static_cast<double>(vocabulary_->total_count());

@@ -91,6 +91,16 @@ TEST(ClientConfig, RefusesSettingsWithoutEffect) {
                 HasSubstr("strategy.consistency: ssp has no effect without worker"));
     EXPECT_EQ(refusal(more, "{consistency: async}"), "");
   }
+  // A server that knows no number would close steps with the workers that have joined so far.
+  EXPECT_THAT(refusal("worker: 0, ", "{consistency: sync}"),
+              HasSubstr("strategy.consistency: sync needs workers"));
+  EXPECT_THAT(refusal("worker: 0, workers: 0, ", "{consistency: sync}"),
+              HasSubstr("sync needs workers"));
+  EXPECT_EQ(refusal("worker: 0, workers: 2, ", "{consistency: sync}"), "");
+  EXPECT_EQ(refusal("worker: 0, ", "{consistency: sync, replicas_to_aggregate: 2}"), "");
+  EXPECT_EQ(Refusal(R"({job: j, worker: 0, strategy: {consistency: sync},
+                        cluster: {ps: ["a:1"], worker: ["c:1", "d:1"]}})"),
+            "");
   // An evaluator of the workers' cluster.
   EXPECT_EQ(Refusal(R"({job: j, worker: auto, strategy: {consistency: sync},
                         cluster: {ps: ["a:1"], worker: ["c:1"], evaluator: ["d:1"]},

@@ -113,7 +113,7 @@ TEST(Tree, MoreThanAMebibyteIsRefused) {
 TEST(File, ATooLargeFileAFolderOrAMissingFileIsRefused) {
   const TempDir folder;
   EXPECT_THAT(std::string(ReadConfigFile(folder.path()).status().message()),
-              HasSubstr("is a folder"));
+              HasSubstr("is a directory"));
   EXPECT_EQ(ReadConfigFile(folder.Join("none")).status().code(), absl::StatusCode::kNotFound);
   const std::string pipe = folder.Join("pipe");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);

@@ -336,10 +336,10 @@ TEST_F(JobFiles, UnreadableFilesAreRefusedWithTheSearchedFolder) {
   };
   EXPECT_THAT(refusal("none.txt", ""),
               HasSubstr("none.txt: No such file or directory; relative paths start at the job "
-                        "file's folder, or give --data_root"));
+                        "file's directory, or give --data_root"));
   EXPECT_THAT(refusal("none.txt", "/x"), HasSubstr("relative paths start at --data_root /x"));
   EXPECT_THAT(refusal("'*.none'", ""), HasSubstr("no file matches"));
-  EXPECT_THAT(refusal("/tmp", ""), HasSubstr("is a folder"));
+  EXPECT_THAT(refusal("/tmp", ""), HasSubstr("is a directory"));
   EXPECT_THAT(refusal("''", ""), HasSubstr("expected a path or a glob"));
 }
 

@@ -46,7 +46,7 @@ class CommandLine(unittest.TestCase):
 
     def test_the_usage_brackets_only_words_that_may_be_left_out(self):
         for usage in ("certs [flags] DIR", "export [flags] FILE", "get [flags] VARIABLE [KEY...]",
-                      "checkpoint verify [flags] FOLDER", "checkpoint restore [flags] FOLDER",
+                      "checkpoint verify [flags] DIR", "checkpoint restore [flags] DIR",
                       "checkpoint create [flags] [DIR]", "servers add [flags] ps:N",
                       "servers remove [flags] ps:N", "completion [flags] SHELL",
                       "drain [flags] [ps:N...]", "logs [flags] [TASK...]", "why [flags]"):

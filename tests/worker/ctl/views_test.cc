@@ -225,7 +225,7 @@ TEST(Why, ASilentWorkerThatNobodyWaitsForIsNamedToo) {
   EXPECT_TRUE(absl::StrContains(answer.text, "no call waits")) << answer.text;
   EXPECT_TRUE(absl::StrContains(answer.text, "worker:0: live at step 4, last seen 6.0s ago"))
       << answer.text;
-  EXPECT_TRUE(absl::StrContains(answer.text, "nobody waits for it")) << answer.text;
+  EXPECT_TRUE(absl::StrContains(answer.text, "no call waits for it")) << answer.text;
   EXPECT_EQ(answer.json["servers_without_answer"][0]["server"], "ps:1 (b:2)");
   EXPECT_FALSE(answer.problem.ok());
 }

@@ -142,7 +142,7 @@ Dataset Dataset::ListFiles(const std::string& pattern, std::optional<ShuffleOpti
     return FromError(NotFound("ListFiles: no file matches ", pattern));
   }
   if (result != 0) {
-    return FromError(Unavailable("ListFiles: a folder of ", pattern, " cannot be read"));
+    return FromError(Unavailable("ListFiles: a directory of ", pattern, " cannot be read"));
   }
   const auto count = static_cast<int64_t>(files.size());
   const Dataset names = FromFiles(std::move(files));

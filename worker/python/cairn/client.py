@@ -381,14 +381,14 @@ class Client:
         """Makes a checkpoint of the job. Takes at most 10 minutes.
 
         Args:
-            directory: a path that is valid on every server's host. The checkpoint gets a folder in
-                it.
-            step: becomes part of the folder's name.
+            directory: a path that is valid on every server's host. The checkpoint becomes a new
+                directory in it.
+            step: becomes part of the new directory's name.
             keep: how many of the job's checkpoints to keep in `directory`; older ones are deleted.
                 0: all.
 
         Returns:
-            The checkpoint's folder. `cairn.load`, `cairnctl` and `cairn-worker` can read it."""
+            The checkpoint's directory. `cairn.load`, `cairnctl` and `cairn-worker` can read it."""
         folder = ctypes.c_void_p()
         path = os.path.abspath(_checks.path(directory, "directory"))
         check(lib.cairn_checkpoint(self.handle, os.fsencode(path), _checks.integer(step, "step", 0),
@@ -396,7 +396,10 @@ class Client:
         return take_text(folder.value)
 
     def restore(self, folder: Union[str, os.PathLike[str]]) -> None:
-        """Replaces the job's state by a checkpoint. The client must not be a training worker."""
+        """Replaces the job's state by a checkpoint. The client must not be a training worker.
+
+        Args:
+            folder: the checkpoint's directory."""
         path = os.path.abspath(_checks.path(folder, "folder"))
         check(lib.cairn_restore(self.handle, os.fsencode(path)))
 
@@ -480,6 +483,7 @@ def connect(cluster: ClusterLike = None, *, job: str = "default",
             lost connection. A number: the index of this training worker, whose pushes are applied
             exactly once. "auto": the task of the cluster file or TF_CONFIG.
         workers: the number of workers with which the job starts; "sync" waits for all of them.
+            None: the training tasks of the cluster. "sync" with a list of addresses needs it.
         consistency: "async", "ssp" (at most staleness_bound_steps apart) or "sync"; see
             Client.step. "ssp" and "sync" need `worker`.
         staleness_bound_steps: for "ssp", how many steps a worker may be ahead of the slowest one.

@@ -25,7 +25,7 @@ _FLAGS = 'a list of texts, as in ["--memory_budget_bytes=1000000000"]'
 def program(name: str) -> str:
     """Finds cairn-ps, cairn-worker or cairnctl.
 
-    Looks in the folders of $CAIRN_BIN (separated by ":") or, without it, where pip installs
+    Looks in the directories of $CAIRN_BIN (separated by ":") or, without it, where pip installs
     scripts; then on the PATH.
 
     Raises:
@@ -130,7 +130,7 @@ class Cluster:
 
     @property
     def directory(self) -> str:
-        """The folder of the servers' state and logs."""
+        """The directory of the servers' state and logs."""
         return self._directory
 
     @property
@@ -200,12 +200,12 @@ def launch(servers: int = 1, *, directory: Union[str, os.PathLike[str], None] = 
            flags: Optional[List[str]] = None,
            memory_budget_bytes: Optional[int] = None) -> Cluster:
     """Starts servers on this machine. Returns when they accept connections. The servers end with
-    this process, however it ends; one that is killed leaves its temporary folder behind.
+    this process, however it ends; one that is killed leaves its temporary directory behind.
 
     Args:
         servers: the number of servers.
-        directory: the folder of their state, from which a later launch continues. None: a temporary
-            folder, which `Cluster.stop` deletes.
+        directory: where their state is kept, from which a later launch continues. None: a temporary
+            directory, which `Cluster.stop` deletes.
         durability: "off", "snapshot", "log" or "log_sync".
         in_process: run the servers in this process instead of cairn-ps processes.
         flags: more flags for cairn-ps; not with in_process.
@@ -216,7 +216,7 @@ def launch(servers: int = 1, *, directory: Union[str, os.PathLike[str], None] = 
         NotFoundError: cairn-ps is not installed.
         InternalError: a server ended while it started; the text has its log.
         UnavailableError: a server does not listen after 60 s.
-        OSError: the folder cannot be made."""
+        OSError: the directory cannot be made."""
     folder = None if directory is None else _checks.path(directory, "directory")
     more = [] if flags is None else _checks.items(flags, "flags", _FLAGS)
     is_here = _checks.flag(in_process, "in_process")

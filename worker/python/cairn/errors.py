@@ -79,7 +79,7 @@ class ResourceExhaustedError(Error):
 
 
 class FailedPreconditionError(Error):
-    """The call is not possible in this state, for example because a newer start of the same
+    """The call is not possible in this state, for example because a newer run of the same
     worker has replaced this client."""
 
     code = 9

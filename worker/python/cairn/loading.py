@@ -86,7 +86,7 @@ def load(path: Union[str, os.PathLike[str]]) -> Loaded:
     """Loads values by name from an export or a checkpoint.
 
     Args:
-        path: an exported file (.npz or .safetensors), or a checkpoint's folder. A checkpoint is
+        path: an exported file (.npz or .safetensors), or a checkpoint's directory. A checkpoint is
             restored into a temporary server in this process, which holds all of it in memory. Its
             rows are read whatever their age (expire_after).
 
@@ -96,7 +96,7 @@ def load(path: Union[str, os.PathLike[str]]) -> Loaded:
         float32).
 
     Raises:
-        NotFoundError: `path` does not exist, or is a folder without a checkpoint.
+        NotFoundError: `path` does not exist, or is a directory without a checkpoint.
         InvalidArgumentError: a file of another type.
         DataLossError: the file is corrupt."""
     text = os.path.abspath(_checks.path(path, "path"))
@@ -104,7 +104,7 @@ def load(path: Union[str, os.PathLike[str]]) -> Loaded:
         raise NotFoundError(f"{text}: does not exist")
     if os.path.isdir(text):
         if not os.path.exists(os.path.join(text, "MANIFEST.json")):
-            raise NotFoundError(f"{text}: has no MANIFEST.json; expected a checkpoint's folder, "
+            raise NotFoundError(f"{text}: has no MANIFEST.json; expected a checkpoint's directory, "
                                 "which Client.checkpoint and cairnctl name")
         return _read_checkpoint(text)
     if text.endswith(".npz"):
@@ -116,7 +116,7 @@ def load(path: Union[str, os.PathLike[str]]) -> Loaded:
     if text.endswith(".safetensors"):
         return _read_safetensors(text)
     raise InvalidArgumentError(f"{text}: expected a .npz or .safetensors file or a checkpoint's "
-                               "folder")
+                               "directory")
 
 
 __all__ = ["load"]

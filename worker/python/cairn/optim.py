@@ -184,8 +184,8 @@ class RMSprop(Optimizer):
 
 
 class Adam(Optimizer):
-    """Uses moving averages of the gradient and its square. Updates every row of a table; see
-    LazyAdam."""
+    """Uses moving averages of the gradient and its square. A push of some rows of a dense variable
+    also updates its other rows, as in Keras; of a table it updates only the pushed rows."""
 
     _type = "adam"
 
@@ -221,7 +221,7 @@ class Nadam(Adam):
 
 
 class LazyAdam(Adam):
-    """Adam that updates only the rows that were pushed."""
+    """Adam that updates only the pushed rows, also of dense variables."""
 
     _type = "lazy_adam"
 

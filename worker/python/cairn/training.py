@@ -67,7 +67,7 @@ def train(job: Union[str, os.PathLike[str], Mapping[str, Any]], *, servers: int 
         job: a job file, or a dictionary with its keys.
         servers: the number of cairn-ps processes; 0: one server in the worker's own process.
         workers: the number of workers. Several workers need `servers`.
-        data_root: the folder to which relative data paths refer. None: the job file's folder, or
+        data_root: the directory to which relative data paths refer. None: that of the job file, or
             for a dictionary the working directory.
         overrides: keys to replace, for example {"data.epochs": 2}.
         name: the run's name on the progress bar. None: the job's name.

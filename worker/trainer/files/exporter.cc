@@ -122,8 +122,8 @@ absl::Status CheckExportPlace(const std::string& path) {
   const bool is_folder = std::filesystem::is_directory(folder, error);
   if (is_folder && access(folder.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
   const int why = error ? error.value() : is_folder ? errno : ENOTDIR;
-  return AsBadInput(InvalidArgument("export file ", path, " cannot be made: folder ", folder, ": ",
-                                    std::strerror(why), ": make it, or name another place"));
+  return AsBadInput(InvalidArgument("export file ", path, " cannot be made: directory ", folder,
+                                    ": ", std::strerror(why), ": make it, or name another place"));
 }
 
 absl::Status ExportVariables(PsClient& client, absl::Span<const VariableSpec> specs,

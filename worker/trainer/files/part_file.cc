@@ -60,12 +60,13 @@ absl::Status PartFile::Finish() {
   const std::filesystem::path parent = std::filesystem::path(path_).parent_path();
   const int folder =
       open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return Failed("syncing the folder of", errno);
+  if (folder < 0) return Failed("syncing the directory of", errno);
   const int synced = fsync(folder);
   const int error = errno;
   close(folder);
   // Some file systems have no fsync of directories, and need none.
-  return synced == 0 || error == EINVAL ? absl::OkStatus() : Failed("syncing the folder of", error);
+  return synced == 0 || error == EINVAL ? absl::OkStatus()
+                                        : Failed("syncing the directory of", error);
 }
 
 }  // namespace cairn

@@ -1,9 +1,11 @@
 #include "worker/trainer/reports/summary.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 namespace cairn {
 namespace {
@@ -59,13 +61,20 @@ std::string GpuText(const GpuUsage& gpu) {
 
 std::string NextStep(const Report& report, const JobConfig& job, const SummaryOptions& options) {
   if (options.follows || options.mode != "train") return "";
-  if (report.status == "interrupted") return "run the same command again: it continues from here";
+  const std::vector<std::string>& flags = options.training_flags;
+  if (report.status == "interrupted") {
+    const bool fresh = std::find(flags.begin(), flags.end(), "--fresh") != flags.end();
+    return absl::StrCat("run the same command again", fresh ? " without --fresh" : "",
+                        ": it continues from here");
+  }
   if (!report.eval.has_value())
     return "";  // the first worker reports this, if there are rows to score
-  return absl::StrCat("score rows: the same command with --mode predict --predictions FILE",
-                      job.output.export_file.empty()
-                          ? "; write the variables: --mode evaluate --export FILE.npz"
-                          : "");
+  const std::string without =
+      flags.empty() ? "" : absl::StrCat(" without ", absl::StrJoin(flags, " and "), ", but");
+  return absl::StrCat(
+      "score rows: the same command", without, " with --mode predict --predictions FILE",
+      job.output.export_file.empty() ? "; write the variables: --mode evaluate --export FILE.npz"
+                                     : "");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/config/job_config.h"
 #include "worker/trainer/reports/report.h"
@@ -12,6 +13,9 @@ struct SummaryOptions {
   std::string mode = "train";  // train, evaluate or predict
   std::string predictions;     // the file that predict wrote
   bool follows = false;        // this is the evaluator task
+  // The given flags that only --mode train takes. Of these, --fresh starts over when it is
+  // repeated.
+  std::vector<std::string> training_flags;
 };
 
 // Several lines, each with a line end: the work done, its speed and quality, the files written, and

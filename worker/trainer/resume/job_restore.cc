@@ -58,7 +58,7 @@ absl::StatusOr<Chosen> Choose(const JobConfig& job) {
     std::error_code unknown;  // the read below reports a path that cannot be examined
     if (std::filesystem::is_regular_file(chosen.folder, unknown)) {
       return AsBadInput(InvalidArgument("checkpoint.restore: ", chosen.folder,
-                                        " is a file; name the folder of a ",
+                                        " is a file; name the directory of a ",
                                         "checkpoint, which has a ", CheckpointManifest::kFileName));
     }
     absl::StatusOr<CheckpointManifest> manifest = CheckpointManifest::ReadFrom(chosen.folder);

@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<InProcessServer>> InProcessServer::Open(const Job
   if (!create && !fs::exists(folder, error)) {
     return absl::NotFoundError(
         absl::StrCat(folder.string(), ": no state of job '", job.name,
-                     "' is there; train first, or name its folder by storage.directory"));
+                     "' is there; train first, or name its directory by storage.directory"));
   }
   EngineOptions options;
   options.directory = folder.string();

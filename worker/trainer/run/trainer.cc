@@ -250,8 +250,7 @@ class Training {
         return WaitForFreshStart(non_training, absl::Seconds(options_.job.strategy.ps_wait_seconds),
                                  /*any_run=*/RestoreNamed(), options_.stop_requested);
       }
-      LOG(INFO) << "job '" << options_.job.name
-                << "': --fresh, forgets what the servers hold of it";
+      LOG(INFO) << "job '" << options_.job.name << "': --fresh deletes its state on the servers";
       return non_training.DropJob(Deadline::In(CallTimeout(options_)));
     }
     if (first) return RestoreJob(non_training, options_.job, options_.fresh);

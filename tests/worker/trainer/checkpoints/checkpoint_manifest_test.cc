@@ -116,7 +116,7 @@ TEST(CheckpointManifest, AnyChangedValueIsFound) {
   fs::remove(path);
   fs::create_directory(path);
   EXPECT_THAT(CheckpointManifest::ReadFrom(folder.path()),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("is a folder")));
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("is a directory")));
   fs::remove(path);
   std::ofstream(path) << text;
   EXPECT_OK(CheckpointManifest::ReadFrom(folder.path()));

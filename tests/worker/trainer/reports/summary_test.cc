@@ -85,6 +85,19 @@ TEST(Summary, OfAStoppedRunSaysHowToGoOn) {
             HasSubstr("next         run the same command again: it continues from here")));
 }
 
+TEST(Summary, TheNextStepLeavesOutFlagsThatWouldLoseTheStateOrBeRefused) {
+  Report report = Trained();
+  EXPECT_THAT(SummaryText(report, Job(), {.training_flags = {"--fresh", "--max_steps"}}),
+              HasSubstr("score rows: the same command without --fresh and --max_steps, but with "
+                        "--mode predict --predictions FILE; write"));
+  report.status = "interrupted";
+  EXPECT_THAT(SummaryText(report, Job(), {.training_flags = {"--fresh"}}),
+              HasSubstr("run the same command again without --fresh: it continues from here"));
+  // An interrupted --continue goes on with the run that it began.
+  EXPECT_THAT(SummaryText(report, Job(), {.training_flags = {"--continue"}}),
+              HasSubstr("run the same command again: it continues from here"));
+}
+
 TEST(Summary, OfARunThatHadEndedBefore) {
   const Report report{.total_steps = 1563, .eval = Evaluation{.rows = 5, .rmse = 0.5}};
   EXPECT_THAT(

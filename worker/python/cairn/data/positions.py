@@ -3,14 +3,16 @@ from __future__ import annotations
 
 import glob
 import os
-from typing import Any, List, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Sequence, Tuple, Union
 
 from cairn import _checks
 from cairn.errors import InvalidArgumentError, NotFoundError
 
 Path = _checks.PathLike
+Pair = Mapping[str, Path]  # {"images": PATH, "labels": PATH} of format idx
 _MOST_BATCH_ROWS = 1 << 31
 _EXPECTED_FILES = "a path or a list of paths"
+_EXPECTED_PAIRS = 'an idx pair or a list of them, as in {"images": "a.gz", "labels": "b.gz"}'
 
 
 def read_position(position: Union[bytes, str]) -> Tuple[int, int]:
@@ -43,6 +45,25 @@ def check_files(files: Union[Path, Sequence[Path]]) -> List[str]:
     return paths
 
 
+def check_pairs(pairs: Union[Pair, Sequence[Pair]]) -> List[Dict[str, str]]:
+    """Returns one pair of idx files, or the pairs of a list that is not empty, as texts."""
+    if isinstance(pairs, Mapping):
+        return [_pair(pairs, "files")]
+    found = [_pair(pair, f"files[{i}]")
+             for i, pair in enumerate(_checks.items(pairs, "files", _EXPECTED_PAIRS))]
+    if not found:
+        raise _checks.unfit("files", pairs, "at least one idx pair")
+    return found
+
+
+def _pair(pair: Any, what: str) -> Dict[str, str]:
+    if not isinstance(pair, Mapping):
+        raise _checks.mistyped(what, pair, _EXPECTED_PAIRS)
+    if set(pair) != {"images", "labels"}:
+        raise _checks.unfit(what, dict(pair), _EXPECTED_PAIRS)
+    return {key: _checks.path(pair[key], f"{what}['{key}']") for key in ("images", "labels")}
+
+
 def list_files(files: Union[Path, Sequence[Path]]) -> List[str]:
     """Returns the files that paths and globs name; those of a glob are sorted by name."""
     found: List[str] = []
@@ -69,5 +90,5 @@ def check_amounts(batch_size: Any, epochs: Any) -> Tuple[int, int]:
             _checks.integer(epochs, "epochs", 0))
 
 
-__all__ = ["Path", "check_amounts", "check_files", "check_share", "list_files", "read_position",
-           "write_position"]
+__all__ = ["Pair", "Path", "check_amounts", "check_files", "check_pairs", "check_share",
+           "list_files", "read_position", "write_position"]

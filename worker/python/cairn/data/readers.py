@@ -12,8 +12,11 @@ from cairn import _checks
 from cairn._arrays import Array
 from cairn._library import RawBatch, check, deliver_signals, lib
 from cairn.data.positions import (
+    Pair,
+    Path,
     check_amounts,
     check_files,
+    check_pairs,
     check_share,
     read_position,
     write_position,
@@ -119,14 +122,15 @@ class Reader(Iterator[Batch]):
             self.close()
 
 
-def read(files: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str]]]],
-         file_format: str, *, batch_size: int = 128, epochs: int = 1, evaluate: bool = False,
-         worker: int = 0, workers: int = 1, position: Union[bytes, str] = b"",
+def read(files: Union[Path, Pair, Sequence[Union[Path, Pair]]], file_format: str, *,
+         batch_size: int = 128, epochs: int = 1, evaluate: bool = False, worker: int = 0,
+         workers: int = 1, position: Union[bytes, str] = b"",
          model: Optional[Dict[str, Any]] = None, **data: Any) -> Reader:
     """Opens input files as an iterator of batches.
 
     Args:
-        files: paths or globs, relative to the working directory; files may be gzipped.
+        files: a path or glob, or a list of them, relative to the working directory; files may be
+            gzipped. For idx, pairs of files: {"images": "a.gz", "labels": "b.gz"}.
         file_format: libsvm (needs features=N), csv, criteo_tsv, criteo_csv, idx or movielens.
         batch_size: rows in a batch.
         epochs: how often the files are read.
@@ -146,7 +150,9 @@ def read(files: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str
     section: Dict[str, Any] = {"format": _checks.text(file_format, "file_format"),
                                "batch_size": size, **_checks.mapping(data, "data")}
     in_order = _checks.flag(evaluate, "evaluate")
-    section["eval" if in_order else "train"] = check_files(files)
+    given: Any = files
+    section["eval" if in_order else "train"] = (
+        check_pairs(given) if file_format == "idx" else check_files(given))
     if not in_order:
         section["epochs"] = passes
     elif passes != 1:
