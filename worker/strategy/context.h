@@ -58,10 +58,12 @@ class ReplicaContext {
   using MergeFn = ValueFunction<Strategy&, absl::Span<const Value>>;
   absl::StatusOr<Value> MergeCall(const MergeFn& merge_fn, absl::Span<const Value> args = {});
 
-  // Sum or mean over all replicas of all workers; every replica gets the same result. `value` may
-  // be a structure of tensors and slices (slices are concatenated). Every replica must make the
-  // same calls in the same order. `options.timeout` bounds this replica's wait for the other
-  // replicas of this process (default 10 minutes), and each collective between processes.
+  // Sum or mean over all replicas of all workers; every replica gets the same result. The mean
+  // of integers is float64, but a single replica's value keeps its dtype. `value` may be a
+  // structure of tensors, slices (which are concatenated) and variables (each replica gives its own
+  // copy). Every replica must make the same calls in the same order. `options.timeout` bounds this
+  // replica's wait for the other replicas of this process (default 10 minutes), and each collective
+  // between processes.
   // kInvalidArgument: shapes or dtypes differ between replicas. kDeadlineExceeded: the message
   // names the missing replicas.
   absl::StatusOr<Value> AllReduce(ReduceOp op, const Value& value,

@@ -57,26 +57,31 @@ absl::StatusOr<Place> PlaceOf(const Variable& variable, absl::string_view method
 absl::StatusOr<Value> AggregateWrite(Strategy& strategy, const Variable& variable,
                                      const Value& value, absl::Span<const Device> devices) {
   const VariableAggregation aggregation = variable.aggregation();
-  if (value.kind() == Value::Kind::kPerReplica) {
+  const std::string method = Called("write", variable.name());
+  ASSIGN_OR_RETURN(const Value written, strategy.Components(method, value));
+  if (written.kind() == Value::Kind::kPerReplica) {
     if (aggregation == VariableAggregation::kMean && !IsFloating(variable.dtype())) {
       return InvalidArgument("variable \"", variable.name(), "\" is ", DTypeName(variable.dtype()),
                              "; integers have no integer mean; use aggregation SUM");
     }
     // Host numbers that differ between replicas are first converted to the variable's dtype.
+    ASSIGN_OR_RETURN(const Value::Sequence each, strategy.OwnComponents(method, written.items()));
     Value::Sequence typed;
-    for (const Value& item : value.items()) {
+    for (const Value& item : each) {
       ASSIGN_OR_RETURN(Tensor tensor, TensorFor(variable, item));
       typed.emplace_back(std::move(tensor));
     }
     return Aggregate(strategy, aggregation, Value::PerReplica(std::move(typed)), devices);
   }
   // One replica in all: its value is the sum.
-  if (strategy.num_replicas_in_sync() == 1) return value;
-  // One replica in each of several workers: the value is this worker's contribution.
-  if (strategy.local_replicas() == 1) {
-    return AggregateWrite(strategy, variable, Value::PerReplica({value}), devices);
+  if (strategy.num_replicas_in_sync() == 1) return written;
+  const bool mirrored = written.kind() == Value::Kind::kMirrored;
+  if (aggregation != VariableAggregation::kSum || (strategy.local_replicas() == 1 && !mirrored)) {
+    if (strategy.workers() == 1 || mirrored) return written;
+    // The replicas of other workers may have other values: this one counts for each local replica.
+    Value::Sequence each(static_cast<size_t>(strategy.local_replicas()), written);
+    return AggregateWrite(strategy, variable, Value::PerReplica(std::move(each)), devices);
   }
-  if (aggregation != VariableAggregation::kSum) return value;
   return InvalidArgument("a write to variable \"", variable.name(),
                          "\" (aggregation SUM) in a replica function: ", value.TypeText(),
                          " is the same value on every replica, so no replica owns it and it cannot "

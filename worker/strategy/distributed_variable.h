@@ -27,8 +27,10 @@ struct Place {
 absl::StatusOr<Place> PlaceOf(const Variable& variable, absl::string_view method);
 
 // The value to store after every replica has written `value` (regrouped) in its replica function.
-// Called in cross-replica context. kInvalidArgument: the sum of one value that all replicas share;
-// the mean of integers.
+// A variable counts as its copies: one for each replica if they may differ (kOnRead), otherwise one
+// value that all replicas share. A value that only the replicas of this worker share counts for
+// each of them. Called in cross-replica context. kInvalidArgument: the sum of one value that
+// replicas share; the mean of integers.
 absl::StatusOr<Value> AggregateWrite(Strategy& strategy, const Variable& variable,
                                      const Value& value, absl::Span<const Device> devices);
 

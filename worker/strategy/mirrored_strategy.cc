@@ -101,10 +101,8 @@ absl::StatusOr<std::vector<Value>> MirroredStrategy::ReduceAll(
       const auto pack = static_cast<int64_t>(results.size());
       const bool dense = !values.empty() && IsDense(values);
       ASSIGN_OR_RETURN(Value sum, dense ? HierarchicalSum(values, pack) : SumValues(values));
-      if (op == ReduceOp::kMean) {
-        ASSIGN_OR_RETURN(sum, MeanOf(sum, static_cast<int64_t>(values.size())));
-      }
-      results.push_back(std::move(sum));
+      ASSIGN_OR_RETURN(results.emplace_back(),
+                       OfReplicas(op, std::move(sum), static_cast<int64_t>(values.size())));
     }
     return results;
   };

@@ -29,7 +29,16 @@ ConstBuffer BufferOf(const Tensor& tensor) {
   return {tensor.dtype(), tensor.data(), tensor.elements()};
 }
 
-// Copies the values to sum over the workers to host memory; slices get int64 rows.
+// Copies slices to host memory; their rows become int64.
+absl::StatusOr<IndexedSlices> HostSlices(const IndexedSlices& slices) {
+  IndexedSlices host;
+  ASSIGN_OR_RETURN(const Tensor rows, HostTensor(slices.indices));
+  ASSIGN_OR_RETURN(host.indices, CastTensor(rows, DType::kInt64));
+  ASSIGN_OR_RETURN(host.values, HostTensor(slices.values));
+  return host;
+}
+
+// Copies the values to sum over the workers to host memory.
 absl::StatusOr<std::vector<Value>> HostCopies(absl::Span<const Value> values) {
   std::vector<Value> copies;
   for (const Value& value : values) {
@@ -38,13 +47,21 @@ absl::StatusOr<std::vector<Value>> HostCopies(absl::Span<const Value> values) {
       copies.emplace_back(std::move(copy));
       continue;
     }
-    IndexedSlices slices;
-    ASSIGN_OR_RETURN(const Tensor rows, HostTensor(value.slices().indices));
-    ASSIGN_OR_RETURN(slices.indices, CastTensor(rows, DType::kInt64));
-    ASSIGN_OR_RETURN(slices.values, HostTensor(value.slices().values));
+    ASSIGN_OR_RETURN(IndexedSlices slices, HostSlices(value.slices()));
     copies.emplace_back(std::move(slices));
   }
   return copies;
+}
+
+// Slices in host memory, as they are sent. kInvalidArgument: they have no row for each index.
+absl::StatusOr<IndexedSlices> CheckedSlices(const IndexedSlices& slices) {
+  const Tensor& values = slices.values;
+  if (slices.indices.is_text() || slices.indices.rank() != 1 || values.is_text() ||
+      values.rank() < 1 || values.shape()[0] != slices.indices.elements()) {
+    return InvalidArgument("slices of the first replica: found ", values.TypeText(), " for rows ",
+                           slices.indices.TypeText(), "; give one row for each index");
+  }
+  return HostSlices(slices);
 }
 
 // A worker's description of its tensor for the others, before a gather: whether it has one, its
@@ -276,9 +293,9 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::ReduceAll(
   const auto by_gloo = [&](ReplicaValues others) -> absl::StatusOr<std::vector<Value>> {
     ASSIGN_OR_RETURN(std::vector<Value> sums,
                      SumOverWorkers(Strategy::ReduceAll(ReduceOp::kSum, others, options), options));
-    for (size_t i = 0; op == ReduceOp::kMean && i < sums.size(); ++i) {
+    for (size_t i = 0; i < sums.size(); ++i) {
       const int64_t count = static_cast<int64_t>(others[i].size()) * workers();
-      ASSIGN_OR_RETURN(sums[i], MeanOf(sums[i], count));
+      ASSIGN_OR_RETURN(sums[i], OfReplicas(op, std::move(sums[i]), count));
     }
     return sums;
   };
@@ -297,9 +314,8 @@ absl::StatusOr<Value> MultiWorkerMirroredStrategy::ReducePlain(ReduceOp op, cons
   } else {
     local = tensor.status();
   }
-  ASSIGN_OR_RETURN(const std::vector<Value> sums, SumOverWorkers(std::move(local), {}));
-  if (op == ReduceOp::kMean) return MeanOf(sums[0], workers());
-  return sums[0];
+  ASSIGN_OR_RETURN(std::vector<Value> sums, SumOverWorkers(std::move(local), {}));
+  return OfReplicas(op, std::move(sums[0]), workers());
 }
 
 absl::StatusOr<Tensor> MultiWorkerMirroredStrategy::FirstValue(const Tensor& initial) {
@@ -310,12 +326,40 @@ absl::StatusOr<Tensor> MultiWorkerMirroredStrategy::FirstValue(const Tensor& ini
   return first;
 }
 
+// The first worker sends its header, by which the others know the size of its slices.
+absl::StatusOr<Value> MultiWorkerMirroredStrategy::FirstSlices(const IndexedSlices& own) {
+  IndexedSlices first;
+  std::vector<int64_t> header, sent;
+  absl::Status status;
+  if (worker_index() == 0) {
+    absl::StatusOr<IndexedSlices> checked = CheckedSlices(own);
+    status = checked.status();
+    if (checked.ok()) first = *std::move(checked);
+    header = HeaderOf(status.ok() ? absl::StatusOr<Tensor>(first.values) : status);
+  }
+  absl::MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(GatherValues(*group_, header, &sent, CallDeadline({})));
+  RETURN_IF_ERROR(status);
+  if (sent[0] == 0) {
+    return absl::InvalidArgumentError(
+        "slices of the first replica, whose worker (worker 0) refused them; see its error");
+  }
+  if (worker_index() != 0) {
+    const Shape shape(sent.begin() + 3, sent.end());
+    first.indices = Tensor::Uninitialized(DType::kInt64, {shape[0]});
+    first.values = Tensor::Uninitialized(static_cast<DType>(sent[1]), shape);
+  }
+  for (Tensor* const part : {&first.indices, &first.values}) {
+    RETURN_IF_ERROR(Annotate(group_->Broadcast(0, BufferOf(*part), CallDeadline({})),
+                             "slices of the first replica"));
+  }
+  return Value(std::move(first));
+}
+
 absl::StatusOr<Value> MultiWorkerMirroredStrategy::BroadcastFirst(const Value& value) {
   ASSIGN_OR_RETURN(const Value own, SelectReplica(value, 0));
-  if (own.kind() == Value::Kind::kSlices) {
-    return absl::UnimplementedError(
-        "slices of the first replica are not sent to other workers; use aggregation SUM or MEAN");
-  }
+  if (workers() == 1) return own;
+  if (own.kind() == Value::Kind::kSlices) return FirstSlices(own.slices());
   ASSIGN_OR_RETURN(const Tensor tensor, own.ToTensor());
   ASSIGN_OR_RETURN(Tensor first, FirstValue(tensor));
   return Value(std::move(first));

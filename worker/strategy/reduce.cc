@@ -12,24 +12,23 @@
 namespace cairn {
 namespace {
 
-// Replaces a variable by the values of its copies.
-absl::StatusOr<Value> ReadCopies(absl::string_view method, const Value& value) {
-  if (!value.is_variable()) return value;
-  const VariablePtr& variable = value.variable();
-  RETURN_IF_ERROR(CheckVariable(method, variable));
-  const std::vector<VariablePtr> copies = variable->components();
-  if (copies.size() == 1) {
-    ASSIGN_OR_RETURN(Tensor tensor, variable->Read());
-    return Value(std::move(tensor));
+// Replaces a variable, and variables that are components, by their values.
+absl::StatusOr<Value> ReadVariables(const Value& value) {
+  if (value.is_variable()) return value.ToTensor();
+  if (!value.is_distributed()) return value;
+  Value::Sequence components;
+  for (const Value& component : value.items()) {
+    ASSIGN_OR_RETURN(components.emplace_back(), ReadVariables(component));
   }
-  Value::Sequence tensors;
-  for (const VariablePtr& copy : copies) {
-    ASSIGN_OR_RETURN(Tensor tensor, copy->Read());
-    tensors.emplace_back(std::move(tensor));
-  }
-  return variable->synchronization() == VariableSynchronization::kOnRead
-             ? Value::PerReplica(std::move(tensors))
-             : Value::Mirrored(std::move(tensors));
+  return value.kind() == Value::Kind::kPerReplica ? Value::PerReplica(std::move(components))
+                                                  : Value::Mirrored(std::move(components));
+}
+
+// The components of `value` (Strategy::Components), with variables read.
+absl::StatusOr<Value> ReadComponents(const Strategy& strategy, absl::string_view method,
+                                     const Value& value) {
+  ASSIGN_OR_RETURN(const Value components, strategy.Components(method, value));
+  return ReadVariables(components);
 }
 
 // A list, tuple or dict, or none, which counts as an empty structure.
@@ -65,7 +64,7 @@ bool IsHostZero(const Value& value) {
 }
 
 // Each replica's tensor of a value that is reduced along axes.
-absl::StatusOr<std::vector<Tensor>> OfReplicas(const Value& value, int32_t replicas) {
+absl::StatusOr<std::vector<Tensor>> TensorsOf(const Value& value, int32_t replicas) {
   ASSIGN_OR_RETURN(const Value::Sequence each, EachReplica(value, replicas));
   std::vector<Tensor> tensors;
   for (const Value& own : each) {
@@ -118,17 +117,40 @@ absl::StatusOr<std::vector<Device>> Destinations::Devices() const {
                          "distributed value of tensors");
 }
 
+absl::StatusOr<Value> Strategy::Components(absl::string_view method, const Value& value) const {
+  RETURN_IF_ERROR(CheckComponents(method, value));
+  if (!value.is_variable()) return value;
+  RETURN_IF_ERROR(CheckVariable(method, value.variable()));
+  const std::vector<VariablePtr> copies = value.variable()->components();
+  if (value.variable()->strategy() != this || copies.size() != worker_devices_.size()) return value;
+  Value::Sequence components(copies.begin(), copies.end());
+  return value.variable()->synchronization() == VariableSynchronization::kOnRead
+             ? Value::PerReplica(std::move(components))
+             : Value::Mirrored(std::move(components));
+}
+
+absl::StatusOr<Value::Sequence> Strategy::OwnComponents(absl::string_view method,
+                                                        absl::Span<const Value> of_replicas) const {
+  Value::Sequence own;
+  for (const Value& value : of_replicas) {
+    ASSIGN_OR_RETURN(const Value components, Components(method, value));
+    ASSIGN_OR_RETURN(Value component, SelectReplica(components, static_cast<int32_t>(own.size())));
+    own.push_back(std::move(component));
+  }
+  return own;
+}
+
 absl::StatusOr<Value> Strategy::Reduce(ReduceOp op, const Value& value, const Axes& axes) {
   RETURN_IF_ERROR(CheckCrossReplica("Reduce"));
   if (IsStructureOrNone(value)) {
     return MapLeaves(value, [&](const Value& leaf) { return Reduce(op, leaf, axes); });
   }
-  RETURN_IF_ERROR(CheckComponents("Reduce", value));
-  ASSIGN_OR_RETURN(const Value read, ReadCopies("Reduce", value));
+  ASSIGN_OR_RETURN(const Value read, ReadComponents(*this, "Reduce", value));
   if (axes.has_value()) return ReduceAxes(op, read, *axes);
   if (num_replicas_in_sync() == 1) {
-    if (read.kind() != Value::Kind::kSlices) return read.ToTensor();
-    return read;
+    ASSIGN_OR_RETURN(const Value own, SelectReplica(read, 0));
+    if (own.kind() == Value::Kind::kSlices) return own;
+    return own.ToTensor();
   }
   if (read.kind() == Value::Kind::kPerReplica) {
     ASSIGN_OR_RETURN(std::vector<Value> sums, ReduceOnto(op, read.items(), {{CurrentDevice()}}));
@@ -148,7 +170,7 @@ absl::StatusOr<Value> Strategy::ReducePlain(ReduceOp op, const Value& value) {
 
 absl::StatusOr<Value> Strategy::ReduceAxes(ReduceOp op, const Value& value,
                                            absl::Span<const int64_t> axes) {
-  ASSIGN_OR_RETURN(const std::vector<Tensor> tensors, OfReplicas(value, local_replicas()));
+  ASSIGN_OR_RETURN(const std::vector<Tensor> tensors, TensorsOf(value, local_replicas()));
   std::vector<Value> sums;
   std::vector<Value> counts;
   for (const Tensor& tensor : tensors) {
@@ -173,8 +195,7 @@ absl::StatusOr<Value> Strategy::ReduceAxes(ReduceOp op, const Value& value,
 
 absl::StatusOr<Value> Strategy::Gather(const Value& value, int64_t axis) {
   RETURN_IF_ERROR(CheckCrossReplica("Gather"));
-  RETURN_IF_ERROR(CheckComponents("Gather", value));
-  ASSIGN_OR_RETURN(const Value read, ReadCopies("Gather", value));
+  ASSIGN_OR_RETURN(const Value read, ReadComponents(*this, "Gather", value));
   ASSIGN_OR_RETURN(const Value::Sequence locals, EachReplica(read, local_replicas()));
   ASSIGN_OR_RETURN(Tensor whole, GatherAll(locals, axis, {}));
   return Value(std::move(whole));
@@ -187,8 +208,7 @@ absl::StatusOr<Value> Strategy::ReduceTo(ReduceOp op, const Value& value,
   if (IsStructureOrNone(value)) {
     return MapLeaves(value, [&](const Value& leaf) { return ReduceTo(op, leaf, destinations); });
   }
-  RETURN_IF_ERROR(CheckComponents("ReduceTo", value));
-  ASSIGN_OR_RETURN(const Value read, ReadCopies("ReduceTo", value));
+  ASSIGN_OR_RETURN(const Value read, ReadComponents(*this, "ReduceTo", value));
   Value::Sequence results;
   if (read.kind() == Value::Kind::kPerReplica) {
     ASSIGN_OR_RETURN(results, ReduceOnto(op, read.items(), devices));
@@ -209,8 +229,7 @@ absl::StatusOr<std::vector<Value>> Strategy::BatchReduceTo(
   std::vector<std::vector<Device>> devices;
   for (size_t i = 0; i < values.size(); ++i) {
     const auto& [value, destinations] = values[i];
-    RETURN_IF_ERROR(CheckComponents("BatchReduceTo", value));
-    ASSIGN_OR_RETURN(const Value read, ReadCopies("BatchReduceTo", value));
+    ASSIGN_OR_RETURN(const Value read, ReadComponents(*this, "BatchReduceTo", value));
     if (read.kind() != Value::Kind::kPerReplica) {
       ASSIGN_OR_RETURN(results[i], ReduceTo(op, value, destinations));
       continue;
@@ -250,11 +269,9 @@ absl::StatusOr<std::vector<Value>> Strategy::ReduceAll(ReduceOp op,
   std::vector<Value> results;
   results.reserve(locals.size());
   for (const Value::Sequence& values : locals) {
-    ASSIGN_OR_RETURN(Value reduced, SumValues(values));
-    if (op == ReduceOp::kMean) {
-      ASSIGN_OR_RETURN(reduced, MeanOf(reduced, static_cast<int64_t>(values.size())));
-    }
-    results.push_back(std::move(reduced));
+    ASSIGN_OR_RETURN(Value sum, SumValues(values));
+    ASSIGN_OR_RETURN(results.emplace_back(),
+                     OfReplicas(op, std::move(sum), static_cast<int64_t>(values.size())));
   }
   return results;
 }

@@ -79,6 +79,11 @@ absl::StatusOr<Value> MeanOf(const Value& sum, int64_t count) {
   return Value(IndexedSlices{sum.slices().indices, std::move(mean)});
 }
 
+absl::StatusOr<Value> OfReplicas(ReduceOp op, Value sum, int64_t count) {
+  if (op == ReduceOp::kSum || count == 1) return sum;
+  return MeanOf(sum, count);
+}
+
 absl::StatusOr<std::vector<Value>> SpreadMirrored(absl::Span<const Value> components,
                                                   absl::Span<const Device> devices) {
   std::vector<Value> spread;

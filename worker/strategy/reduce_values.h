@@ -18,6 +18,9 @@ namespace cairn {
 absl::StatusOr<Value> SumValues(absl::Span<const Value> values);
 // The mean of `count` contributions, given their sum. Float64 for integers; NaN if count is 0.
 absl::StatusOr<Value> MeanOf(const Value& sum, int64_t count);
+// The sum or mean of the values of `count` replicas, given their sum. The value of a single replica
+// is its own mean and keeps its dtype.
+absl::StatusOr<Value> OfReplicas(ReduceOp op, Value sum, int64_t count);
 // One tensor (or slices) on each device. The first entry on the device of `value`, or of each
 // component of a Mirrored one, is that itself, so the caller must hold the only reference; the
 // other entries are copies.

@@ -174,10 +174,12 @@ absl::StatusOr<std::vector<Value>> MapTogether(absl::Span<const Value> of_replic
   return results;
 }
 
-// Leaves may be host numbers, which are reduced as tensors.
-absl::StatusOr<std::vector<Value>> AsTensors(absl::Span<const Value> leaves) {
+// Leaves may be variables and host numbers, which are reduced as tensors.
+absl::StatusOr<std::vector<Value>> AsTensors(const Strategy& strategy,
+                                             absl::Span<const Value> leaves) {
+  ASSIGN_OR_RETURN(const Value::Sequence own, strategy.OwnComponents("AllReduce", leaves));
   std::vector<Value> tensors;
-  for (const Value& leaf : leaves) {
+  for (const Value& leaf : own) {
     if (leaf.kind() == Value::Kind::kSlices) {
       tensors.push_back(leaf);
       continue;
@@ -193,10 +195,9 @@ absl::StatusOr<std::vector<Value>> ReduceTogether(Strategy& strategy, ReduceOp o
                                                   absl::Span<const Value> of_replicas,
                                                   const CommunicationOptions& options) {
   std::vector<Value::Sequence> leaves;
-  const auto collect =
-      [&leaves](absl::Span<const Value> of_leaf) -> absl::StatusOr<std::vector<Value>> {
+  const auto collect = [&](absl::Span<const Value> of_leaf) -> absl::StatusOr<std::vector<Value>> {
     if (!of_leaf[0].is_none()) {
-      ASSIGN_OR_RETURN(leaves.emplace_back(), AsTensors(of_leaf));
+      ASSIGN_OR_RETURN(leaves.emplace_back(), AsTensors(strategy, of_leaf));
     }
     return std::vector<Value>(of_leaf.begin(), of_leaf.end());
   };
@@ -250,7 +251,8 @@ absl::StatusOr<Value> ReplicaContext::AllGather(const Value& value, int64_t axis
   const auto gather = [strategy, axis, &options](absl::Span<const Value> of_replicas) {
     return MapTogether(
         of_replicas, [&](absl::Span<const Value> leaves) -> absl::StatusOr<std::vector<Value>> {
-          ASSIGN_OR_RETURN(const Tensor whole, strategy->GatherAll(leaves, axis, options));
+          ASSIGN_OR_RETURN(const Value::Sequence own, strategy->OwnComponents("AllGather", leaves));
+          ASSIGN_OR_RETURN(const Tensor whole, strategy->GatherAll(own, axis, options));
           std::vector<Value> copies;
           for (size_t i = 0; i < leaves.size(); ++i) {
             const Device device = strategy->worker_devices()[i];

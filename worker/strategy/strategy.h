@@ -162,10 +162,11 @@ class Strategy {
   // Reduces over the replicas of all workers. With axes, each replica's tensor is first reduced
   // along them, and a mean weights each replica by its number of elements (a replica without
   // elements has weight 0; with no elements at all, the mean is NaN). Without axes, replicas have
-  // equal weight. The mean of integers is float64. A value that is not distributed counts as every
-  // replica's. Structures are reduced leaf by leaf. Cross-replica. kInvalidArgument: shapes differ,
-  // an axis is out of range, the sum of a value that is not distributed, or a number of components
-  // that differs from the number of local replicas.
+  // equal weight, and the value of a single replica is returned unchanged. Other means of integers
+  // are float64. A value that is not distributed counts as every replica's. Structures are reduced
+  // leaf by leaf. Cross-replica. kInvalidArgument: shapes differ, an axis is out of range, the sum
+  // of a value that is not distributed, or a number of components that differs from the number of
+  // local replicas.
   virtual absl::StatusOr<Value> Reduce(ReduceOp op, const Value& value, const Axes& axes);
 
   // Concatenates the replicas' tensors along `axis`. Errors as AllGather's. Cross-replica.
@@ -219,6 +220,15 @@ class Strategy {
   virtual absl::StatusOr<VariablePtr> MakeVariable(const VariableOptions& options,
                                                    const VariablePtr& beside) = 0;
 
+  // `value` as the local replicas have it: a variable of this strategy with one copy for each of
+  // them becomes PerReplica (kOnRead) or Mirrored (otherwise) of its copies; any other value stays
+  // as it is. kInvalidArgument: a null variable, or a number of components that differs from the
+  // number of local replicas; the message begins with `method`.
+  absl::StatusOr<Value> Components(absl::string_view method, const Value& value) const;
+  // What each local replica i gave as of_replicas[i]: its own component of a distributed value or
+  // variable, or the value itself.
+  absl::StatusOr<Value::Sequence> OwnComponents(absl::string_view method,
+                                                absl::Span<const Value> of_replicas) const;
   // The first worker's `initial`, for variables with copies on every worker.
   virtual absl::StatusOr<Tensor> FirstValue(const Tensor& initial) { return initial; }
   // Sums or averages several values at once over all replicas of all workers: `locals[v]` holds the

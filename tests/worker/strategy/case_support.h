@@ -24,9 +24,7 @@ inline std::unique_ptr<Strategy> Central(int32_t replicas) {
 
 inline Value Scalar(double value) { return Tensor::Full(DType::kFloat32, {}, value); }
 inline Value Floats(const std::vector<float>& values) { return Tensor::Vector<float>(values); }
-inline Value PerReplica(std::vector<Value> values) {
-  return values.size() == 1 ? values[0] : Value::PerReplica(std::move(values));
-}
+inline Value PerReplica(std::vector<Value> values) { return Value::PerReplica(std::move(values)); }
 
 // Number of this replica, in a replica function.
 inline int32_t ReplicaId() { return GetReplicaContext()->replica_id_in_sync_group(); }

@@ -2,9 +2,13 @@
 #include "worker/ops/device_queue.h"
 #include "worker/strategy/multi_worker_mirrored_strategy.h"
 
+#include <functional>
+#include <iterator>
 #include <memory>
+#include <numeric>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -17,8 +21,11 @@
 namespace cairn::test {
 namespace {
 
+using ::testing::_;
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
 // Runs `body` in every worker's thread, each with its own strategy of `devices` devices.
@@ -310,6 +317,163 @@ TEST(MultiWorkerMirrored, VariablesStayEqual) {
     EXPECT_OK(OnReplicas(strategy, [&] { return on_read->Assign(Scalar(ReplicaId())); }));
     EXPECT_THAT(NumbersOf(on_read->Read().value()), ElementsAre(6));
   });
+}
+
+// A PerReplica of one component, and the mean of integers.
+TEST(MultiWorkerMirrored, OneReplicaInAllIsItsOwnSumAndMean) {
+  Workers(1).Each([](MultiWorkerMirroredStrategy& strategy) {
+    const Value one = PerReplica({Tensor::Scalar<int64_t>(3)});
+    const auto all_reduced = strategy.Run(
+        [](absl::Span<const Value> args) {
+          return GetReplicaContext()->AllReduce(ReduceOp::kMean, args[0]);
+        },
+        {one});
+    for (const auto& mean : {all_reduced, strategy.Reduce(ReduceOp::kMean, one, {}),
+                             strategy.ReduceTo(ReduceOp::kMean, one, Cpu(0)),
+                             strategy.Reduce(ReduceOp::kSum, one, {})}) {
+      ASSERT_OK(mean);
+      EXPECT_EQ(mean->tensor().dtype(), DType::kInt64);
+      EXPECT_THAT(Doubles(*mean), ElementsAre(3));
+    }
+  });
+}
+
+constexpr VariableAggregation kAggregations[] = {
+    VariableAggregation::kSum, VariableAggregation::kMean, VariableAggregation::kOnlyFirstReplica,
+    VariableAggregation::kNone};
+
+// An ON_READ variable of one element whose copy on replica r is r + 1.
+VariablePtr CountedOnRead(Strategy& strategy, VariableAggregation aggregation) {
+  VariablePtr variable = VariableOf(strategy, Tensor::Zeros(DType::kFloat32, {1}), aggregation,
+                                    VariableSynchronization::kOnRead);
+  EXPECT_OK(OnReplicas(
+      strategy, [&] { return variable->Assign(Floats({static_cast<float>(ReplicaId() + 1)})); }));
+  return variable;
+}
+
+TEST(MultiWorkerMirrored, OnReadVariablesAreReducedAndGatheredAsTheirCopies) {
+  for (const int32_t devices : {1, 2}) {
+    Workers(2, devices).Each([](MultiWorkerMirroredStrategy& strategy) {
+      std::vector<double> copies;
+      for (int32_t r = 0; r < strategy.num_replicas_in_sync(); ++r) copies.push_back(r + 1);
+      const double sum = std::accumulate(copies.begin(), copies.end(), 0.0);
+      const double mean = sum / static_cast<double>(copies.size());
+      for (const VariableAggregation aggregation : kAggregations) {
+        const VariablePtr v = CountedOnRead(strategy, aggregation);
+        for (const Axes& axes : {Axes(), Axes({0})}) {
+          EXPECT_THAT(Doubles(strategy.Reduce(ReduceOp::kSum, v, axes)), ElementsAre(sum));
+          EXPECT_THAT(Doubles(strategy.Reduce(ReduceOp::kMean, v, axes)), ElementsAre(mean));
+        }
+        EXPECT_THAT(Doubles(strategy.ReduceTo(ReduceOp::kSum, v, Cpu(0))), ElementsAre(sum));
+        EXPECT_THAT(Doubles(strategy.Gather(v, 0)), ElementsAreArray(copies));
+        const auto in_replicas = strategy.Run([&v]() -> absl::StatusOr<Value> {
+          const auto context = GetReplicaContext();
+          return Value::List({*context->AllReduce(ReduceOp::kSum, v), *context->AllGather(v, 0)});
+        });
+        ASSERT_OK(in_replicas);
+        const std::vector<Value> locals = strategy.LocalResults(*in_replicas).value();
+        EXPECT_THAT(Doubles(locals[0].items()[0]), ElementsAre(sum));
+        EXPECT_THAT(Doubles(locals[0].items()[1]), ElementsAreArray(copies));
+      }
+    });
+  }
+}
+
+TEST(MultiWorkerMirrored, VariablesWithEqualCopiesHaveAMeanAndNoSum) {
+  for (const int32_t devices : {1, 2}) {
+    Workers(2, devices).Each([](MultiWorkerMirroredStrategy& strategy) {
+      const VariablePtr v =
+          VariableOf(strategy, Tensor::Scalar<int32_t>(5), VariableAggregation::kSum);
+      EXPECT_THAT(
+          strategy.Reduce(ReduceOp::kSum, v, {}),
+          StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("cannot be reduced with")));
+      const auto mean = strategy.Reduce(ReduceOp::kMean, v, {});
+      ASSERT_OK(mean);
+      EXPECT_EQ(mean->tensor().dtype(), DType::kInt32);
+      EXPECT_THAT(Doubles(*mean), ElementsAre(5));
+      // A plain variable is a tensor, and so this worker's contribution.
+      const auto plain = CreateVariable({.initial_value = Tensor::Scalar<float>(1)});
+      EXPECT_THAT(Doubles(strategy.Reduce(ReduceOp::kSum, *plain, {})), ElementsAre(2));
+      const VariablePtr w =
+          VariableOf(strategy, Tensor::Scalar<int32_t>(0), VariableAggregation::kSum);
+      EXPECT_THAT(
+          OnReplicas(strategy, [&] { return w->Assign(v); }),
+          StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("cannot be reduced with")));
+    });
+  }
+}
+
+TEST(MultiWorkerMirrored, AWriteOfAnOnReadVariableAggregatesItsCopies) {
+  for (const int32_t devices : {1, 2}) {
+    Workers(2, devices).Each([devices](MultiWorkerMirroredStrategy& strategy) {
+      const VariablePtr v = CountedOnRead(strategy, VariableAggregation::kSum);
+      const double sum = devices == 1 ? 3 : 10;
+      const double of[] = {sum, sum / strategy.num_replicas_in_sync(), 1};
+      for (size_t i = 0; i < std::size(of); ++i) {
+        const VariablePtr w =
+            VariableOf(strategy, Tensor::Zeros(DType::kFloat32, {1}), kAggregations[i]);
+        EXPECT_OK(OnReplicas(strategy, [&] { return w->Assign(v); }));
+        EXPECT_THAT(Copies(w), Each(of[i]));
+      }
+    });
+  }
+}
+
+TEST(MultiWorkerMirrored, AValueThatTheReplicasOfOneWorkerShareIsAggregatedOverTheWorkers) {
+  Workers(2, 2).Each([](MultiWorkerMirroredStrategy& strategy) {
+    const auto assigned = [&](VariableAggregation aggregation,
+                              const std::function<Value()>& value) {
+      const VariablePtr v = VariableOf(strategy, Tensor::Scalar<float>(0), aggregation);
+      EXPECT_OK(OnReplicas(strategy, [&] { return v->Assign(value()); }));
+      return Copies(v);
+    };
+    const auto own = [&strategy]() -> Value { return 10.0 + strategy.worker_index(); };
+    EXPECT_THAT(assigned(VariableAggregation::kMean, own), ElementsAre(10.5, 10.5));
+    EXPECT_THAT(assigned(VariableAggregation::kOnlyFirstReplica, own), ElementsAre(10, 10));
+    // Only the replicas of the first worker share their value: 1, 1, 2, 3.
+    const auto mixed = [&strategy] {
+      return strategy.worker_index() == 0 ? Value(1.0) : Scalar(ReplicaId());
+    };
+    EXPECT_THAT(assigned(VariableAggregation::kMean, mixed), ElementsAre(1.75, 1.75));
+    EXPECT_THAT(assigned(VariableAggregation::kOnlyFirstReplica, mixed), ElementsAre(1, 1));
+  });
+}
+
+// The replicas give different numbers of rows, the first of them as many as `first` has.
+absl::Status ScatterOfFirst(Strategy& strategy, const VariablePtr& variable, ScatterOp op,
+                            const IndexedSlices& first) {
+  return OnReplicas(strategy, [&] {
+    if (ReplicaId() == 0) return variable->Scatter(op, first);
+    return variable->Scatter(op, {Tensor::Vector<int64_t>({0, 2}), Tensor::Vector<float>({7, 8})});
+  });
+}
+
+TEST(MultiWorkerMirrored, EveryCopyGetsTheScatterOfTheFirstReplica) {
+  for (const auto& [workers, devices] : {std::pair(1, 2), std::pair(2, 1), std::pair(2, 2)}) {
+    Workers(workers, devices).Each([](MultiWorkerMirroredStrategy& strategy) {
+      const VariablePtr v = VariableOf(strategy, Tensor::Vector<float>({1, 2, 3}),
+                                       VariableAggregation::kOnlyFirstReplica);
+      const auto expect = [&v](double middle) {
+        for (const VariablePtr& copy : v->components()) {
+          EXPECT_THAT(NumbersOf(copy->Read().value()), ElementsAre(1, middle, 3));
+        }
+      };
+      const IndexedSlices slices{Tensor::Vector<int64_t>({1}), Tensor::Vector<float>({5})};
+      const IndexedSlices none{Tensor::Zeros(DType::kInt64, {0}),
+                               Tensor::Zeros(DType::kFloat32, {0})};
+      const IndexedSlices bad{Tensor::Vector<int64_t>({1}), Tensor::Vector<float>({5, 6})};
+      EXPECT_OK(ScatterOfFirst(strategy, v, ScatterOp::kAdd, slices));
+      expect(7);
+      EXPECT_OK(ScatterOfFirst(strategy, v, ScatterOp::kMin, slices));
+      expect(5);
+      EXPECT_OK(ScatterOfFirst(strategy, v, ScatterOp::kMax, none));
+      EXPECT_THAT(ScatterOfFirst(strategy, v, ScatterOp::kUpdate, bad),
+                  StatusIs(absl::StatusCode::kInvalidArgument, _));
+      expect(5);
+      EXPECT_OK(ScatterOfFirst(strategy, v, ScatterOp::kMul, slices));
+      expect(25);
+    });
+  }
 }
 
 TEST(Cases, C2_C3_UnevenBatchesOfSeveralWorkers) {

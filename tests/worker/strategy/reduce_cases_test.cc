@@ -1,5 +1,6 @@
 // Sections A and F1–F3 of the conformance cases: reductions, run and contexts, by id.
 #include <cmath>
+#include <functional>
 
 #include "tests/worker/strategy/case_support.h"
 #include "worker/strategy/one_device_strategy.h"
@@ -268,6 +269,98 @@ TEST(Cases, A21_GatherRefuses) {
     EXPECT_THAT(strategy->Gather(PerReplica({zeros({1}), zeros({1, 1})}), 0),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("[1, 1]")));
   }
+}
+
+// The strategies with one replica.
+std::vector<std::unique_ptr<Strategy>> OfOneReplica() {
+  std::vector<std::unique_ptr<Strategy>> strategies;
+  strategies.push_back(Mirrored(1));
+  strategies.push_back(
+      MirroredStrategy::Create(ReplicaDevices(1),
+                               {.cross_device_ops = CrossDeviceOps::kHierarchicalCopy})
+          .value());
+  strategies.push_back(Central(1));
+  strategies.push_back(std::make_unique<OneDeviceStrategy>(ReplicaDevice(0)));
+  return strategies;
+}
+
+TEST(OneReplica, APerReplicaOfOneComponentIsReducedToIt) {
+  const auto check = [](Strategy& strategy) {
+    SCOPED_TRACE(strategy.name());
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean}) {
+      const Value three = PerReplica({Scalar(3)});
+      EXPECT_THAT(Doubles(strategy.Reduce(op, three, {})), ElementsAre(3));
+      EXPECT_THAT(Doubles(strategy.ReduceTo(op, three, Cpu(0))), ElementsAre(3));
+      const auto in_list = strategy.Reduce(op, Value::List({three}), {});
+      ASSERT_OK(in_list);
+      EXPECT_THAT(Doubles(in_list->items()[0]), ElementsAre(3));
+      const auto slices = strategy.Reduce(
+          op, PerReplica({IndexedSlices{Tensor::Vector<int64_t>({3}), Tensor::Vector<float>({2})}}),
+          {});
+      ASSERT_OK(slices);
+      EXPECT_THAT(NumbersOf(slices->slices().values), ElementsAre(2));
+    }
+  };
+  for (const auto& strategy : OfOneReplica()) check(*strategy);
+  check(DefaultStrategy());
+}
+
+TEST(OneReplica, TheMeanOfIntegersKeepsTheirDtype) {
+  const Value integers = Tensor::Vector<int64_t>({1, 2});
+  const auto is_unchanged = [](const absl::StatusOr<Value>& mean) {
+    ASSERT_OK(mean);
+    EXPECT_EQ(mean->tensor().dtype(), DType::kInt64);
+    EXPECT_THAT(NumbersOf(mean->tensor()), ElementsAre(1, 2));
+  };
+  const auto all_reduce = [&integers] {
+    return GetReplicaContext()->AllReduce(ReduceOp::kMean, integers);
+  };
+  for (const auto& strategy : OfOneReplica()) {
+    SCOPED_TRACE(strategy->name());
+    const Value value = PerReplica({integers});
+    const std::vector<std::pair<Value, Destinations>> pairs = {{value, Cpu(0)}};
+    is_unchanged(strategy->Run(all_reduce));
+    is_unchanged(strategy->Reduce(ReduceOp::kMean, value, {}));
+    is_unchanged(strategy->ReduceTo(ReduceOp::kMean, value, Cpu(0)));
+    is_unchanged(strategy->BatchReduceTo(ReduceOp::kMean, pairs).value()[0]);
+  }
+  is_unchanged(all_reduce());
+}
+
+// With two replicas, whose ON_READ copies are 1 and 3.
+TEST(Collectives, TakeEachReplicasCopyOfAVariable) {
+  const auto strategy = Mirrored(2);
+  const auto each = [&strategy](const std::function<absl::StatusOr<Value>(ReplicaContext&)>& fn) {
+    const auto all = strategy->Run([&fn] { return fn(*GetReplicaContext()); });
+    EXPECT_OK(all);
+    const std::vector<Value> locals = strategy->LocalResults(*all).value();
+    EXPECT_EQ(Doubles(locals[0]), Doubles(locals[1]));
+    return Doubles(locals[0]);
+  };
+  for (const auto aggregation :
+       {VariableAggregation::kSum, VariableAggregation::kMean,
+        VariableAggregation::kOnlyFirstReplica, VariableAggregation::kNone}) {
+    const VariablePtr variable = VariableOf(*strategy, Tensor::Zeros(DType::kFloat32, {1}),
+                                            aggregation, VariableSynchronization::kOnRead);
+    ASSERT_OK(OnReplicas(
+        *strategy, [&] { return variable->Assign(Floats({ReplicaId() == 0 ? 1.0F : 3.0F})); }));
+    const auto reduced = [&](ReduceOp op) {
+      return each([&](ReplicaContext& context) { return context.AllReduce(op, variable); });
+    };
+    EXPECT_THAT(reduced(ReduceOp::kSum), ElementsAre(4));
+    EXPECT_THAT(reduced(ReduceOp::kMean), ElementsAre(2));
+    EXPECT_THAT(each([&](ReplicaContext& context) { return context.AllGather(variable, 0); }),
+                ElementsAre(1, 3));
+  }
+  const VariablePtr mirrored =
+      VariableOf(*strategy, Tensor::Vector<float>({5}), VariableAggregation::kMean);
+  const Value distributed = PerReplica({Scalar(1), Scalar(3)});
+  const auto sum_of = [&each](const Value& value) {
+    return each(
+        [&value](ReplicaContext& context) { return context.AllReduce(ReduceOp::kSum, value); });
+  };
+  EXPECT_THAT(sum_of(mirrored), ElementsAre(10));
+  EXPECT_THAT(sum_of(distributed), ElementsAre(4));
 }
 
 TEST(Cases, F1_F2_ReduceAndBatchReduceDense) {

@@ -34,7 +34,7 @@ Value PerReplicaOf(const json& values) {
     const auto replica = static_cast<int32_t>(components.size());
     components.emplace_back(OnReplicaDevice(GoldenTensor(value), replica));
   }
-  return components.size() == 1 ? components[0] : Value::PerReplica(std::move(components));
+  return Value::PerReplica(std::move(components));
 }
 
 void ExpectTensor(const absl::StatusOr<Value>& got, const json& record) {

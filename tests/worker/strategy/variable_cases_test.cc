@@ -235,6 +235,36 @@ TEST(Cases, B24_GlobalStepCountsOnce) {
   }
 }
 
+// The copies of an ON_READ variable are the replicas' values. Those of an ON_WRITE variable are one
+// value, which has no sum.
+TEST(WritesOfVariables, AggregateTheCopiesOfTheReplicas) {
+  const auto strategy = Mirrored(2);
+  const VariablePtr on_write = VariableOf(*strategy, One(5), kMean);
+  for (const auto aggregation : {kSum, kMean, kFirst, kNone}) {
+    const VariablePtr on_read = VariableOf(*strategy, One(0), aggregation, kOnRead);
+    ASSERT_OK(OnReplicas(*strategy, [&] { return on_read->Assign(Scalar(2 * ReplicaId() + 1)); }));
+    const auto written = [&](VariableAggregation of_written, const std::vector<Value>& values) {
+      const VariablePtr w = VariableOf(*strategy, One(0), of_written);
+      EXPECT_OK(OnReplicas(*strategy, [&] {
+        return w->Assign(values[static_cast<size_t>(ReplicaId()) % values.size()]);
+      }));
+      return Copies(w);
+    };
+    EXPECT_THAT(written(kSum, {on_read}), ElementsAre(4, 4));
+    EXPECT_THAT(written(kMean, {on_read}), ElementsAre(2, 2));
+    EXPECT_THAT(written(kFirst, {on_read}), ElementsAre(1, 1));
+    EXPECT_THAT(written(kSum, {on_write, on_read}), ElementsAre(8, 8));
+    EXPECT_THAT(written(kMean, {on_write}), ElementsAre(5, 5));
+  }
+  const VariablePtr sum = VariableOf(*strategy, One(0), kSum);
+  EXPECT_THAT(
+      OnReplicas(*strategy, [&] { return sum->Assign(on_write); }),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("cannot be reduced with SUM")));
+  const Value three = Value::PerReplica({Scalar(1), Scalar(2), Scalar(3)});
+  EXPECT_THAT(OnReplicas(*strategy, [&] { return sum->Assign(three); }),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("3 components")));
+}
+
 // Host integers do not pass through a double, and what an integer dtype cannot hold is refused.
 TEST(HostNumbers, AreWrittenExactlyOrRefused) {
   const auto strategy = Mirrored(2);
