@@ -196,6 +196,12 @@ absl::StatusOr<Value> Strategy::ReduceAxes(ReduceOp op, const Value& value,
 absl::StatusOr<Value> Strategy::Gather(const Value& value, int64_t axis) {
   RETURN_IF_ERROR(CheckCrossReplica("Gather"));
   ASSIGN_OR_RETURN(const Value read, ReadComponents(*this, "Gather", value));
+  // What no replica owns is whole already, unless each worker has its own.
+  if (!read.is_distributed() && read.kind() != Value::Kind::kSlices &&
+      local_replicas() == num_replicas_in_sync()) {
+    ASSIGN_OR_RETURN(Tensor whole, read.ToTensor());
+    return Value(std::move(whole));
+  }
   ASSIGN_OR_RETURN(const Value::Sequence locals, EachReplica(read, local_replicas()));
   ASSIGN_OR_RETURN(Tensor whole, GatherAll(locals, axis, {}));
   return Value(std::move(whole));

@@ -169,7 +169,8 @@ class Strategy {
   // local replicas.
   virtual absl::StatusOr<Value> Reduce(ReduceOp op, const Value& value, const Axes& axes);
 
-  // Concatenates the replicas' tensors along `axis`. Errors as AllGather's. Cross-replica.
+  // Concatenates the replicas' tensors along `axis`. A tensor that is not distributed is returned
+  // as it is; with several workers it is this worker's. Errors as AllGather's. Cross-replica.
   virtual absl::StatusOr<Value> Gather(const Value& value, int64_t axis);
 
   // The local components of distributed values and structures: one entry for each local replica;

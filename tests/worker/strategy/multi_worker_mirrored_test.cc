@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "tests/support/addresses.h"
 #include "tests/worker/collective/ranks.h"
 #include "tests/worker/strategy/case_support.h"
@@ -119,13 +120,16 @@ TEST(MultiWorkerMirrored, NumbersAndTensorsAreWrittenToASumVariable) {
 // calls.
 TEST(MultiWorkerMirrored, WorkersThatWaitForAFailedWorkerGetItsError) {
   const auto server = ControlServer::Start(OwnAddress()).value();
-  OnRanks(2, [&server](int rank) {
+  absl::Notification created;  // worker 1 has its strategy, so that worker 0 may leave
+  OnRanks(2, [&](int rank) {
     const auto strategy =
         MultiWorkerMirroredStrategy::Create({.workers = {OwnAddress(), OwnAddress()},
                                              .worker_index = rank,
                                              .devices = ReplicaDevices(1),
                                              .rendezvous_address = server->address()})
             .value();
+    if (rank == 1) created.Notify();
+    ASSERT_TRUE(created.WaitForNotificationWithTimeout(absl::Seconds(60)));
     const auto run = strategy->Run([]() -> absl::StatusOr<Value> {
       if (ReplicaId() == 0) throw std::runtime_error("boom");
       return GetReplicaContext()->AllReduce(ReduceOp::kSum, Scalar(1));

@@ -256,6 +256,15 @@ TEST(Cases, A20_GatherPerReplicaDense) {
   }
 }
 
+// TensorFlow 2.21 returns it, also where it is a scalar.
+TEST(Gather, AValueThatIsNotDistributedIsWhole) {
+  for (const int32_t replicas : {1, 2, 3}) {
+    const auto strategy = Mirrored(replicas);
+    EXPECT_THAT(Doubles(strategy->Gather(Tensor::Vector<float>({1, 2}), 0)), ElementsAre(1, 2));
+    EXPECT_THAT(Doubles(strategy->Gather(Tensor::Scalar<float>(3), 0)), ElementsAre(3));
+  }
+}
+
 TEST(Cases, A21_GatherRefuses) {
   for (const auto& strategy : {Mirrored(2), Central(2)}) {
     const Value slices =
