@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,30 +10,17 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "ps_server/engine/process_setup.h"
+#include "tests/bench/bench.h"
 #include "tests/support/engine_cluster.h"
 #include "worker/client/ps_client.h"
 
 namespace cairn {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int64_t kKeys = 64 << 10;
 constexpr int64_t kDim = 16;
 
 Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
-
-void Require(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  std::exit(1);
-}
-
-double SecondsOf(const std::function<void()>& body) {
-  const Clock::time_point start = Clock::now();
-  body();
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 std::unique_ptr<PsClient> Connect(test::EngineCluster& cluster, bool in_process, int32_t worker) {
   ClientOptions options;

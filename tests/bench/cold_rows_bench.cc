@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <random>
@@ -21,6 +20,7 @@
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "tests/bench/bench.h"
 #include "tests/support/ps_process.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/zipf.h"
@@ -46,15 +46,6 @@ constexpr int64_t kDim = 16;
 // The charge for a row: values, one slot of the optimizer, and 32 bytes.
 constexpr int64_t kRowBytes = 2 * kDim * 4 + 32;
 constexpr float kAccumulator = 0.1f;
-
-[[noreturn]] void Die(const std::string& what) {
-  std::fprintf(stderr, "cold_rows_bench: %s\n", what.c_str());
-  std::exit(1);
-}
-
-void Require(const absl::Status& status) {
-  if (!status.ok()) Die(std::string(status.message()));
-}
 
 Deadline Soon() { return Deadline::In(absl::Minutes(2)); }
 

@@ -16,7 +16,6 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -27,6 +26,7 @@
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "tests/bench/bench.h"
 #include "tests/support/temp_dir.h"
 #include "worker/collective/control_server.h"
 #include "worker/collective/gloo_group.h"
@@ -44,20 +44,7 @@ namespace {
 
 constexpr size_t kMiB = 1 << 20;
 
-[[noreturn]] void Die(const std::string& why) {
-  std::fprintf(stderr, "collective_bench: %s\n", why.c_str());
-  std::exit(1);
-}
-void Require(const absl::Status& status) {
-  if (!status.ok()) Die(status.ToString());
-}
 Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
-}
 
 double Seconds(const std::function<void()>& call, int calls) {
   const absl::Duration start = MonotonicNow();

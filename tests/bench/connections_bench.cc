@@ -18,7 +18,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -34,6 +33,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "tests/bench/bench.h"
 #include "tests/bench/raw_server.h"
 #include "tests/support/addresses.h"
 #include "tests/support/ps_process.h"
@@ -64,15 +64,6 @@ constexpr int kFew = 8;  // number of callers that many callers are compared wit
 // microseconds.
 constexpr int64_t kKeys = 64 << 10;
 constexpr int64_t kFloodKeys = 4 << 10;
-
-[[noreturn]] void Die(const std::string& what) {
-  std::fprintf(stderr, "connections_bench: %s\n", what.c_str());
-  std::exit(1);
-}
-
-void Require(const absl::Status& status) {
-  if (!status.ok()) Die(std::string(status.message()));
-}
 
 Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
 

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -21,6 +20,7 @@
 #include "common/deadline.h"
 #include "common/status.h"
 #include "ps_server/engine/process_setup.h"
+#include "tests/bench/bench.h"
 #include "tests/support/engine_cluster.h"
 #include "worker/client/held_values.h"
 #include "worker/client/ps_client.h"
@@ -34,12 +34,6 @@ constexpr int64_t kTestRatings = 20000;
 constexpr float kRate = 0.1F;
 
 Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
-
-void Require(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  std::exit(1);
-}
 
 struct Rating {
   int64_t user = 0, item = 0;

@@ -13,10 +13,8 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -33,6 +31,7 @@
 #include "rocksdb/write_batch.h"
 #include "storage/rocks_options.h"
 #include "storage/stripe_store.h"
+#include "tests/bench/bench.h"
 #include "thrift/ParameterServer.h"
 
 ABSL_FLAG(std::string, directory, "/tmp", "where a folder for the measurement is made");
@@ -51,23 +50,6 @@ constexpr int64_t kDim = 16;
 constexpr int64_t kRowBytes = 2 * kDim * 4;  // the value and Adagrad's slot
 constexpr int64_t kPushKeys = 16 << 10;
 constexpr int kDensePushes = 40;
-
-[[noreturn]] void Fail(const std::string& why) {
-  std::fprintf(stderr, "durability_bench: %s\n", why.c_str());
-  std::exit(1);
-}
-void Check(const absl::Status& status) {
-  if (!status.ok()) Fail(std::string(status.message()));
-}
-void Check(const rocksdb::Status& status) {
-  if (!status.ok()) Fail(status.ToString());
-}
-
-double SecondsOf(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 void Report(const std::string& name, double bytes, double ours, double other, const char* unit,
             double bar, bool verified) {
@@ -104,7 +86,7 @@ class Folder {
 std::unique_ptr<Engine> OpenEngine(const std::string& directory, Durability durability) {
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       Engine::Open({.directory = directory, .durability = durability});
-  Check(engine.status());
+  Require(engine.status());
   return *std::move(engine);
 }
 
@@ -261,7 +243,7 @@ void BenchSnapshot(const Folder& folder) {
                       " MiB, beside off"),
          static_cast<double>(rows * kRowBytes), snapshot_rate, off_rate, "pushes_per_second", 0.9,
          off_load.Verify() && snapshot_load.Verify());
-  Check(snapshot->Close());
+  Require(snapshot->Close());
 }
 
 // The longest push of a thread that pushes continuously while the table is written and copied. The
@@ -303,7 +285,7 @@ void BenchCheckpoint(const Folder& folder) {
 void WarmMemory(size_t bytes) {
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) Fail("no memory");
+  if (memory == MAP_FAILED) Die("no memory");
   madvise(memory, bytes, MADV_HUGEPAGE);
   std::memset(memory, 1, bytes);
   munmap(memory, bytes);
@@ -336,7 +318,7 @@ void BenchLatency(const Folder& folder) {
   Load load(*engine, rows);
   std::vector<double> times = load.SecondsOfSmallPushes(absl::GetFlag(FLAGS_seconds));
   report("while snapshots are written", std::move(times), load.RowsThere() == rows);
-  Check(engine->Close());
+  Require(engine->Close());
 }
 
 // 4 MiB dense pushes under `log`, compared with plain writes of as many bytes in as many batches.
@@ -359,7 +341,7 @@ void BenchLog(const Folder& folder) {
   rocksdb::DB* opened = nullptr;
   rocksdb::Options options = MakeRocksOptions({.directory = folder.Join("bare")});
   options.create_if_missing = true;
-  Check(rocksdb::DB::Open(options, folder.Join("bare"), &opened));
+  Require(rocksdb::DB::Open(options, folder.Join("bare"), &opened));
   const std::unique_ptr<rocksdb::DB> bare(opened);
   const std::string image(kPushBytes / kStripes, 'x');
   double ours = 0;
@@ -369,8 +351,8 @@ void BenchLog(const Folder& folder) {
     other += SecondsOf([&] {
       for (size_t stripe = 0; stripe < kStripes; ++stripe) {
         rocksdb::WriteBatch batch;
-        Check(batch.Put(absl::StrCat("stripe", stripe), image));
-        Check(bare->Write(rocksdb::WriteOptions(), &batch));
+        Require(batch.Put(absl::StrCat("stripe", stripe), image));
+        Require(bare->Write(rocksdb::WriteOptions(), &batch));
       }
     });
   }
@@ -386,12 +368,7 @@ void BenchLog(const Folder& folder) {
   const double bytes = static_cast<double>(kDensePushes) * kPushBytes;
   Report("log durability, 4 MiB dense pushes, beside the same RocksDB writes", bytes,
          bytes / ours / 1e6, bytes / other / 1e6, "mb_per_second", 0.8, verified);
-  Check(bare->Close());
-}
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
+  Require(bare->Close());
 }
 
 // Opens a server on a full table, compared with a scan of its directory. A scan discards each
@@ -405,13 +382,13 @@ void BenchRestart(const Folder& folder) {
   {
     const auto engine = OpenEngine(directory, Durability::kSnapshot);
     const Load load(*engine, rows);
-    Check(engine->Close());
+    Require(engine->Close());
   }
   int64_t scanned = 0;
   const auto scan = [&] {
     rocksdb::DB* opened = nullptr;
-    Check(rocksdb::DB::OpenForReadOnly(MakeRocksOptions({.directory = directory}),
-                                       directory + "/db", &opened));
+    Require(rocksdb::DB::OpenForReadOnly(MakeRocksOptions({.directory = directory}),
+                                         directory + "/db", &opened));
     const std::unique_ptr<rocksdb::DB> db(opened);
     rocksdb::ReadOptions read;
     read.fill_cache = false;
@@ -420,7 +397,7 @@ void BenchRestart(const Folder& folder) {
     for (it->SeekToFirst(); it->Valid(); it->Next()) {
       scanned += static_cast<int64_t>(it->key().size() + it->value().size());
     }
-    Check(it->status());
+    Require(it->status());
   };
   std::vector<double> ours, other;
   bool verified = true;
@@ -434,7 +411,7 @@ void BenchRestart(const Folder& folder) {
     wire::DescribeReply reply;
     engine->service().describe(reply, request);
     verified = verified && reply.variables[0].shards[0].rows == rows;
-    Check(engine->Close());
+    Require(engine->Close());
   }
   const auto bytes = static_cast<double>(scanned);
   Report("restart, beside a full RocksDB scan of the directory", bytes, bytes / Median(ours) / 1e6,

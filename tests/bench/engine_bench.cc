@@ -11,7 +11,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -33,6 +32,7 @@
 #include "ps_server/engine/process_setup.h"
 #include "ps_server/net/listener.h"
 #include "ps_server/rows/hosted_table.h"
+#include "tests/bench/bench.h"
 #include "tests/support/temp_dir.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/client/wire_client.h"
@@ -46,27 +46,6 @@ namespace {
 
 constexpr size_t kDim = 16;
 using Row = std::array<float, kDim>;
-
-[[noreturn]] void Fail(const std::string& why) {
-  std::fprintf(stderr, "engine_bench: %s\n", why.c_str());
-  std::exit(1);
-}
-
-void Check(const absl::Status& status) {
-  if (!status.ok()) Fail(std::string(status.message()));
-}
-
-double SecondsOf(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
-}
 
 // Runs both alternately; `ours` over `theirs` is the ratio of speeds.
 void Compare(const std::string& name, size_t bytes, double bar, const std::function<void()>& ours,
@@ -178,10 +157,10 @@ void BenchTable(wire::ParameterServerIf& service, int64_t rows) {
 
 void BenchLoopback(Engine& engine, int64_t rows) {
   absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Start(engine, {});
-  Check(listener.status());
+  Require(listener.status());
   absl::StatusOr<std::unique_ptr<WireClient>> client =
       WireClient::Connect((*listener)->address(), {}, Deadline::In(absl::Seconds(10)));
-  Check(client.status());
+  Require(client.status());
   Table table(engine.service(), absl::StrCat("loopback_", rows), rows);
   std::vector<float> received(table.keys().size() * kDim);
   const absl::Span<std::byte> target(reinterpret_cast<std::byte*>(received.data()),
@@ -194,8 +173,8 @@ void BenchLoopback(Engine& engine, int64_t rows) {
       table.value_bytes(), 0.5,
       [&] {
         (*client)->ReadPayloadsInto(targets);
-        Check((*client)->Call("pull", deadline(),
-                              [&](WireClient::Stub& stub) { stub.pull(reply, table.pull); }));
+        Require((*client)->Call("pull", deadline(),
+                                [&](WireClient::Stub& stub) { stub.pull(reply, table.pull); }));
       },
       [&] { table.Pull(); },
       [&] { return std::memcmp(received.data(), table.pulled(), table.value_bytes()) == 0; });
@@ -205,8 +184,9 @@ void BenchLoopback(Engine& engine, int64_t rows) {
                    " keys x 16, beside in process"),
       table.value_bytes(), 0.5,
       [&] {
-        Check((*client)->Call("push", deadline(),
-                              [&](WireClient::Stub& stub) { stub.push(push_reply, table.push); }));
+        Require((*client)->Call("push", deadline(), [&](WireClient::Stub& stub) {
+          stub.push(push_reply, table.push);
+        }));
       },
       [&] { table.Push(); },
       [&] {
@@ -236,7 +216,7 @@ void BenchMemory() {
   OptimizerConfig config;
   config.type = "adagrad";
   const auto optimizer = Optimizer::Create(config);
-  Check(optimizer.status());
+  Require(optimizer.status());
   for (const int64_t rows : {1000000, 1100000, 1200000, 1350000, 1500000, 1700000, 1900000}) {
     malloc_trim(0);
     const int64_t before = ResidentBytes();
@@ -261,7 +241,7 @@ void BenchMemory() {
     const double bytes = static_cast<double>(ResidentBytes() - before);
     const double beyond =
         bytes / static_cast<double>(rows) - static_cast<double>(floats * sizeof(float));
-    if (table->row_count() != rows) Fail("rows are missing");
+    if (table->row_count() != rows) Die("rows are missing");
     if (beyond > worst) {
       worst = beyond;
       worst_rows = rows;
@@ -278,7 +258,7 @@ void Run() {
   const TempDir folder;
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       Engine::Open({.directory = folder.Join("store"), .durability = Durability::kOff});
-  Check(engine.status());
+  Require(engine.status());
   const int64_t rows = absl::GetFlag(FLAGS_rows);
   BenchTable((*engine)->service(), rows);
   BenchTable((*engine)->service(), 16 * rows);

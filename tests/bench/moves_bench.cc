@@ -22,6 +22,7 @@
 #include "common/deadline.h"
 #include "common/status.h"
 #include "ps_server/engine/process_setup.h"
+#include "tests/bench/bench.h"
 #include "tests/support/engine_cluster.h"
 #include "tests/support/row_moves.h"
 #include "worker/client/ps_client.h"
@@ -45,12 +46,6 @@ constexpr absl::Duration kWarmUp = absl::Seconds(8);
 constexpr absl::Duration kStill = absl::Seconds(10);
 
 Deadline Soon() { return Deadline::In(absl::Seconds(300)); }
-
-void Require(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  std::exit(1);
-}
 
 VariableSpec Table() {
   VariableSpec spec{.name = "table", .kind = VariableKind::kEmbedding, .shape = {kDim}};

@@ -1,27 +1,23 @@
 // A server in this process that keeps nothing on disk.
 #pragma once
 
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "ps_server/engine/engine.h"
+#include "tests/bench/bench.h"
 
 namespace cairn {
 
 // With 12 GiB of memory. Ends the program with a message if the engine cannot be opened.
-inline std::unique_ptr<Engine> OpenEngine(const char* program, const std::string& directory) {
+inline std::unique_ptr<Engine> OpenEngine(const std::string& directory) {
   EngineOptions options;
   options.directory = directory;
   options.durability = Durability::kOff;
   options.memory_budget_bytes = int64_t{12} << 30;
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(options);
-  if (!engine.ok()) {
-    std::fprintf(stderr, "%s: %s\n", program, std::string(engine.status().message()).c_str());
-    std::exit(1);
-  }
+  Require(engine.status());
   return *std::move(engine);
 }
 

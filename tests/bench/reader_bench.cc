@@ -5,11 +5,11 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "tests/bench/bench.h"
 #include "tests/support/temp_dir.h"
 #include "worker/input/open_row_source.h"
 #include "worker/input/random.h"
@@ -68,31 +68,25 @@ void Count(const Batch& batch, Totals* totals) {
   totals->entries += static_cast<int64_t>(batch.columns.size() + batch.keys.size());
 }
 
-void Die(const absl::Status& status) {
-  std::fprintf(stderr, "reader_bench: %s\n", std::string(status.message()).c_str());
-  std::exit(1);
-}
-
 // Only reads and decodes, in this thread.
 Totals Parse(const ReaderOptions& options) {
   absl::StatusOr<std::unique_ptr<RowSource>> source = OpenRowSource(options);
-  if (!source.ok()) Die(source.status());
+  Require(source.status());
   Totals totals;
   Batch batch;
   std::string bytes;
   RowPlace place;
   for (int64_t pass = 0; pass < kPasses; ++pass) {
-    if (!(*source)->Rewind(pass).ok()) Die((*source)->status());
+    Require((*source)->Rewind(pass));
     do {
       ClearBatch(&batch);
       for (; batch.rows < options.data.batch_size; bytes.clear()) {
         if (!(*source)->Next(&bytes, &place)) break;
-        const absl::Status decoded = (*source)->Decode(bytes, place, &batch);
-        if (!decoded.ok()) Die(decoded);
+        Require((*source)->Decode(bytes, place, &batch));
       }
       Count(batch, &totals);
     } while (batch.rows == options.data.batch_size);
-    if (!(*source)->status().ok()) Die((*source)->status());
+    Require((*source)->status());
   }
   return totals;
 }
@@ -100,12 +94,12 @@ Totals Parse(const ReaderOptions& options) {
 // The whole reader: its thread parses, this thread takes the batches.
 Totals Read(const ReaderOptions& options) {
   absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(options);
-  if (!reader.ok()) Die(reader.status());
+  Require(reader.status());
   Totals totals;
   Batch batch;
   for (;;) {
     const absl::StatusOr<bool> more = (*reader)->Next(&batch);
-    if (!more.ok()) Die(more.status());
+    Require(more.status());
     if (!*more) return totals;
     Count(batch, &totals);
   }
@@ -144,7 +138,7 @@ void Write(const std::string& path, const std::string& text) {
   std::FILE* const file = std::fopen(path.c_str(), "wb");
   if (file == nullptr || std::fwrite(text.data(), 1, text.size(), file) != text.size() ||
       std::fclose(file) != 0) {
-    Die(absl::UnavailableError(absl::StrCat("cannot write ", path)));
+    Die(absl::StrCat("cannot write ", path));
   }
 }
 

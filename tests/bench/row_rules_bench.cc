@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
@@ -62,7 +61,7 @@ struct Outcome {
 // The same stream in every run.
 Outcome Run(int32_t pushes) {
   const TempDir folder;
-  const std::unique_ptr<Engine> engine = OpenEngine("row_rules_bench", folder.Join("store"));
+  const std::unique_ptr<Engine> engine = OpenEngine(folder.Join("store"));
   wire::ParameterServerIf& service = engine->service();
   wire::Caller caller;
   caller.job = "bench";

@@ -8,35 +8,29 @@ usage: tests/bench/row_storage.py [--rows 400000] [--epochs 2] [--only float16+f
   --rows, --epochs: of the click logs; --only: some of the storages, values+slots;
   --set: keys of the job"""
 import argparse
-import json
 import os
-import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import clicks  # noqa: E402
 import processes  # noqa: E402
 
-BUILD = os.path.join(processes.TOP, "build")
-MAKE_CLICKS = os.path.join(BUILD, "examples", "clicks", "cairn-make-clicks")
 STORAGES = ["float32+float32", "float32+bfloat16", "float32+float16",
             "float16+float32", "float16+bfloat16", "float16+float16",
             "bfloat16+float32", "bfloat16+bfloat16", "bfloat16+float16",
             "int8+float32", "int8+bfloat16", "int8+float16"]
 
 
-def train(job, storage, flags):
+def train(storage, flags):
     values, slots = storage.split("+")
     with tempfile.TemporaryDirectory(prefix="cairn-storage.") as folder:
         with processes.Cluster(folder, 2) as servers:
             report = processes.run_workers(
-                job, servers.worker_file(1), 1,
+                clicks.JOB, servers.worker_file(1), 1,
                 [*flags, "--set",
                  f"model.embedding.row_storage={{values: {values}, slots: {slots}}}"])[0]
-            found, _ = processes.ctl("inspect", "--cluster", servers.worker_file(1),
-                                     "--job", "clicks")
-    tables = [variable for variable in found["variables"] if variable["kind"] == "embedding" and
-              not variable["name"].startswith("cairn/")]
+            tables = clicks.tables(servers)
     for table in tables:
         if table["row_storage"] != {"values": values, "slots": slots}:
             raise AssertionError(f"{table['name']} has {table['row_storage']}, not {storage}")
@@ -52,14 +46,11 @@ def main():
     arguments = parser.parse_args()
     flags = [flag for value in [f"data.epochs={arguments.epochs}", *arguments.set]
              for flag in ("--set", value)]
-    job = os.path.join(processes.TOP, "examples", "clicks", "clicks.yaml")
     with tempfile.TemporaryDirectory(prefix="cairn-clicks.") as folder:
-        for rows, seed, name in ((arguments.rows, 1, "train.tsv"), (20000, 2, "eval.tsv")):
-            subprocess.run([MAKE_CLICKS, "--rows", str(rows), "--seed", str(seed), "--out",
-                            os.path.join(folder, name)], check=True, capture_output=True)
+        clicks.make(folder, arguments.rows)
         base = None
         for storage in [STORAGES[0], *arguments.only]:
-            report, tables = train(job, storage, ["--data_root", folder, *flags])
+            report, tables = train(storage, ["--data_root", folder, *flags])
             line = {"bench": "row storage", "model": "clicks", "epochs": arguments.epochs,
                     "storage": storage, "auc": report["eval"]["auc"],
                     "rows": sum(table["rows"] for table in tables),
@@ -70,8 +61,7 @@ def main():
             line["memory_over_float32"] = line["memory_bytes"] / base["memory_bytes"]
             line["step_time_over_float32"] = (base["examples_per_second"] /
                                               line["examples_per_second"])
-            print(json.dumps({key: round(value, 4) if isinstance(value, float) else value
-                              for key, value in line.items()}), flush=True)
+            clicks.show(line)
 
 
 if __name__ == "__main__":

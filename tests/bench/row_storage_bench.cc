@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
@@ -74,7 +73,7 @@ wire::VariableSpec Spec(const Table& table) {
 // One caller of one server.
 class Bench {
  public:
-  Bench() : engine_(OpenEngine("row_storage_bench", folder_.Join("store"))) {
+  Bench() : engine_(OpenEngine(folder_.Join("store"))) {
     caller_.job = "bench";
     std::vector<wire::VariableSpec> specs;
     for (const Table& table : tables_) specs.push_back(Spec(table));

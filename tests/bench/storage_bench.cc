@@ -8,10 +8,8 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -31,6 +29,7 @@
 #include "storage/rocks_options.h"
 #include "storage/rocks_status.h"
 #include "storage/stripe_store.h"
+#include "tests/bench/bench.h"
 
 ABSL_FLAG(std::string, directory, "/tmp", "where a folder for the measurement is made");
 ABSL_FLAG(int, megabytes, 256, "MiB written in one round");
@@ -44,25 +43,6 @@ namespace fs = std::filesystem;
 constexpr size_t kImageBytes = 256 << 10;
 constexpr size_t kRowBytes = 144;  // 16 of metadata, 16 values and 16 slots in float32
 constexpr size_t kRowsPerStripe = 1000;
-
-// Ends the program after an error, since the measurement would be meaningless.
-void Check(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "storage_bench: %s\n", std::string(status.message()).c_str());
-  std::exit(1);
-}
-void Check(const rocksdb::Status& status) { Check(FromRocks(status, "raw RocksDB")); }
-
-double SecondsOf(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
 
 // The data that one round writes, as stripes of variable 1.
 struct Stripe {
@@ -128,7 +108,7 @@ void WriteOurs(StripeStore& store, const std::vector<Stripe>& stripes) {
       batch->PutImage(pieces);
     }
     for (const auto& [key, bytes] : stripe.rows) batch->PutRow(key, bytes);
-    Check(store.Write(*batch));
+    Require(store.Write(*batch));
   }
 }
 
@@ -159,8 +139,8 @@ std::vector<RawBatch> MakeRaw(const std::vector<Stripe>& stripes) {
 void WriteRaw(rocksdb::DB& db, const std::vector<RawBatch>& batches) {
   for (const RawBatch& raw : batches) {
     rocksdb::WriteBatch batch;
-    for (const auto& [key, value] : raw.records) Check(batch.Put(key, value));
-    Check(db.Write(rocksdb::WriteOptions(), &batch));
+    for (const auto& [key, value] : raw.records) Require(batch.Put(key, value));
+    Require(db.Write(rocksdb::WriteOptions(), &batch));
   }
 }
 
@@ -170,7 +150,7 @@ std::unique_ptr<rocksdb::DB> OpenRaw(const std::string& directory,
   options.create_if_missing = true;
   options.compression = compression;
   rocksdb::DB* db = nullptr;
-  Check(rocksdb::DB::Open(options, directory, &db));
+  Require(rocksdb::DB::Open(options, directory, &db));
   return std::unique_ptr<rocksdb::DB>(db);
 }
 
@@ -178,7 +158,7 @@ std::unique_ptr<StripeStore> OpenOurs(const std::string& directory) {
   StoreOptions options;
   options.directory = directory;
   auto store = StripeStore::Open(options);
-  Check(store.status());
+  Require(store.status());
   return *std::move(store);
 }
 
@@ -266,35 +246,35 @@ void Measure(absl::string_view what, const std::vector<Stripe>& stripes, const f
     std::unique_ptr<StripeStore> ours = OpenOurs(ours_path);
     const double ours_write = SecondsOf([&] {
       WriteOurs(*ours, stripes);
-      Check(ours->Sync());
+      Require(ours->Sync());
     });
     std::unique_ptr<rocksdb::DB> raw = OpenRaw(raw_path, rocksdb::kNoCompression);
     const double raw_write = SecondsOf([&] {
       WriteRaw(*raw, raw_batches);
-      Check(raw->SyncWAL());
+      Require(raw->SyncWAL());
     });
     write.Add(ours_write, raw_write, bytes);
 
-    Check(ours->Close());
+    Require(ours->Close());
     ours = OpenOurs(ours_path);
-    Check(raw->Flush(rocksdb::FlushOptions()));
+    Require(raw->Flush(rocksdb::FlushOptions()));
     raw = nullptr;
     raw = OpenRaw(raw_path, rocksdb::kNoCompression);
     Comparer comparer(stripes);  // also brings the files into the page cache
-    Check(ours->LoadStripes(1, comparer));
+    Require(ours->LoadStripes(1, comparer));
     verified = verified && comparer.equal();
     Sum raw_sum;
     const auto scan = [&] {
       raw_sum = {};
       const std::unique_ptr<rocksdb::Iterator> at(raw->NewIterator(MakeScanOptions()));
       for (at->SeekToFirst(); at->Valid(); at->Next()) {
-        Check(raw_sum.Add(FromSlice(at->value())));
+        Require(raw_sum.Add(FromSlice(at->value())));
       }
-      Check(at->status());
+      Require(at->status());
     };
     scan();
     Sum sum;
-    const double ours_load = SecondsOf([&] { Check(ours->LoadStripes(1, sum)); });
+    const double ours_load = SecondsOf([&] { Require(ours->LoadStripes(1, sum)); });
     const double raw_load = SecondsOf(scan);
     load.Add(ours_load, raw_load, bytes);
     verified = verified && sum.total_bytes == bytes && raw_sum.total_bytes >= bytes;
@@ -319,9 +299,9 @@ void MeasureCompression(const std::vector<Stripe>& stripes, const fs::path& fold
         OpenRaw(path, lz4 == 1 ? rocksdb::kLZ4Compression : rocksdb::kNoCompression);
     seconds[lz4] = SecondsOf([&] {
       WriteRaw(*db, batches);
-      Check(db->Flush(rocksdb::FlushOptions()));
+      Require(db->Flush(rocksdb::FlushOptions()));
     });
-    Check(db->CompactRange(rocksdb::CompactRangeOptions(), nullptr, nullptr));
+    Require(db->CompactRange(rocksdb::CompactRangeOptions(), nullptr, nullptr));
     uint64_t live_bytes = 0;
     db->GetIntProperty(rocksdb::DB::Properties::kLiveSstFilesSize, &live_bytes);
     table_bytes[lz4] = live_bytes;

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "absl/time/time.h"
 #include "common/status.h"
 #include "ps_server/engine/process_setup.h"
+#include "tests/bench/bench.h"
 #include "tests/support/engine_cluster.h"
 #include "worker/client/ps_client.h"
 
@@ -33,12 +33,6 @@ constexpr int kRounds = 4;
 constexpr int64_t kElements = 1000;
 
 Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
-
-void Require(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  std::exit(1);
-}
 
 void Pass(absl::Duration time) {
   absl::Notification never;

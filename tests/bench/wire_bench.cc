@@ -22,7 +22,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 #include <functional>
 #include <memory>
@@ -35,6 +34,7 @@
 #include "ps_server/engine/engine.h"
 #include "ps_server/engine/process_setup.h"
 #include "ps_server/net/listener.h"
+#include "tests/bench/bench.h"
 #include "tests/support/addresses.h"
 #include "tests/support/fake_engine.h"
 #include "tests/support/temp_dir.h"
@@ -59,15 +59,6 @@ constexpr size_t kPushOverheadBytes = 180;
 constexpr size_t kPushReplyBytes = 90;
 constexpr size_t kPullBytes = 120;
 constexpr size_t kPullReplyOverheadBytes = 100;
-
-[[noreturn]] void Die(const std::string& why) {
-  std::fprintf(stderr, "wire_bench: %s\n", why.c_str());
-  std::exit(1);
-}
-
-void Require(const absl::Status& status) {
-  if (!status.ok()) Die(status.ToString());
-}
 
 Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
 
@@ -170,12 +161,6 @@ Cost CostOf(const std::function<void()>& call) {
   } while (now - start < length);
   return {std::chrono::duration<double>(now - start).count() / calls,
           (CpuSeconds() - cpu_start) / calls};
-}
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
 }
 
 // Prints the line of one row. `is_latency`: the ratio is of times (Cairn's over raw TCP's, at most
@@ -307,32 +292,49 @@ struct LocallyServed : Served {
   Connected local;
 };
 
+// Pushes that carry their number at both ends, and the server's check of their order.
+class NumberedPushes {
+ public:
+  explicit NumberedPushes(size_t floats)
+      : payload_(Numbered(floats)),
+        values_(payload_.MutableAs<float>()),
+        request_(PushOf(values_)) {}
+
+  FakeEngineOptions options() {
+    return {.only_wire = true, .on_push = [this](const wire::PushItem& item) {
+              const auto pushed = item.values.As<float>();
+              const bool right = pushed.size() == values_.size() && pushed.front() == expected_ &&
+                                 pushed.back() == expected_;
+              wrong_ += right ? 0 : 1;
+              expected_ = After(expected_);
+            }};
+  }
+  void Push(Connected& by) {
+    values_.front() = values_.back() = number_;
+    number_ = After(number_);
+    by.Push(request_);
+  }
+  bool verified() const { return wrong_ == 0 && expected_ == number_; }
+
+ private:
+  static float After(float number) { return number + 1 < 1e6F ? number + 1 : 0; }
+
+  Payload payload_;
+  const absl::Span<float> values_;
+  const wire::PushRequest request_;
+  float number_ = 0;  // of the next push
+  float expected_ = 0;
+  std::atomic<int64_t> wrong_ = 0;
+};
+
 void MeasurePush(const char* name, size_t floats, double bar, bool is_latency) {
-  Payload payload = Numbered(floats);
-  const absl::Span<float> values = payload.MutableAs<float>();
-  // Every message carries its number at both ends, and the server checks the order.
-  std::atomic<int64_t> wrong = 0;
-  float expected = 0;
-  FakeEngine engine({.only_wire = true, .on_push = [&](const wire::PushItem& item) {
-                       const auto pushed = item.values.As<float>();
-                       wrong += pushed.size() == floats && pushed.front() == expected &&
-                                        pushed.back() == expected
-                                    ? 0
-                                    : 1;
-                       expected = expected + 1 < 1e6F ? expected + 1 : 0;
-                     }});
+  NumberedPushes pushes(floats);
+  FakeEngine engine(pushes.options());
   Served served(engine);
-  const wire::PushRequest request = PushOf(values);
   RawPair raw(floats * sizeof(float) + kPushOverheadBytes, kPushReplyBytes);
-  float number = 0;
   Measure(
       name, floats * sizeof(float), bar, is_latency, [&] { raw.Call(); },
-      [&] {
-        values.front() = values.back() = number;
-        number = number + 1 < 1e6F ? number + 1 : 0;
-        served.Push(request);
-      },
-      [&] { return wrong == 0 && expected == number; });
+      [&] { pushes.Push(served); }, [&] { return pushes.verified(); });
 }
 
 void MeasurePull(const char* name) {
@@ -354,29 +356,12 @@ void MeasurePull(const char* name) {
 
 // The same pushes, alternately over TCP and over the local transport.
 void MeasureLocalPush(const char* name, size_t floats, double bar, bool is_latency) {
-  Payload payload = Numbered(floats);
-  const absl::Span<float> values = payload.MutableAs<float>();
-  std::atomic<int64_t> wrong = 0;
-  float expected = 0;
-  FakeEngine engine({.only_wire = true, .on_push = [&](const wire::PushItem& item) {
-                       const auto pushed = item.values.As<float>();
-                       wrong += pushed.size() == floats && pushed.front() == expected &&
-                                        pushed.back() == expected
-                                    ? 0
-                                    : 1;
-                       expected = expected + 1 < 1e6F ? expected + 1 : 0;
-                     }});
+  NumberedPushes pushes(floats);
+  FakeEngine engine(pushes.options());
   LocallyServed served(engine);
-  const wire::PushRequest request = PushOf(values);
-  float number = 0;
-  const auto push = [&](Connected& by) {
-    values.front() = values.back() = number;
-    number = number + 1 < 1e6F ? number + 1 : 0;
-    by.Push(request);
-  };
   Measure(
-      name, floats * sizeof(float), bar, is_latency, [&] { push(served); },
-      [&] { push(served.local); }, [&] { return wrong == 0 && expected == number; });
+      name, floats * sizeof(float), bar, is_latency, [&] { pushes.Push(served); },
+      [&] { pushes.Push(served.local); }, [&] { return pushes.verified(); });
 }
 
 void MeasureLocalPull(const char* name) {

@@ -5,16 +5,14 @@ where bytes are nearly free: a slower network saves the more. One JSON line a mo
 
 usage: tests/bench/wire_formats.py [--rows 200000]   (of the click logs)"""
 import argparse
-import json
 import os
-import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import clicks  # noqa: E402
 import processes  # noqa: E402
 
-MAKE_CLICKS = os.path.join(processes.TOP, "build", "examples", "clicks", "cairn-make-clicks")
 TABLES_IN_INT8 = ('{push: top_k, top_k_fraction: 0.05, per_variable: '
                   '[{match: "embedding/*", push: int8}, {match: "wide/*", push: int8}]}')
 FORMATS = {
@@ -54,8 +52,7 @@ def measure(model, job, flags):
                 "step_time_over_plain": (plain["examples_per_second"] /
                                          report["examples_per_second"]),
                 "quality": quality(report), "quality_minus_plain": quality(report) - quality(plain)}
-        print(json.dumps({key: round(value, 4) if isinstance(value, float) else value
-                          for key, value in line.items()}), flush=True)
+        clicks.show(line)
 
 
 def main():
@@ -68,10 +65,8 @@ def main():
     if processes.data("mnist") is not None:
         measure("mnist", os.path.join(examples, "mnist.yaml"), data)
     with tempfile.TemporaryDirectory(prefix="cairn-clicks.") as folder:
-        for rows, seed, name in ((arguments.rows, 1, "train.tsv"), (20000, 2, "eval.tsv")):
-            subprocess.run([MAKE_CLICKS, "--rows", str(rows), "--seed", str(seed), "--out",
-                            os.path.join(folder, name)], check=True, capture_output=True)
-        measure("clicks", os.path.join(examples, "clicks", "clicks.yaml"), ["--data_root", folder])
+        clicks.make(folder, arguments.rows)
+        measure("clicks", clicks.JOB, ["--data_root", folder])
 
 
 if __name__ == "__main__":

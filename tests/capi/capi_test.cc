@@ -7,7 +7,6 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -19,6 +18,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/file_text.h"
 #include "tests/support/ps_process.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
@@ -325,8 +325,7 @@ TEST_F(Capi, CheckpointsAndRestores) {
   const std::string directory = folder_.path() + "/checkpoints";
   ASSERT_EQ(cairn_checkpoint(client_, directory.c_str(), 5, 0, &folder), CAIRN_OK)
       << cairn_last_error_message();
-  std::ifstream manifest(std::string(folder) + "/MANIFEST.json");
-  const std::string text((std::istreambuf_iterator<char>(manifest)), {});
+  const std::string text = FileText(std::string(folder) + "/MANIFEST.json");
   EXPECT_THAT(text, HasSubstr("\"finished\": false"));  // the run may continue
   values[0] = 100;
   ASSERT_EQ(cairn_assign(client_, &item, 1, 0), CAIRN_OK);

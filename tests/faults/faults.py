@@ -33,9 +33,6 @@ class Faults:
     def disk(self, state):
         self._set(0, state)
 
-    def disk_state(self):
-        return self._get(0)
-
     def clock(self, seconds):
         """Shifts the wall clock by `seconds` from the real time."""
         self._set(1, seconds)

@@ -3,7 +3,6 @@ are compared at the end."""
 import json
 import os
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -82,14 +81,7 @@ class PushersCase(ServersCase):
             str(1 << 20), "ordered", "async"])
 
     def progress(self):
-        numbers = []
-        for worker in range(PUSHERS):
-            try:
-                with open(self.path(f"progress-{worker}"), "rb") as f:
-                    numbers.append(struct.unpack("<q", f.read(8))[0])
-            except (OSError, struct.error):
-                numbers.append(0)
-        return numbers
+        return processes.progress(self.folder, PUSHERS)
 
     def until_all_got_on(self, pushes, unless=lambda: False):
         before = self.progress()

@@ -1,8 +1,6 @@
 // Job files, --set, cluster files and TF_CONFIG, addresses.
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -12,6 +10,7 @@
 #include "common/config/job_config.h"
 #include "nlohmann/json.hpp"
 #include "tests/file_fuzz/target.h"
+#include "tests/support/file_text.h"
 #include "worker/cluster/named_cluster.h"
 
 namespace cairn::test {
@@ -34,10 +33,7 @@ const std::vector<std::string>& JobSeeds() {
     }
     paths.insert(paths.end(), rest.begin(), rest.end());
     std::vector<std::string> texts;
-    for (const auto& path : paths) {
-      std::ifstream in(path, std::ios::binary);
-      texts.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
-    }
+    for (const auto& path : paths) texts.push_back(FileText(path));
     return texts;
   }());
   return seeds;

@@ -21,7 +21,6 @@
 #include <cstring>
 #include <exception>
 #include <fstream>
-#include <iterator>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -33,6 +32,7 @@
 #include "common/printable_text.h"
 #include "glog/logging.h"
 #include "tests/file_fuzz/target.h"
+#include "tests/support/file_text.h"
 
 ABSL_FLAG(std::string, target, "", "which reader");
 ABSL_FLAG(int64_t, seed, 0, "0: three fixed seeds and a fresh one");
@@ -182,10 +182,7 @@ int Run(const NamedTarget& named) {
   }
   bool good = true;
   if (const std::string path = absl::GetFlag(FLAGS_input); !path.empty()) {
-    std::ifstream in(path, std::ios::binary);
-    good = RunOne(*named.make(),
-                  std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()),
-                  path);
+    good = RunOne(*named.make(), FileText(path), path);
   } else if (const int64_t seed = absl::GetFlag(FLAGS_seed); seed != 0) {
     good = RunSeed(named, seed, absl::GetFlag(FLAGS_runs));
   } else {

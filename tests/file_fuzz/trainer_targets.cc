@@ -6,6 +6,7 @@
 #include "common/hash.h"
 #include "nlohmann/json.hpp"
 #include "tests/file_fuzz/target.h"
+#include "tests/support/file_text.h"
 #include "tests/support/temp_dir.h"
 #include "worker/trainer/checkpoints/checkpoint_manifest.h"
 #include "worker/trainer/files/safetensors_reader.h"
@@ -16,11 +17,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kMaxTrainerBytes = 32 << 10;
-
-std::string ReadWhole(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 CheckpointManifest Example() {
   CheckpointManifest manifest;
@@ -67,7 +63,7 @@ class ManifestTarget : public FuzzTarget {
  public:
   ManifestTarget() {
     Example().WriteTo(folder_.path()).IgnoreError();
-    seeds_ = {ReadWhole(folder_.Join(CheckpointManifest::kFileName))};
+    seeds_ = {FileText(folder_.Join(CheckpointManifest::kFileName))};
   }
 
   std::string Make(Dice& dice) override {

@@ -10,6 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "storage/stripe_store.h"
+#include "tests/support/forwarding_store.h"
 
 namespace cairn::fuzz {
 namespace {
@@ -71,59 +72,20 @@ class OutsideBatch final : public StripeBatch {
   std::unique_ptr<StripeBatch> batch_;
 };
 
-class OutsideStore final : public StripeStore {
+class OutsideStore final : public ForwardingStore<OutsideCairn> {
  public:
-  explicit OutsideStore(std::unique_ptr<StripeStore> store) : store_(std::move(store)) {}
-  ~OutsideStore() override {
-    const OutsideCairn outside;
-    store_.reset();
-  }
+  using ForwardingStore::ForwardingStore;
 
-  int64_t boot_count() const override { return store_->boot_count(); }
-  absl::Status PutVariable(const VariableRecord& record) override {
-    const OutsideCairn outside;
-    return store_->PutVariable(record);
-  }
-  absl::StatusOr<std::vector<VariableRecord>> Variables() const override {
-    const OutsideCairn outside;
-    return store_->Variables();
-  }
-  absl::Status PutJob(absl::string_view job, absl::Span<const VariableRecord> variables,
-                      absl::Span<const ShardRecord> shards,
-                      absl::Span<const WorkerRecord> workers) override {
-    const OutsideCairn outside;
-    return store_->PutJob(job, variables, shards, workers);
-  }
-  absl::Status PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
-                      absl::Span<const StripeId> removed) override {
-    const OutsideCairn outside;
-    return store_->PutMap(record, shards, removed);
-  }
-  absl::Status DropLeftovers(uint32_t first, uint32_t end) override {
-    const OutsideCairn outside;
-    return store_->DropLeftovers(first, end);
-  }
-  absl::Status DropJob(absl::string_view job) override {
-    const OutsideCairn outside;
-    return store_->DropJob(job);
-  }
   std::unique_ptr<StripeBatch> NewBatch(const StripeId& id) override {
     const OutsideCairn outside;
-    return std::make_unique<OutsideBatch>(store_->NewBatch(id));
+    return std::make_unique<OutsideBatch>(store()->NewBatch(id));
   }
   absl::Status Write(StripeBatch& batch) override {
-    const OutsideCairn outside;
-    return store_->Write(static_cast<OutsideBatch&>(batch).real());  // NewBatch makes only these
+    return store()->Write(static_cast<OutsideBatch&>(batch).real());  // NewBatch makes only these
   }
   absl::Status WriteInSnapshot(StripeBatch& batch) override {
-    const OutsideCairn outside;
-    return store_->WriteInSnapshot(static_cast<OutsideBatch&>(batch).real());
+    return store()->WriteInSnapshot(static_cast<OutsideBatch&>(batch).real());
   }
-  absl::Status SettleSnapshot() override {
-    const OutsideCairn outside;
-    return store_->SettleSnapshot();
-  }
-  bool Behind() const override { return store_->Behind(); }
   using StripeStore::WriteEpoch;
   absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
                           absl::Span<const WorkerRecord> workers,
@@ -132,85 +94,8 @@ class OutsideStore final : public StripeStore {
     for (std::unique_ptr<StripeBatch>& stripe : stripes) {
       stripe = static_cast<OutsideBatch&>(*stripe).Release();
     }
-    return store_->WriteEpoch(shards, workers, stripes);
+    return store()->WriteEpoch(shards, workers, stripes);
   }
-  absl::Status Sync() override {
-    const OutsideCairn outside;
-    return store_->Sync();
-  }
-  absl::Status PutDecision(const DecisionRecord& record, bool sync) override {
-    const OutsideCairn outside;
-    return store_->PutDecision(record, sync);
-  }
-  absl::Status DropDecisions(absl::string_view job, int64_t step) override {
-    const OutsideCairn outside;
-    return store_->DropDecisions(job, step);
-  }
-  absl::StatusOr<std::vector<DecisionRecord>> Decisions() const override {
-    const OutsideCairn outside;
-    return store_->Decisions();
-  }
-  absl::Status PutNotes(absl::Span<const NoteRecord> notes) override {
-    const OutsideCairn outside;
-    return store_->PutNotes(notes);
-  }
-  absl::StatusOr<std::vector<NoteRecord>> Notes() const override {
-    const OutsideCairn outside;
-    return store_->Notes();
-  }
-  absl::StatusOr<std::vector<ShardRecord>> Shards() const override {
-    const OutsideCairn outside;
-    return store_->Shards();
-  }
-  absl::StatusOr<std::vector<WorkerRecord>> Workers() const override {
-    const OutsideCairn outside;
-    return store_->Workers();
-  }
-  absl::Status LoadStripes(const StripeId& first, const StripeId& end,
-                           StripeVisitor& visitor) const override {
-    const OutsideCairn outside;
-    return store_->LoadStripes(first, end, visitor);
-  }
-  absl::Status ReadCold(absl::Span<const ColdKey> keys, size_t row_bytes,
-                        ColdRows& rows) const override {
-    const OutsideCairn outside;
-    return store_->ReadCold(keys, row_bytes, rows);
-  }
-  HelperPool& readers() const override { return store_->readers(); }
-  absl::Status ScanCold(
-      const StripeId& id, int64_t first,
-      absl::FunctionRef<bool(int64_t key, absl::string_view row)> visit) const override {
-    const OutsideCairn outside;
-    return store_->ScanCold(id, first, visit);
-  }
-  int64_t ColdLookupBytes() const override { return store_->ColdLookupBytes(); }
-  absl::Status SetUnfinished(bool unfinished) override {
-    const OutsideCairn outside;
-    return store_->SetUnfinished(unfinished);
-  }
-  absl::Status Checkpoint(const std::string& folder) override {
-    const OutsideCairn outside;
-    return store_->Checkpoint(folder);
-  }
-  absl::Status StartCompaction() override {
-    const OutsideCairn outside;
-    return store_->StartCompaction();
-  }
-  std::vector<StoreStatistic> ReadStatistics() const override {
-    const OutsideCairn outside;
-    return store_->ReadStatistics();
-  }
-  int64_t DiskBytes() const override {
-    const OutsideCairn outside;
-    return store_->DiskBytes();
-  }
-  absl::Status Close() override {
-    const OutsideCairn outside;
-    return store_->Close();
-  }
-
- private:
-  std::unique_ptr<StripeStore> store_;
 };
 
 using OpenResult = absl::StatusOr<std::unique_ptr<StripeStore>>;

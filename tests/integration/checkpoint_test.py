@@ -28,12 +28,7 @@ class Checkpoints(scene.FolderTest):
 
     def write_job(self, epochs, every_steps=0, keep=3):
         rows = self.path("rows.libsvm")
-        with open(rows, "w", encoding="ascii") as f:
-            for i in range(ROWS):
-                a, b = 1 + i * 7919 % COLUMNS, 1 + i * 104729 % COLUMNS
-                pairs = {a: (1 + i % 11) / 10, b: (1 + i % 13) / 10}
-                label = 1 if sum(v if c % 2 else -v for c, v in pairs.items()) > 0 else 0
-                f.write(f"{label} " + " ".join(f"{c}:{pairs[c]}" for c in sorted(pairs)) + "\n")
+        scene.write_pairs(rows, ROWS, COLUMNS, least=1)
         path = self.path("job.yaml")
         with open(path, "w", encoding="ascii") as f:
             json.dump({"name": "job",

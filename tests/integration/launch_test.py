@@ -3,7 +3,6 @@ or end the run, Ctrl-C, a launcher that is itself killed. Nothing stays behind."
 import json
 import os
 import pty
-import random
 import re
 import select
 import signal
@@ -22,13 +21,8 @@ PROGRAMS = ["--cairn_ps", processes.PS, "--cairn_worker", processes.WORKER]
 
 
 def write_job(folder, epochs):
-    generator = random.Random(7)
     rows = os.path.join(folder, "rows.libsvm")
-    with open(rows, "w", encoding="ascii") as f:
-        for _ in range(2000):
-            values = [generator.random() for _ in range(4)]
-            pairs = " ".join(f"{i + 1}:{v:.3f}" for i, v in enumerate(values))
-            f.write(f"{int(values[0] > values[1])} {pairs}\n")
+    scene.write_comparisons(rows, 2000)
     path = os.path.join(folder, "job.yaml")
     with open(path, "w", encoding="ascii") as f:
         json.dump({"name": "launched", "model": {"type": "linear"},

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/call_until_it_fails.h"
 #include "tests/support/own_process.h"
 #include "tests/support/ps_process.h"
 #include "tests/support/status_matchers.h"
@@ -47,30 +48,6 @@ class LocalTransportTest : public ::testing::Test {
   std::unique_ptr<PsProcess> server_;
 };
 
-// Pushes and pulls 4 MiB until a call fails.
-absl::Status CallUntilItFails(WireClient& client) {
-  const Deadline deadline = Soon();
-  const std::vector<float> values(1 << 20, 1.0F);
-  wire::PushRequest push;
-  push.caller.job = "job";
-  push.items.resize(1);
-  push.items[0].variable = "w";
-  push.items[0].values = Payload::ViewOf<float>(values);
-  wire::PullRequest pull;
-  pull.caller.job = "job";
-  pull.items.resize(1);
-  pull.items[0].variable = "w";
-  for (;;) {
-    wire::PushReply pushed;
-    absl::Status status =
-        client.Call("push", deadline, [&](auto& stub) { stub.push(pushed, push); });
-    if (!status.ok()) return status;
-    wire::PullReply pulled;
-    status = client.Call("pull", deadline, [&](auto& stub) { stub.pull(pulled, pull); });
-    if (!status.ok()) return status;
-  }
-}
-
 wire::VariableSpec FourMebibytes() {
   wire::VariableSpec spec;
   spec.__set_name("w");
@@ -101,7 +78,7 @@ TEST_F(LocalTransportTest, AKilledServerIsNamedAndLeavesNothingBehind) {
         stub.create_variables(state, caller, {FourMebibytes()});
       }));
       absl::Status failure;
-      std::thread calls([&] { failure = CallUntilItFails(**client); });
+      std::thread calls([&] { failure = CallUntilItFails(**client, Soon()); });
       LetPass(absl::Microseconds(static_cast<int64_t>(random() % 20'000)));
       server_->Kill();
       calls.join();

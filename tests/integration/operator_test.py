@@ -4,7 +4,6 @@ and inspected. Every answer is read from --json, as a script would."""
 import contextlib
 import json
 import os
-import random
 import re
 import signal
 import subprocess
@@ -30,13 +29,8 @@ class OperatorTest(scene.FolderTest):
         self.checkpoints = os.path.join(self.folder, "checkpoints")
 
     def write_job(self, **strategy):
-        generator = random.Random(7)
         rows = os.path.join(self.folder, "rows.libsvm")
-        with open(rows, "w", encoding="ascii") as f:
-            for _ in range(2000):
-                values = [generator.random() for _ in range(4)]
-                f.write(f"{int(values[0] > values[1])} "
-                        + " ".join(f"{i + 1}:{v:.3f}" for i, v in enumerate(values)) + "\n")
+        scene.write_comparisons(rows, 2000)
         path = os.path.join(self.folder, "job.yaml")
         with open(path, "w", encoding="ascii") as f:
             json.dump({"name": "story", "model": {"type": "linear"},

@@ -2,7 +2,6 @@
 roles, a revoked token, a stock Thrift client in Python, and refusals that state the reason."""
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -11,6 +10,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import addresses  # noqa: E402
 import processes  # noqa: E402
+import scene  # noqa: E402
 import tap  # noqa: E402
 
 try:
@@ -69,12 +69,7 @@ class SecurityTest(unittest.TestCase):
 
     def job(self, name):
         rows = os.path.join(self.folder, "rows.libsvm")
-        generator = random.Random(7)
-        with open(rows, "w", encoding="ascii") as f:
-            for _ in range(500):
-                values = [generator.random() for _ in range(4)]
-                f.write(f"{int(values[0] > values[1])} "
-                        + " ".join(f"{i + 1}:{v:.3f}" for i, v in enumerate(values)) + "\n")
+        scene.write_comparisons(rows, 500)
         path = os.path.join(self.folder, name + ".yaml")
         with open(path, "w", encoding="ascii") as f:
             json.dump({"name": name, "model": {"type": "linear"},

@@ -35,7 +35,6 @@ import random
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -248,14 +247,7 @@ class Soak:
             raise Failure(f"worker {worker} ended with {status}")
 
     def progress(self):
-        numbers = []
-        for worker in range(WORKERS + 1):
-            try:
-                with open(self.cluster.path(f"progress-{worker}"), "rb") as f:
-                    numbers.append(struct.unpack("<q", f.read(8))[0])
-            except (OSError, struct.error):
-                numbers.append(0)
-        return numbers
+        return processes.progress(self.cluster.folder, WORKERS + 1)
 
     def until_all_got_on(self, pushes):
         """Waits until every worker has had `pushes` further pushes acknowledged."""

@@ -24,12 +24,7 @@ class Sync(scene.FolderTest):
                   rows=ROWS, epochs=1, checkpoint=None, **strategy):
         data = self.path(f"rows{rows}.libsvm")
         if not os.path.exists(data):
-            draw = random.Random(7)
-            with open(data, "w", encoding="ascii") as f:
-                for _ in range(rows):
-                    columns = sorted(draw.sample(range(1, FEATURES + 1), 4))
-                    f.write(f"{draw.randrange(2)} "
-                            + " ".join(f"{c}:{draw.uniform(-1, 1):.3f}" for c in columns) + "\n")
+            scene.write_sparse(data, rows, FEATURES)
         job = {"name": name, "model": model or {"type": "linear"},
                "data": {"format": "libsvm", "features": FEATURES, "train": [data],
                         "batch_size": batch, "epochs": epochs},

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
@@ -22,12 +21,7 @@ def write_job(folder, name="job", **data):
     """A job on rows whose label is the sign of their first column minus their second."""
     rows = os.path.join(folder, "rows.libsvm")
     if not os.path.exists(rows):
-        with open(rows, "w", encoding="ascii") as f:
-            for i in range(ROWS):
-                a, b = 1 + i * 7919 % COLUMNS, 1 + i * 104729 % COLUMNS
-                pairs = {a: i % 11 / 10, b: i % 13 / 10}
-                label = 1 if sum(v if c % 2 else -v for c, v in pairs.items()) > 0 else 0
-                f.write(f"{label} " + " ".join(f"{c}:{pairs[c]}" for c in sorted(pairs)) + "\n")
+        scene.write_pairs(rows, ROWS, COLUMNS, least=0)
     path = os.path.join(folder, f"{name}.yaml")
     with open(path, "w", encoding="ascii") as f:
         json.dump({"name": name,

@@ -96,60 +96,59 @@ absl::StatusOr<wire::PushReply> TestClient::Send(const wire::AssignRequest& requ
   return reply;
 }
 
+absl::StatusOr<wire::PushReply> TestClient::Send(const wire::PushItem& item) {
+  wire::PushRequest request = NextRequest();
+  request.items.push_back(item);
+  return Send(request);
+}
+
+absl::StatusOr<wire::PushReply> TestClient::Send(const wire::AssignItem& item) {
+  const wire::PushRequest next = NextRequest();
+  wire::AssignRequest request;
+  request.caller = next.caller;
+  request.sequence = next.sequence;
+  request.items.push_back(item);
+  return Send(request);
+}
+
 absl::StatusOr<wire::PushReply> TestClient::Push(const std::string& variable,
                                                  const std::vector<float>& gradient) {
-  wire::PushRequest request = NextRequest();
-  request.items.push_back(WholeItem(variable, gradient));
-  return Send(request);
+  return Send(WholeItem(variable, gradient));
 }
 
 absl::StatusOr<wire::PushReply> TestClient::PushRows(const std::string& variable,
                                                      const std::vector<int64_t>& ids,
                                                      const std::vector<float>& gradient) {
-  wire::PushRequest request = NextRequest();
-  request.items.push_back(IdItem(variable, wire::Selection::ROWS, ids, gradient));
-  return Send(request);
+  return Send(IdItem(variable, wire::Selection::ROWS, ids, gradient));
 }
 
 absl::StatusOr<wire::PushReply> TestClient::PushKeys(const std::string& variable,
                                                      const std::vector<int64_t>& keys,
                                                      const std::vector<float>& gradient) {
-  wire::PushRequest request = NextRequest();
-  request.items.push_back(IdItem(variable, wire::Selection::KEYS, keys, gradient));
-  return Send(request);
+  return Send(IdItem(variable, wire::Selection::KEYS, keys, gradient));
 }
 
 absl::StatusOr<wire::PushReply> TestClient::Assign(const std::string& variable,
                                                    const std::vector<float>& values,
                                                    const std::string& slot) {
-  const wire::PushRequest next = NextRequest();
-  wire::AssignRequest request;
-  request.caller = next.caller;
-  request.sequence = next.sequence;
   wire::AssignItem item;
   item.variable = variable;
   item.values = PayloadOf(values);
   item.slot = slot;
-  request.items.push_back(item);
-  return Send(request);
+  return Send(item);
 }
 
 absl::StatusOr<wire::PushReply> TestClient::AssignKeys(const std::string& variable,
                                                        const std::vector<int64_t>& keys,
                                                        const std::vector<float>& values,
                                                        const std::string& slot) {
-  const wire::PushRequest next = NextRequest();
-  wire::AssignRequest request;
-  request.caller = next.caller;
-  request.sequence = next.sequence;
   wire::AssignItem item;
   item.variable = variable;
   item.selection = wire::Selection::KEYS;
   item.ids = PayloadOf(keys);
   item.values = PayloadOf(values);
   item.slot = slot;
-  request.items.push_back(item);
-  return Send(request);
+  return Send(item);
 }
 
 absl::StatusOr<wire::PulledItem> TestClient::PullItem(const wire::PullItem& item) {

@@ -63,6 +63,8 @@ class TestClient {
                                              const std::vector<int64_t>& keys,
                                              const std::vector<float>& values,
                                              const std::string& slot = "");
+  absl::StatusOr<wire::PushReply> Send(const wire::PushItem& item);
+  absl::StatusOr<wire::PushReply> Send(const wire::AssignItem& item);
   // Any push, exactly as it is.
   absl::StatusOr<wire::PushReply> Send(const wire::PushRequest& request);
   absl::StatusOr<wire::PushReply> Send(const wire::AssignRequest& request);

@@ -8,13 +8,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
 import tap  # noqa: E402
-
-try:
-    import numpy as np
-    import cairn
-    MISSING = None
-except ImportError as error:  # python3-numpy belongs to /usr/bin/python3
-    MISSING = str(error)
+from package import MISSING, cairn, np  # noqa: E402
 
 # Rules of raw ops: Cairn's type, and the arguments that the op implies. Records of other rules are
 # those of no Keras optimizer (tests/support/optimizer_records.cc).

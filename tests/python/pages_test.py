@@ -13,17 +13,13 @@ import unittest.mock
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
 import python_packages  # noqa: E402
+import scene  # noqa: E402
 import tap  # noqa: E402
+from package import MISSING, cairn, np  # noqa: E402
 
 BUILD = sys.argv[1]
 SAFETENSORS = "safetensors==0.6.2"
 
-try:
-    import numpy as np
-    import cairn
-    MISSING = None
-except ImportError as error:  # python3-numpy belongs to /usr/bin/python3
-    MISSING = str(error)
 try:
     import torch
     NO_TORCH = MISSING
@@ -97,12 +93,7 @@ JOB = {
 
 
 @unittest.skipIf(MISSING, f"numpy or the package: {MISSING}")
-class Jobs(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
+class Jobs(scene.FolderTest):
     def test_train_and_load_an_export(self):
         for suffix in ("npz", "safetensors"):
             export = os.path.join(self.folder, f"model.{suffix}")

@@ -4,23 +4,17 @@ import gzip
 import os
 import struct
 import sys
-import tempfile
 import unittest
 import unittest.mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import python_packages  # noqa: E402
+import scene  # noqa: E402
 import tap  # noqa: E402
+from package import MISSING, cairn, np  # noqa: E402
 
 BUILD = sys.argv[1]
 PYARROW = "pyarrow==21.0.0"
-
-try:
-    import numpy as np
-    import cairn
-    MISSING = None
-except ImportError as error:  # python3-numpy belongs to /usr/bin/python3
-    MISSING = str(error)
 
 # tf.train.Example of keys [7, -3, 2**62], dense [0.5, -2], name [b"a", b""] and an empty feature, as
 # TensorFlow 2.21's TFRecordWriter writes it.
@@ -78,15 +72,7 @@ def example(packed=True, **features):
     return message(1, entries)
 
 
-class Folder(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
+class Folder(scene.FolderTest):
     def check_shares_and_resume(self, read, values_of, whole, workers):
         """`read` divides `whole` among workers without loss, and resumes after any batch."""
         shares = [list(read(worker=i, workers=workers)) for i in range(workers)]

@@ -9,13 +9,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
 import tap  # noqa: E402
-
-try:
-    import numpy as np
-    import cairn
-    MISSING = None
-except ImportError as error:  # python3-numpy belongs to /usr/bin/python3
-    MISSING = str(error)
+from package import MISSING, cairn, np  # noqa: E402
 
 GOLDEN = processes.golden("trajectories.json")
 FEATURES = {"a9a": (123, 1), "dna": (180, 1), "abalone": (8, 1), "agaricus": (127, 0),

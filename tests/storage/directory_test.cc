@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <string>
 
@@ -20,6 +19,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/storage/recorder.h"
+#include "tests/support/file_text.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -30,11 +30,6 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-std::string ReadFile(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 void WriteFile(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
@@ -47,7 +42,7 @@ std::map<std::string, std::string> Contents(const std::string& directory) {
   if (!fs::is_directory(directory)) return contents;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory)) {
     const bool readable = entry.is_regular_file() && entry.path().filename() != "LOCK";
-    contents[entry.path()] = readable ? ReadFile(entry.path()) : "";
+    contents[entry.path()] = readable ? FileText(entry.path()) : "";
   }
   return contents;
 }
@@ -89,7 +84,7 @@ class DirectoryTest : public ::testing::Test {
 
 TEST_F(DirectoryTest, AnAbsentFolderIsCreatedAndMarked) {
   MakeStore();
-  EXPECT_EQ(ReadFile(directory_ + "/CAIRN"), "cairn stripe store\nformat: 1\nserver_index: 0\n");
+  EXPECT_EQ(FileText(directory_ + "/CAIRN"), "cairn stripe store\nformat: 1\nserver_index: 0\n");
   EXPECT_FALSE(fs::exists(directory_ + "/CAIRN.new"));
 }
 
@@ -103,7 +98,7 @@ TEST_F(DirectoryTest, AFinishedStoreIsOpenedDespiteOtherFilesInItsFolder) {
   MakeStore();
   WriteFile(directory_ + "/notes.txt", "mine");
   MakeStore();
-  EXPECT_EQ(ReadFile(directory_ + "/notes.txt"), "mine");
+  EXPECT_EQ(FileText(directory_ + "/notes.txt"), "mine");
 }
 
 TEST_F(DirectoryTest, AMissingParentIsNotFound) {

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <set>
@@ -17,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/storage/recorder.h"
+#include "tests/support/file_text.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -29,10 +29,6 @@ constexpr uint32_t kTables = 3;           // and as many starts with a clean end
 constexpr uint32_t kStripesOfAStart = 8;  // of one table
 constexpr int kFlips = 12;                // per file, plus its first and last bytes
 
-std::string ReadBytes(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 void WriteBytes(const fs::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
@@ -110,7 +106,7 @@ class EveryFileTest : public ::testing::TestWithParam<Ending> {
     for (const auto& entry : fs::recursive_directory_iterator(directory_)) {
       const std::string name = fs::relative(entry.path(), directory_);
       if (!entry.is_regular_file() || absl::StartsWith(name, "LOG") || name == "db/LOCK") continue;
-      whole_[name] = ReadBytes(entry.path());
+      whole_[name] = FileText(entry.path());
     }
   }
   // Restores exactly those files, in place, because a copied folder's SYNCED note is ignored.
@@ -129,7 +125,7 @@ class EveryFileTest : public ::testing::TestWithParam<Ending> {
     const fs::path path = fs::path(directory_) / file;
     damage(path);
     const bool there = fs::exists(path);
-    const std::string damaged = there ? ReadBytes(path) : "";
+    const std::string damaged = there ? FileText(path) : "";
     const auto all = ReadAll(directory_);
     if (all.ok()) {
       if (*all == expected_) return "";
@@ -145,7 +141,7 @@ class EveryFileTest : public ::testing::TestWithParam<Ending> {
       return absl::StrCat("does not name it: ", all.status().message());
     }
     // Recovery has modified a log before its missing end is detected.
-    const bool changed = fs::exists(path) != there || (there && ReadBytes(path) != damaged);
+    const bool changed = fs::exists(path) != there || (there && FileText(path) != damaged);
     if (changed && !is_log) return "was changed";
     if ((refused_[file]++ == 0 || is_log) && ReadAll(directory_).ok()) {
       return "opens the next time";
@@ -177,7 +173,7 @@ TEST_P(EveryFileTest, IsCompleteOrReported) {
     std::map<std::string, std::string> wrong;
     for (const size_t place : Places(size)) {
       wrong[absl::StrCat("bit of byte ", place)] = Try(file, [&](const fs::path& path) {
-        std::string bytes = ReadBytes(path);
+        std::string bytes = FileText(path);
         bytes[place] = static_cast<char>(bytes[place] ^ (1 << place % 8));
         WriteBytes(path, bytes);
       });

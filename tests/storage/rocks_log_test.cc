@@ -2,13 +2,12 @@
 #include "storage/rocks_log.h"
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "rocksdb/env.h"
+#include "tests/support/file_text.h"
 #include "tests/support/temp_dir.h"
 
 namespace cairn {
@@ -18,11 +17,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string ReadFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
 TEST(RocksLog, LinesBeforeAttachAreInTheFileAfterIt) {
   TempDir temp;
   RocksLog log(1 << 20);
@@ -31,7 +25,7 @@ TEST(RocksLog, LinesBeforeAttachAreInTheFileAfterIt) {
   log.Attach(temp.Join("LOG"));
   rocksdb::Log(rocksdb::INFO_LEVEL, &log, "second %d", 2);
   rocksdb::Log(rocksdb::DEBUG_LEVEL, &log, "too much detail");
-  EXPECT_THAT(ReadFile(temp.Join("LOG")),
+  EXPECT_THAT(FileText(temp.Join("LOG")),
               AllOf(HasSubstr("first 1\n"), HasSubstr("second 2\n"), Not(HasSubstr("detail"))));
 }
 
@@ -42,7 +36,7 @@ TEST(RocksLog, TwoFilesOfTheGivenSizeAreKept) {
   for (int i = 0; i < 500; ++i) rocksdb::Log(rocksdb::INFO_LEVEL, &log, "line %d", i);
   EXPECT_LE(std::filesystem::file_size(temp.Join("LOG")), 1000u);
   EXPECT_LE(std::filesystem::file_size(temp.Join("LOG.old")), 1000u);
-  EXPECT_THAT(ReadFile(temp.Join("LOG")), HasSubstr("line 499\n"));
+  EXPECT_THAT(FileText(temp.Join("LOG")), HasSubstr("line 499\n"));
 }
 
 TEST(RocksLog, AFileThatCannotBeWrittenOnlyLosesLines) {

@@ -5,10 +5,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <mutex>
+
+#include "tests/support/file_text.h"
 
 namespace cairn::test {
 namespace {
@@ -47,11 +48,6 @@ std::filesystem::path SourceRoot() {
 std::string OwnFolder() { return SourceRoot() / "tests/golden/data"; }
 
 std::string PathOf(const std::string& name) { return GoldenFolder() + "/" + name; }
-
-std::string ReadWhole(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 std::string NameOf(const nlohmann::json& record) {
   for (const char* field : {"id", "name"}) {
@@ -133,7 +129,7 @@ bool HasGolden(const std::string& name) {
 }
 
 bool IsOwnGolden(const std::string& name) {
-  return ReadWhole(PathOf(name)) == ReadWhole(OwnFolder() + "/" + name);
+  return FileText(PathOf(name)) == FileText(OwnFolder() + "/" + name);
 }
 
 const nlohmann::json& GoldenFile(const std::string& name) {

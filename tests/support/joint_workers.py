@@ -14,15 +14,6 @@ ROWS, FEATURES, SECONDS = 3001, 20, 180
 SPARSE = {"model": {"type": "fm", "factors": 4, "init": {"type": "wave", "scale": 0.1}}}
 
 
-def write_sparse(path, rows):
-    draw = random.Random(7)
-    with open(path, "w", encoding="ascii") as f:
-        for _ in range(rows):
-            columns = sorted(draw.sample(range(1, FEATURES + 1), 4))
-            f.write(f"{draw.randrange(2)} "
-                    + " ".join(f"{c}:{draw.uniform(-1, 1):.3f}" for c in columns) + "\n")
-
-
 def write_ratings(path, rows):
     draw = random.Random(3)
     with open(path, "w", encoding="ascii") as f:
@@ -34,7 +25,7 @@ class JointWorkersTest(scene.FolderTest):
     """Jobs of several workers, and what their processes leave."""
     WORKER_FLAGS = staticmethod(lambda index: [])  # of every training worker
 
-    def rows(self, count, write=write_sparse):
+    def rows(self, count, write=scene.write_sparse):
         path = self.path(f"{write.__name__}{count}")
         if not os.path.exists(path):
             write(path, count)

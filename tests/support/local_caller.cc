@@ -3,38 +3,20 @@
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <vector>
 
+#include "tests/support/call_until_it_fails.h"
 #include "thrift/client/wire_client.h"
 
 namespace cairn {
 namespace {
 
-absl::Status CallForEver(const std::string& address) {
+absl::Status ConnectAndCall(const std::string& address) {
   const Deadline deadline = Deadline::In(absl::Seconds(60));
   absl::StatusOr<std::unique_ptr<WireClient>> client =
       WireClient::Connect(address, {.local = LocalTransport::kSameUser}, deadline);
   if (!client.ok()) return client.status();
   if (!(*client)->is_local()) return (*client)->local_failure();
-  const std::vector<float> values(1 << 20, 1.0F);
-  wire::PushRequest push;
-  push.caller.job = "job";
-  push.items.resize(1);
-  push.items[0].variable = "w";
-  push.items[0].values = Payload::ViewOf<float>(values);
-  wire::PullRequest pull;
-  pull.caller.job = "job";
-  pull.items.resize(1);
-  pull.items[0].variable = "w";
-  for (;;) {
-    wire::PushReply pushed;
-    absl::Status status =
-        (*client)->Call("push", deadline, [&](auto& stub) { stub.push(pushed, push); });
-    if (!status.ok()) return status;
-    wire::PullReply pulled;
-    status = (*client)->Call("pull", deadline, [&](auto& stub) { stub.pull(pulled, pull); });
-    if (!status.ok()) return status;
-  }
+  return CallUntilItFails(**client, deadline);
 }
 
 }  // namespace
@@ -42,6 +24,6 @@ absl::Status CallForEver(const std::string& address) {
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
-  std::fprintf(stderr, "%s\n", cairn::CallForEver(argv[1]).ToString().c_str());
+  std::fprintf(stderr, "%s\n", cairn::ConnectAndCall(argv[1]).ToString().c_str());
   return 1;
 }

@@ -8,6 +8,7 @@ import json
 import os
 import select
 import signal
+import struct
 import subprocess
 import tempfile
 import threading
@@ -195,6 +196,18 @@ def checkpoints(directory):
         except FileNotFoundError:  # deleted in the meantime because it was too old
             pass
     return sorted(found, key=lambda one: one[0]["number"])
+
+
+def progress(folder, workers):
+    """The number of each pusher's last acknowledged push, which it keeps in `folder`; else 0."""
+    numbers = []
+    for worker in range(workers):
+        try:
+            with open(os.path.join(folder, f"progress-{worker}"), "rb") as f:
+                numbers.append(struct.unpack("<q", f.read(8))[0])
+        except (OSError, struct.error):
+            numbers.append(0)
+    return numbers
 
 
 def worker_command(job, cluster=None, index=0, flags=()):

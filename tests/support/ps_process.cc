@@ -16,7 +16,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -24,14 +23,10 @@
 #include "common/deadline.h"
 #include "common/status.h"
 #include "tests/support/addresses.h"
+#include "tests/support/file_text.h"
 
 namespace cairn {
 namespace {
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 // A server binds only the address of its own entry.
 std::string ClusterText(const PsOptions& options) {
@@ -106,7 +101,7 @@ absl::Status PsProcess::Spawn() {
 }
 
 bool PsProcess::ReadPortFile() {
-  const std::string text = ReadFile(folder_.Join("port"));
+  const std::string text = FileText(folder_.Join("port"));
   if (text.empty()) return false;  // not written yet
   const std::string address(absl::StripAsciiWhitespace(text));
   const size_t colon = address.rfind(':');
@@ -152,7 +147,7 @@ PsProcess::~PsProcess() {
   if (!ended_) Kill();
 }
 
-std::string PsProcess::log() const { return ReadFile(folder_.Join("log")); }
+std::string PsProcess::log() const { return FileText(folder_.Join("log")); }
 
 bool PsProcess::running() { return !ExitedWithin(absl::ZeroDuration()); }
 

@@ -30,6 +30,37 @@ def write_rows(path, rows, columns, noise=0.0):
             f.write(f"{label} " + " ".join(f"{c}:1" for c in chosen) + "\n")
 
 
+def write_comparisons(path, rows):
+    """libsvm rows of four columns each; the label says whether the first exceeds the second."""
+    generator = random.Random(7)
+    with open(path, "w", encoding="ascii") as f:
+        for _ in range(rows):
+            values = [generator.random() for _ in range(4)]
+            f.write(f"{int(values[0] > values[1])} "
+                    + " ".join(f"{i + 1}:{v:.3f}" for i, v in enumerate(values)) + "\n")
+
+
+def write_sparse(path, rows, columns=20):
+    """libsvm rows of four of the columns each, with random labels."""
+    draw = random.Random(7)
+    with open(path, "w", encoding="ascii") as f:
+        for _ in range(rows):
+            chosen = sorted(draw.sample(range(1, columns + 1), 4))
+            f.write(f"{draw.randrange(2)} "
+                    + " ".join(f"{c}:{draw.uniform(-1, 1):.3f}" for c in chosen) + "\n")
+
+
+def write_pairs(path, rows, columns, least):
+    """libsvm rows of two columns each, of values from `least` tenths; odd columns indicate label 1,
+    even ones 0."""
+    with open(path, "w", encoding="ascii") as f:
+        for i in range(rows):
+            a, b = 1 + i * 7919 % columns, 1 + i * 104729 % columns
+            pairs = {a: (least + i % 11) / 10, b: (least + i % 13) / 10}
+            label = 1 if sum(v if c % 2 else -v for c, v in pairs.items()) > 0 else 0
+            f.write(f"{label} " + " ".join(f"{c}:{pairs[c]}" for c in sorted(pairs)) + "\n")
+
+
 def write_endless_job(folder, name, batch=32, **sections):
     """The path of a job that trains a linear model until it is stopped."""
     rows, features = os.path.join(folder, "rows.libsvm"), 64

@@ -19,17 +19,6 @@ namespace {
 using apache::thrift::transport::TTransportException;
 using ::testing::HasSubstr;
 
-// The exception thrown by `call`: the type of a TTransportException, and its text.
-template <typename Call>
-std::pair<TTransportException::TTransportExceptionType, std::string> Thrown(Call call) {
-  try {
-    call();
-  } catch (const TTransportException& error) {
-    return {error.getType(), error.what()};
-  }
-  return {TTransportException::UNKNOWN, "nothing was thrown"};
-}
-
 TEST(BulkTransport, SmallAndLargeWritesAreSentInOrder) {
   TransportPair pair = MakePair();
   std::string expected;

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "thrift/client/wire_client.h"
+
 namespace cairn {
 namespace {
 
@@ -293,6 +295,12 @@ wire::ServerError ExampleError() {
   error.__set_replay_after(7);
   error.__set_state(State());
   return error;
+}
+
+absl::Status Heartbeat(WireClient& client) {
+  wire::ServerState state;
+  return client.Call("heartbeat", Deadline::In(absl::Seconds(20)),
+                     [&](auto& stub) { stub.heartbeat(state, ExampleCaller()); });
 }
 
 std::string FrameOf(const std::function<void(Client&)>& send) {

@@ -5,9 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "thrift/ParameterServer.h"
 
 namespace cairn {
+
+class WireClient;
 
 wire::Caller ExampleCaller();
 wire::VariableSpec ExampleDenseSpec();      // "w", [6, 4] float32, sgd with a schedule
@@ -27,6 +30,9 @@ wire::MoveRequest ExampleMove();
 wire::ChangeMembersRequest ExampleChangeMembers();
 wire::ScanReply ExampleScanReply();
 wire::ServerError ExampleError();
+
+// A heartbeat of ExampleCaller, within 20 s.
+absl::Status Heartbeat(WireClient& client);
 
 // The bytes that a stock client sends when `send` calls it.
 std::string FrameOf(const std::function<void(wire::ParameterServerClient&)>& send);

@@ -107,6 +107,18 @@ inline TransportPair MakePair(BulkTransportOptions options = {}) {
   return {std::move(transport), RawSocket(fds[1])};
 }
 
+// The exception thrown by `call`: the type of a TTransportException, and its text.
+template <typename Call>
+auto Thrown(Call call) {
+  using apache::thrift::transport::TTransportException;
+  try {
+    call();
+  } catch (const TTransportException& error) {
+    return std::pair(error.getType(), std::string(error.what()));
+  }
+  return std::pair(TTransportException::UNKNOWN, std::string("nothing was thrown"));
+}
+
 // Integers in TBinaryProtocol's encoding.
 inline std::string BigEndian32(int32_t value) {
   const uint32_t net = htonl(static_cast<uint32_t>(value));

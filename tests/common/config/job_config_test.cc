@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/config/job_text.h"
+#include "tests/support/file_text.h"
 #include "tests/support/temp_dir.h"
 
 namespace cairn {
@@ -120,9 +120,8 @@ TEST(Job, TheReferenceShowsEveryKeyWithItsDefault) {
 
 // The error for an unknown key lists all known keys; each of them is in the reference.
 TEST(Job, TheReferenceHasEveryKey) {
-  std::ifstream file(std::string(std::getenv("CAIRN_SOURCE_ROOT")) +
-                     "/examples/reference/job.yaml");
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string text =
+      FileText(std::string(std::getenv("CAIRN_SOURCE_ROOT")) + "/examples/reference/job.yaml");
   const std::vector<std::string> words =
       absl::StrSplit(text, absl::ByAnyChar(" \n:,{}[]().;"), absl::SkipEmpty());
   const std::string known_keys = "known keys: ";

@@ -14,8 +14,8 @@
 #include "gmock/gmock.h"
 #include "ps_server/engine/engine.h"
 #include "ps_server/moves/move_pieces.h"
+#include "tests/ps_server/counted_rows.h"
 #include "tests/ps_server/moving_engine.h"
-#include "tests/ps_server/server_fixture.h"
 #include "thrift/errors.h"
 
 namespace cairn {
@@ -68,16 +68,9 @@ class ColdMovesTest : public ::testing::Test {
   }
   TestClient Client(int32_t s) { return TestClient(servers_[s].service(), -1); }
 
-  static std::vector<int64_t> Range(int64_t first, int64_t count) {
-    std::vector<int64_t> keys;
-    for (int64_t i = 0; i < count; ++i) keys.push_back((first + i) * 1000003);
-    return keys;
-  }
   absl::Status Push(int32_t s, const std::vector<int64_t>& keys) {
-    RETURN_IF_ERROR(
-        Client(s)
-            .PushKeys("t", keys, std::vector<float>(keys.size() * static_cast<size_t>(kDim), -1))
-            .status());
+    TestClient client = Client(s);
+    RETURN_IF_ERROR(cairn::Push(client, keys, kDim));
     for (const int64_t key : keys) ++model_[key];
     return absl::OkStatus();
   }
@@ -97,18 +90,8 @@ class ColdMovesTest : public ::testing::Test {
     ASSERT_NO_FATAL_FAILURE(ExpectHolds(1));
   }
   void ExpectHolds(int32_t s) {
-    std::vector<int64_t> keys;
-    for (auto at = model_.begin(); at != model_.end();) {
-      keys.clear();
-      for (; at != model_.end() && keys.size() < kBatch; ++at) keys.push_back(at->first);
-      const auto values = Client(s).PullKeys("t", keys);
-      ASSERT_OK(values);
-      for (size_t i = 0; i < keys.size(); ++i) {
-        const auto want = static_cast<float>(model_.at(keys[i]));
-        const float* const row = values->data() + i * static_cast<size_t>(kDim);
-        ASSERT_EQ(std::count(row, row + kDim, want), kDim) << keys[i] << " is " << row[0];
-      }
-    }
+    TestClient client = Client(s);
+    ExpectRows(client, model_, kDim, kBatch);
   }
   std::vector<wire::ShardInfo> Shards(int32_t s) {
     return Client(s).Describe()->variables[0].shards;

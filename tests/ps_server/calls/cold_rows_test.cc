@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <random>
 #include <thread>
@@ -11,7 +12,7 @@
 #include "common/hash.h"
 #include "common/status.h"
 #include "ps_server/engine/engine.h"
-#include "tests/ps_server/server_fixture.h"
+#include "tests/ps_server/counted_rows.h"
 #include "thrift/errors.h"
 
 namespace cairn {
@@ -27,8 +28,8 @@ constexpr int64_t kDim = 64;
 constexpr int64_t kBatch = 2000;
 constexpr int64_t kKeys = 160000;  // four times the number that fits: a row is charged 288 bytes
 
-// The number of pushes by key: each of them adds 1 to the whole row.
-using Model = std::map<int64_t, int>;
+// The number of pushes by key, the largest key first: each of them adds 1 to the whole row.
+using Model = std::map<int64_t, int, std::greater<>>;
 
 class ColdRowsTest : public ServerTest {
  protected:
@@ -44,15 +45,8 @@ class ColdRowsTest : public ServerTest {
     spec.bucket_ps.assign(16, 0);
     return spec;
   }
-  static std::vector<int64_t> Range(int64_t first, int64_t count) {
-    std::vector<int64_t> keys;
-    for (int64_t i = 0; i < count; ++i) keys.push_back((first + i) * 1000003);
-    return keys;
-  }
   static absl::Status PushOnes(TestClient& client, const std::vector<int64_t>& keys, Model& model) {
-    RETURN_IF_ERROR(
-        client.PushKeys("t", keys, std::vector<float>(keys.size() * static_cast<size_t>(kDim), -1))
-            .status());
+    RETURN_IF_ERROR(Push(client, keys, kDim));
     for (const int64_t key : keys) ++model[key];
     return absl::OkStatus();
   }
@@ -63,22 +57,7 @@ class ColdRowsTest : public ServerTest {
     }
   }
   static void ExpectHolds(TestClient& client, const Model& model) {
-    std::vector<int64_t> keys;
-    for (auto at = model.begin(); at != model.end();) {
-      keys.clear();
-      for (; at != model.end() && keys.size() < 5000; ++at) keys.push_back(at->first);
-      std::reverse(keys.begin(), keys.end());
-      const auto values = client.PullKeys("t", keys);
-      ASSERT_OK(values);
-      for (size_t i = 0; i < keys.size(); ++i) {
-        const auto want = static_cast<float>(model.at(keys[i]));
-        const float* const row = values->data() + i * static_cast<size_t>(kDim);
-        ASSERT_EQ(std::count(row, row + kDim, want), kDim) << keys[i] << " is " << row[0];
-      }
-    }
-  }
-  static wire::ShardInfo Info(TestClient& client) {
-    return client.Describe()->variables[0].shards[0];
+    ExpectRows(client, model, kDim, 5000);
   }
   // Rows that exceed the budget are not in memory.
   static void ExpectCounts(TestClient& client, const Model& model) {

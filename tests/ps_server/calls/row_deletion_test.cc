@@ -12,7 +12,7 @@
 #include "common/status.h"
 #include "ps_server/base/row_clock.h"
 #include "ps_server/engine/engine.h"
-#include "tests/ps_server/server_fixture.h"
+#include "tests/ps_server/counted_rows.h"
 #include "thrift/errors.h"
 
 namespace cairn {
@@ -39,25 +39,6 @@ class RowDeletionTest : public ServerTest {
     rules.max_rows = max_rows;
     spec.__set_row_rules(rules);
     return spec;
-  }
-  // Adds 1 to each key's row.
-  static absl::Status Push(TestClient& client, const std::vector<int64_t>& keys, int64_t dim = 1) {
-    return client
-        .PushKeys("t", keys, std::vector<float>(keys.size() * static_cast<size_t>(dim), -1))
-        .status();
-  }
-  static std::vector<float> Pull(TestClient& client, const std::vector<int64_t>& keys) {
-    const auto values = client.PullKeys("t", keys);
-    EXPECT_OK(values);
-    return values.ok() ? *values : std::vector<float>();
-  }
-  static wire::ShardInfo Info(TestClient& client) {
-    return client.Describe()->variables[0].shards[0];
-  }
-  static std::vector<int64_t> Range(int64_t first, int64_t count) {
-    std::vector<int64_t> keys;
-    for (int64_t i = 0; i < count; ++i) keys.push_back((first + i) * 1000003);
-    return keys;
   }
   absl::Status KeepAt(int64_t seconds) {
     now_ = seconds;

@@ -7,6 +7,7 @@
 #include "common/hash.h"
 #include "common/status.h"
 #include "ps_server/rows/waiting_keys.h"
+#include "tests/ps_server/counted_rows.h"
 #include "tests/ps_server/sync_cluster.h"
 #include "thrift/errors.h"
 
@@ -31,21 +32,6 @@ wire::VariableSpec Spec(int32_t pushes, int64_t dim = 1, size_t buckets = 4) {
 class RowRulesTest : public ServerTest {
  protected:
   RowRulesTest() { options_.snapshot_interval = absl::Hours(1); }
-
-  // Adds 1 to each key's row.
-  static absl::Status Push(TestClient& client, const std::vector<int64_t>& keys, int64_t dim = 1) {
-    return client
-        .PushKeys("t", keys, std::vector<float>(keys.size() * static_cast<size_t>(dim), -1))
-        .status();
-  }
-  static wire::ShardInfo Info(TestClient& client) {
-    return client.Describe()->variables[0].shards[0];
-  }
-  static std::vector<float> Pull(TestClient& client, const std::vector<int64_t>& keys) {
-    const auto values = client.PullKeys("t", keys);
-    EXPECT_OK(values);
-    return values.ok() ? *values : std::vector<float>();
-  }
 };
 
 TEST_F(RowRulesTest, AKeyGetsItsRowWithItsNthPushAndThoseBeforeDoNotMoveIt) {

@@ -24,12 +24,7 @@ class ValidationTest : public ServerTest {
                              TableSpec("emb/user", 2, WireOptimizer("sgd", 1))}));
   }
 
-  absl::StatusOr<wire::PushReply> Push(const wire::PushItem& item) {
-    TestClient client = Client();
-    wire::PushRequest request = client.NextRequest();
-    request.items.push_back(item);
-    return client.Send(request);
-  }
+  absl::StatusOr<wire::PushReply> Push(const wire::PushItem& item) { return Client().Send(item); }
 };
 
 TEST_F(ValidationTest, UnknownVariableNamesTheNearest) {

@@ -39,12 +39,7 @@ class ValueCodingTest : public ServerTest {
                                DenseSpec("adam", {8}, WireOptimizer("adam", 1))}));
   }
 
-  absl::StatusOr<wire::PushReply> Push(const wire::PushItem& item) {
-    TestClient client = Client();
-    wire::PushRequest request = client.NextRequest();
-    request.items.push_back(item);
-    return client.Send(request);
-  }
+  absl::StatusOr<wire::PushReply> Push(const wire::PushItem& item) { return Client().Send(item); }
   static wire::PushItem Formatted(wire::PushItem item, ValueFormat format, int64_t width) {
     item.values = Encoded(format, Values<float>(item.values), width);
     item.format = ToWire(format);

@@ -31,12 +31,6 @@ using ::testing::HasSubstr;
 
 Deadline Soon() { return Deadline::In(absl::Seconds(20)); }
 
-absl::Status Heartbeat(WireClient& client) {
-  wire::ServerState state;
-  return client.Call("heartbeat", Soon(),
-                     [&](auto& stub) { stub.heartbeat(state, ExampleCaller()); });
-}
-
 // A push of one variable: pushes of "wait" and "run" last until the test releases them; the former
 // wait, the latter keep their thread busy.
 wire::PushRequest PushOf(const std::string& variable) {

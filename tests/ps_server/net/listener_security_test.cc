@@ -41,12 +41,6 @@ using ClientOr = absl::StatusOr<std::unique_ptr<WireClient>>;
 
 Deadline Soon() { return Deadline::In(absl::Seconds(20)); }
 
-absl::Status Heartbeat(WireClient& client) {
-  wire::ServerState state;
-  return client.Call("heartbeat", Soon(),
-                     [&](auto& stub) { stub.heartbeat(state, ExampleCaller()); });
-}
-
 class ListenerSecurityTest : public ::testing::Test {
  protected:
   void Start(const ListenerOptions& options) {

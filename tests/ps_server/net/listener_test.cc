@@ -54,11 +54,6 @@ class ListenerTest : public ::testing::Test {
     EXPECT_OK(client);
     return *std::move(client);
   }
-  absl::Status Heartbeat(WireClient& client) {
-    wire::ServerState state;
-    return client.Call("heartbeat", Soon(),
-                       [&](auto& stub) { stub.heartbeat(state, ExampleCaller()); });
-  }
   void ExpectStillServing() { EXPECT_OK(Heartbeat(*Connect())); }
   // Waits until max_connections admits another connection.
   void ExpectRoom() {

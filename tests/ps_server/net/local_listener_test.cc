@@ -45,12 +45,6 @@ constexpr auto kSameUser = LocalTransport::kSameUser;
 
 Deadline Soon() { return Deadline::In(absl::Seconds(20)); }
 
-absl::Status Heartbeat(WireClient& client) {
-  wire::ServerState state;
-  return client.Call("heartbeat", Soon(),
-                     [&](auto& stub) { stub.heartbeat(state, ExampleCaller()); });
-}
-
 absl::Status Push(WireClient& client) {
   wire::PushReply reply;
   return client.Call("push", Soon(), [&](auto& stub) { stub.push(reply, ExamplePush()); });

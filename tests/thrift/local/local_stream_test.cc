@@ -172,17 +172,6 @@ TEST(LocalStream, AClosedPeersBytesAreReadToTheirEnd) {
   EXPECT_EQ(pair.server->Receive(&to, 1), 0);
 }
 
-// The exception thrown by `call`: the type of a TTransportException, and its text.
-template <typename Call>
-std::pair<TTransportException::TTransportExceptionType, std::string> Thrown(Call call) {
-  try {
-    call();
-  } catch (const TTransportException& error) {
-    return {error.getType(), error.what()};
-  }
-  return {TTransportException::UNKNOWN, "nothing was thrown"};
-}
-
 std::pair<TTransportException::TTransportExceptionType, std::string> ReadOne(
     LocalTransportPair& pair, uint32_t bytes = 1) {
   std::vector<uint8_t> space(bytes);

@@ -1,11 +1,10 @@
 // Every call has its roles, and names of roles are parsed as they are printed.
 #include "thrift/security/roles.h"
+#include "tests/support/file_text.h"
 
 #include <cstdlib>
-#include <fstream>
 #include <regex>
 #include <set>
-#include <sstream>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -19,11 +18,9 @@ using ::testing::ElementsAre;
 // The methods of `service NAME { ... }` in the IDL.
 std::set<std::string> MethodsOf(const std::string& service) {
   const char* const root = std::getenv("CAIRN_SOURCE_ROOT");
-  std::ifstream file(std::string(root == nullptr ? "." : root) + "/thrift/cairn.thrift");
-  std::ostringstream text;
-  text << file.rdbuf();
-  std::string idl =
-      std::regex_replace(text.str(), std::regex(R"(/\*[^*]*\*+([^/*][^*]*\*+)*/)"), "");
+  const std::string text =
+      FileText(std::string(root == nullptr ? "." : root) + "/thrift/cairn.thrift");
+  std::string idl = std::regex_replace(text, std::regex(R"(/\*[^*]*\*+([^/*][^*]*\*+)*/)"), "");
   const size_t begin = idl.find("service " + service + " {");
   EXPECT_NE(begin, std::string::npos) << service;
   idl = idl.substr(begin, idl.find("\n}", begin) - begin);

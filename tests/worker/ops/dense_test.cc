@@ -9,22 +9,14 @@
 #include <cstdlib>
 #include <fstream>
 #include <new>
-#include <random>
 #include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/worker/ops/random_values.h"
 
 namespace cairn {
 namespace {
-
-std::vector<float> RandomDenseValues(size_t count, uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
-  std::vector<float> values(count);
-  for (float& value : values) value = uniform(generator);
-  return values;
-}
 
 struct Case {
   DenseShape shape;
@@ -33,10 +25,10 @@ struct Case {
 
 Case Make(int64_t rows, int64_t inputs, int64_t outputs, int64_t stride) {
   Case c{.shape = {rows, inputs, outputs, stride}};
-  c.x = RandomDenseValues(static_cast<size_t>(rows * stride), 1);
-  c.w = RandomDenseValues(static_cast<size_t>(inputs * outputs), 2);
-  c.b = RandomDenseValues(static_cast<size_t>(outputs), 3);
-  c.d_y = RandomDenseValues(static_cast<size_t>(rows * outputs), 4);
+  c.x = UniformValues(static_cast<size_t>(rows * stride), 1);
+  c.w = UniformValues(static_cast<size_t>(inputs * outputs), 2);
+  c.b = UniformValues(static_cast<size_t>(outputs), 3);
+  c.d_y = UniformValues(static_cast<size_t>(rows * outputs), 4);
   return c;
 }
 

@@ -4,28 +4,20 @@
 
 #include <cmath>
 #include <limits>
-#include <random>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/worker/ops/random_values.h"
 
 namespace cairn {
 namespace {
 
 constexpr size_t kMaxCount = 67;
 
-std::vector<float> RandomElementwiseValues(size_t count, uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal(0.0f, 2.0f);
-  std::vector<float> values(count);
-  for (float& value : values) value = normal(generator);
-  return values;
-}
-
 TEST(Elementwise, AxpyEqualsThePlainLoop) {
   for (size_t count = 0; count <= kMaxCount; ++count) {
-    const std::vector<float> x = RandomElementwiseValues(count, 1);
-    std::vector<float> y = RandomElementwiseValues(count, 2), want = y;
+    const std::vector<float> x = NormalValues(count, 1);
+    std::vector<float> y = NormalValues(count, 2), want = y;
     for (size_t i = 0; i < count; ++i) want[i] += 0.75f * x[i];
     Axpy(0.75f, x.data(), y.data(), count);
     for (size_t i = 0; i < count; ++i) EXPECT_NEAR(y[i], want[i], 1e-6) << count << ", " << i;
@@ -34,7 +26,7 @@ TEST(Elementwise, AxpyEqualsThePlainLoop) {
 
 TEST(Elementwise, ReluKeepsPositivesAndNaN) {
   for (size_t count = 1; count <= kMaxCount; ++count) {
-    std::vector<float> x = RandomElementwiseValues(count, 3);
+    std::vector<float> x = NormalValues(count, 3);
     x[count - 1] = std::numeric_limits<float>::quiet_NaN();
     std::vector<float> y = x;
     Relu(y.data(), count);
@@ -45,9 +37,9 @@ TEST(Elementwise, ReluKeepsPositivesAndNaN) {
 
 TEST(Elementwise, ReluBackwardStopsWhereTheOutputIsZero) {
   for (size_t count = 0; count <= kMaxCount; ++count) {
-    std::vector<float> y = RandomElementwiseValues(count, 4);
+    std::vector<float> y = NormalValues(count, 4);
     Relu(y.data(), count);
-    const std::vector<float> before = RandomElementwiseValues(count, 5);
+    const std::vector<float> before = NormalValues(count, 5);
     std::vector<float> d = before;
     ReluBackward(y.data(), d.data(), count);
     for (size_t i = 0; i < count; ++i) EXPECT_EQ(d[i], y[i] > 0 ? before[i] : 0.0f);
@@ -58,8 +50,8 @@ TEST(Elementwise, AddToRowsAddsTheRowToEachAndTakesReluIfAsked) {
   for (const bool relu : {false, true}) {
     for (size_t width = 1; width <= 37; ++width) {
       const size_t rows = 5;
-      const std::vector<float> row = RandomElementwiseValues(width, 6);
-      const std::vector<float> before = RandomElementwiseValues(rows * width, 7);
+      const std::vector<float> row = NormalValues(width, 6);
+      const std::vector<float> before = NormalValues(rows * width, 7);
       std::vector<float> y = before;
       AddToRows(row.data(), rows, width, relu, y.data());
       for (size_t i = 0; i < y.size(); ++i) {
@@ -73,7 +65,7 @@ TEST(Elementwise, AddToRowsAddsTheRowToEachAndTakesReluIfAsked) {
 TEST(Elementwise, SumRowsSumsEveryColumn) {
   for (const size_t rows : {0, 1, 2, 7, 64}) {
     for (size_t width = 1; width <= 37; ++width) {
-      const std::vector<float> x = RandomElementwiseValues(rows * width, 8);
+      const std::vector<float> x = NormalValues(rows * width, 8);
       std::vector<float> sum(width, 99.0f);
       SumRows(x.data(), rows, width, sum.data());
       for (size_t c = 0; c < width; ++c) {
@@ -87,8 +79,7 @@ TEST(Elementwise, SumRowsSumsEveryColumn) {
 
 TEST(Elementwise, OuterProductLeavesWhatLiesBetweenRows) {
   for (size_t width = 1; width <= 37; ++width) {
-    const std::vector<float> scale = RandomElementwiseValues(3, 9),
-                             row = RandomElementwiseValues(width, 10);
+    const std::vector<float> scale = NormalValues(3, 9), row = NormalValues(width, 10);
     const size_t stride = width + 2;
     std::vector<float> out(3 * stride, 7.0f);
     OuterProduct(scale.data(), 3, row.data(), width, out.data(), stride);
@@ -101,7 +92,7 @@ TEST(Elementwise, OuterProductLeavesWhatLiesBetweenRows) {
 
 TEST(Elementwise, SigmoidIsAccurateFromTheSmallestToTheLargest) {
   std::vector<float> x = {0.0f, -0.0f, 1.0f, -1.0f, 16.6f, -16.6f, 88.0f, -87.0f, 1e4f, -1e4f};
-  for (const float value : RandomElementwiseValues(kMaxCount, 11)) x.push_back(5 * value);
+  for (const float value : NormalValues(kMaxCount, 11)) x.push_back(5 * value);
   std::vector<float> y(x.size());
   Sigmoid(x.data(), y.data(), x.size());
   for (size_t i = 0; i < x.size(); ++i) {
@@ -114,7 +105,7 @@ TEST(Elementwise, SigmoidIsAccurateFromTheSmallestToTheLargest) {
 
 TEST(Elementwise, ExpIsAccurateAndVanishesFarBelowZero) {
   std::vector<float> x = {0.0f, -1e9f, -200.0f, 88.0f, 1e-20f};
-  for (const float value : RandomElementwiseValues(kMaxCount, 12)) x.push_back(10 * value);
+  for (const float value : NormalValues(kMaxCount, 12)) x.push_back(10 * value);
   std::vector<float> y(x.size());
   Exp(x.data(), y.data(), x.size());
   for (size_t i = 0; i < x.size(); ++i) {

@@ -2,21 +2,13 @@
 // and the sparse form equals the dense form.
 #include "worker/ops/interaction.h"
 
-#include <random>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/worker/ops/random_values.h"
 
 namespace cairn {
 namespace {
-
-std::vector<float> RandomInteractionValues(size_t count, uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
-  std::vector<float> values(count);
-  for (float& value : values) value = uniform(generator);
-  return values;
-}
 
 double Pair(const std::vector<double>& e, size_t a, size_t b, size_t width) {
   double sum = 0;
@@ -58,8 +50,8 @@ TEST(FactorizationMachine, EqualsTheSumOverPairs) {
   const size_t rows = 3;
   for (const size_t n : {1, 2, 5, 9}) {
     for (const size_t width : {1, 3, 4, 8, 13, 16}) {
-      const std::vector<float> e = RandomInteractionValues(rows * n * width, 1),
-                               d_out = RandomInteractionValues(rows, 2);
+      const std::vector<float> e = UniformValues(rows * n * width, 1),
+                               d_out = UniformValues(rows, 2);
       std::vector<float> sums(rows * width), out(rows, 0.25f), d_e(e.size());
       FmForward(e.data(), rows, n, width, sums.data(), out.data());
       FmBackward(e.data(), sums.data(), d_out.data(), rows, n, width, d_e.data());
@@ -82,7 +74,7 @@ TEST(FactorizationMachine, SparseEqualsDenseOfTheSameFeatures) {
       .rows = 3, .row_offsets = offsets.data(), .columns = columns.data(), .values = values.data()};
   const std::vector<float> d_out = {0.5f, 2.0f, -1.0f};
   for (const size_t k : {1, 3, 4, 8, 16, 21}) {
-    const std::vector<float> v = RandomInteractionValues(4 * k, 3);
+    const std::vector<float> v = UniformValues(4 * k, 3);
     std::vector<float> e(3 * 4 * k, 0.0f);
     for (size_t r = 0; r < 3; ++r) {
       for (int64_t n = offsets[r]; n < offsets[r + 1]; ++n) {
@@ -116,8 +108,8 @@ TEST(DotInteraction, EqualsItsDefinitionAndLeavesWhatLiesBetween) {
   for (const size_t n : {1, 2, 4, 9, 17, 27}) {
     for (const size_t width : {1, 3, 8, 16, 19}) {
       const size_t pairs = DotPairs(n), stride = pairs + 2;
-      const std::vector<float> e = RandomInteractionValues(rows * n * width, 4);
-      const std::vector<float> d_out = RandomInteractionValues(rows * stride, 5);
+      const std::vector<float> e = UniformValues(rows * n * width, 4);
+      const std::vector<float> d_out = UniformValues(rows * stride, 5);
       std::vector<float> out(rows * stride, 7.0f), d_e(e.size(), 7.0f);
       DotInteraction(e.data(), rows, n, width, out.data(), stride);
       DotInteractionBackward(e.data(), d_out.data(), stride, rows, n, width, d_e.data());

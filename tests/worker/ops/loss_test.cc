@@ -3,21 +3,13 @@
 #include "worker/ops/loss.h"
 
 #include <cmath>
-#include <random>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/worker/ops/random_values.h"
 
 namespace cairn {
 namespace {
-
-std::vector<float> RandomLossValues(size_t count, uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal(0.0f, 2.0f);
-  std::vector<float> values(count);
-  for (float& value : values) value = normal(generator);
-  return values;
-}
 
 double Sigmoid(double x, double y) {
   return std::max(x, 0.0) - x * y + std::log1p(std::exp(-std::abs(x)));
@@ -25,7 +17,7 @@ double Sigmoid(double x, double y) {
 
 TEST(SigmoidCrossEntropy, ValueAndGradientEqualTheFormulaAtEveryLength) {
   for (size_t count = 1; count <= 35; ++count) {
-    const std::vector<float> x = RandomLossValues(count, 1);
+    const std::vector<float> x = NormalValues(count, 1);
     std::vector<float> y(count), loss(count), d(count);
     for (size_t i = 0; i < count; ++i) y[i] = static_cast<float>(i % 3) / 2;
     SigmoidCrossEntropy(x.data(), y.data(), count, loss.data(), d.data());
@@ -57,7 +49,7 @@ TEST(SoftmaxCrossEntropy, StaysFiniteForHugeLogits) {
 
 TEST(SoftmaxCrossEntropy, GradientEqualsFiniteDifferences) {
   const size_t rows = 4, classes = 5;
-  const std::vector<float> x = RandomLossValues(rows * classes, 2), y = {0, 4, 2, 2};
+  const std::vector<float> x = NormalValues(rows * classes, 2), y = {0, 4, 2, 2};
   std::vector<float> loss(rows), d(x.size());
   SoftmaxCrossEntropy(x.data(), y.data(), rows, classes, loss.data(), d.data());
   const auto exact = [&](size_t row, size_t moved, double by) {

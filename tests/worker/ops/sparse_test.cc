@@ -2,10 +2,10 @@
 // rows and repeated columns.
 #include "worker/ops/sparse.h"
 
-#include <random>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/worker/ops/random_values.h"
 
 namespace cairn {
 namespace {
@@ -22,14 +22,6 @@ CsrView View() {
           .values = kValues.data()};
 }
 
-std::vector<float> RandomSparseValues(size_t count, uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
-  std::vector<float> values(count);
-  for (float& value : values) value = uniform(generator);
-  return values;
-}
-
 TEST(Sparse, ToDenseAddsRepeatedColumns) {
   std::vector<float> x(4 * kColumns, 9.0f);
   SparseToDense(View(), kColumns, x.data());
@@ -43,8 +35,8 @@ TEST(Sparse, ProductsEqualTheDenseOnes) {
   std::vector<float> x(4 * kColumns);
   SparseToDense(View(), kColumns, x.data());
   for (size_t width = 1; width <= 80; ++width) {
-    const std::vector<float> w = RandomSparseValues(kColumns * width, 1),
-                             d_y = RandomSparseValues(4 * width, 2);
+    const std::vector<float> w = UniformValues(kColumns * width, 1),
+                             d_y = UniformValues(4 * width, 2);
     std::vector<float> y(4 * width, 9.0f), d_w(kColumns * width, 9.0f);
     SparseTimesDense(View(), w.data(), width, y.data());
     SparseTransposedTimesDense(View(), d_y.data(), width, kColumns, d_w.data());

@@ -1,6 +1,7 @@
 // A manifest is read as it was written, a changed one is refused, and only this job's checkpoint
 // names count.
 #include "worker/trainer/checkpoints/checkpoint_manifest.h"
+#include "tests/support/file_text.h"
 
 #include <sys/stat.h>
 #include <time.h>
@@ -9,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -79,8 +79,7 @@ TEST(CheckpointManifest, AnyChangedValueIsFound) {
   TempDir folder;
   ASSERT_OK(Manifest("job", 4).WriteTo(folder.path()));
   const std::string path = folder.Join(CheckpointManifest::kFileName);
-  std::ifstream in(path);
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const std::string text = FileText(path);
   for (size_t i = 0; i < text.size(); ++i) {
     if (!std::isalnum(static_cast<unsigned char>(text[i]))) continue;
     std::string changed = text;

@@ -28,14 +28,6 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<double> Copies(const VariablePtr& variable) {
-  std::vector<double> copies;
-  for (const VariablePtr& copy : variable->components()) {
-    copies.push_back(NumbersOf(copy->Read().value())[0]);
-  }
-  return copies;
-}
-
 VariablePtr Named(Strategy& strategy, const std::string& name, const Tensor& initial) {
   const Scope scope = strategy.EnterScope().value();
   return CreateVariable({.name = name, .initial_value = initial}).value();

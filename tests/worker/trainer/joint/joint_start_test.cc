@@ -2,10 +2,10 @@
 // the newest state; and directories are copied completely.
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
+#include "tests/support/file_text.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "tests/worker/collective/ranks.h"
@@ -116,11 +116,6 @@ TEST(GroupText, TextsOfAnyLengthAreGathered) {
   });
 }
 
-std::string ReadFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
 void WriteFile(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
@@ -138,8 +133,8 @@ TEST(GroupText, AFolderTravelsWhole) {
     const std::string folder = rank == 2 ? "" : temp.Join(absl::StrCat(rank));
     EXPECT_OK(BroadcastFolder(groups[rank], 1, folder, kTimeout));
   });
-  EXPECT_EQ(ReadFile(temp.Join("0/MANIFEST.json")), "{}");
-  EXPECT_EQ(ReadFile(temp.Join("0/ps-0/rows")), large);
+  EXPECT_EQ(FileText(temp.Join("0/MANIFEST.json")), "{}");
+  EXPECT_EQ(FileText(temp.Join("0/ps-0/rows")), large);
   EXPECT_TRUE(std::filesystem::exists(temp.Join("0/ps-0/empty")));
 }
 

@@ -1,12 +1,12 @@
 // Event files have the same bytes as TensorFlow's: the expected bytes come from tensorboard 2.19's
 // compiled protocol buffers and its masked_crc32c.
 #include "worker/trainer/reports/event_file.h"
+#include "tests/support/file_text.h"
 
 #include <sys/resource.h>
 
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -74,10 +74,9 @@ TEST(EventFile, BeginsWithTheVersionsRecordAndItsChecksums) {
   const auto file = EventFile::Create(folder.Join("a/b"), absl::FromUnixSeconds(2), 7);
   ASSERT_OK(file);
   EXPECT_THAT((*file)->path(), StartsWith(folder.Join("a/b/events.out.tfevents.2.")));
-  std::ifstream in((*file)->path(), std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
-  EXPECT_THAT(Hex(bytes), StartsWith("1800000000000000a37f4b220900000000000000401a0d627261696e2e45"
-                                     "76656e743a32ff2ee0e7"));
+  EXPECT_THAT(Hex(FileText((*file)->path())),
+              StartsWith("1800000000000000a37f4b220900000000000000401a0d627261696e2e45"
+                         "76656e743a32ff2ee0e7"));
   const std::vector<std::string> records = ReadRecords((*file)->path());
   ASSERT_EQ(records.size(), 2);
   EXPECT_EQ(Hex(records[1]), "09000000000000004010073a020801");  // a session starts at step 7

@@ -3,7 +3,6 @@
 // keys that a warning reports as unused have no effect.
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -11,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/config/config_node.h"
 #include "gmock/gmock.h"
+#include "tests/support/file_text.h"
 #include "tests/worker/trainer/engines.h"
 #include "worker/input/random.h"
 
@@ -299,8 +299,7 @@ void ListKeys(const ConfigNode& node, const std::string& path, std::set<std::str
 TEST_F(JobKeys, OfTheReferenceAreAllLookedAt) {
   const char* const source = std::getenv("CAIRN_SOURCE_ROOT");
   ASSERT_NE(source, nullptr) << "set by Meson";
-  std::ifstream file(std::string(source) + "/examples/reference/job.yaml");
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string text = FileText(std::string(source) + "/examples/reference/job.yaml");
   const absl::StatusOr<ConfigNode> tree = ParseTree(text, "job.yaml");
   ASSERT_OK(tree);
   std::set<std::string> keys;

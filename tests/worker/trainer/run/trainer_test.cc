@@ -2,6 +2,7 @@
 // uninterrupted one, finished jobs continue, workers wait for each other, and every mode and option
 // of the trainer has its documented effect.
 #include "worker/trainer/run/trainer.h"
+#include "tests/support/file_text.h"
 
 #include <atomic>
 #include <cmath>
@@ -28,11 +29,6 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kRows = 1000;
 constexpr int64_t kColumns = 8;
-
-std::string ReadText(const std::string& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 class TrainerTest : public ::testing::Test {
  protected:
@@ -436,7 +432,7 @@ TEST_F(TrainerTest, AChangedJobFileIsRefusedWithAWayOut) {
 
 TEST_F(TrainerTest, MalformedRowsAreTheFilesFaultAndKeepWhatWasPushed) {
   Engines engines(1);
-  const std::string good = ReadText(folder_.Join("rows.libsvm"));
+  const std::string good = FileText(folder_.Join("rows.libsvm"));
   std::ofstream(folder_.Join("bad.libsvm")) << good << "1 1:x\n";
   options_.job.data.train = {{folder_.Join("bad.libsvm"), ""}};
   options_.job.data.shuffle_buffer_rows = 0;
