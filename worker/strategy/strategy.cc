@@ -145,12 +145,7 @@ absl::StatusOr<Scope> Strategy::EnterScope() {
   if (is_default()) return scope;
   RETURN_IF_ERROR(CheckCrossReplica("EnterScope"));
   ContextStack& stack = ContextStack::OfThisThread();
-  const auto entry = std::make_shared<ScopeEntry>(this);
-  const std::shared_ptr<const std::atomic<bool>> left(entry, &entry->left);
-  if (const std::optional<Device> device = DefaultDevice())
-    stack.devices.push_back({*device, left});
-  stack.modes.push_back({this, nullptr, entry});
-  scope.entry_ = entry;
+  scope.entry_ = stack.Enter(*this);
   scope.devices_ = stack.devices.size();
   scope.creators_ = stack.creators.size();
   return scope;
