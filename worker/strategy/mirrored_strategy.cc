@@ -20,12 +20,6 @@ absl::Status CheckReplicated(const VariableOptions& options) {
         "\": synchronization NONE is not supported where there are copies; allowed "
         "are AUTO, ON_WRITE and ON_READ");
   }
-  if (SynchronizationName(options.synchronization) == "unknown" ||
-      AggregationName(options.aggregation) == "unknown") {
-    return InvalidArgument("variable \"", options.name,
-                           "\": synchronization or aggregation is none of "
-                           "the enumerators");
-  }
   const DType dtype = options.initial_value.dtype();
   if (options.aggregation == VariableAggregation::kMean && !IsFloating(dtype)) {
     return InvalidArgument("variable \"", options.name, "\": aggregation MEAN of ",
