@@ -306,9 +306,11 @@ absl::StatusOr<Value> Strategy::UpdateNonSlot(absl::Span<const Device> devices, 
   if (!is_default()) cross.emplace(this, nullptr);
   std::vector<Value> results;
   for (size_t i = 0; i < devices.size(); ++i) {
-    const PushedUpdate update(static_cast<int32_t>(i));
+    const auto id = static_cast<int32_t>(i);
+    ASSIGN_OR_RETURN(const Value::Sequence own, SelectReplicas(args, id));
+    const PushedUpdate update(id);
     const DeviceScope device(devices[i]);
-    ASSIGN_OR_RETURN(Value result, fn.Call("the function of UpdateNonSlot", args));
+    ASSIGN_OR_RETURN(Value result, fn.Call("the function of UpdateNonSlot", own));
     results.push_back(std::move(result));
   }
   if (results.empty()) return Value();

@@ -201,7 +201,8 @@ class Strategy {
   using UpdateFn = ValueFunction<const VariablePtr&, absl::Span<const Value>>;
   absl::StatusOr<Value> Update(const VariablePtr& variable, const UpdateFn& fn,
                                absl::Span<const Value> args = {});
-  // Calls `fn` once for each device, in an update.
+  // Calls `fn` once for each device, in an update; device i gets component i of each argument.
+  // kInvalidArgument: a distributed argument with fewer components than devices.
   absl::StatusOr<Value> UpdateNonSlot(absl::Span<const Device> devices, const ReplicaFn& fn,
                                       absl::Span<const Value> args = {});
 

@@ -210,6 +210,17 @@ std::vector<Call> StrategyCalls() {
        true, true, true},
       {"UpdateNonSlot", VALUE(w.strategy->UpdateNonSlot({{Cpu(0)}}, ReplicaFunction(in))), false,
        true, true},
+      {"UpdateNonSlot",
+       [](World& w, const Inputs& in) {
+         const auto use = [&](absl::Span<const Value> args) {
+           absl::Status status = w.on_read->Read().status();
+           status.Update(Own(w, in)->AssignAdd(args[0]));
+           return status;
+         };
+         if (in.null_variable) return CheckVariable("a test", nullptr);
+         return w.strategy->UpdateNonSlot({{Cpu(0), Cpu(1), Cpu(2)}}, use, {Given(w, in)}).status();
+       },
+       true, false, true},
       {"CreateVariableBeside",
        VALUE(w.strategy->CreateVariableBeside(
            Own(w, in), {.name = "b", .initial_value = Tensor::Vector<float>({1})})),
@@ -526,6 +537,8 @@ TEST(EntryPoints, OfTheHeadersAreAllInTheTable) {
       "CheckCurrent",
       "Call",  // private; of ValueFunction
       "Regroup",
+      "RegroupAsPerReplica",
+      "WithLeaves",
       "SelectReplica",
       "SelectReplicas",
       "EachReplica",
