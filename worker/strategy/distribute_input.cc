@@ -17,8 +17,10 @@ Value StepValue(absl::Span<const Element> of_replicas) {
     }
     values.push_back(Value::Tuple({element.begin(), element.end()}));
   }
+  if (values.empty()) return Value::PerReplica({});
   if (values.size() == 1) return std::move(values[0]);
-  return Value::PerReplica(std::move(values));
+  absl::StatusOr<Value> step = RegroupAsPerReplica(values);
+  return step.ok() ? *std::move(step) : Value::PerReplica(std::move(values));
 }
 
 InputStrategy Strategy::input_strategy() {

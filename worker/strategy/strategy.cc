@@ -222,15 +222,16 @@ absl::StatusOr<Value> Strategy::RunReplicas(const ReplicaFn& fn, absl::Span<cons
 }
 
 absl::StatusOr<std::vector<Value>> Strategy::LocalResults(const Value& value) const {
-  Value expanded = value;
-  if (value.is_variable()) RETURN_IF_ERROR(CheckVariable("LocalResults", value.variable()));
   RETURN_IF_ERROR(CheckComponents("LocalResults", value));
-  if (value.is_variable() && value.variable()->strategy() == this && local_replicas() > 1) {
-    Value::Sequence copies;
-    for (const VariablePtr& copy : value.variable()->components()) copies.emplace_back(copy);
-    if (copies.size() == 1) return copies;
-    expanded = Value::PerReplica(std::move(copies));
-  }
+  const auto copies_of = [this](const Value& leaf) -> absl::StatusOr<Value> {
+    if (!leaf.is_variable()) return leaf;
+    RETURN_IF_ERROR(CheckVariable("LocalResults", leaf.variable()));
+    const std::vector<VariablePtr> copies = leaf.variable()->components();
+    const bool for_each = copies.size() == worker_devices_.size();
+    if (leaf.variable()->strategy() != this || !for_each) return leaf;
+    return Value::PerReplica({copies.begin(), copies.end()});
+  };
+  ASSIGN_OR_RETURN(const Value expanded, WithLeaves(value, copies_of));
   // A number, tensor, … is one result. A structure gives one result for each replica.
   const bool of_each =
       expanded.is_distributed() || expanded.is_sequence() || expanded.kind() == Value::Kind::kDict;
@@ -252,7 +253,7 @@ absl::StatusOr<Value> Strategy::DistributeValuesFromFunction(
     values.push_back(std::move(value));
   }
   if (values.size() == 1) return std::move(values[0]);
-  return Value::PerReplica(std::move(values));
+  return RegroupAsPerReplica(values);
 }
 
 absl::StatusOr<Value> Strategy::Update(const VariablePtr& variable, const UpdateFn& fn,
