@@ -214,10 +214,9 @@ std::vector<Call> StrategyCalls() {
        [](World& w, const Inputs& in) {
          const auto use = [&](absl::Span<const Value> args) {
            absl::Status status = w.on_read->Read().status();
-           status.Update(Own(w, in)->AssignAdd(args[0]));
+           status.Update(w.variable->AssignAdd(args[0]));
            return status;
          };
-         if (in.null_variable) return CheckVariable("a test", nullptr);
          return w.strategy->UpdateNonSlot({{Cpu(0), Cpu(1), Cpu(2)}}, use, {Given(w, in)}).status();
        },
        true, false, true},
