@@ -114,8 +114,10 @@ std::optional<int32_t> UpdateReplicaId();
 // The device of the innermost replica function, update or DeviceScope; outside all of them, cpu:0.
 Device CurrentDevice();
 
-// Makes `strategy` current in this thread outside every scope, until the strategy is destroyed.
-// Null restores the default strategy. kFailedPrecondition: called in a scope or replica function.
+// Makes `strategy` current in this thread outside every scope, as if in its scope, until the next
+// SetStrategy or the strategy's destruction. Null restores the default strategy.
+// kFailedPrecondition: called in a scope or replica function. kInvalidArgument: a device of the
+// strategy has a negative number; the default strategy is then current.
 absl::Status SetStrategy(Strategy* strategy);
 
 // Calls `fn` as if this thread were in no scope, replica function or update. For user functions

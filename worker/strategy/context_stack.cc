@@ -1,11 +1,22 @@
 #include "worker/strategy/context_stack.h"
 
+#include "worker/strategy/strategy.h"
+
 namespace cairn {
 
 ContextStack& ContextStack::OfThisThread() {
   thread_local ContextStack stack;
   stack.DropEnded();
   return stack;
+}
+
+std::shared_ptr<ScopeEntry> ContextStack::Enter(Strategy& strategy) {
+  auto entry = std::make_shared<ScopeEntry>(&strategy);
+  if (const std::optional<Device> device = strategy.DefaultDevice()) {
+    devices.push_back({*device, std::shared_ptr<const std::atomic<bool>>(entry, &entry->left)});
+  }
+  modes.push_back({&strategy, nullptr, entry});
+  return entry;
 }
 
 void ContextStack::DropEnded() {

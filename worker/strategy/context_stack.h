@@ -51,6 +51,8 @@ class ContextStack {
 
   // Null outside every context.
   const ContextMode* top() const { return modes.empty() ? nullptr : &modes.back(); }
+  // Enters a scope of the strategy: its mode, and its default device if it has one.
+  std::shared_ptr<ScopeEntry> Enter(Strategy& strategy);
   // Leaves the scopes that were entered after the first `depth` modes.
   void PopTo(size_t depth);
 
@@ -58,7 +60,7 @@ class ContextStack {
   std::vector<std::optional<int32_t>> update_ids;
   std::vector<Entered<Device>> devices;
   std::vector<Entered<VariableCreatorScope::Creator>> creators;
-  StrategyHandle chosen;  // set by SetStrategy
+  std::shared_ptr<ScopeEntry> chosen;  // the scope that SetStrategy entered, outside all others
   // Running replica functions of the default strategy, which push no mode.
   int32_t default_runs = 0;
 

@@ -29,6 +29,12 @@ absl::StatusOr<VariablePtr> MakeOnce(Strategy& strategy, const VariableOptions& 
                            "\": per_worker is for ParameterServerStrategy, found ", strategy.name(),
                            "; leave it out");
   }
+  if (SynchronizationName(options.synchronization) == "unknown" ||
+      AggregationName(options.aggregation) == "unknown") {
+    return InvalidArgument("variable \"", options.name,
+                           "\": synchronization or aggregation is none of the enumerators; use "
+                           "those of variable.h");
+  }
   VariableOptions made = options;
   if (made.initializer) {
     ASSIGN_OR_RETURN(

@@ -1,6 +1,7 @@
 // The dataset methods of Strategy.
 #include <utility>
 
+#include "common/errors.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
 #include "worker/strategy/strategy.h"
@@ -16,8 +17,10 @@ Value StepValue(absl::Span<const Element> of_replicas) {
     }
     values.push_back(Value::Tuple({element.begin(), element.end()}));
   }
+  if (values.empty()) return Value::PerReplica({});
   if (values.size() == 1) return std::move(values[0]);
-  return Value::PerReplica(std::move(values));
+  absl::StatusOr<Value> step = RegroupAsPerReplica(values);
+  return step.ok() ? *std::move(step) : Value::PerReplica(std::move(values));
 }
 
 InputStrategy Strategy::input_strategy() {
@@ -26,6 +29,17 @@ InputStrategy Strategy::input_strategy() {
   input.worker = worker_index();
   input.local_replicas = local_replicas();
   input.splits = num_replicas_in_sync() > 1;
+  input.check = [handle = handle()]() -> absl::Status {
+    const Strategy* const strategy = handle.get();
+    if (strategy == nullptr) {
+      return FailedPrecondition(
+          "Next of a distributed dataset: the strategy that distributes it was destroyed; keep it "
+          "as long as its datasets are used");
+    }
+    if (strategy->is_default()) return absl::OkStatus();
+    return Annotate(strategy->CheckCrossReplica("Next"),
+                    "Next of a distributed dataset, whose steps are arguments of Run");
+  };
   input.devices = worker_devices();
   input.copy_to = CopyTensor;
   return input;

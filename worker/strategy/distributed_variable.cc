@@ -36,7 +36,7 @@ bool OnlyLastWins(ScatterOp op) {
 
 }  // namespace
 
-absl::StatusOr<Place> PlaceOf(const Variable& variable, absl::string_view method) {
+absl::StatusOr<Place> PlaceOf(Variable& variable, absl::string_view method) {
   RETURN_IF_ERROR(Annotate(variable.CheckUsable(), method));
   const Strategy* const strategy = variable.strategy();
   const ContextMode* mode = ContextStack::OfThisThread().top();
@@ -46,7 +46,15 @@ absl::StatusOr<Place> PlaceOf(const Variable& variable, absl::string_view method
                               ", is current: different strategies cannot be mixed");
   }
   if (const std::optional<int32_t> id = UpdateReplicaId()) {
-    return Place{.kind = Place::Kind::kUpdate, .copy = *id};
+    const size_t copies = variable.components().size();
+    if (copies == 1) return Place{.kind = Place::Kind::kUpdate};
+    if (static_cast<size_t>(*id) < copies) {
+      return Place{.kind = Place::Kind::kUpdate, .copy = *id};
+    }
+    return FailedPrecondition(Called(method, variable.name()), ", which has ", copies,
+                              " copies, in update ", *id,
+                              " (they count from 0): update devices or variables with as many "
+                              "copies as it has, or use the variable outside the update");
   }
   if (mode == nullptr || mode->replica == nullptr) return Place{};
   return Place{.kind = Place::Kind::kReplica,

@@ -17,14 +17,16 @@ namespace cairn {
 struct Place {
   enum class Kind { kCross, kReplica, kUpdate };
   Kind kind = Kind::kCross;
-  int32_t copy = 0;                         // kReplica: the local replica; kUpdate: the copy
+  int32_t copy = 0;                         // kReplica, kUpdate: in [0, number of copies)
   std::shared_ptr<ReplicaContext> context;  // kReplica
 };
 
 // The place of a call to `variable`, which a strategy made; that strategy must live until the call
 // returns. kFailedPrecondition: this thread is in another strategy's scope or replica function, or
-// the strategy was destroyed. `method` appears in the message.
-absl::StatusOr<Place> PlaceOf(const Variable& variable, absl::string_view method);
+// the strategy was destroyed; or it is in the update of a copy or device whose index is not below
+// the variable's number of copies (a variable with one copy has it in every update). `method`
+// appears in the message.
+absl::StatusOr<Place> PlaceOf(Variable& variable, absl::string_view method);
 
 // The value to store after every replica has written `value` (regrouped) in its replica function.
 // A variable counts as its copies: one for each replica if they may differ (kOnRead), otherwise one

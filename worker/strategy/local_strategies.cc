@@ -11,8 +11,8 @@
 namespace cairn {
 namespace {
 
-absl::StatusOr<VariablePtr> MakePlain(const VariableOptions& options, Device device,
-                                      Strategy* strategy) {
+absl::StatusOr<std::shared_ptr<PlainVariable>> MakePlain(const VariableOptions& options,
+                                                         Device device, Strategy* strategy) {
   ASSIGN_OR_RETURN(Tensor value, VariableOn(options.name, options.initial_value, device));
   return std::make_shared<PlainVariable>(TraitsOf(options, options.initial_value, device, strategy),
                                          std::move(value));
@@ -62,9 +62,11 @@ absl::StatusOr<VariablePtr> CentralStorageStrategy::MakeVariable(const VariableO
                                                                  const VariablePtr& /*beside*/) {
   const Device device = parameter_devices()[0];
   if (local_replicas() == 1) return MakePlain(options, device, this);
-  ASSIGN_OR_RETURN(VariablePtr copy, MakePlain(options, device, nullptr));
-  return std::make_shared<AggregatingVariable>(
-      TraitsOf(options, options.initial_value, device, this), std::move(copy));
+  ASSIGN_OR_RETURN(const auto copy, MakePlain(options, device, nullptr));
+  const auto made = std::make_shared<AggregatingVariable>(
+      TraitsOf(options, options.initial_value, device, this), copy);
+  copy->SetContainer(made);
+  return made;
 }
 
 }  // namespace cairn

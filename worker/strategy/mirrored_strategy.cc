@@ -20,12 +20,6 @@ absl::Status CheckReplicated(const VariableOptions& options) {
         "\": synchronization NONE is not supported where there are copies; allowed "
         "are AUTO, ON_WRITE and ON_READ");
   }
-  if (SynchronizationName(options.synchronization) == "unknown" ||
-      AggregationName(options.aggregation) == "unknown") {
-    return InvalidArgument("variable \"", options.name,
-                           "\": synchronization or aggregation is none of "
-                           "the enumerators");
-  }
   const DType dtype = options.initial_value.dtype();
   if (options.aggregation == VariableAggregation::kMean && !IsFloating(dtype)) {
     return InvalidArgument("variable \"", options.name, "\": aggregation MEAN of ",
@@ -147,7 +141,7 @@ absl::StatusOr<VariablePtr> MirroredStrategy::MakeVariable(const VariableOptions
   VariableOptions known = options;
   if (!on_read) known.synchronization = VariableSynchronization::kOnWrite;
   ASSIGN_OR_RETURN(const Tensor initial, FirstValue(options.initial_value));
-  std::vector<VariablePtr> copies;
+  std::vector<std::shared_ptr<PlainVariable>> copies;
   for (const Device device : worker_devices()) {
     VariableTraits traits = TraitsOf(known, initial, device, nullptr);
     if (!copies.empty()) absl::StrAppend(&traits.name, "/replica_", copies.size());
@@ -155,8 +149,15 @@ absl::StatusOr<VariablePtr> MirroredStrategy::MakeVariable(const VariableOptions
     copies.push_back(std::make_shared<PlainVariable>(std::move(traits), std::move(copy)));
   }
   VariableTraits traits = TraitsOf(known, initial, worker_devices()[0], this);
-  if (on_read) return std::make_shared<SyncOnReadVariable>(std::move(traits), std::move(copies));
-  return std::make_shared<MirroredVariable>(std::move(traits), std::move(copies));
+  std::vector<VariablePtr> components(copies.begin(), copies.end());
+  VariablePtr made;
+  if (on_read) {
+    made = std::make_shared<SyncOnReadVariable>(std::move(traits), std::move(components));
+  } else {
+    made = std::make_shared<MirroredVariable>(std::move(traits), std::move(components));
+  }
+  for (const auto& copy : copies) copy->SetContainer(made);
+  return made;
 }
 
 }  // namespace cairn

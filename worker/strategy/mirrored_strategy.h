@@ -60,7 +60,7 @@ class MirroredStrategy : public Strategy {
 };
 
 // Checks options of a variable with copies on several devices. kInvalidArgument: synchronization
-// kNone, a value outside the enumerators, or the mean of integers.
+// kNone, or the mean of integers.
 absl::Status CheckReplicated(const VariableOptions& options);
 
 }  // namespace cairn

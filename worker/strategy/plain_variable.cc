@@ -197,6 +197,11 @@ absl::StatusOr<Tensor> TensorFor(const Variable& variable, const Value& value,
 PlainVariable::PlainVariable(VariableTraits traits, Tensor initial)
     : VariableBase(std::move(traits)), tensor_(std::move(initial)) {}
 
+VariablePtr PlainVariable::container() {
+  VariablePtr container = container_.lock();
+  return container != nullptr ? container : shared_from_this();
+}
+
 absl::StatusOr<Tensor> PlainVariable::Read() {
   absl::MutexLock lock(&mutex_);
   return CopyTensor(tensor_, device());

@@ -1,6 +1,7 @@
 // One tensor on one device.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -59,14 +60,18 @@ class PlainVariable : public VariableBase {
   // Takes over the memory of `initial`.
   PlainVariable(VariableTraits traits, Tensor initial);
 
+  VariablePtr container() override;
   absl::StatusOr<Tensor> Read() override;
   absl::Status Write(AssignOp op, const Value& value) override;
   absl::Status Scatter(ScatterOp op, const IndexedSlices& slices) override;
+  // Makes this variable a component of `container`. Called before other threads use the variable.
+  void SetContainer(const VariablePtr& container) { container_ = container; }
   // Calls `fn` with the tensor itself, to write it in place, while no other thread reads or writes
   // the variable. `fn` must not use this variable in any other way.
   absl::Status Change(absl::FunctionRef<absl::Status(Tensor*)> fn);
 
  private:
+  std::weak_ptr<Variable> container_;
   absl::Mutex mutex_;
   Tensor tensor_ ABSL_GUARDED_BY(mutex_);
 };

@@ -16,23 +16,19 @@ namespace cairn {
 
 Strategy& GetStrategy() {
   const ContextStack& stack = ContextStack::OfThisThread();
-  if (stack.top() != nullptr) return *stack.top()->strategy;
-  Strategy* const chosen = stack.chosen.get();
-  return chosen != nullptr ? *chosen : DefaultStrategy();
+  return stack.top() != nullptr ? *stack.top()->strategy : DefaultStrategy();
 }
 
 bool HasStrategy() { return !GetStrategy().is_default(); }
 
 bool InCrossReplicaContext() {
   const ContextStack& stack = ContextStack::OfThisThread();
-  if (stack.top() != nullptr) return stack.top()->replica == nullptr;
-  return stack.chosen.get() != nullptr;
+  return stack.top() != nullptr && stack.top()->replica == nullptr;
 }
 
 std::shared_ptr<ReplicaContext> GetReplicaContext() {
   const ContextStack& stack = ContextStack::OfThisThread();
   if (stack.top() != nullptr) return stack.top()->replica;
-  if (stack.chosen.get() != nullptr) return nullptr;
   thread_local const auto outside =
       std::make_shared<ReplicaContext>(&DefaultStrategy(), nullptr, 0, 0, Cpu(0));
   return outside;
@@ -50,13 +46,19 @@ Device CurrentDevice() {
 
 absl::Status SetStrategy(Strategy* strategy) {
   ContextStack& stack = ContextStack::OfThisThread();
-  if (!stack.modes.empty()) {
+  const bool only_chosen =
+      stack.modes.size() == 1 && stack.chosen != nullptr && stack.modes[0].scope == stack.chosen;
+  if (!stack.modes.empty() && !only_chosen) {
     return FailedPrecondition(
         "SetStrategy must not be called inside a scope or replica function; this thread is in one "
         "of ",
         stack.top()->strategy->name(), "; leave it first");
   }
-  stack.chosen = strategy == nullptr || strategy->is_default() ? nullptr : strategy;
+  stack.PopTo(0);
+  stack.chosen = nullptr;
+  if (strategy == nullptr || strategy->is_default()) return absl::OkStatus();
+  RETURN_IF_ERROR(strategy->CheckCrossReplica("SetStrategy"));
+  stack.chosen = stack.Enter(*strategy);
   return absl::OkStatus();
 }
 

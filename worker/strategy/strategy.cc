@@ -145,12 +145,7 @@ absl::StatusOr<Scope> Strategy::EnterScope() {
   if (is_default()) return scope;
   RETURN_IF_ERROR(CheckCrossReplica("EnterScope"));
   ContextStack& stack = ContextStack::OfThisThread();
-  const auto entry = std::make_shared<ScopeEntry>(this);
-  const std::shared_ptr<const std::atomic<bool>> left(entry, &entry->left);
-  if (const std::optional<Device> device = DefaultDevice())
-    stack.devices.push_back({*device, left});
-  stack.modes.push_back({this, nullptr, entry});
-  scope.entry_ = entry;
+  scope.entry_ = stack.Enter(*this);
   scope.devices_ = stack.devices.size();
   scope.creators_ = stack.creators.size();
   return scope;
@@ -227,15 +222,16 @@ absl::StatusOr<Value> Strategy::RunReplicas(const ReplicaFn& fn, absl::Span<cons
 }
 
 absl::StatusOr<std::vector<Value>> Strategy::LocalResults(const Value& value) const {
-  Value expanded = value;
-  if (value.is_variable()) RETURN_IF_ERROR(CheckVariable("LocalResults", value.variable()));
   RETURN_IF_ERROR(CheckComponents("LocalResults", value));
-  if (value.is_variable() && value.variable()->strategy() == this && local_replicas() > 1) {
-    Value::Sequence copies;
-    for (const VariablePtr& copy : value.variable()->components()) copies.emplace_back(copy);
-    if (copies.size() == 1) return copies;
-    expanded = Value::PerReplica(std::move(copies));
-  }
+  const auto copies_of = [this](const Value& leaf) -> absl::StatusOr<Value> {
+    if (!leaf.is_variable()) return leaf;
+    RETURN_IF_ERROR(CheckVariable("LocalResults", leaf.variable()));
+    const std::vector<VariablePtr> copies = leaf.variable()->components();
+    const bool for_each = copies.size() == worker_devices_.size();
+    if (leaf.variable()->strategy() != this || !for_each) return leaf;
+    return Value::PerReplica({copies.begin(), copies.end()});
+  };
+  ASSIGN_OR_RETURN(const Value expanded, WithLeaves(value, copies_of));
   // A number, tensor, … is one result. A structure gives one result for each replica.
   const bool of_each =
       expanded.is_distributed() || expanded.is_sequence() || expanded.kind() == Value::Kind::kDict;
@@ -257,7 +253,7 @@ absl::StatusOr<Value> Strategy::DistributeValuesFromFunction(
     values.push_back(std::move(value));
   }
   if (values.size() == 1) return std::move(values[0]);
-  return Value::PerReplica(std::move(values));
+  return RegroupAsPerReplica(values);
 }
 
 absl::StatusOr<Value> Strategy::Update(const VariablePtr& variable, const UpdateFn& fn,
@@ -311,9 +307,11 @@ absl::StatusOr<Value> Strategy::UpdateNonSlot(absl::Span<const Device> devices, 
   if (!is_default()) cross.emplace(this, nullptr);
   std::vector<Value> results;
   for (size_t i = 0; i < devices.size(); ++i) {
-    const PushedUpdate update(static_cast<int32_t>(i));
+    const auto id = static_cast<int32_t>(i);
+    ASSIGN_OR_RETURN(const Value::Sequence own, SelectReplicas(args, id));
+    const PushedUpdate update(id);
     const DeviceScope device(devices[i]);
-    ASSIGN_OR_RETURN(Value result, fn.Call("the function of UpdateNonSlot", args));
+    ASSIGN_OR_RETURN(Value result, fn.Call("the function of UpdateNonSlot", own));
     results.push_back(std::move(result));
   }
   if (results.empty()) return Value();

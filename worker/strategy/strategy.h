@@ -50,8 +50,10 @@ class Axes {
   std::optional<std::vector<int64_t>> axes_;
 };
 
-// One step of a DistributedIterator as an argument of Run: each replica's element, as a tensor if
-// it has one component, otherwise as a tuple.
+// One step of a DistributedIterator as an argument of Run: a PerReplica of the replicas' tensors,
+// or, for elements of several components, a tuple with a PerReplica of each component. A replica
+// function gets its own element: a tensor or a tuple. With one replica, that element. Elements with
+// different numbers of components are a PerReplica of tuples.
 Value StepValue(absl::Span<const Element> of_replicas);
 
 // Returns void, absl::Status, Value or absl::StatusOr<Value>.
@@ -173,12 +175,14 @@ class Strategy {
   // as it is; with several workers it is this worker's. Errors as AllGather's. Cross-replica.
   virtual absl::StatusOr<Value> Gather(const Value& value, int64_t axis);
 
-  // The local components of distributed values and structures: one entry for each local replica;
-  // for a structure, the entry is the structure as that replica holds it. Any other value is its
-  // own single entry.
+  // The local components of distributed values, of variables with a copy for each replica, and of
+  // structures: one entry for each local replica; for a structure, the entry is the structure as
+  // that replica holds it. Any other value is its own single entry.
   absl::StatusOr<std::vector<Value>> LocalResults(const Value& value) const;
 
-  // Calls `fn` for each local replica and returns the results as PerReplica.
+  // Calls `fn` for each local replica. Returns a PerReplica of the results, or, if they are
+  // structures, one structure with a PerReplica of each leaf (RegroupAsPerReplica); with one local
+  // replica, its result. kInvalidArgument: the structures differ. Cross-replica.
   absl::StatusOr<Value> DistributeValuesFromFunction(const ValueFunction<const ValueContext&>& fn);
 
   // Divides the global batches of `dataset`, or the datasets that `function` makes for each worker,
@@ -203,7 +207,8 @@ class Strategy {
   using UpdateFn = ValueFunction<const VariablePtr&, absl::Span<const Value>>;
   absl::StatusOr<Value> Update(const VariablePtr& variable, const UpdateFn& fn,
                                absl::Span<const Value> args = {});
-  // Calls `fn` once for each device, in an update.
+  // Calls `fn` once for each device, in an update; device i gets component i of each argument.
+  // kInvalidArgument: a distributed argument with fewer components than devices.
   absl::StatusOr<Value> UpdateNonSlot(absl::Span<const Device> devices, const ReplicaFn& fn,
                                       absl::Span<const Value> args = {});
 

@@ -31,26 +31,52 @@ std::vector<Value> Column(absl::Span<const Value> of_replicas, const Take& take)
   return column;
 }
 
-absl::StatusOr<Value> RegroupSequence(absl::Span<const Value> of_replicas) {
-  const Value& first = of_replicas[0];
-  Value::Sequence items;
-  for (size_t i = 0; i < first.items().size(); ++i) {
-    const auto column = Column(of_replicas, [i](const Value& value) { return value.items()[i]; });
-    ASSIGN_OR_RETURN(Value item, Regroup(column));
-    items.push_back(std::move(item));
-  }
-  return SequenceOf(first.kind(), std::move(items));
-}
+using RegroupFn = absl::FunctionRef<absl::StatusOr<Value>(absl::Span<const Value>)>;
 
-absl::StatusOr<Value> RegroupDict(absl::Span<const Value> of_replicas) {
+// A structure like those of the replicas, with `regroup` of each item.
+absl::StatusOr<Value> RegroupItems(absl::Span<const Value> of_replicas, RegroupFn regroup) {
+  const Value& first = of_replicas[0];
+  if (first.is_sequence()) {
+    Value::Sequence items;
+    for (size_t i = 0; i < first.items().size(); ++i) {
+      const auto column = Column(of_replicas, [i](const Value& value) { return value.items()[i]; });
+      ASSIGN_OR_RETURN(Value item, regroup(column));
+      items.push_back(std::move(item));
+    }
+    return SequenceOf(first.kind(), std::move(items));
+  }
   Value::Dict items;
-  for (const auto& entry : of_replicas[0].dict()) {
+  for (const auto& entry : first.dict()) {
     const std::string& key = entry.first;
     const auto column =
         Column(of_replicas, [&key](const Value& value) { return value.dict().at(key); });
-    ASSIGN_OR_RETURN(items[key], Regroup(column));
+    ASSIGN_OR_RETURN(items[key], regroup(column));
   }
   return Value::OfDict(std::move(items));
+}
+
+bool AreSame(absl::Span<const Value> values) {
+  return std::all_of(values.begin(), values.end(),
+                     [&values](const Value& value) { return IsSameValue(values[0], value); });
+}
+
+// The variable whose component i is replica i's value; null if there is none.
+VariablePtr ContainerOf(absl::Span<const Value> of_replicas) {
+  if (!of_replicas[0].is_variable() || of_replicas[0].variable() == nullptr) return nullptr;
+  VariablePtr container = of_replicas[0].variable()->container();
+  if (container == of_replicas[0].variable()) return nullptr;
+  const std::vector<VariablePtr> components = container->components();
+  const bool all = std::equal(of_replicas.begin(), of_replicas.end(), components.begin(),
+                              components.end(), [](const Value& value, const VariablePtr& copy) {
+                                return value.is_variable() && value.variable() == copy;
+                              });
+  return all ? container : nullptr;
+}
+
+// Whether the value is a variable with copies, or with one that all replicas write.
+bool IsDistributedVariable(const Value& value) {
+  if (!value.is_variable() || value.variable() == nullptr) return false;
+  return value.variable()->components() != std::vector<VariablePtr>{value.variable()};
 }
 
 bool SameKeys(const Value::Dict& a, const Value::Dict& b) {
@@ -167,35 +193,49 @@ absl::Status CheckAlike(absl::Span<const Value> of_replicas) {
 }
 
 absl::StatusOr<Value> Regroup(absl::Span<const Value> of_replicas) {
-  const Value& first = of_replicas[0];
   RETURN_IF_ERROR(CheckAlike(of_replicas));
-  const bool same = std::all_of(of_replicas.begin(), of_replicas.end(),
-                                [&first](const Value& value) { return IsSameValue(first, value); });
-  if (same) return first;
-  if (first.is_sequence()) return RegroupSequence(of_replicas);
-  if (first.kind() == Value::Kind::kDict) return RegroupDict(of_replicas);
+  if (VariablePtr variable = ContainerOf(of_replicas)) return Value(std::move(variable));
+  if (AreSame(of_replicas)) return of_replicas[0];
+  if (IsStructure(of_replicas[0])) return RegroupItems(of_replicas, Regroup);
   return Value::PerReplica({of_replicas.begin(), of_replicas.end()});
 }
 
-absl::StatusOr<Value> SelectReplica(const Value& value, int32_t replica) {
-  if (value.is_distributed()) {
-    const auto at = static_cast<size_t>(replica);
-    if (at < value.items().size()) return value.items()[at];
-    return InvalidArgument(value.TypeText(), " has ", value.items().size(),
-                           " components, none for replica ", replica);
-  }
+absl::StatusOr<Value> RegroupAsPerReplica(absl::Span<const Value> of_replicas) {
+  RETURN_IF_ERROR(CheckAlike(of_replicas));
+  if (IsStructure(of_replicas[0])) return RegroupItems(of_replicas, RegroupAsPerReplica);
+  if (VariablePtr variable = ContainerOf(of_replicas)) return Value(std::move(variable));
+  if (IsDistributedVariable(of_replicas[0]) && AreSame(of_replicas)) return of_replicas[0];
+  return Value::PerReplica({of_replicas.begin(), of_replicas.end()});
+}
+
+absl::StatusOr<Value> WithLeaves(const Value& value,
+                                 absl::FunctionRef<absl::StatusOr<Value>(const Value&)> fn) {
   if (value.is_sequence()) {
-    ASSIGN_OR_RETURN(Value::Sequence items, SelectReplicas(value.items(), replica));
+    Value::Sequence items;
+    for (const Value& item : value.items()) {
+      ASSIGN_OR_RETURN(Value mapped, WithLeaves(item, fn));
+      items.push_back(std::move(mapped));
+    }
     return SequenceOf(value.kind(), std::move(items));
   }
   if (value.kind() == Value::Kind::kDict) {
     Value::Dict items;
     for (const auto& [key, item] : value.dict()) {
-      ASSIGN_OR_RETURN(items[key], SelectReplica(item, replica));
+      ASSIGN_OR_RETURN(items[key], WithLeaves(item, fn));
     }
     return Value::OfDict(std::move(items));
   }
-  return value;
+  return fn(value);
+}
+
+absl::StatusOr<Value> SelectReplica(const Value& value, int32_t replica) {
+  return WithLeaves(value, [replica](const Value& leaf) -> absl::StatusOr<Value> {
+    if (!leaf.is_distributed()) return leaf;
+    const auto at = static_cast<size_t>(replica);
+    if (at < leaf.items().size()) return leaf.items()[at];
+    return InvalidArgument(leaf.TypeText(), " has ", leaf.items().size(),
+                           " components, none for replica ", replica);
+  });
 }
 
 absl::StatusOr<Value::Sequence> SelectReplicas(absl::Span<const Value> values, int32_t replica) {

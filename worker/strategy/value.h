@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -146,9 +147,15 @@ bool IsSameValue(const Value& a, const Value& b);
 absl::Status CheckAlike(absl::Span<const Value> of_replicas);
 
 // Combines the structures that the replicas returned: leaves that are the same on every replica
-// stay one value, other leaves become PerReplica. kInvalidArgument: the structures differ; the
-// message says where.
+// stay one value, components of one variable, in order, become that variable, and other leaves
+// become PerReplica. kInvalidArgument: the structures differ; the message says where.
 absl::StatusOr<Value> Regroup(absl::Span<const Value> of_replicas);
+// As Regroup, but every leaf that is no distributed variable becomes PerReplica.
+absl::StatusOr<Value> RegroupAsPerReplica(absl::Span<const Value> of_replicas);
+
+// A structure like `value` with `fn` of each leaf, which may be a distributed value, in its place.
+absl::StatusOr<Value> WithLeaves(const Value& value,
+                                 absl::FunctionRef<absl::StatusOr<Value>(const Value&)> fn);
 
 // The view of `value` on replica `replica`: each distributed value, also inside structures, is
 // replaced by its component. kInvalidArgument: a distributed value with fewer components.

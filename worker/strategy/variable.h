@@ -80,6 +80,9 @@ class Variable : public std::enable_shared_from_this<Variable> {
   virtual absl::Status CheckUsable() const { return absl::OkStatus(); }
   // The copies on this process's devices, each a plain variable; for a plain variable, itself.
   virtual std::vector<VariablePtr> components() { return {shared_from_this()}; }
+  // The variable that has this one among its components(), as long as it exists; otherwise this
+  // variable itself.
+  virtual VariablePtr container() { return shared_from_this(); }
 
   // The value as the calling context sees it, in new memory.
   virtual absl::StatusOr<Tensor> Read() = 0;

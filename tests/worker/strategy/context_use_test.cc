@@ -100,6 +100,70 @@ TEST(Scopes, ADestroyedStrategyIsNoLongerCurrent) {
   EXPECT_NE(GetReplicaContext(), nullptr);
 }
 
+TEST(Scopes, SetStrategyRefusesOtherStrategiesAsAScopeDoes) {
+  const auto chosen = Mirrored(2);
+  const auto other = Mirrored(2);
+  const VariablePtr own = VariableOf(*chosen, Tensor::Scalar<float>(1), VariableAggregation::kMean);
+  const VariablePtr foreign =
+      VariableOf(*other, Tensor::Scalar<float>(1), VariableAggregation::kMean);
+  const auto mixed = StatusIs(kFailed, HasSubstr("cannot be mixed"));
+  ASSERT_OK(SetStrategy(chosen.get()));
+  EXPECT_THAT(other->EnterScope(), mixed);
+  EXPECT_THAT(other->Run([] {}), mixed);
+  EXPECT_THAT(foreign->Read(), mixed);
+  EXPECT_THAT(foreign->AssignAdd(1.0), mixed);
+  EXPECT_OK(chosen->EnterScope());
+  EXPECT_OK(chosen->Run([&own] { return own->AssignAdd(Scalar(1)); }));
+  EXPECT_OK(own->Read());
+  ASSERT_OK(SetStrategy(other.get()));
+  EXPECT_EQ(&GetStrategy(), other.get());
+  EXPECT_OK(foreign->Read());
+  EXPECT_THAT(own->Read(), mixed);
+  {
+    const Scope inner = other->EnterScope().value();
+    EXPECT_THAT(SetStrategy(nullptr), StatusIs(kFailed, HasSubstr("must not be called inside")));
+  }
+  ASSERT_OK(SetStrategy(nullptr));
+  EXPECT_FALSE(HasStrategy());
+  EXPECT_OK(own->Read());
+}
+
+TEST(Scopes, SetStrategySetsTheDefaultDevice) {
+  OneDeviceStrategy strategy(Cpu(3));
+  ASSERT_OK(SetStrategy(&strategy));
+  EXPECT_EQ(CurrentDevice(), Cpu(3));
+  ASSERT_OK(SetStrategy(nullptr));
+  EXPECT_EQ(CurrentDevice(), Cpu(0));
+  OneDeviceStrategy none(Cpu(-1));
+  EXPECT_THAT(SetStrategy(&none), StatusIs(kInvalidUse, HasSubstr("cpu:-1")));
+  EXPECT_FALSE(HasStrategy());
+}
+
+// A step has one element for each replica, so replicas that asked for it would take it from each
+// other.
+TEST(Scopes, StepsOfADatasetAreRefusedInReplicaFunctions) {
+  auto strategy = Mirrored(2);
+  const Dataset dataset = Dataset::Range(16).Batch(4);
+  const auto iterator = strategy->DistributeDataset(dataset).value().MakeIterator().value();
+  const auto next = [&iterator] {
+    std::vector<Element> step;
+    return iterator->Next(&step).status();
+  };
+  EXPECT_THAT(strategy->Run(next),
+              StatusIs(kFailed, AllOf(HasSubstr("in a replica function"),
+                                      HasSubstr("whose steps are arguments of Run"))));
+  {
+    const auto other = Mirrored(2);
+    const Scope scope = other->EnterScope().value();
+    EXPECT_THAT(next(), StatusIs(kFailed, HasSubstr("cannot be mixed")));
+  }
+  EXPECT_OK(next());
+  const auto merge = [&next](Strategy&, absl::Span<const Value>) { return next(); };
+  EXPECT_OK(strategy->Run([&merge] { return GetReplicaContext()->MergeCall(merge); }));
+  strategy.reset();
+  EXPECT_THAT(next(), StatusIs(kFailed, HasSubstr("was destroyed")));
+}
+
 TEST(Scopes, AThrowingDatasetFunctionKeepsTheScope) {
   const auto strategy = Mirrored(2);
   const Scope scope = strategy->EnterScope().value();

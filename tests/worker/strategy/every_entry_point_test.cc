@@ -210,6 +210,16 @@ std::vector<Call> StrategyCalls() {
        true, true, true},
       {"UpdateNonSlot", VALUE(w.strategy->UpdateNonSlot({{Cpu(0)}}, ReplicaFunction(in))), false,
        true, true},
+      {"UpdateNonSlot",
+       [](World& w, const Inputs& in) {
+         const auto use = [&](absl::Span<const Value> args) {
+           absl::Status status = w.on_read->Read().status();
+           status.Update(w.variable->AssignAdd(args[0]));
+           return status;
+         };
+         return w.strategy->UpdateNonSlot({{Cpu(0), Cpu(1), Cpu(2)}}, use, {Given(w, in)}).status();
+       },
+       true, false, true},
       {"CreateVariableBeside",
        VALUE(w.strategy->CreateVariableBeside(
            Own(w, in), {.name = "b", .initial_value = Tensor::Vector<float>({1})})),
@@ -545,6 +555,8 @@ TEST(EntryPoints, OfTheHeadersAreAllInTheTable) {
       "CheckCurrent",
       "Call",  // private; of ValueFunction
       "Regroup",
+      "RegroupAsPerReplica",
+      "WithLeaves",
       "SelectReplica",
       "SelectReplicas",
       "EachReplica",

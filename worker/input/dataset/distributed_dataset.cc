@@ -106,6 +106,7 @@ class StepIterator : public DistributedIterator {
         example_(std::move(example)) {}
 
   absl::StatusOr<bool> Next(std::vector<Element>* step) override {
+    if (strategy_.check != nullptr) RETURN_IF_ERROR(strategy_.check());
     if (ended_) return false;
     step->resize(static_cast<size_t>(strategy_.local_replicas));
     bool any = false;

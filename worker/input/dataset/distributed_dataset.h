@@ -35,6 +35,9 @@ struct InputStrategy {
   // thread that asks for the step and in the same order by all workers; only with workers > 1 and
   // partial steps. It must not wait without a deadline.
   std::function<absl::StatusOr<bool>(bool local_has_data)> agree = {};
+  // Whether a step may be asked for in the calling context; called first by each Next, which
+  // returns its error. Null: everywhere.
+  std::function<absl::Status()> check = {};
   // The device of each local replica; empty: cpu:0 for all.
   std::vector<Device> devices = {};
   // Copies to a device; called from a prefetching thread. Null: Tensor::CopyTo, for CPUs.
@@ -49,8 +52,10 @@ class DistributedIterator {
   virtual ~DistributedIterator() = default;
   // Fills *step with one element for each local replica; false at the end, which all workers reach
   // at the same step. In partial steps, a replica without data gets an element whose components
-  // have no rows. Errors: the dataset's and `agree`'s; kFailedPrecondition: the elements have no
-  // batch axis, so no empty element can be made.
+  // have no rows. Errors: the dataset's, `check`'s and `agree`'s; kFailedPrecondition: the elements
+  // have no batch axis, so no empty element can be made. Iterators that a strategy distributes
+  // refuse calls in replica functions, in another strategy's scope, and after the strategy's
+  // destruction (kFailedPrecondition).
   virtual absl::StatusOr<bool> Next(std::vector<Element>* step) = 0;
 };
 
