@@ -161,7 +161,7 @@ class Flusher {
 
   bool unsynced_ = false;      // belongs to the running epoch
   absl::Duration next_epoch_;  // on the monotonic clock; used only by the thread that calls Tick
-  Histogram epoch_seconds_{EpochSecondsBounds()};
+  Histogram epoch_seconds_{kEpochSecondsBounds};
 };
 
 }  // namespace cairn

@@ -46,7 +46,8 @@ std::string Reply(const absl::Status& status) {
 class ControlServer::Impl {
  public:
   // `stop`: an eventfd.
-  Impl(OwnedFd listener, OwnedFd stop, std::string address, Status status, const Limits& limits)
+  Impl(Descriptor listener, Descriptor stop, std::string address, Status status,
+       const Limits& limits)
       : listener_(std::move(listener)),
         address_(std::move(address)),
         status_(std::move(status)),
@@ -63,7 +64,7 @@ class ControlServer::Impl {
 
  private:
   struct Connection {
-    OwnedFd fd;
+    Descriptor fd;
     std::string in;
     std::string out;
     std::string rendezvous;  // the rendezvous that this connection waits in; empty: none
@@ -94,11 +95,11 @@ class ControlServer::Impl {
     connection.out += ControlWriter().Bytes(reply).Take();
   }
 
-  const OwnedFd listener_;
+  const Descriptor listener_;
   const std::string address_;
   const Status status_;
   const Limits limits_;
-  const OwnedFd stop_;
+  const Descriptor stop_;
   // Members below are used only by the server's thread.
   int next_id_ = 0;
   Deadline accept_again_ = Deadline::In(absl::ZeroDuration());
@@ -140,7 +141,7 @@ void ControlServer::Impl::Serve() {
 }
 
 void ControlServer::Impl::Accept() {
-  OwnedFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  Descriptor fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (fd.get() < 0) {
     if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
     // Pause, because poll would report the connection again at once.
@@ -154,7 +155,7 @@ void ControlServer::Impl::Accept() {
     return;
   }
   Connection& connection = connections_[next_id_++];
-  connection.fd = std::move(fd);
+  connection.fd.Reset(fd.Release());
   connection.idle_end = Deadline::In(limits_.idle);
 }
 
@@ -304,8 +305,8 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const std::s
 absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const std::string& address,
                                                                     Status status,
                                                                     const Limits& limits) {
-  ASSIGN_OR_RETURN(OwnedFd listener, ListenAt(address));
-  OwnedFd stop(::eventfd(0, EFD_CLOEXEC));
+  ASSIGN_OR_RETURN(Descriptor listener, ListenAt(address));
+  Descriptor stop(::eventfd(0, EFD_CLOEXEC));
   if (stop.get() < 0) {
     return ResourceExhausted("rendezvous server at ", address, ": eventfd: ", std::strerror(errno),
                              "; raise the limit of open files (ulimit -n)");
