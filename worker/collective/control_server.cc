@@ -20,6 +20,7 @@
 #include "absl/strings/str_split.h"
 #include "common/errors.h"
 #include "common/log.h"
+#include "common/start_thread.h"
 #include "common/status.h"
 #include "worker/collective/collective_call.h"
 #include "worker/collective/control_wire.h"
@@ -52,14 +53,18 @@ class ControlServer::Impl {
         address_(std::move(address)),
         status_(std::move(status)),
         limits_(limits),
-        stop_(std::move(stop)),
-        thread_([this] { Serve(); }) {}
+        stop_(std::move(stop)) {}
   ~Impl() {
+    if (!thread_.joinable()) return;
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(stop_.get(), &one, sizeof(one));
     thread_.join();
   }
 
+  absl::Status Start() {
+    ASSIGN_OR_RETURN(thread_, StartThread([this] { Serve(); }));
+    return absl::OkStatus();
+  }
   const std::string& address() const { return address_; }
 
  private:
@@ -312,8 +317,10 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const std::s
                              "; raise the limit of open files (ulimit -n)");
   }
   std::string at = ListenAddress(listener, address);
-  return std::unique_ptr<ControlServer>(new ControlServer(std::make_unique<Impl>(
-      std::move(listener), std::move(stop), std::move(at), std::move(status), limits)));
+  auto impl = std::make_unique<Impl>(std::move(listener), std::move(stop), std::move(at),
+                                     std::move(status), limits);
+  RETURN_IF_ERROR(Annotate(impl->Start(), absl::StrCat("rendezvous server at ", address)));
+  return std::unique_ptr<ControlServer>(new ControlServer(std::move(impl)));
 }
 
 namespace {
