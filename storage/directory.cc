@@ -49,14 +49,6 @@ bool Contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-absl::Status SyncPath(const std::string& path, int flags) {
-  const int fd = open(path.c_str(), flags | O_CLOEXEC);
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
-  const int error = fsync(fd) == 0 ? 0 : errno;
-  close(fd);
-  return error == 0 ? absl::OkStatus() : ErrnoStatus(error, absl::StrCat("sync ", path));
-}
-
 absl::Status DamagedMarker(const std::string& path, absl::string_view found) {
   return DataLoss(
       path, " is corrupt: found \"", absl::CHexEscape(found.substr(0, 64)), "\" where \"",
@@ -268,7 +260,10 @@ mode_t CheckpointFolderMode(absl::string_view directory) {
 }
 
 absl::Status SyncFolder(const std::string& directory) {
-  return SyncPath(directory, O_RDONLY | O_DIRECTORY);
+  const Descriptor fd(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.get() < 0) return ErrnoStatus(errno, absl::StrCat("open ", directory));
+  if (fsync(fd.get()) != 0) return ErrnoStatus(errno, absl::StrCat("sync ", directory));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {

@@ -39,6 +39,12 @@ std::string JobPrefix(RecordKind kind, absl::string_view job) {
   return key;
 }
 
+std::string VariablePrefix(RecordKind kind, uint32_t variable) {
+  std::string key = KindPrefix(kind);
+  AppendBigEndian(variable, key);
+  return key;
+}
+
 }  // namespace
 
 std::string KindPrefix(RecordKind kind) { return {static_cast<char>(kind)}; }
@@ -46,16 +52,10 @@ std::string KindPrefix(RecordKind kind) { return {static_cast<char>(kind)}; }
 std::string MetaKey() { return KindPrefix(RecordKind::kMeta); }
 
 std::string VariableKey(uint32_t variable) {
-  std::string key = KindPrefix(RecordKind::kVariable);
-  AppendBigEndian(variable, key);
-  return key;
+  return VariablePrefix(RecordKind::kVariable, variable);
 }
 
-std::string ShardsPrefix(uint32_t variable) {
-  std::string key = KindPrefix(RecordKind::kShard);
-  AppendBigEndian(variable, key);
-  return key;
-}
+std::string ShardsPrefix(uint32_t variable) { return VariablePrefix(RecordKind::kShard, variable); }
 
 std::string ShardKey(uint32_t variable, uint32_t shard) {
   std::string key = ShardsPrefix(variable);
@@ -84,9 +84,7 @@ std::string WorkerKey(absl::string_view job, int32_t worker) {
 }
 
 std::string StripesPrefix(uint32_t variable) {
-  std::string key = KindPrefix(RecordKind::kStripe);
-  AppendBigEndian(variable, key);
-  return key;
+  return VariablePrefix(RecordKind::kStripe, variable);
 }
 
 std::string PrefixEnd(absl::string_view prefix) {

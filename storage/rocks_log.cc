@@ -32,11 +32,6 @@ std::string Format(const char* format, va_list arguments) {
 RocksLog::RocksLog(size_t max_file_bytes)
     : rocksdb::Logger(rocksdb::InfoLogLevel::INFO_LEVEL), max_file_bytes_(max_file_bytes) {}
 
-RocksLog::~RocksLog() {
-  absl::MutexLock lock(&mutex_);
-  if (fd_ >= 0) close(fd_);
-}
-
 void RocksLog::Attach(const std::string& path) {
   absl::MutexLock lock(&mutex_);
   path_ = path;
@@ -81,15 +76,15 @@ void RocksLog::Logv(const char* format, va_list arguments) {
 
 void RocksLog::Append(absl::string_view line) {
   if (file_bytes_ + line.size() > max_file_bytes_ && file_bytes_ > 0) StartFile();
-  if (fd_ < 0) return;
-  const ssize_t written = write(fd_, line.data(), line.size());
+  if (fd_.get() < 0) return;
+  const ssize_t written = write(fd_.get(), line.data(), line.size());
   if (written > 0) file_bytes_ += static_cast<size_t>(written);
 }
 
 void RocksLog::StartFile() {
-  if (fd_ >= 0) close(fd_);
+  fd_.Reset();
   std::rename(path_.c_str(), (path_ + ".old").c_str());  // fails if there is none yet
-  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+  fd_.Reset(open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640));
   file_bytes_ = 0;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "common/descriptor.h"
 #include "rocksdb/env.h"
 
 namespace cairn {
@@ -21,7 +22,6 @@ class RocksLog : public rocksdb::Logger {
   // `path` holds at most `max_file_bytes`; the lines before them are in `path`.old, and earlier
   // lines are dropped.
   explicit RocksLog(size_t max_file_bytes);
-  ~RocksLog() override;
 
   void Attach(const std::string& path);
 
@@ -42,7 +42,7 @@ class RocksLog : public rocksdb::Logger {
   std::string path_ ABSL_GUARDED_BY(mutex_);     // empty: not attached
   std::string pending_ ABSL_GUARDED_BY(mutex_);  // before Attach
   std::vector<std::string> warnings_ ABSL_GUARDED_BY(mutex_);
-  int fd_ ABSL_GUARDED_BY(mutex_) = -1;
+  Descriptor fd_ ABSL_GUARDED_BY(mutex_);
   size_t file_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -35,10 +35,6 @@ uint64_t InodeOf(const std::string& path) {
 SyncedNote::SyncedNote(const std::string& directory)
     : path_(absl::StrCat(directory, "/SYNCED")), database_(DatabasePath(directory)) {}
 
-SyncedNote::~SyncedNote() {
-  if (fd_ >= 0) close(fd_);
-}
-
 absl::StatusOr<uint64_t> SyncedNote::Read() const {
   const absl::StatusOr<std::string> read = ReadSmallFile(path_);
   if (absl::IsNotFound(read.status())) return uint64_t{0};
@@ -59,13 +55,13 @@ absl::StatusOr<uint64_t> SyncedNote::Read() const {
 }
 
 absl::Status SyncedNote::Write(uint64_t sequence) {
-  if (fd_ < 0) {
-    fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0640);
-    if (fd_ < 0) return ErrnoStatus(errno, absl::StrCat("create ", path_));
+  if (fd_.get() < 0) {
+    fd_.Reset(open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0640));
+    if (fd_.get() < 0) return ErrnoStatus(errno, absl::StrCat("create ", path_));
     inode_ = InodeOf(database_);
   }
   const std::string line = LineOf(sequence, inode_);
-  const ssize_t written = pwrite(fd_, line.data(), line.size(), 0);
+  const ssize_t written = pwrite(fd_.get(), line.data(), line.size(), 0);
   if (written == static_cast<ssize_t>(line.size())) return absl::OkStatus();
   return ErrnoStatus(written < 0 ? errno : ENOSPC, absl::StrCat("write ", path_));
 }

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/descriptor.h"
 
 namespace cairn {
 
@@ -18,9 +19,6 @@ namespace cairn {
 class SyncedNote {
  public:
   explicit SyncedNote(const std::string& directory);
-  ~SyncedNote();
-  SyncedNote(const SyncedNote&) = delete;
-  SyncedNote& operator=(const SyncedNote&) = delete;
 
   // The recorded sequence; 0 if there is no note, or if the note belongs to another folder.
   // kDataLoss: the note is corrupt. Other errors as ReadSmallFile.
@@ -33,7 +31,7 @@ class SyncedNote {
  private:
   const std::string path_;
   const std::string database_;
-  int fd_ = -1;
+  Descriptor fd_;
   uint64_t inode_ = 0;
 };
 

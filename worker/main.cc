@@ -25,6 +25,7 @@
 #include "common/log.h"
 #include "common/monotonic_cond_var.h"
 #include "common/process_start.h"
+#include "common/start_thread.h"
 #include "common/status.h"
 #include "thrift/security/client_security.h"
 #include "worker/cluster/named_cluster.h"
@@ -250,10 +251,10 @@ absl::StatusOr<std::unique_ptr<CollectiveGroup>> ConnectWorkers(const GlooOption
                                                                 absl::Duration timeout) {
   absl::StatusOr<std::unique_ptr<CollectiveGroup>> group;
   StopFlag done;
-  std::thread connecting([&] {
-    group = ConnectGloo(gloo, Deadline::In(timeout));
-    done.Stop();
-  });
+  ASSIGN_OR_RETURN(std::thread connecting, StartThread([&] {
+                     group = ConnectGloo(gloo, Deadline::In(timeout));
+                     done.Stop();
+                   }));
   while (!done.WaitFor(absl::Milliseconds(100))) {
     const int signal = stop_signal.load();
     if (signal == 0) continue;

@@ -17,11 +17,6 @@
 namespace cairn {
 namespace {
 
-template <typename T>
-struct IsOptional : std::false_type {};
-template <typename T>
-struct IsOptional<std::optional<T>> : std::true_type {};
-
 bool ReadValue(const std::string& text, std::string* value) {
   *value = text;
   return true;

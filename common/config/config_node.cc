@@ -10,13 +10,13 @@
 #include <sstream>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "common/deadline.h"
+#include "common/descriptor.h"
 #include "common/errors.h"
 #include "common/printable_text.h"
 #include "common/status.h"
@@ -336,17 +336,16 @@ absl::Status PrintableStatus(const absl::Status& status) {
 
 absl::StatusOr<std::string> ReadConfigFile(const std::string& path, absl::Duration pipe_patience) {
   // Without O_NONBLOCK, open would block on a pipe that no process writes to.
-  const int file = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (file < 0) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (file.get() < 0) {
     const std::string why = absl::StrCat(path, ": ", std::strerror(errno));
     return errno == ENOENT ? absl::NotFoundError(why) : absl::InvalidArgumentError(why);
   }
-  const absl::Cleanup close_file = [file] { close(file); };
   struct stat status = {};
-  if (fstat(file, &status) == 0 && S_ISDIR(status.st_mode)) {
+  if (fstat(file.get(), &status) == 0 && S_ISDIR(status.st_mode)) {
     return Refuse(path, "is a directory; a file is needed");
   }
-  return ReadAll(file, path, pipe_patience);
+  return ReadAll(file.get(), path, pipe_patience);
 }
 
 const std::string& WhereMentioned(const ConfigNode& section, absl::string_view message) {

@@ -52,8 +52,7 @@ absl::Status ReadLearningRate(const ConfigNode& value, const std::string& path,
                               ScheduleConfig* schedule) {
   if (value.kind == ConfigNode::Kind::kScalar) {
     double rate = 0;
-    RETURN_IF_ERROR(ReadNumber(value, path, &rate));
-    if (rate < 0) return Unexpected(value, path, "a number of at least 0");
+    RETURN_IF_ERROR(NumberFrom("", 0, &rate).read(value, path));
     *schedule = ConstantRate(rate);
     return absl::OkStatus();
   }

@@ -11,25 +11,14 @@
 namespace cairn {
 namespace {
 
-absl::Status ReadFraction(const ConfigNode& value, const std::string& path, double* out) {
-  double fraction = 0;
-  RETURN_IF_ERROR(ReadNumber(value, path, &fraction));
-  if (!(fraction > 0 && fraction <= 1)) {
-    return Unexpected(value, path, "a number above 0 and up to 1");
-  }
-  *out = fraction;
-  return absl::OkStatus();
-}
-
 std::vector<Field> FormatFields(WireFormatConfig* config) {
   const Names all(std::begin(kValueFormatNames), std::end(kValueFormatNames));
   return {Choice("push", &config->push, all),
           // Pulls carry values, and no value may be dropped, so top_k is not allowed.
           Choice("pull", &config->pull, Names(all.begin(), all.end() - 1)),
-          Custom("top_k_fraction",
-                 [config](const ConfigNode& value, const std::string& path) {
-                   return ReadFraction(value, path, &config->top_k_fraction);
-                 }),
+          NumberThat(
+              "top_k_fraction", "a number above 0 and up to 1",
+              [](double number) { return number > 0 && number <= 1; }, &config->top_k_fraction),
           Boolean("delta_pulls", &config->delta_pulls)};
 }
 

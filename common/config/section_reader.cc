@@ -125,28 +125,29 @@ Field Integers(absl::string_view key, std::vector<int64_t>* out, int64_t low, in
           }};
 }
 
-Field NumberAbove(absl::string_view key, double above, double* out) {
-  return {key, [=](const ConfigNode& value, const std::string& path) -> absl::Status {
+Field NumberThat(absl::string_view key, std::string expected, std::function<bool(double)> fits,
+                 double* out) {
+  return {key,
+          [=, expected = std::move(expected), fits = std::move(fits)](
+              const ConfigNode& value, const std::string& path) -> absl::Status {
             double number = 0;
             RETURN_IF_ERROR(ReadNumber(value, path, &number));
-            if (number <= above) {
-              return Unexpected(value, path, absl::StrCat("a number above ", above));
-            }
+            if (!fits(number)) return Unexpected(value, path, expected);
             *out = number;
             return absl::OkStatus();
           }};
 }
 
+Field NumberAbove(absl::string_view key, double above, double* out) {
+  return NumberThat(
+      key, absl::StrCat("a number above ", above), [=](double number) { return number > above; },
+      out);
+}
+
 Field NumberFrom(absl::string_view key, double low, double* out) {
-  return {key, [=](const ConfigNode& value, const std::string& path) -> absl::Status {
-            double number = 0;
-            RETURN_IF_ERROR(ReadNumber(value, path, &number));
-            if (number < low) {
-              return Unexpected(value, path, absl::StrCat("a number of at least ", low));
-            }
-            *out = number;
-            return absl::OkStatus();
-          }};
+  return NumberThat(
+      key, absl::StrCat("a number of at least ", low), [=](double number) { return number >= low; },
+      out);
 }
 
 Field Choice(absl::string_view key, std::string* out, Names choices) {

@@ -35,7 +35,9 @@ Field Boolean(absl::string_view key, bool* out);
 Field Integer(absl::string_view key, int64_t* out, int64_t low,
               int64_t high = std::numeric_limits<int64_t>::max());
 Field Integers(absl::string_view key, std::vector<int64_t>* out, int64_t low, int64_t high);
-// Finite, and above `above`, or at least `low`.
+// Finite, and fitting (`expected` says which numbers fit), above `above`, or at least `low`.
+Field NumberThat(absl::string_view key, std::string expected, std::function<bool(double)> fits,
+                 double* out);
 Field NumberAbove(absl::string_view key, double above, double* out);
 Field NumberFrom(absl::string_view key, double low, double* out);
 Field Choice(absl::string_view key, std::string* out, Names choices);

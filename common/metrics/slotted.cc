@@ -57,23 +57,4 @@ Histogram::Reading Histogram::Read() const {
   return reading;
 }
 
-absl::Span<const double> CallSecondsBounds() {
-  static constexpr double kBounds[] = {25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3,
-                                       5e-3,  10e-3, 25e-3,  50e-3,  0.1,    0.25, 0.5,
-                                       1,     2.5,   5,      10,     30,     60};
-  return kBounds;
-}
-
-absl::Span<const double> EpochSecondsBounds() {
-  static constexpr double kBounds[] = {1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5,
-                                       1,    2.5,    5,    10,    30,    60,    300, 600};
-  return kBounds;
-}
-
-absl::Span<const double> StalenessBounds() {
-  static constexpr double kBounds[] = {0,   1,   2,    4,    8,    16,   32,    64,    128,
-                                       256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536};
-  return kBounds;
-}
-
 }  // namespace cairn

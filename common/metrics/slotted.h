@@ -81,9 +81,13 @@ class Histogram {
 
 // Bounds in seconds: for calls and steps, from 25 µs to one minute; for snapshots, from 1 ms to ten
 // minutes.
-absl::Span<const double> CallSecondsBounds();
-absl::Span<const double> EpochSecondsBounds();
-// Bounds of a pushed gradient's staleness, in updates: 0, 1, 2, 4, … 65536.
-absl::Span<const double> StalenessBounds();
+inline constexpr double kCallSecondsBounds[] = {25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3,
+                                                5e-3,  10e-3, 25e-3,  50e-3,  0.1,    0.25, 0.5,
+                                                1,     2.5,   5,      10,     30,     60};
+inline constexpr double kEpochSecondsBounds[] = {
+    1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600};
+// Bounds of a pushed gradient's staleness, in updates.
+inline constexpr double kStalenessBounds[] = {
+    0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536};
 
 }  // namespace cairn

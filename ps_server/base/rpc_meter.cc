@@ -7,7 +7,7 @@
 namespace cairn {
 
 RpcMeter::RpcMeter() {
-  for (auto& histogram : ok_) histogram = std::make_unique<Histogram>(CallSecondsBounds());
+  for (auto& histogram : ok_) histogram = std::make_unique<Histogram>(kCallSecondsBounds);
 }
 
 RpcMeter::Call::Call(RpcMeter& meter, Method method)
@@ -25,7 +25,7 @@ void RpcMeter::Add(Method method, absl::StatusCode outcome, absl::Duration took)
   if (outcome == absl::StatusCode::kOk) return ok_[method.index()]->Observe(seconds);
   absl::MutexLock lock(&mutex_);
   try {
-    failed_.try_emplace({method.index(), outcome}, CallSecondsBounds())
+    failed_.try_emplace({method.index(), outcome}, kCallSecondsBounds)
         .first->second.Observe(seconds);
   } catch (const std::bad_alloc&) {
     // The first call with this outcome, and memory has run out: it is not counted.

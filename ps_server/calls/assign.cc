@@ -166,10 +166,7 @@ absl::Status ApplyTogether(const RowAccess& rows, UpdateOrder& order, StepCloser
 // Applies a part of an assign whose rows have moved to this server since the assign was sent.
 absl::Status ApplyLate(const RowAccess& rows, UpdateOrder& order, const Admitted& admitted,
                        const wire::AssignRequest& request, wire::PushReply& reply) {
-  if (admitted.session == nullptr) {
-    return InvalidArgument(rows.server,
-                           ": a late part comes from a worker; this caller is not sequenced");
-  }
+  RETURN_IF_ERROR(CheckSequenced(rows.server, admitted, "a late part"));
   OrderedCall call(order, admitted, request.caller, request.sequence);
   RETURN_IF_ERROR(call.Lock());
   TouchedParts touched;

@@ -37,12 +37,6 @@ absl::Status ApplyNow(const RowAccess& rows, UpdateOrder& order, StepCloser& ste
   return status;
 }
 
-absl::Status CheckSequenced(absl::string_view server, const Admitted& admitted,
-                            absl::string_view what) {
-  if (admitted.session != nullptr) return absl::OkStatus();
-  return InvalidArgument(server, ": ", what, " comes from a worker; this caller is not sequenced");
-}
-
 // Applies a part of a push whose rows have moved to this server since the push was sent.
 absl::Status ApplyLate(const RowAccess& rows, UpdateOrder& order, const Admitted& admitted,
                        const wire::PushRequest& request, const PulledRows* last_pull,

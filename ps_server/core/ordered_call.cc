@@ -25,6 +25,12 @@ bool IsRetryable(const absl::Status& status) {
          reason == wire::ErrorReason::MOVED;
 }
 
+absl::Status CheckSequenced(absl::string_view server, const Admitted& admitted,
+                            absl::string_view what) {
+  if (admitted.session != nullptr) return absl::OkStatus();
+  return InvalidArgument(server, ": ", what, " comes from a worker; this caller is not sequenced");
+}
+
 absl::Status CheckIncarnation(UpdateOrder& order, const Session& session, int64_t incarnation) {
   const int64_t known = session.incarnation();
   const IncarnationState standing = IncarnationStateOf(incarnation, known);

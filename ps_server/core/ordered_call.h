@@ -33,6 +33,9 @@ struct UpdateOrder {
   absl::Mutex unsequenced{};
 };
 
+// kInvalidArgument: the caller has no session; `what` ("a push for a step") needs one.
+absl::Status CheckSequenced(absl::string_view server, const Admitted& admitted,
+                            absl::string_view what);
 // FENCED or REBOOTED if `incarnation` is not the current one of `session`.
 absl::Status CheckIncarnation(UpdateOrder& order, const Session& session, int64_t incarnation);
 

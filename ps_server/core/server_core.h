@@ -39,7 +39,7 @@ struct ServerCore {
   RowExpirer row_expirer;
   Counters counters;
   RpcMeter rpcs;
-  Histogram staleness{StalenessBounds()};  // of each push to a shard
+  Histogram staleness{kStalenessBounds};  // of each push to a shard
   Moves moves;
   Members members;
 

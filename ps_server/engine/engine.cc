@@ -111,10 +111,9 @@ absl::Status ServingEngine::Load() {
                  << " the program alone takes so much of it that more may be resident";
   }
   CAIRN_CRASH_POINT("start: loaded");
-  core_.flusher.Start();
-  core_.evictor.Start();
-  core_.row_expirer.Start();
-  return absl::OkStatus();
+  RETURN_IF_ERROR(core_.flusher.Start());
+  RETURN_IF_ERROR(core_.evictor.Start());
+  return core_.row_expirer.Start();
 }
 
 int32_t ServingEngine::live_workers() const {

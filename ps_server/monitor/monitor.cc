@@ -11,7 +11,9 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/deadline.h"
+#include "common/log.h"
 #include "common/metrics/families.h"
+#include "common/start_thread.h"
 #include "common/status.h"
 #include "ps_server/base/bad_alloc.h"
 #include "ps_server/engine/engine.h"
@@ -84,7 +86,12 @@ void Monitor::Serving(const Engine& engine, const Listener& listener) {
     engine_ = &engine;
     listener_ = &listener;
   }
-  sampler_ = std::thread([this] { SampleLoop(); });
+  absl::StatusOr<std::thread> sampler = StartThread([this] { SampleLoop(); });
+  if (sampler.ok()) {
+    sampler_ = *std::move(sampler);
+  } else {
+    LOG(WARNING) << "the status page has no charts: " << sampler.status().message();
+  }
 }
 
 void Monitor::Stopping() {

@@ -14,13 +14,6 @@ namespace {
 constexpr size_t kMarkBytes = sizeof(uint32_t) + sizeof(uint64_t);
 
 template <typename T>
-void Append(T value, std::string* to) {
-  char bytes[sizeof(T)];
-  StoreLittleEndian(value, bytes);
-  to->append(bytes, sizeof(bytes));
-}
-
-template <typename T>
 T Take(absl::string_view* from) {
   const T value = LoadLittleEndian<T>(from->data());
   from->remove_prefix(sizeof(T));
@@ -42,15 +35,15 @@ absl::Status CheckMark(PieceKind kind, const Watermark& mark) {
 }  // namespace
 
 void AppendPiece(const MovePiece& piece, std::string* to) {
-  Append(static_cast<uint32_t>(piece.kind), to);
-  Append(piece.shard, to);
-  Append(piece.stripe, to);
-  Append(static_cast<uint64_t>(piece.count), to);
-  Append(static_cast<uint64_t>(piece.marks.size()), to);
-  Append(static_cast<uint64_t>(piece.bytes.size()), to);
+  AppendLittleEndian(static_cast<uint32_t>(piece.kind), *to);
+  AppendLittleEndian(piece.shard, *to);
+  AppendLittleEndian(piece.stripe, *to);
+  AppendLittleEndian(static_cast<uint64_t>(piece.count), *to);
+  AppendLittleEndian(static_cast<uint64_t>(piece.marks.size()), *to);
+  AppendLittleEndian(static_cast<uint64_t>(piece.bytes.size()), *to);
   for (const Watermark& mark : piece.marks) {
-    Append(static_cast<uint32_t>(mark.worker), to);
-    Append(static_cast<uint64_t>(mark.sequence), to);
+    AppendLittleEndian(static_cast<uint32_t>(mark.worker), *to);
+    AppendLittleEndian(static_cast<uint64_t>(mark.sequence), *to);
   }
   to->append(piece.bytes.data(), piece.bytes.size());
 }

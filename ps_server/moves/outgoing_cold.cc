@@ -47,9 +47,7 @@ int64_t OutgoingCold::bytes_left() const {
 }
 
 void OutgoingCold::Take(int64_t key, absl::string_view row) {
-  char key_bytes[StoredRows::kKeyBytes];
-  StoreLittleEndian(static_cast<uint64_t>(key), key_bytes);
-  found_.append(key_bytes, sizeof(key_bytes));
+  AppendLittleEndian(static_cast<uint64_t>(key), found_);
   found_.append(row.data(), row.size());
   // Without the mark of use.
   char* const stamp = found_.data() + found_.size() - row.size();

@@ -19,19 +19,15 @@ constexpr size_t kEvents = 256;  // events of one epoll_wait
 
 }  // namespace
 
-ConnectionLoop::~ConnectionLoop() {
-  if (epoll_ >= 0) ::close(epoll_);
-  if (wake_ >= 0) ::close(wake_);
-}
-
 absl::Status ConnectionLoop::Open(CallPool* pool) {
   pool_ = pool;
-  epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
-  wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  epoll_.Reset(::epoll_create1(EPOLL_CLOEXEC));
+  wake_.Reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   epoll_event event = {};
   event.events = EPOLLIN;
   event.data.ptr = nullptr;
-  if (epoll_ >= 0 && wake_ >= 0 && ::epoll_ctl(epoll_, EPOLL_CTL_ADD, wake_, &event) == 0) {
+  if (epoll_.get() >= 0 && wake_.get() >= 0 &&
+      ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) == 0) {
     return absl::OkStatus();
   }
   return ResourceExhausted("epoll: ", std::strerror(errno));
@@ -53,7 +49,7 @@ void ConnectionLoop::Park(Parkable& parkable, Until until, Deadline deadline) {
     // it in parked_.
     const int how = parkable.known_ ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
     parkable.known_ = true;
-    if (::epoll_ctl(epoll_, how, parkable.fd(), &event) == 0) return;
+    if (::epoll_ctl(epoll_.get(), how, parkable.fd(), &event) == 0) return;
     LOG_EVERY_T(ERROR, 1) << "epoll: " << std::strerror(errno) << ": ending a connection";
     parked_.Remove(parkable);
   }
@@ -69,7 +65,7 @@ void ConnectionLoop::Queue(Parkable& parkable) {
 void ConnectionLoop::Poll(CallPool::Tasks& ready) {
   std::array<epoll_event, kEvents> events;
   const int64_t ms = absl::ToInt64Milliseconds(tick_) + 1;
-  const int count = ::epoll_wait(epoll_, events.data(), kEvents, static_cast<int>(ms));
+  const int count = ::epoll_wait(epoll_.get(), events.data(), kEvents, static_cast<int>(ms));
   const absl::MutexLock lock(&mutex_);
   for (int i = 0; i < count; ++i) {
     auto* const parkable = static_cast<Parkable*>(events[static_cast<size_t>(i)].data.ptr);
@@ -95,7 +91,7 @@ void ConnectionLoop::TakeExpired(CallPool::Tasks& ready) {
       continue;
     }
     // Unregister the connection: it may be destroyed before a later event.
-    (void)::epoll_ctl(epoll_, EPOLL_CTL_DEL, parkable.fd(), nullptr);
+    (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, parkable.fd(), nullptr);
     parkable.known_ = false;
     parkable.expired_ = true;
     parked_.Remove(parkable);
@@ -106,7 +102,7 @@ void ConnectionLoop::TakeExpired(CallPool::Tasks& ready) {
 // Permanent: the eventfd stays readable.
 void ConnectionLoop::Interrupt() {
   const uint64_t one = 1;
-  if (wake_ >= 0 && ::write(wake_, &one, sizeof(one)) < 0) PLOG(ERROR) << "eventfd";
+  if (wake_.get() >= 0 && ::write(wake_.get(), &one, sizeof(one)) < 0) PLOG(ERROR) << "eventfd";
 }
 
 }  // namespace cairn

@@ -7,6 +7,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/deadline.h"
+#include "common/descriptor.h"
 #include "ps_server/net/call_pool.h"
 
 namespace cairn {
@@ -40,9 +41,6 @@ class ConnectionLoop : public CallPool::Source {
 
   // `tick`: the largest delay in noticing the deadline of a connection.
   explicit ConnectionLoop(absl::Duration tick) : tick_(tick), look_(Deadline::In(tick)) {}
-  ~ConnectionLoop() override;
-  ConnectionLoop(const ConnectionLoop&) = delete;
-  ConnectionLoop& operator=(const ConnectionLoop&) = delete;
 
   // `pool` serves the connections and outlives them. kResourceExhausted: no descriptors.
   absl::Status Open(CallPool* pool);
@@ -63,8 +61,8 @@ class ConnectionLoop : public CallPool::Source {
 
   const absl::Duration tick_;
   CallPool* pool_ = nullptr;
-  int epoll_ = -1;
-  int wake_ = -1;  // an eventfd
+  Descriptor epoll_;
+  Descriptor wake_;  // an eventfd
   absl::Mutex mutex_;
   Deadline look_ ABSL_GUARDED_BY(mutex_);           // next check for expired deadlines
   CallPool::Tasks parked_ ABSL_GUARDED_BY(mutex_);  // each a Parkable

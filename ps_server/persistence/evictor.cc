@@ -10,6 +10,7 @@
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/log.h"
+#include "common/start_thread.h"
 #include "common/status.h"
 #include "ps_server/base/bad_alloc.h"
 #include "ps_server/rows/slices.h"
@@ -76,9 +77,10 @@ Evictor::Evictor(StripeStore& store, Registry& registry, MemoryBudget& budget, F
       options_(options),
       untracked_(budget.limit_bytes()) {}
 
-void Evictor::Start() {
+absl::Status Evictor::Start() {
   budget_.BeginReclaiming(options_.disk_wait);
-  thread_ = std::thread(&Evictor::Loop, this);
+  ASSIGN_OR_RETURN(thread_, StartThread([this] { Loop(); }));
+  return absl::OkStatus();
 }
 
 void Evictor::Stop() {

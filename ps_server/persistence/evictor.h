@@ -42,7 +42,8 @@ class Evictor {
 
   // Called before the stored variables are loaded: leaves room in the budget for later charges.
   void ExpectLoad();
-  void Start();
+  // kResourceExhausted: the system refuses a thread.
+  absl::Status Start();
   void Stop();
   // Runs `work` while the evictor writes and drops nothing. A running round ends with its current
   // stripe.

@@ -10,6 +10,7 @@
 #include "common/errors.h"
 #include "common/log.h"
 #include "common/scoped_unlock.h"
+#include "common/start_thread.h"
 #include "common/status.h"
 #include "ps_server/base/bad_alloc.h"
 #include "ps_server/rows/slices.h"
@@ -44,7 +45,10 @@ Flusher::Flusher(StripeStore& store, Registry& registry, const EngineOptions& op
       no_memory_failure_(FailureOf(absl::ResourceExhaustedError(kNoMemoryText), options)),
       next_epoch_(MonotonicNow() + options.snapshot_interval) {}
 
-void Flusher::Start() { thread_ = std::thread(&Flusher::Loop, this); }
+absl::Status Flusher::Start() {
+  ASSIGN_OR_RETURN(thread_, StartThread([this] { Loop(); }));
+  return absl::OkStatus();
+}
 
 void Flusher::Stop() {
   stop_.Stop();

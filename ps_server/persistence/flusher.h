@@ -56,8 +56,9 @@ class Flusher {
   ~Flusher() { Stop(); }
 
   // Called when everything is loaded: starts the store's compaction, and the thread that runs
-  // periodic epochs (under snapshot durability) and ends expired leases.
-  void Start();
+  // periodic epochs (under snapshot durability) and ends expired leases. kResourceExhausted: the
+  // system refuses a thread.
+  absl::Status Start();
   void Stop();
   // One pass of that thread, which calls it every TickInterval(); also for callers that have their
   // own clock. Ends leases that have run out, and runs the epoch that is due.
@@ -161,7 +162,7 @@ class Flusher {
 
   bool unsynced_ = false;      // belongs to the running epoch
   absl::Duration next_epoch_;  // on the monotonic clock; used only by the thread that calls Tick
-  Histogram epoch_seconds_{EpochSecondsBounds()};
+  Histogram epoch_seconds_{kEpochSecondsBounds};
 };
 
 }  // namespace cairn

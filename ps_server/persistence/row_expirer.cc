@@ -9,6 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "common/crash_point.h"
 #include "common/log.h"
+#include "common/start_thread.h"
 #include "common/status.h"
 #include "ps_server/base/bad_alloc.h"
 #include "ps_server/rows/slices.h"
@@ -161,7 +162,10 @@ int64_t RowsOf(const EmbeddingStripe& stripe) {
 
 }  // namespace
 
-void RowExpirer::Start() { thread_ = std::thread(&RowExpirer::Loop, this); }
+absl::Status RowExpirer::Start() {
+  ASSIGN_OR_RETURN(thread_, StartThread([this] { Loop(); }));
+  return absl::OkStatus();
+}
 
 void RowExpirer::Stop() {
   stop_.Stop();

@@ -34,8 +34,9 @@ class RowExpirer {
         options_(options) {}
   ~RowExpirer() { Stop(); }
 
-  // Checks every table once per options.row_rules_interval.
-  void Start();
+  // Checks every table once per options.row_rules_interval. kResourceExhausted: the system refuses
+  // a thread.
+  absl::Status Start();
   void Stop();
   // Checks every table once. Errors as in Flusher::Refuse. Also kResourceExhausted without a
   // failure: there is no memory to look for rows; a later call tries again.

@@ -12,13 +12,6 @@ constexpr int64_t kMarksPerLifetime = 16;
 constexpr size_t kMaxMarks = 64;  // reached for example when the server's clock was set back
 constexpr size_t kAgeMarkBytes = sizeof(uint32_t) + sizeof(uint64_t);
 
-template <typename T>
-void Append(T value, std::string& to) {
-  char bytes[sizeof(T)];
-  StoreLittleEndian(value, bytes);
-  to.append(bytes, sizeof(T));
-}
-
 }  // namespace
 
 bool RowAges::Note(uint32_t updates, int64_t now) {
@@ -60,10 +53,10 @@ void RowAges::Shift(int64_t seconds) {
 
 std::string RowAges::Encode(uint32_t updates) const {
   std::string bytes;
-  Append(updates, bytes);
+  AppendLittleEndian(updates, bytes);
   for (const Mark& mark : marks_) {
-    Append(mark.updates, bytes);
-    Append(static_cast<uint64_t>(mark.time), bytes);
+    AppendLittleEndian(mark.updates, bytes);
+    AppendLittleEndian(static_cast<uint64_t>(mark.time), bytes);
   }
   return bytes;
 }

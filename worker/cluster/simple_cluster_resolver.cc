@@ -16,13 +16,11 @@ SimpleClusterResolver::SimpleClusterResolver(ClusterSpec spec, ResolverOverrides
 
 absl::StatusOr<std::string> SimpleClusterResolver::ResolveMaster(
     const MasterArguments& arguments) const {
-  ASSIGN_OR_RETURN(const MasterArguments completed, Completed(arguments));
-  if (!arguments.task_type.has_value() || !arguments.task_id.has_value()) {
-    return FormatMasterUrl(master_, completed.rpc_layer);
+  if (arguments.task_type.has_value() && arguments.task_id.has_value()) {
+    return ClusterResolver::ResolveMaster(arguments);
   }
-  ASSIGN_OR_RETURN(const std::string address,
-                   spec_.task_address(*arguments.task_type, *arguments.task_id));
-  return FormatMasterUrl(address, completed.rpc_layer);
+  ASSIGN_OR_RETURN(const MasterArguments completed, Completed(arguments));
+  return FormatMasterUrl(master_, completed.rpc_layer);
 }
 
 absl::StatusOr<AcceleratorCounts> SimpleClusterResolver::CountAccelerators(

@@ -82,14 +82,11 @@ absl::StatusOr<std::optional<std::string>> UnionResolver::SourceRpcLayer() const
 }
 
 absl::StatusOr<std::string> UnionResolver::ResolveMaster(const MasterArguments& arguments) const {
-  ASSIGN_OR_RETURN(const MasterArguments completed, Completed(arguments));
-  if (!arguments.task_type.has_value() || !arguments.task_id.has_value()) {
-    return resolvers_.front()->Master({.rpc_layer = completed.rpc_layer});
+  if (arguments.task_type.has_value() && arguments.task_id.has_value()) {
+    return ClusterResolver::ResolveMaster(arguments);
   }
-  ASSIGN_OR_RETURN(const ClusterSpec spec, cluster_spec());
-  ASSIGN_OR_RETURN(const std::string address,
-                   spec.task_address(*arguments.task_type, *arguments.task_id));
-  return FormatMasterUrl(address, completed.rpc_layer);
+  ASSIGN_OR_RETURN(const MasterArguments completed, Completed(arguments));
+  return resolvers_.front()->Master({.rpc_layer = completed.rpc_layer});
 }
 
 absl::StatusOr<AcceleratorCounts> UnionResolver::CountAccelerators(

@@ -20,6 +20,7 @@
 #include "absl/strings/str_split.h"
 #include "common/errors.h"
 #include "common/log.h"
+#include "common/start_thread.h"
 #include "common/status.h"
 #include "worker/collective/collective_call.h"
 #include "worker/collective/control_wire.h"
@@ -46,24 +47,29 @@ std::string Reply(const absl::Status& status) {
 class ControlServer::Impl {
  public:
   // `stop`: an eventfd.
-  Impl(OwnedFd listener, OwnedFd stop, std::string address, Status status, const Limits& limits)
+  Impl(Descriptor listener, Descriptor stop, std::string address, Status status,
+       const Limits& limits)
       : listener_(std::move(listener)),
         address_(std::move(address)),
         status_(std::move(status)),
         limits_(limits),
-        stop_(std::move(stop)),
-        thread_([this] { Serve(); }) {}
+        stop_(std::move(stop)) {}
   ~Impl() {
+    if (!thread_.joinable()) return;
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(stop_.get(), &one, sizeof(one));
     thread_.join();
   }
 
+  absl::Status Start() {
+    ASSIGN_OR_RETURN(thread_, StartThread([this] { Serve(); }));
+    return absl::OkStatus();
+  }
   const std::string& address() const { return address_; }
 
  private:
   struct Connection {
-    OwnedFd fd;
+    Descriptor fd;
     std::string in;
     std::string out;
     std::string rendezvous;  // the rendezvous that this connection waits in; empty: none
@@ -94,11 +100,11 @@ class ControlServer::Impl {
     connection.out += ControlWriter().Bytes(reply).Take();
   }
 
-  const OwnedFd listener_;
+  const Descriptor listener_;
   const std::string address_;
   const Status status_;
   const Limits limits_;
-  const OwnedFd stop_;
+  const Descriptor stop_;
   // Members below are used only by the server's thread.
   int next_id_ = 0;
   Deadline accept_again_ = Deadline::In(absl::ZeroDuration());
@@ -140,7 +146,7 @@ void ControlServer::Impl::Serve() {
 }
 
 void ControlServer::Impl::Accept() {
-  OwnedFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  Descriptor fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (fd.get() < 0) {
     if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
     // Pause, because poll would report the connection again at once.
@@ -154,7 +160,7 @@ void ControlServer::Impl::Accept() {
     return;
   }
   Connection& connection = connections_[next_id_++];
-  connection.fd = std::move(fd);
+  connection.fd.Reset(fd.Release());
   connection.idle_end = Deadline::In(limits_.idle);
 }
 
@@ -304,15 +310,17 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const std::s
 absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const std::string& address,
                                                                     Status status,
                                                                     const Limits& limits) {
-  ASSIGN_OR_RETURN(OwnedFd listener, ListenAt(address));
-  OwnedFd stop(::eventfd(0, EFD_CLOEXEC));
+  ASSIGN_OR_RETURN(Descriptor listener, ListenAt(address));
+  Descriptor stop(::eventfd(0, EFD_CLOEXEC));
   if (stop.get() < 0) {
     return ResourceExhausted("rendezvous server at ", address, ": eventfd: ", std::strerror(errno),
                              "; raise the limit of open files (ulimit -n)");
   }
   std::string at = ListenAddress(listener, address);
-  return std::unique_ptr<ControlServer>(new ControlServer(std::make_unique<Impl>(
-      std::move(listener), std::move(stop), std::move(at), std::move(status), limits)));
+  auto impl = std::make_unique<Impl>(std::move(listener), std::move(stop), std::move(at),
+                                     std::move(status), limits);
+  RETURN_IF_ERROR(Annotate(impl->Start(), absl::StrCat("rendezvous server at ", address)));
+  return std::unique_ptr<ControlServer>(new ControlServer(std::move(impl)));
 }
 
 namespace {

@@ -6,7 +6,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -46,11 +45,11 @@ absl::Status Await(int fd, int16_t events, absl::string_view address, Deadline d
   }
 }
 
-absl::StatusOr<OwnedFd> ConnectTo(const std::string& address, Deadline deadline) {
+absl::StatusOr<Descriptor> ConnectTo(const std::string& address, Deadline deadline) {
   ASSIGN_OR_RETURN(const HostAddresses found, Resolve(address, deadline));
   absl::Status failed;
   for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
-    OwnedFd fd(::socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    Descriptor fd(::socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd.get() < 0) return SystemError(address, "socket", errno);
     if (::connect(fd.get(), at->ai_addr, at->ai_addrlen) == 0) return fd;
     int error = errno;
@@ -65,7 +64,7 @@ absl::StatusOr<OwnedFd> ConnectTo(const std::string& address, Deadline deadline)
   return failed;
 }
 
-absl::Status SendAll(const OwnedFd& fd, absl::string_view bytes, absl::string_view address,
+absl::Status SendAll(const Descriptor& fd, absl::string_view bytes, absl::string_view address,
                      Deadline deadline) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -80,7 +79,7 @@ absl::Status SendAll(const OwnedFd& fd, absl::string_view bytes, absl::string_vi
   return absl::OkStatus();
 }
 
-absl::Status ReceiveAll(const OwnedFd& fd, char* to, size_t size, absl::string_view address,
+absl::Status ReceiveAll(const Descriptor& fd, char* to, size_t size, absl::string_view address,
                         Deadline deadline) {
   while (size > 0) {
     RETURN_IF_ERROR(Await(fd.get(), POLLIN, address, deadline));
@@ -96,10 +95,6 @@ absl::Status ReceiveAll(const OwnedFd& fd, char* to, size_t size, absl::string_v
 
 }  // namespace
 
-OwnedFd::~OwnedFd() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 std::string ControlReader::Bytes() {
   const auto size = Value<uint32_t>();
   if (size > left_.size()) Fail();
@@ -109,11 +104,11 @@ std::string ControlReader::Bytes() {
   return bytes;
 }
 
-absl::StatusOr<OwnedFd> ListenAt(const std::string& address) {
+absl::StatusOr<Descriptor> ListenAt(const std::string& address) {
   ASSIGN_OR_RETURN(const HostAddresses found, Resolve(address, Deadline::In(kOwnNamePatience)));
   absl::Status failed;
   for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
-    OwnedFd fd(::socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    Descriptor fd(::socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd.get() < 0) return SystemError(address, "socket", errno);
     const int on = 1;
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -125,7 +120,7 @@ absl::StatusOr<OwnedFd> ListenAt(const std::string& address) {
   return failed;
 }
 
-std::string ListenAddress(const OwnedFd& listener, const std::string& address) {
+std::string ListenAddress(const Descriptor& listener, const std::string& address) {
   sockaddr_storage at = {};
   socklen_t size = sizeof(at);
   if (::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&at), &size) != 0) return address;
@@ -141,7 +136,7 @@ absl::StatusOr<std::string> AskAt(const std::string& address, absl::string_view 
     return InvalidArgument(address, ": request of ", request.size(), " bytes, at most ",
                            kMaxControlRequestBytes);
   }
-  ASSIGN_OR_RETURN(const OwnedFd fd, ConnectTo(address, deadline));
+  ASSIGN_OR_RETURN(const Descriptor fd, ConnectTo(address, deadline));
   const std::string message = ControlWriter().Bytes(request).Take();
   RETURN_IF_ERROR(SendAll(fd, message, address, deadline));
   uint32_t size = 0;

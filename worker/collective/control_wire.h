@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/deadline.h"
+#include "common/descriptor.h"
 
 namespace cairn {
 
@@ -26,22 +27,6 @@ enum class ControlOp : uint8_t {
   kJoin = 1,     // rank, size (int32), name, blob: waits for all ranks; returns all blobs
   kMissing = 2,  // name: the missing ranks, "1,2", and ranks that left: "1; 2 joined and left"
   kStatus = 3,   // bytes for the server's owner; returns the owner's reply
-};
-
-// A file descriptor, closed on destruction.
-class OwnedFd {
- public:
-  explicit OwnedFd(int fd = -1) : fd_(fd) {}
-  OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  OwnedFd& operator=(OwnedFd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~OwnedFd();
-  int get() const { return fd_; }
-
- private:
-  int fd_;
 };
 
 // Appends plain values and byte strings, which carry their length.
@@ -94,9 +79,9 @@ class ControlReader {
 
 // A listening socket at "host:port"; port 0 takes any free port. kUnavailable: cannot listen there;
 // the message says why.
-absl::StatusOr<OwnedFd> ListenAt(const std::string& address);
+absl::StatusOr<Descriptor> ListenAt(const std::string& address);
 // The address "host:port" of the socket, with the host of `address`.
-std::string ListenAddress(const OwnedFd& listener, const std::string& address);
+std::string ListenAddress(const Descriptor& listener, const std::string& address);
 
 // Connects, sends the request and returns the reply. kUnavailable: no server listens there, or the
 // connection ended early. kDeadlineExceeded: no reply by `deadline`; then `late`, if given, is

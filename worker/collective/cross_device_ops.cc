@@ -23,7 +23,6 @@ absl::Status CheckNumPacks(CrossDeviceOps ops, int64_t num_packs) {
 HierarchicalPlan PlanHierarchicalCopy(int devices, int64_t pack) {
   HierarchicalPlan plan;
   plan.main = static_cast<int>(pack % devices);
-  plan.other_leader = plan.main;
   if (devices == 1) {
     plan.main_half = {0};
     return plan;
@@ -33,8 +32,6 @@ HierarchicalPlan PlanHierarchicalCopy(int devices, int64_t pack) {
   for (int d = 0; d < devices; ++d) {
     ((d < half) == main_is_low ? plan.main_half : plan.other_half).push_back(d);
   }
-  // The device opposite `main`, so that the packs' leaders are spread over the half.
-  plan.other_leader = plan.other_half[static_cast<size_t>(plan.main) % plan.other_half.size()];
   return plan;
 }
 

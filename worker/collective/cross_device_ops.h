@@ -23,11 +23,10 @@ absl::string_view CrossDeviceOpsName(CrossDeviceOps ops);
 // kInvalidArgument: num_packs < 0. 0: gradients are not packed.
 absl::Status CheckNumPacks(CrossDeviceOps ops, int64_t num_packs);
 
-// The order of additions for pack `pack` on `devices` devices: the members of each half send to the
-// half's leader, the leaders' sums are added on `main`, and the result takes the same way back.
+// The order of additions for pack `pack` on `devices` devices: each half adds up its values, and
+// the sums of both halves are added on `main`.
 struct HierarchicalPlan {
-  int main = 0;          // pack mod devices
-  int other_leader = 0;  // leader of the half without `main`; `main` if there is one device
+  int main = 0;                      // pack mod devices
   std::vector<int> main_half = {};   // in order of addition
   std::vector<int> other_half = {};  // empty if there is one device
 };

@@ -16,6 +16,7 @@
 #include "common/exit_status.h"
 #include "common/host_name.h"
 #include "common/log.h"
+#include "common/start_thread.h"
 #include "common/status.h"
 #include "thrift/client/wire_client.h"
 #include "worker/ctl/human_text.h"
@@ -187,10 +188,14 @@ absl::StatusOr<double> MeasureTogether(const Servers& servers, absl::Duration le
                                        absl::Status (BenchedServer::*call)()) {
   std::vector<absl::StatusOr<Times>> times(servers.size(), absl::UnknownError("not measured"));
   std::vector<std::thread> threads;
-  threads.reserve(servers.size());
   for (size_t i = 0; i < servers.size(); ++i) {
-    threads.emplace_back(
+    absl::StatusOr<std::thread> thread = StartThread(
         [&, i] { times[i] = Measure(length, [&] { return (servers[i].get()->*call)(); }); });
+    if (thread.ok()) {
+      threads.push_back(*std::move(thread));
+    } else {
+      times[i] = thread.status();
+    }
   }
   for (std::thread& thread : threads) thread.join();
   double rate = 0;

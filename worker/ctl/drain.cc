@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "common/errors.h"
 #include "common/exit_status.h"
+#include "common/start_thread.h"
 #include "common/status.h"
 #include "worker/ctl/human_text.h"
 
@@ -75,17 +75,12 @@ absl::Status Drain(const Target& target, size_t server, Deadline deadline) {
 std::vector<Drained> DrainAll(const Target& target, const std::vector<size_t>& servers,
                               absl::Duration timeout) {
   std::vector<Drained> drained(servers.size());
-  std::vector<std::thread> threads;
-  threads.reserve(servers.size());
-  for (size_t i = 0; i < servers.size(); ++i) {
-    threads.emplace_back([&, i] {
-      const absl::Duration begin = MonotonicNow();
-      drained[i].server = servers[i];
-      drained[i].status = Drain(target, servers[i], Deadline::In(timeout));
-      drained[i].took = MonotonicNow() - begin;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  CallAtOnce(servers.size(), [&](size_t i) {
+    const absl::Duration begin = MonotonicNow();
+    drained[i].server = servers[i];
+    drained[i].status = Drain(target, servers[i], Deadline::In(timeout));
+    drained[i].took = MonotonicNow() - begin;
+  });
   return drained;
 }
 

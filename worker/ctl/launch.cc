@@ -67,7 +67,7 @@ class Launcher {
   absl::Status CatchSignals();
   absl::Status Advance();
   absl::Status StartWorkers();
-  void StartWatch();
+  absl::Status StartWatch();
   // Handles what LaunchWatch has learned from the servers about the job.
   void TakeNews(const std::function<void()>& ready);
   void Poll();
@@ -206,12 +206,11 @@ absl::Status Launcher::StartWorkers() {
                     plan_.reader_flags.empty() ? "" : " ", absl::StrJoin(plan_.reader_flags, " "));
   }
   self_->Say(runs);
-  StartWatch();
-  return absl::OkStatus();
+  return StartWatch();
 }
 
-void Launcher::StartWatch() {
-  if (plan_.job.empty() || plan_.cluster.addresses("ps").empty()) return;
+absl::Status Launcher::StartWatch() {
+  if (plan_.job.empty() || plan_.cluster.addresses("ps").empty()) return absl::OkStatus();
   Target target;
   target.members.addresses = plan_.cluster.addresses("ps");
   target.cluster = plan_.cluster;
@@ -220,8 +219,9 @@ void Launcher::StartWatch() {
   target.security = plan_.reader;
   const size_t workers =
       plan_.cluster.addresses("chief").size() + plan_.cluster.addresses("worker").size();
-  watch_ = std::make_unique<LaunchWatch>(std::move(target), workers,
-                                         absl::Seconds(options_.progress_seconds));
+  ASSIGN_OR_RETURN(watch_, LaunchWatch::Start(std::move(target), workers,
+                                              absl::Seconds(options_.progress_seconds)));
+  return absl::OkStatus();
 }
 
 void Launcher::TakeNews(const std::function<void()>& ready) {

@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/deadline.h"
+#include "common/start_thread.h"
+#include "common/status.h"
 #include "thrift/job_state.h"
 #include "worker/trainer/reports/progress.h"
 
@@ -58,16 +60,25 @@ bool HaveJoined(const std::vector<ServerView>& servers, size_t workers) {
   return joined >= workers;
 }
 
+absl::StatusOr<std::unique_ptr<LaunchWatch>> LaunchWatch::Start(Target target, size_t workers,
+                                                                absl::Duration progress_interval) {
+  std::unique_ptr<LaunchWatch> watch(
+      new LaunchWatch(std::move(target), workers, progress_interval));
+  absl::StatusOr<std::thread> thread = StartThread([self = watch.get()] { self->Run(); });
+  if (!thread.ok()) return Annotate(thread.status(), "watching the job");
+  watch->thread_ = *std::move(thread);
+  return watch;
+}
+
 LaunchWatch::LaunchWatch(Target target, size_t workers, absl::Duration progress_interval)
     : target_(std::move(target)),
       workers_(workers),
       progress_interval_(progress_interval),
-      event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      thread_([this] { Run(); }) {}
+      event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 LaunchWatch::~LaunchWatch() {
   stop_.Stop();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 LaunchWatch::News LaunchWatch::Take() {

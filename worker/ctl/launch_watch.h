@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/descriptor.h"
@@ -34,12 +36,13 @@ std::string ProgressLine(const std::vector<ServerView>& servers, absl::Duration 
 bool HaveJoined(const std::vector<ServerView>& servers, size_t workers);
 
 // Polls the servers in its own thread: often until every worker has joined, then once per
-// interval for a line of progress. Thread safety: the constructor and Take by one thread.
+// interval for a line of progress. Thread safety: Start and Take by one thread.
 class LaunchWatch {
  public:
   // `workers`: how many workers must join; 0: ready at once. `progress_interval`: between lines of
-  // progress; zero: no lines.
-  LaunchWatch(Target target, size_t workers, absl::Duration progress_interval);
+  // progress; zero: no lines. kResourceExhausted: the system refuses a thread.
+  static absl::StatusOr<std::unique_ptr<LaunchWatch>> Start(Target target, size_t workers,
+                                                            absl::Duration progress_interval);
   ~LaunchWatch();
   LaunchWatch(const LaunchWatch&) = delete;
   LaunchWatch& operator=(const LaunchWatch&) = delete;
@@ -53,6 +56,7 @@ class LaunchWatch {
   News Take();
 
  private:
+  LaunchWatch(Target target, size_t workers, absl::Duration progress_interval);
   void Run();
   void Tell(bool ready, std::string line);
 

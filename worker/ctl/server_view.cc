@@ -2,13 +2,13 @@
 
 #include <memory>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/deadline.h"
 #include "common/errors.h"
+#include "common/start_thread.h"
 #include "common/status.h"
 #include "thrift/limits.h"
 #include "worker/client/job_holdings.h"
@@ -37,27 +37,22 @@ std::vector<ServerView> AskServers(const Target& given) {
   target.LearnMembers().IgnoreError();
   const std::vector<int32_t> servers = target.members.Live();
   std::vector<ServerView> views(servers.size());
-  std::vector<std::thread> threads;
-  threads.reserve(views.size());
-  for (size_t i = 0; i < views.size(); ++i) {
+  CallAtOnce(views.size(), [&](size_t i) {
     views[i].index = static_cast<size_t>(servers[i]);
     views[i].name = target.ServerName(views[i].index);
-    threads.emplace_back([&, i] {
-      ServerView answer{.index = views[i].index, .name = views[i].name};
-      answer.status = Ask(target, answer.index, &answer);
-      if (answer.status.ok() && answer.described.server_index != servers[i]) {
-        answer.status =
-            FailedPrecondition("answers as ps:", answer.described.server_index,
-                               ": name the servers in the order of the cluster's ps tasks");
-      }
-      if (answer.status.ok()) {
-        views[i] = std::move(answer);
-      } else {
-        views[i].status = answer.status;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+    ServerView answer{.index = views[i].index, .name = views[i].name};
+    answer.status = Ask(target, answer.index, &answer);
+    if (answer.status.ok() && answer.described.server_index != servers[i]) {
+      answer.status =
+          FailedPrecondition("answers as ps:", answer.described.server_index,
+                             ": name the servers in the order of the cluster's ps tasks");
+    }
+    if (answer.status.ok()) {
+      views[i] = std::move(answer);
+    } else {
+      views[i].status = answer.status;
+    }
+  });
   return views;
 }
 

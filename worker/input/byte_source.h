@@ -1,6 +1,7 @@
 // Reads the bytes of a file; decompresses gzip.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -32,6 +33,11 @@ class ByteSource {
   // The file's size on disk (compressed, if it is gzip), and how much of it has been read.
   int64_t file_bytes() const { return file_bytes_; }
   virtual int64_t file_offset() const = 0;
+  // The approximate share of the file before the last `unread` bytes that were read, in [0, 1].
+  double share(size_t unread) const {
+    const int64_t read = file_offset() - static_cast<int64_t>(unread);
+    return std::clamp(static_cast<double>(read) / static_cast<double>(file_bytes_ + 1), 0.0, 1.0);
+  }
   // Whether the file is gzip, and Read decompresses it.
   virtual bool unpacks() const { return false; }
 

@@ -1,7 +1,6 @@
 // Reads the lines of a file without copies.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -42,11 +41,7 @@ class LineReader {
   int64_t line_number() const { return line_number_; }
   const std::string& path() const { return path_; }
   // The approximate share of the file read, in [0, 1].
-  double share() const {
-    const int64_t read = source_->file_offset() - static_cast<int64_t>(end_ - begin_);
-    return std::clamp(static_cast<double>(read) / static_cast<double>(source_->file_bytes() + 1),
-                      0.0, 1.0);
-  }
+  double share() const { return source_->share(end_ - begin_); }
 
  private:
   LineReader(std::unique_ptr<ByteSource> source, std::string path);

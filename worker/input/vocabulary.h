@@ -1,7 +1,6 @@
 // The words of a corpus, numbered by frequency, and the distribution of negative samples.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -32,11 +31,7 @@ class WordReader {
   // ByteSource::Read.
   const absl::Status& status() const { return status_; }
   // The approximate share of the file read, in [0, 1].
-  double share() const {
-    const int64_t read = source_->file_offset() - static_cast<int64_t>(end_ - begin_);
-    return std::clamp(static_cast<double>(read) / static_cast<double>(source_->file_bytes() + 1),
-                      0.0, 1.0);
-  }
+  double share() const { return source_->share(end_ - begin_); }
 
  private:
   WordReader(std::unique_ptr<ByteSource> source, std::string path);

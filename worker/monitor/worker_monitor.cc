@@ -14,9 +14,9 @@
 namespace cairn {
 namespace {
 
-// The client's buckets as a Prometheus histogram; their bounds are among StalenessBounds().
+// The client's buckets as a Prometheus histogram; their bounds are among kStalenessBounds.
 Histogram::Reading ReadingOf(const StalenessSummary& staleness) {
-  Histogram::Reading reading{.bounds = StalenessBounds()};
+  Histogram::Reading reading{.bounds = kStalenessBounds};
   reading.counts.resize(reading.bounds.size() + 1);
   for (const StalenessSummary::Bucket& bucket : staleness.histogram) {
     const auto bound = std::lower_bound(reading.bounds.begin(), reading.bounds.end(),

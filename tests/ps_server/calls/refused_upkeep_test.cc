@@ -159,6 +159,42 @@ TEST_F(RefusedChartsTest, TheyGoOnWithTheNextSample) {
   (*monitor)->Stopping();
 }
 
+TEST_F(RefusedChartsTest, AServerWithoutAThreadForThemServes) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const auto listener = Listener::Start(engine(), OnOwnAddress<ListenerOptions>());
+  ASSERT_OK(listener);
+  const auto monitor =
+      Monitor::Start(OnOwnAddress<HttpOptions>(), {.server_index = 0, .servers = {""}}, {}, {});
+  ASSERT_OK(monitor);
+  {
+    const NoThreads no_threads;
+    (*monitor)->Serving(engine(), **listener);
+  }
+  EXPECT_OK(Client(0).Hello());
+  (*monitor)->Stopping();
+}
+
+// The threads that write, evict and expire rows, in this order.
+class RefusedUpkeepTest : public ServerTest {};
+
+TEST_F(RefusedUpkeepTest, AServerWithoutOneOfItsThreadsDoesNotOpen) {
+  ASSERT_NO_FATAL_FAILURE(Start());  // RocksDB keeps the threads that it starts here
+  ASSERT_OK(Client(0).Hello());
+  ASSERT_NO_FATAL_FAILURE(Stop());
+  constexpr int64_t kMany = 1000;
+  test::threads_left = kMany;
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const int64_t started = kMany - test::threads_left.exchange(-1);
+  ASSERT_NO_FATAL_FAILURE(Stop());
+  for (int64_t left = started - 3; left < started; ++left) {
+    const NoThreads no_threads(left);
+    EXPECT_THAT(OpenStatus(),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("refuses a thread")))
+        << left << " of " << started;
+  }
+  Start();
+}
+
 // The threads that accept connections and serve calls for everybody.
 struct RefusedListenerCase {
   const char* name;

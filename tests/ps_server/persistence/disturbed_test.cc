@@ -355,7 +355,7 @@ TEST_F(DisturbedTest, AChangeOfRecordsWaitsForOneStripeOfARoundOfEvictions) {
     return absl::OkStatus();
   };
   core_->budget.Force(core_->budget.limit_bytes());  // no round frees as much
-  core_->evictor.Start();
+  ASSERT_OK(core_->evictor.Start());
   const Deadline deadline = Deadline::In(kTimeout);
   while (table.cold_rows() < kKeys && !deadline.Expired()) std::this_thread::yield();
   core_->evictor.Stop();

@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/addresses.h"
+#include "tests/support/refusing_threads.h"
 #include "tests/support/status_matchers.h"
 #include "worker/collective/control_wire.h"
 
@@ -143,6 +144,12 @@ TEST(ControlServer, WithoutADescriptorForItsEndItDoesNotStart) {
   const auto server = ControlServer::Start(address);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_THAT(server, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("eventfd")));
+}
+
+TEST(ControlServer, WithoutAThreadItDoesNotStart) {
+  const test::NoThreads none;
+  EXPECT_THAT(ControlServer::Start(OwnAddress()),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("rendezvous server at ")));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/exit_status.h"
 #include "common/monotonic_cond_var.h"
+#include "common/start_thread.h"
 #include "common/status.h"
 #include "worker/input/row_source.h"
 
@@ -154,10 +155,14 @@ absl::Status Lockstep::Meanwhile(absl::FunctionRef<absl::Status()> work) {
   const absl::Duration longest = std::min(absl::Milliseconds(200), timeout_ / 4);
   absl::Status own, others;
   StopFlag done;
-  std::thread thread([&] {
+  absl::StatusOr<std::thread> thread = StartThread([&] {
     own = work();
     done.Stop();
   });
+  if (!thread.ok()) {
+    own = thread.status();
+    done.Stop();
+  }
   absl::Duration interval = absl::Milliseconds(1);
   for (int64_t busy = 1; busy > 0;) {
     busy = done.WaitFor(interval) ? 0 : 1;
@@ -167,7 +172,7 @@ absl::Status Lockstep::Meanwhile(absl::FunctionRef<absl::Status()> work) {
     if (lost()) break;
     interval = std::min(2 * interval, longest);
   }
-  thread.join();
+  if (thread.ok()) thread->join();
   if (!others.ok()) return Advised(others);
   group_.Abort(own);
   return own;

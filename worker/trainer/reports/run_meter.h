@@ -59,8 +59,8 @@ class RunMeter {
 
   const std::string job_;
   const std::string task_;
-  Histogram step_seconds_{CallSecondsBounds()};
-  Histogram exchange_seconds_{CallSecondsBounds()};
+  Histogram step_seconds_{kCallSecondsBounds};
+  Histogram exchange_seconds_{kCallSecondsBounds};
   mutable absl::Mutex mutex_;
   TrainingVitals training_ ABSL_GUARDED_BY(mutex_);
   const PsClient* client_ ABSL_GUARDED_BY(mutex_) = nullptr;

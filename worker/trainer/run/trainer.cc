@@ -386,7 +386,7 @@ class Training {
     ASSIGN_OR_RETURN(std::unique_ptr<PsClient> client,
                      connect_(ClientOptionsFor(options_, -1), deadline));
     RETURN_IF_ERROR(client->Describe(deadline).status());  // learns the roster's variable
-    return std::make_unique<HeartbeatThread>(std::move(client), options_.worker);
+    return HeartbeatThread::Start(std::move(client), options_.worker);
   }
 
   absl::Status Train() {

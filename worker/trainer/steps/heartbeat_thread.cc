@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "common/deadline.h"
+#include "common/start_thread.h"
+#include "common/status.h"
 
 namespace cairn {
 namespace {
@@ -11,12 +13,21 @@ constexpr absl::Duration kBeatTimeout = absl::Seconds(2);
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<HeartbeatThread>> HeartbeatThread::Start(
+    std::unique_ptr<PsClient> client, int32_t worker) {
+  std::unique_ptr<HeartbeatThread> started(new HeartbeatThread(std::move(client), worker));
+  absl::StatusOr<std::thread> thread = StartThread([self = started.get()] { self->Run(); });
+  if (!thread.ok()) return Annotate(thread.status(), "heartbeats to the roster");
+  started->thread_ = *std::move(thread);
+  return started;
+}
+
 HeartbeatThread::HeartbeatThread(std::unique_ptr<PsClient> client, int32_t worker)
-    : client_(std::move(client)), entry_(worker), thread_([this] { Run(); }) {}
+    : client_(std::move(client)), entry_(worker) {}
 
 HeartbeatThread::~HeartbeatThread() {
   stop_.Stop();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void HeartbeatThread::Run() {

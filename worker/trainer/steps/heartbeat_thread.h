@@ -4,6 +4,7 @@
 #include <memory>
 #include <thread>
 
+#include "absl/status/statusor.h"
 #include "common/monotonic_cond_var.h"
 #include "worker/client/ps_client.h"
 #include "worker/trainer/steps/roster.h"
@@ -16,12 +17,14 @@ namespace cairn {
 // applied twice is harmless. Thread safety: none.
 class HeartbeatThread {
  public:
-  // `client` knows the roster.
-  HeartbeatThread(std::unique_ptr<PsClient> client, int32_t worker);
+  // `client` knows the roster. kResourceExhausted: the system refuses a thread.
+  static absl::StatusOr<std::unique_ptr<HeartbeatThread>> Start(std::unique_ptr<PsClient> client,
+                                                                int32_t worker);
   // Waits for the heartbeat in flight: seconds at most.
   ~HeartbeatThread();
 
  private:
+  HeartbeatThread(std::unique_ptr<PsClient> client, int32_t worker);
   void Run();
 
   const std::unique_ptr<PsClient> client_;

@@ -17,6 +17,7 @@
 #include "common/exit_status.h"
 #include "common/shape.h"
 #include "gmock/gmock.h"
+#include "tests/support/refusing_threads.h"
 #include "tests/support/status_matchers.h"
 #include "tests/worker/collective/ranks.h"
 #include "tests/worker/models/model_scene.h"
@@ -345,6 +346,21 @@ TEST(Lockstep, AnErrorInWorkIsEverybodys) {
                 StatusIs(rank == 0 ? absl::StatusCode::kNotFound : absl::StatusCode::kAborted,
                          HasSubstr("no such folder")));
   });
+}
+
+TEST(Lockstep, AThreadRefusedToOneIsEverybodysError) {
+  Workers workers(2);
+  std::atomic<int> refused = 0;
+  workers.Each([&](Lockstep& lockstep, int rank) {
+    ASSERT_OK(lockstep.Leave());  // both ranks run
+    if (rank == 0) threads_left = 1;
+    ASSERT_OK(lockstep.Leave());
+    const absl::Status status = lockstep.Meanwhile([] { return absl::OkStatus(); });
+    if (absl::IsResourceExhausted(status)) ++refused;
+    EXPECT_THAT(status.message(), HasSubstr("the system refuses a thread"));
+  });
+  threads_left = -1;
+  EXPECT_EQ(refused, 1);
 }
 
 }  // namespace

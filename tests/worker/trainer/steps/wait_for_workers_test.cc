@@ -8,9 +8,11 @@
 
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
+#include "tests/support/refusing_threads.h"
 #include "tests/worker/trainer/engines.h"
 #include "tests/worker/trainer/recording_client.h"
 #include "worker/trainer/resume/job_restore.h"
+#include "worker/trainer/steps/heartbeat_thread.h"
 
 namespace cairn::test {
 namespace {
@@ -48,6 +50,14 @@ class Meeting : public ::testing::Test {
   RosterEntry entries_[3] = {RosterEntry(0), RosterEntry(1), RosterEntry(2)};
   StopRequested stop_ = [] { return false; };
 };
+
+// The others would take it for lost.
+TEST_F(Meeting, AWorkerWithoutAThreadForItsHeartbeatsDoesNotTrain) {
+  const NoThreads none;
+  EXPECT_THAT(HeartbeatThread::Start(std::move(clients_[1]), 1),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("heartbeats"), HasSubstr("thread"))));
+}
 
 TEST_F(Meeting, RosterCountsRunsAndBeatsNeverFallToZero) {
   for (int i = 0; i < 1500; ++i) {
