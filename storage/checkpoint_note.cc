@@ -86,7 +86,7 @@ std::string RestoreAdvice(const std::string& directory) {
   return absl::StrCat("to go on from ", from, ": move ", directory,
                       " away, start every server of the job on an empty data directory, and start "
                       "the workers, which restore it (checkpoint.directory, or checkpoint.restore "
-                      "with its folder)");
+                      "with its directory)");
 }
 
 }  // namespace cairn

@@ -54,7 +54,7 @@ absl::Status DamagedMarker(const std::string& path, absl::string_view found) {
       path, " is corrupt: found \"", absl::CHexEscape(found.substr(0, 64)), "\" where \"",
       kFirstLine,
       "\", \"format: N\" and \"server_index: N\" belong: write these three lines again, ",
-      "or restore the folder from a copy");
+      "or restore the directory from a copy");
 }
 
 // OK: a marker of this format and server.
@@ -68,7 +68,7 @@ absl::Status CheckMarker(const std::string& path, int32_t server_index) {
     return DamagedMarker(path, text);
   }
   if (format != kFormatVersion) {
-    return FailedPrecondition(path, ": the folder has format ", format,
+    return FailedPrecondition(path, ": the directory has format ", format,
                               ", this program reads and writes format ", kFormatVersion,
                               ": use the program that made it, or name another data directory");
   }
@@ -80,7 +80,7 @@ absl::Status CheckMarker(const std::string& path, int32_t server_index) {
   }
   if (index != server_index) {
     return FailedPrecondition(
-        path, ": the folder belongs to ps:", index, ", this is ps:", server_index,
+        path, ": the directory belongs to ps:", index, ", this is ps:", server_index,
         ": give every server its own data directory, and each the one it had before");
   }
   return absl::OkStatus();
@@ -90,7 +90,7 @@ absl::Status CheckWritable(const std::string& directory) {
   if (faccessat(AT_FDCWD, directory.c_str(), R_OK | W_OK | X_OK, AT_EACCESS) == 0) {
     return absl::OkStatus();
   }
-  return ErrnoStatus(errno, absl::StrCat("write to folder ", directory));
+  return ErrnoStatus(errno, absl::StrCat("write to directory ", directory));
 }
 
 absl::Status Foreign(const std::string& directory, const std::vector<std::string>& names) {
@@ -99,7 +99,7 @@ absl::Status Foreign(const std::string& directory, const std::vector<std::string
   return FailedPrecondition(
       directory, " holds files that are not a Cairn store (",
       absl::StrJoin(names.begin(), end, ", "), names.size() > kNamed ? ", …" : "",
-      "): name an empty folder, or one that a server made and that has its file CAIRN; nothing "
+      "): name an empty directory, or one that a server made and that has its file CAIRN; nothing "
       "was changed");
 }
 
@@ -108,7 +108,7 @@ absl::Status Unfinished(const std::string& directory) {
       directory, "/", kUnfinished,
       " says that a server with durability off, which kept rows here "
       "because memory was short, did not end cleanly: some rows are newer than others. Remove the "
-      "folder to start with nothing; without the file the server starts with the rows on disk");
+      "directory to start with nothing; without the file the server starts with the rows on disk");
 }
 
 }  // namespace
@@ -136,7 +136,7 @@ absl::StatusOr<DirectoryState> PrepareDirectory(const std::string& directory,
     RETURN_IF_ERROR(CheckMarker(Join(directory, kMarker), server_index));
     if (!has_database || access(Join(directory, "db/CURRENT").c_str(), F_OK) != 0) {
       return DataLoss(directory, "/db/CURRENT is missing though ", directory, "/", kMarker,
-                      " says that a store was made here: restore the folder from a copy");
+                      " says that a store was made here: restore the directory from a copy");
     }
     if (Contains(names, kUnfinished)) return Unfinished(directory);
     RETURN_IF_ERROR(CheckWritable(directory));
@@ -188,8 +188,8 @@ absl::Status CheckInPlace(const std::string& directory, int lock) {
     if (access(path.c_str(), F_OK) == 0) continue;
     return DataLoss(
         path, " is gone (", std::strerror(errno),
-        ") while this server runs on it: the folder was removed or moved, and what is written "
-        "to it now is lost: end this server and bring the folder back, or restore a checkpoint");
+        ") while this server runs on it: the directory was removed or moved, and what is written "
+        "to it now is lost: end this server and bring the directory back, or restore a checkpoint");
   }
   // Another file of that name is not locked, so a second server may run on the folder.
   struct stat locked {};
@@ -199,7 +199,7 @@ absl::Status CheckInPlace(const std::string& directory, int lock) {
       (locked.st_ino != found.st_ino || locked.st_dev != found.st_dev)) {
     return DataLoss(
         marker,
-        " was replaced while this server runs on it: end every server that uses the folder "
+        " was replaced while this server runs on it: end every server that uses the directory "
         "but one, and restore a checkpoint where two have written");
   }
   return absl::OkStatus();
@@ -217,7 +217,7 @@ absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& directory
   DIR* open = opendir(directory.c_str());
   if (open == nullptr) {
     if (errno == ENOTDIR) {
-      return FailedPrecondition(directory, " is not a folder: name another data directory");
+      return FailedPrecondition(directory, " is not a directory: name another data directory");
     }
     return ErrnoStatus(errno, absl::StrCat("list ", directory));
   }
@@ -240,14 +240,14 @@ absl::Status MakeFolder(const std::string& directory, mode_t mode) {
     RETURN_IF_ERROR(SyncFolder(parent));
   } else if (errno == ENOENT) {
     return NotFound(directory,
-                    " cannot be made: its parent folder is missing: create the parent, or name ",
+                    " cannot be made: its parent directory is missing: create the parent, or name ",
                     "another data directory");
   } else if (errno != EEXIST) {
-    return ErrnoStatus(errno, absl::StrCat("make folder ", directory));
+    return ErrnoStatus(errno, absl::StrCat("make directory ", directory));
   } else if (access(directory.c_str(), F_OK) != 0 && errno == ENOENT) {
     return NotFound(directory,
-                    " is a link to a folder that is missing: create that "
-                    "folder, or name another directory");
+                    " is a link to a directory that is missing: create that "
+                    "directory, or name another directory");
   }
   return absl::OkStatus();
 }
@@ -335,7 +335,7 @@ absl::string_view DiskFullAdvice() {
 }
 
 absl::string_view PermissionAdvice() {
-  return "let this user read and write the folder, or name another data directory";
+  return "let this user read and write the directory, or name another data directory";
 }
 
 }  // namespace cairn

@@ -29,7 +29,7 @@ enum class DirectoryState {
 // Creates `directory` and the marker CAIRN.new if the folder is absent or empty (except for a file
 // system's lost+found); otherwise checks the contents. Never removes or renames anything.
 // kNotFound: the parent is missing. kPermissionDenied: cannot be read or written.
-// kFailedPrecondition: not a folder, foreign files, another format, another server's index.
+// kFailedPrecondition: not a directory, foreign files, another format, another server's index.
 // kDataLoss: the marker is corrupt, or the database is gone. kResourceExhausted: disk full.
 absl::StatusOr<DirectoryState> PrepareDirectory(const std::string& directory, int32_t server_index);
 

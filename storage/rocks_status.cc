@@ -35,7 +35,7 @@ absl::Status FromRocks(const rocksdb::Status& status, absl::string_view what) {
   if (status.IsMemoryLimit()) return absl::ResourceExhaustedError(message);
   if (status.IsCorruption()) {
     return DataLoss(message,
-                    ": a file is corrupt: check the disk and restore the folder from a copy");
+                    ": a file is corrupt: check the disk and restore the directory from a copy");
   }
   if (status.IsIOError() && Mentions(text, {EACCES, EPERM, EROFS})) {
     return PermissionDenied(message, ": ", PermissionAdvice());
@@ -44,7 +44,7 @@ absl::Status FromRocks(const rocksdb::Status& status, absl::string_view what) {
   if (status.IsNotFound()) return absl::NotFoundError(message);
   if (status.IsNotSupported()) {
     return FailedPrecondition(
-        message, ": the folder was written by another RocksDB: use the program that wrote it");
+        message, ": the directory was written by another RocksDB: use the program that wrote it");
   }
   if (status.IsShutdownInProgress() || status.IsAborted()) {
     return FailedPrecondition(message, ": the store is closed");

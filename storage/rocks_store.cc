@@ -158,7 +158,7 @@ absl::Status RocksStore::CheckSynced(absl::string_view newest_log) const {
                                      : absl::StrCat(newest_log,
                                                     " was cut short or is corrupt at its end, or a "
                                                     "newer log was removed"),
-                  ": check the disk and restore the folder from a copy; without ",
+                  ": check the disk and restore the directory from a copy; without ",
                   synced_note_.path(),
                   " the server starts with the rest, and workers report the pushes that it lost");
 }
@@ -169,7 +169,7 @@ absl::Status RocksStore::OpenError(const rocksdb::Status& status, const std::str
   if (status.IsIOError() && absl::StrContains(text, std::strerror(ENOENT))) {
     return DataLoss("RocksDB in ", path, ": ", text, ": a file is missing (a MANIFEST: or ", path,
                     "/CURRENT, which names it, is corrupt): check the disk "
-                    "and restore the folder from a copy");
+                    "and restore the directory from a copy");
   }
   if (absl::StrContains(text, "lock hold by current process")) return InUse("this process");
   if (absl::StrContains(text, "While lock file") &&
@@ -201,7 +201,7 @@ absl::Status RocksStore::ReadMeta(const StoreOptions& options, bool create) {
     meta_.server_index = options.server_index;
   } else if (read.IsNotFound()) {
     return DataLoss(DatabasePath(directory_), " has no meta record though ",
-                    "a store was made here: restore the folder from a copy");
+                    "a store was made here: restore the directory from a copy");
   } else {
     return FromRocks(read, "read the meta record");
   }

@@ -162,7 +162,7 @@ class StripeStore {
 
   // Opens or creates the store; increments and syncs its boot count. Never deletes anything.
   // kFailedPrecondition: another format, another server's index, a folder with foreign files, or in
-  // use (names the process if the system tells). kNotFound: the parent folder is missing.
+  // use (names the process if the system tells). kNotFound: the parent directory is missing.
   // kPermissionDenied, kResourceExhausted (disk full), kDataLoss (a corrupt file, by name),
   // kUnavailable (other I/O errors).
   //

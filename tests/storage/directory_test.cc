@@ -109,7 +109,7 @@ TEST_F(DirectoryTest, AMissingParentIsNotFound) {
 
 TEST_F(DirectoryTest, AFileIsNotAFolder) {
   WriteFile(directory_, "text");
-  ExpectRefused(absl::StatusCode::kFailedPrecondition, "not a folder");
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "not a directory");
 }
 
 TEST_F(DirectoryTest, AFolderWithForeignFilesIsRefusedByTheirNames) {
@@ -227,7 +227,7 @@ TEST_F(DirectoryTest, OthersCannotReadAStore) {
 
 TEST_F(DirectoryTest, ADanglingLinkIsNamed) {
   fs::create_symlink(temp_.Join("gone"), directory_);
-  ExpectRefused(absl::StatusCode::kNotFound, "is a link to a folder that is missing: create");
+  ExpectRefused(absl::StatusCode::kNotFound, "is a link to a directory that is missing: create");
 }
 
 // Runs `child` in a child process and returns its exit status.
