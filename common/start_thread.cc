@@ -19,6 +19,7 @@ absl::StatusOr<std::thread> StartThread(std::function<void()> body) {
 
 void CallAtOnce(size_t count, absl::FunctionRef<void(size_t)> call) {
   std::vector<std::thread> threads;
+  threads.reserve(count);
   std::vector<size_t> without_thread;
   for (size_t i = 0; i < count; ++i) {
     absl::StatusOr<std::thread> thread = StartThread([call, i] { call(i); });
