@@ -67,8 +67,9 @@ TFConfigClusterResolver::TFConfigClusterResolver(const std::optional<std::string
 TFConfigClusterResolver::~TFConfigClusterResolver() = default;
 
 absl::StatusOr<ClusterSpec> TFConfigClusterResolver::cluster_spec() const {
-  ASSIGN_OR_RETURN(const Json* const cluster, parsed_->Find("cluster"));
-  if (cluster == nullptr) return ClusterSpec();
+  RETURN_IF_ERROR(parsed_->root.status());
+  const auto cluster = parsed_->root->find("cluster");
+  if (cluster == parsed_->root->end()) return ClusterSpec();
   absl::StatusOr<ClusterSpec> spec = ClusterSpecFromJson(*cluster);
   if (!spec.ok()) return Annotate(spec.status(), "TF_CONFIG");
   return spec;

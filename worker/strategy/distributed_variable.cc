@@ -30,6 +30,43 @@ absl::StatusOr<Value> Aggregate(Strategy& strategy, VariableAggregation aggregat
   return Value::Mirrored(std::move(copies));
 }
 
+// Makes the aggregation fail at once on other workers: this one has no part of it.
+void FailAggregation(Strategy& strategy, VariableAggregation aggregation) {
+  if (aggregation != VariableAggregation::kOnlyFirstReplica) return strategy.FailReduction();
+  if (strategy.workers() > 1) strategy.BroadcastFirst(Value()).status().IgnoreError();
+}
+
+// What this worker's replicas write: PerReplica of tensors of the variable's dtype, which are to be
+// aggregated, or one value that all replicas of all workers share.
+absl::StatusOr<Value> PartOfWorker(Strategy& strategy, const Variable& variable,
+                                   const Value& value) {
+  const std::string method = Called("write", variable.name());
+  ASSIGN_OR_RETURN(Value written, strategy.Components(method, value));
+  const bool mirrored = written.kind() == Value::Kind::kMirrored;
+  const int32_t replicas = strategy.local_replicas();
+  if (written.kind() != Value::Kind::kPerReplica) {
+    // One replica in all: its value is the sum.
+    if (strategy.num_replicas_in_sync() == 1) return written;
+    if (variable.aggregation() == VariableAggregation::kSum && (replicas > 1 || mirrored)) {
+      return InvalidArgument("a write to variable \"", variable.name(),
+                             "\" (aggregation SUM) in a replica function: ", value.TypeText(),
+                             " is the same value on every replica, so no replica owns it and it "
+                             "cannot be reduced with SUM; make a tensor in each replica");
+    }
+    if (strategy.workers() == 1 || mirrored) return written;
+    // The replicas of other workers may have other values: this one counts for each local replica.
+    written = Value::PerReplica(Value::Sequence(static_cast<size_t>(replicas), written));
+  }
+  // Host numbers that differ between replicas are first converted to the variable's dtype.
+  ASSIGN_OR_RETURN(const Value::Sequence each, strategy.OwnComponents(method, written.items()));
+  Value::Sequence typed;
+  for (const Value& item : each) {
+    ASSIGN_OR_RETURN(Tensor tensor, TensorFor(variable, item));
+    typed.emplace_back(std::move(tensor));
+  }
+  return Value::PerReplica(std::move(typed));
+}
+
 bool OnlyLastWins(ScatterOp op) {
   return op == ScatterOp::kMin || op == ScatterOp::kMax || op == ScatterOp::kUpdate;
 }
@@ -64,36 +101,17 @@ absl::StatusOr<Place> PlaceOf(Variable& variable, absl::string_view method) {
 
 absl::StatusOr<Value> AggregateWrite(Strategy& strategy, const Variable& variable,
                                      const Value& value, absl::Span<const Device> devices) {
-  const VariableAggregation aggregation = variable.aggregation();
-  const std::string method = Called("write", variable.name());
-  ASSIGN_OR_RETURN(const Value written, strategy.Components(method, value));
-  if (written.kind() == Value::Kind::kPerReplica) {
-    if (aggregation == VariableAggregation::kMean && !IsFloating(variable.dtype())) {
-      return InvalidArgument("variable \"", variable.name(), "\" is ", DTypeName(variable.dtype()),
-                             "; integers have no integer mean; use aggregation SUM");
-    }
-    // Host numbers that differ between replicas are first converted to the variable's dtype.
-    ASSIGN_OR_RETURN(const Value::Sequence each, strategy.OwnComponents(method, written.items()));
-    Value::Sequence typed;
-    for (const Value& item : each) {
-      ASSIGN_OR_RETURN(Tensor tensor, TensorFor(variable, item));
-      typed.emplace_back(std::move(tensor));
-    }
-    return Aggregate(strategy, aggregation, Value::PerReplica(std::move(typed)), devices);
+  const absl::StatusOr<Value> part = PartOfWorker(strategy, variable, value);
+  if (!part.ok()) {
+    FailAggregation(strategy, variable.aggregation());
+    return part.status();
   }
-  // One replica in all: its value is the sum.
-  if (strategy.num_replicas_in_sync() == 1) return written;
-  const bool mirrored = written.kind() == Value::Kind::kMirrored;
-  if (aggregation != VariableAggregation::kSum || (strategy.local_replicas() == 1 && !mirrored)) {
-    if (strategy.workers() == 1 || mirrored) return written;
-    // The replicas of other workers may have other values: this one counts for each local replica.
-    Value::Sequence each(static_cast<size_t>(strategy.local_replicas()), written);
-    return AggregateWrite(strategy, variable, Value::PerReplica(std::move(each)), devices);
+  if (part->kind() != Value::Kind::kPerReplica) return part;
+  if (variable.aggregation() == VariableAggregation::kMean && !IsFloating(variable.dtype())) {
+    return InvalidArgument("variable \"", variable.name(), "\" is ", DTypeName(variable.dtype()),
+                           "; integers have no integer mean; use aggregation SUM");
   }
-  return InvalidArgument("a write to variable \"", variable.name(),
-                         "\" (aggregation SUM) in a replica function: ", value.TypeText(),
-                         " is the same value on every replica, so no replica owns it and it cannot "
-                         "be reduced with SUM; make a tensor in each replica");
+  return Aggregate(strategy, variable.aggregation(), *part, devices);
 }
 
 MirroredVariable::MirroredVariable(VariableTraits traits, std::vector<VariablePtr> copies)

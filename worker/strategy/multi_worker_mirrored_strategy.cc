@@ -53,15 +53,22 @@ absl::StatusOr<std::vector<Value>> HostCopies(absl::Span<const Value> values) {
   return copies;
 }
 
-// Slices in host memory, as they are sent. kInvalidArgument: they have no row for each index.
-absl::StatusOr<IndexedSlices> CheckedSlices(const IndexedSlices& slices) {
-  const Tensor& values = slices.values;
-  if (slices.indices.is_text() || slices.indices.rank() != 1 || values.is_text() ||
-      values.rank() < 1 || values.shape()[0] != slices.indices.elements()) {
-    return InvalidArgument("slices of the first replica: found ", values.TypeText(), " for rows ",
-                           slices.indices.TypeText(), "; give one row for each index");
+// A tensor (without indices) or slices in host memory, as they are sent. kInvalidArgument: slices
+// that have no row for each index, or a value that is no tensor.
+absl::StatusOr<IndexedSlices> Sendable(const Value& value) {
+  if (value.kind() != Value::Kind::kSlices) {
+    ASSIGN_OR_RETURN(const Tensor tensor, value.ToTensor());
+    IndexedSlices alone;
+    ASSIGN_OR_RETURN(alone.values, HostTensor(tensor));
+    return alone;
   }
-  return HostSlices(slices);
+  const auto& [indices, values] = value.slices();
+  if (indices.is_text() || indices.rank() != 1 || values.is_text() || values.rank() < 1 ||
+      values.shape()[0] != indices.elements()) {
+    return InvalidArgument("slices of the first replica: found ", values.TypeText(), " for rows ",
+                           indices.TypeText(), "; give one row for each index");
+  }
+  return HostSlices(value.slices());
 }
 
 // A worker's description of its tensor for the others, before a gather: whether it has one, its
@@ -326,43 +333,39 @@ absl::StatusOr<Tensor> MultiWorkerMirroredStrategy::FirstValue(const Tensor& ini
   return first;
 }
 
-// The first worker sends its header, by which the others know the size of its slices.
-absl::StatusOr<Value> MultiWorkerMirroredStrategy::FirstSlices(const IndexedSlices& own) {
-  IndexedSlices first;
+// The first worker sends a header, by which the others know what follows, or that it has no value.
+absl::StatusOr<Value> MultiWorkerMirroredStrategy::BroadcastFirst(const Value& value) {
+  if (workers() == 1) return SelectReplica(value, 0);
+  absl::StatusOr<IndexedSlices> first = IndexedSlices();
   std::vector<int64_t> header, sent;
-  absl::Status status;
   if (worker_index() == 0) {
-    absl::StatusOr<IndexedSlices> checked = CheckedSlices(own);
-    status = checked.status();
-    if (checked.ok()) first = *std::move(checked);
-    header = HeaderOf(status.ok() ? absl::StatusOr<Tensor>(first.values) : status);
+    const absl::StatusOr<Value> own = SelectReplica(value, 0);
+    const bool of_rows = own.ok() && own->kind() == Value::Kind::kSlices;
+    first = own.ok() ? Sendable(*own) : absl::StatusOr<IndexedSlices>(own.status());
+    header = HeaderOf(first.ok() ? absl::StatusOr<Tensor>(first->values) : first.status());
+    header.push_back(of_rows ? 1 : 0);
   }
   absl::MutexLock lock(&mutex_);
   RETURN_IF_ERROR(GatherValues(*group_, header, &sent, CallDeadline({})));
-  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(first.status());
   if (sent[0] == 0) {
     return absl::InvalidArgumentError(
-        "slices of the first replica, whose worker (worker 0) refused them; see its error");
+        "the value of the first replica, whose worker (worker 0) refused it; see its error");
   }
+  const bool of_rows = sent.back() != 0;
   if (worker_index() != 0) {
-    const Shape shape(sent.begin() + 3, sent.end());
-    first.indices = Tensor::Uninitialized(DType::kInt64, {shape[0]});
-    first.values = Tensor::Uninitialized(static_cast<DType>(sent[1]), shape);
+    const Shape shape(sent.begin() + 3, sent.end() - 1);
+    if (of_rows) first->indices = Tensor::Uninitialized(DType::kInt64, {shape[0]});
+    first->values = Tensor::Uninitialized(static_cast<DType>(sent[1]), shape);
   }
-  for (Tensor* const part : {&first.indices, &first.values}) {
-    RETURN_IF_ERROR(Annotate(group_->Broadcast(0, BufferOf(*part), CallDeadline({})),
-                             "slices of the first replica"));
-  }
-  return Value(std::move(first));
-}
-
-absl::StatusOr<Value> MultiWorkerMirroredStrategy::BroadcastFirst(const Value& value) {
-  ASSIGN_OR_RETURN(const Value own, SelectReplica(value, 0));
-  if (workers() == 1) return own;
-  if (own.kind() == Value::Kind::kSlices) return FirstSlices(own.slices());
-  ASSIGN_OR_RETURN(const Tensor tensor, own.ToTensor());
-  ASSIGN_OR_RETURN(Tensor first, FirstValue(tensor));
-  return Value(std::move(first));
+  const auto broadcast = [this](Tensor& part) {
+    return Annotate(group_->Broadcast(0, BufferOf(part), CallDeadline({})),
+                    "value of the first replica");
+  };
+  if (of_rows) RETURN_IF_ERROR(broadcast(first->indices));
+  RETURN_IF_ERROR(broadcast(first->values));
+  if (of_rows) return Value(*std::move(first));
+  return Value(std::move(first->values));
 }
 
 absl::StatusOr<Tensor> MultiWorkerMirroredStrategy::GatherAll(absl::Span<const Value> locals,

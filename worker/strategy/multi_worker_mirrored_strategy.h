@@ -97,8 +97,6 @@ class MultiWorkerMirroredStrategy : public MirroredStrategy {
                                                     const CommunicationOptions& options);
   absl::StatusOr<Value> SumSlices(const IndexedSlices& slices, Deadline deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The first worker's slices; `own` does not matter on the others.
-  absl::StatusOr<Value> FirstSlices(const IndexedSlices& own);
   absl::StatusOr<bool> AnyHasData(bool local);
 
   const CommunicationOptions communication_;

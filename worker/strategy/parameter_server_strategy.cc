@@ -191,15 +191,11 @@ absl::Status ParameterServerStrategy::PushSum(bool in_replicas,
       return InvalidArgument("ApplyGradients to variable \"", variables[i]->name(),
                              "\", which is not on a parameter server");
     }
-    Value sum = gradients[i];
+    ASSIGN_OR_RETURN(Value sum, Components("ApplyGradients", gradients[i]));
     const bool of_each = in_replicas || sum.kind() == Value::Kind::kPerReplica;
-    if (of_each && sum.is_distributed() && sum.items().size() != worker_devices().size()) {
-      return InvalidArgument("ApplyGradients: ", sum.TypeText(), " has ", sum.items().size(),
-                             " components, this worker ", local_replicas(),
-                             " replicas; give one for each");
-    }
     if (of_each && local_replicas() > 1) {
-      ASSIGN_OR_RETURN(const Value::Sequence each, EachReplica(sum, local_replicas()));
+      ASSIGN_OR_RETURN(Value::Sequence each, EachReplica(sum, local_replicas()));
+      ASSIGN_OR_RETURN(each, OwnComponents("ApplyGradients", each));
       ASSIGN_OR_RETURN(std::vector<Value> reduced, ReduceOnto(ReduceOp::kSum, each, {Cpu(0)}));
       sum = std::move(reduced[0]);
     } else {

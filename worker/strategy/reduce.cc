@@ -193,6 +193,11 @@ absl::StatusOr<Value> Strategy::ReduceAxes(ReduceOp op, const Value& value,
   return MeanOf(total[0], counted.values<int64_t>()[0]);
 }
 
+void Strategy::FailReduction() {
+  const Value::Sequence nothing = {Value()};
+  if (workers() > 1) ReduceAll(ReduceOp::kSum, {&nothing, 1}, {}).status().IgnoreError();
+}
+
 absl::StatusOr<Value> Strategy::Gather(const Value& value, int64_t axis) {
   RETURN_IF_ERROR(CheckCrossReplica("Gather"));
   ASSIGN_OR_RETURN(const Value read, ReadComponents(*this, "Gather", value));
@@ -202,7 +207,8 @@ absl::StatusOr<Value> Strategy::Gather(const Value& value, int64_t axis) {
     ASSIGN_OR_RETURN(Tensor whole, read.ToTensor());
     return Value(std::move(whole));
   }
-  ASSIGN_OR_RETURN(const Value::Sequence locals, EachReplica(read, local_replicas()));
+  ASSIGN_OR_RETURN(const Value::Sequence locals,
+                   EachReplica(read, read.is_distributed() ? local_replicas() : 1));
   ASSIGN_OR_RETURN(Tensor whole, GatherAll(locals, axis, {}));
   return Value(std::move(whole));
 }
@@ -237,7 +243,7 @@ absl::StatusOr<std::vector<Value>> Strategy::BatchReduceTo(
     const auto& [value, destinations] = values[i];
     ASSIGN_OR_RETURN(const Value read, ReadComponents(*this, "BatchReduceTo", value));
     if (read.kind() != Value::Kind::kPerReplica) {
-      ASSIGN_OR_RETURN(results[i], ReduceTo(op, value, destinations));
+      ASSIGN_OR_RETURN(results[i], ReduceTo(op, read, destinations));
       continue;
     }
     ASSIGN_OR_RETURN(devices.emplace_back(), destinations.Devices());
@@ -255,6 +261,11 @@ absl::StatusOr<std::vector<Value>> Strategy::BatchReduceTo(
 absl::StatusOr<Value> Strategy::BroadcastTo(const Value& value, const Destinations& destinations) {
   RETURN_IF_ERROR(CheckCrossReplica("BroadcastTo"));
   ASSIGN_OR_RETURN(const std::vector<Device> devices, destinations.Devices());
+  // The only component of a distributed value is that value.
+  if (num_replicas_in_sync() == 1 && value.is_distributed()) {
+    ASSIGN_OR_RETURN(const Value own, SelectReplica(value, 0));
+    return BroadcastTo(own, destinations);
+  }
   if (value.kind() == Value::Kind::kSlices) {
     ASSIGN_OR_RETURN(std::vector<Value> slices, SpreadOver(value, devices));
     return OneOrMirrored(std::move(slices));

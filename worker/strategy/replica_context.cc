@@ -203,7 +203,11 @@ absl::StatusOr<std::vector<Value>> ReduceTogether(Strategy& strategy, ReduceOp o
     }
     return std::vector<Value>(of_leaf.begin(), of_leaf.end());
   };
-  RETURN_IF_ERROR(MapTogether(of_replicas, collect).status());
+  const absl::Status collected = MapTogether(of_replicas, collect).status();
+  if (!collected.ok()) {
+    strategy.FailReduction();
+    return collected;
+  }
   ASSIGN_OR_RETURN(const std::vector<Value> reduced, strategy.ReduceAll(op, leaves, options));
   auto next = reduced.begin();
   return MapTogether(of_replicas,
@@ -253,8 +257,13 @@ absl::StatusOr<Value> ReplicaContext::AllGather(const Value& value, int64_t axis
   const auto gather = [strategy, axis, &options](absl::Span<const Value> of_replicas) {
     return MapTogether(
         of_replicas, [&](absl::Span<const Value> leaves) -> absl::StatusOr<std::vector<Value>> {
-          ASSIGN_OR_RETURN(const Value::Sequence own, strategy->OwnComponents("AllGather", leaves));
-          ASSIGN_OR_RETURN(const Tensor whole, strategy->GatherAll(own, axis, options));
+          absl::StatusOr<Value::Sequence> own = strategy->OwnComponents("AllGather", leaves);
+          // A worker without values takes part all the same, so that the others fail at once.
+          const Value::Sequence nothing = {Value()};
+          absl::StatusOr<Tensor> gathered =
+              strategy->GatherAll(own.ok() ? *own : nothing, axis, options);
+          RETURN_IF_ERROR(own.status());
+          ASSIGN_OR_RETURN(const Tensor whole, std::move(gathered));
           std::vector<Value> copies;
           for (size_t i = 0; i < leaves.size(); ++i) {
             const Device device = strategy->worker_devices()[i];

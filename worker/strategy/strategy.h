@@ -172,7 +172,8 @@ class Strategy {
   virtual absl::StatusOr<Value> Reduce(ReduceOp op, const Value& value, const Axes& axes);
 
   // Concatenates the replicas' tensors along `axis`. A tensor that is not distributed is returned
-  // as it is; with several workers it is this worker's. Errors as AllGather's. Cross-replica.
+  // as it is; with several workers, the tensor of each worker is gathered once. Errors as
+  // AllGather's. Cross-replica.
   virtual absl::StatusOr<Value> Gather(const Value& value, int64_t axis);
 
   // The local components of distributed values, of variables with a copy for each replica, and of
@@ -245,6 +246,9 @@ class Strategy {
   virtual absl::StatusOr<std::vector<Value>> ReduceAll(ReduceOp op,
                                                        absl::Span<const Value::Sequence> locals,
                                                        const CommunicationOptions& options);
+  // Makes the ReduceAll that other workers have called or will call next fail at once: this worker
+  // has no values for it.
+  void FailReduction();
   // ReduceAll of one value, onto `devices` of this process.
   absl::StatusOr<std::vector<Value>> ReduceOnto(ReduceOp op, absl::Span<const Value> locals,
                                                 absl::Span<const Device> devices);
@@ -253,7 +257,8 @@ class Strategy {
   virtual absl::StatusOr<Value> ReducePlain(ReduceOp op, const Value& value);
   // How datasets are divided.
   virtual InputStrategy input_strategy();
-  // The component of `value` on the first replica of all workers.
+  // The component of `value` on the first replica of all workers. Every worker must call it; if the
+  // first worker's component is no tensor or slices, it is an error on all.
   virtual absl::StatusOr<Value> BroadcastFirst(const Value& value) {
     return SelectReplica(value, 0);
   }

@@ -163,23 +163,15 @@ absl::StatusOr<Value::Sequence> CheckedGradients(const Variable& variable,
 
 // Whether a call with these arguments sums gradients of all workers. Decided before the arguments
 // are checked, so that other workers, which may have passed the check, decide the same.
-bool SumsOverWorkers(bool in_replicas, absl::Span<const Value> merged) {
+bool SumsOverWorkers(const Strategy& strategy, bool in_replicas, absl::Span<const Value> merged) {
   const Value& skip = merged[2];
   if (!skip.is_distributed() && skip.integer() != 0) return false;
   if (in_replicas) return true;
   const absl::Span<const Value> gradients = merged[1].items();
-  return std::any_of(gradients.begin(), gradients.end(), [](const Value& gradient) {
-    return gradient.kind() == Value::Kind::kPerReplica;
+  return std::any_of(gradients.begin(), gradients.end(), [&strategy](const Value& gradient) {
+    const absl::StatusOr<Value> components = strategy.Components("ApplyGradients", gradient);
+    return (components.ok() ? *components : gradient).kind() == Value::Kind::kPerReplica;
   });
-}
-
-// Makes the reduction fail on the other workers too: this worker cannot take part, and they must
-// not wait for it.
-void FailReduction(Strategy& strategy) {
-  const Value::Sequence nothing = {Value()};
-  if (strategy.workers() > 1) {
-    strategy.ReduceAll(ReduceOp::kSum, {&nothing, 1}, {}).status().IgnoreError();
-  }
 }
 
 // Makes a variable beside `variable`, on its devices.
@@ -290,7 +282,7 @@ absl::Status VariableOptimizer::ApplyMerged(Strategy& strategy, bool in_replicas
   Sums sums;
   const absl::Status collected = Collect(strategy, in_replicas, merged, &sums);
   if (!collected.ok()) {
-    if (SumsOverWorkers(in_replicas, merged)) FailReduction(strategy);
+    if (SumsOverWorkers(strategy, in_replicas, merged)) strategy.FailReduction();
     return collected;
   }
   if (!sums.locals.empty()) {
@@ -329,11 +321,16 @@ absl::Status VariableOptimizer::Collect(Strategy& strategy, bool in_replicas,
   const int32_t replicas = strategy.local_replicas();
   for (size_t v = 0; v < variables.size(); ++v) {
     const VariablePtr& variable = variables[v];
-    const Value& gradient = merged[1].items()[v];
+    // A variable as a gradient counts as its copies.
+    ASSIGN_OR_RETURN(const Value gradient,
+                     strategy.Components("ApplyGradients", merged[1].items()[v]));
     const bool adds = !skip && (in_replicas || gradient.kind() == Value::Kind::kPerReplica);
     const auto copies =
         static_cast<int32_t>(skip && gradient.is_distributed() ? variable->components().size() : 1);
-    ASSIGN_OR_RETURN(const Value::Sequence each, EachReplica(gradient, adds ? replicas : copies));
+    ASSIGN_OR_RETURN(Value::Sequence each, EachReplica(gradient, adds ? replicas : copies));
+    if (adds) {
+      ASSIGN_OR_RETURN(each, strategy.OwnComponents("ApplyGradients", each));
+    }
     ASSIGN_OR_RETURN(Value::Sequence checked, CheckedGradients(*variable, each));
     if (checked.empty()) {
       sums->left_out.push_back(variable->name());

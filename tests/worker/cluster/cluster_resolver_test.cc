@@ -54,8 +54,9 @@ TEST(TFConfigClusterResolver, NullIsAnErrorNotAnAbsentMember) {
     return std::make_unique<TFConfigClusterResolver>(std::string(text), ResolverOverrides());
   };
   EXPECT_THAT(resolver(R"({"cluster": null})")->cluster_spec(),
-              StatusIs(kInvalid, HasSubstr("'cluster' is null")));
-  EXPECT_THAT(resolver(R"({"cluster": null})")->Master(), StatusIs(kInvalid, HasSubstr("is null")));
+              StatusIs(kInvalid, HasSubstr("found null")));
+  EXPECT_THAT(resolver(R"({"cluster": null})")->Master(),
+              StatusIs(kInvalid, HasSubstr("found null")));
   EXPECT_THAT(resolver(R"({"task": null})")->task_id(),
               StatusIs(kInvalid, HasSubstr("'task' is null")));
   EXPECT_THAT(resolver(R"({"task": {"type": null}})")->task_type(),

@@ -30,9 +30,10 @@ inline absl::StatusCode CodeOfException(const std::string& name) {
 // Whether the Python interpreter or its JSON parser wrote the text, and not TensorFlow. Cairn does
 // not repeat it: only the status is compared.
 inline bool IsTextOfPython(const std::string& exception, const std::string& text) {
-  if (exception == "JSONDecodeError" || exception == "TypeError") return true;
+  if (exception == "JSONDecodeError") return true;
   static const auto* const texts = new std::set<std::string>{
-      "invalid literal for int()", "max() arg is an empty sequence", "'evaluator'"};
+      "invalid literal for int()", "int() argument must be a string",
+      "max() arg is an empty sequence", "argument of type 'int' is not iterable", "'evaluator'"};
   return texts->contains(text);
 }
 

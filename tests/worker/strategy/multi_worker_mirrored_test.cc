@@ -249,6 +249,52 @@ TEST(MultiWorkerMirrored, AGradientRefusedInCrossReplicaContextFailsOnAllAndTheN
   });
 }
 
+// The others do not wait for a worker whose write is refused, and the next write is aggregated.
+TEST(MultiWorkerMirrored, AWriteThatOneWorkerRefusesFailsOnAll) {
+  for (const VariableAggregation aggregation :
+       {VariableAggregation::kSum, VariableAggregation::kMean,
+        VariableAggregation::kOnlyFirstReplica}) {
+    Workers(2, 2, absl::Minutes(10)).Each([aggregation](MultiWorkerMirroredStrategy& strategy) {
+      const VariablePtr w = VariableOf(strategy, Tensor::Zeros(DType::kFloat32, {2}), aggregation);
+      const bool fails = strategy.worker_index() == 0;
+      const absl::Status status = OnReplicas(strategy, [&] {
+        return w->Assign(fails ? Floats({1}) : Floats({1, 2}));
+      });
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                   HasSubstr(fails ? "found float32 [1]" : "")));
+      EXPECT_OK(OnReplicas(strategy, [&] { return w->Assign(Floats({4, 5})); }));
+      const double all = aggregation == VariableAggregation::kSum ? 16 : 4;
+      EXPECT_THAT(Copies(w), ElementsAre(all, all));
+    });
+  }
+}
+
+TEST(MultiWorkerMirrored, AValueThatOneWorkerCannotGatherFailsOnAll) {
+  Workers(2, 1, absl::Minutes(10)).Each([](MultiWorkerMirroredStrategy& strategy) {
+    const auto gather = [&](const Value& value) {
+      return strategy.Run([&] { return GetReplicaContext()->AllGather(value, 0); });
+    };
+    const bool fails = strategy.worker_index() == 0;
+    EXPECT_FALSE(gather(fails ? Value(VariablePtr()) : Floats({1})).ok());
+    EXPECT_THAT(Doubles(gather(Floats({1}))), ElementsAre(1, 1));
+    const auto reduce = [&](const Value& value) {
+      return strategy.Run([&] { return GetReplicaContext()->AllReduce(ReduceOp::kSum, value); });
+    };
+    EXPECT_FALSE(reduce(fails ? Value(VariablePtr()) : Floats({1})).ok());
+    EXPECT_THAT(Doubles(reduce(Floats({1}))), ElementsAre(2));
+  });
+}
+
+// A tensor that no replica owns is its worker's.
+TEST(MultiWorkerMirrored, GatherTakesATensorOfEachWorkerOnce) {
+  for (const int32_t devices : {1, 2}) {
+    Workers(2, devices).Each([](MultiWorkerMirroredStrategy& strategy) {
+      const auto own = static_cast<float>(strategy.worker_index());
+      EXPECT_THAT(Doubles(strategy.Gather(Floats({own, 5}), 0)), ElementsAre(0, 5, 1, 5));
+    });
+  }
+}
+
 // Without aggregation no worker waits for another.
 TEST(MultiWorkerMirrored, AGradientRefusedWithoutAggregationFailsOnItsWorkerOnly) {
   Workers(2, 2, absl::Seconds(5)).Each([](MultiWorkerMirroredStrategy& strategy) {

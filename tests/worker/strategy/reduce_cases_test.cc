@@ -300,6 +300,7 @@ TEST(OneReplica, APerReplicaOfOneComponentIsReducedToIt) {
       const Value three = PerReplica({Scalar(3)});
       EXPECT_THAT(Doubles(strategy.Reduce(op, three, {})), ElementsAre(3));
       EXPECT_THAT(Doubles(strategy.ReduceTo(op, three, Cpu(0))), ElementsAre(3));
+      EXPECT_THAT(Doubles(strategy.BroadcastTo(three, Cpu(0))), ElementsAre(3));
       const auto in_list = strategy.Reduce(op, Value::List({three}), {});
       ASSERT_OK(in_list);
       EXPECT_THAT(Doubles(in_list->items()[0]), ElementsAre(3));

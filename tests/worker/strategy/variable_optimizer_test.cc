@@ -99,6 +99,30 @@ TEST(VariableOptimizer, SkippingAggregationGivesEachCopyItsOwnReplicasGradient) 
   EXPECT_EQ(optimizer->iterations().value(), 2);
 }
 
+// A variable as a gradient is read as each replica's copy, also if the replicas name the copies.
+TEST(VariableOptimizer, AVariableAsGradientCountsAsItsCopies) {
+  const auto strategy = Mirrored(2);
+  const VariablePtr sum = VariableOf(*strategy, Tensor::Zeros(DType::kFloat32, {1}),
+                                     VariableAggregation::kSum, VariableSynchronization::kOnRead);
+  ASSERT_OK(OnReplicas(
+      *strategy, [&] { return sum->Assign(Floats({static_cast<float>(1 + 2 * ReplicaId())})); }));
+  const VariablePtr w = Zeros(*strategy, {1}, "w"), v = Zeros(*strategy, {1}, "v");
+  const auto optimizer = Sgd(1);
+  const auto apply = [&](bool skip_aggregation) {
+    return OnReplicas(*strategy, [&] {
+      const Value own = sum->components()[static_cast<size_t>(ReplicaId())];
+      return optimizer->ApplyGradients({{sum, w}, {own, v}},
+                                       {.skip_aggregation = skip_aggregation});
+    });
+  };
+  ASSERT_OK(apply(false));
+  EXPECT_THAT(Copies(w), ElementsAre(-4, -4));
+  EXPECT_THAT(Copies(v), ElementsAre(-4, -4));
+  ASSERT_OK(apply(true));
+  EXPECT_THAT(Copies(w), ElementsAre(-5, -7));
+  EXPECT_THAT(Copies(v), ElementsAre(-5, -7));
+}
+
 TEST(VariableOptimizer, InCrossReplicaContextPerReplicaIsSummedAndOthersAreSums) {
   const auto strategy = Mirrored(2);
   const VariablePtr a = Zeros(*strategy, {1}, "a"), b = Zeros(*strategy, {1}, "b"),

@@ -53,9 +53,9 @@ class DistributedIterator {
   // Fills *step with one element for each local replica; false at the end, which all workers reach
   // at the same step. In partial steps, a replica without data gets an element whose components
   // have no rows. Errors: the dataset's, `check`'s and `agree`'s; kFailedPrecondition: the elements
-  // have no batch axis, so no empty element can be made. Iterators that a strategy distributes
-  // refuse calls in replica functions, in another strategy's scope, and after the strategy's
-  // destruction (kFailedPrecondition).
+  // have no batch axis, so no empty element can be made. Iterators that a strategy other
+  // than the default one distributes refuse calls in replica functions, in another strategy's
+  // scope, and after the strategy's destruction (kFailedPrecondition).
   virtual absl::StatusOr<bool> Next(std::vector<Element>* step) = 0;
 };
 

@@ -13,8 +13,8 @@ struct SummaryOptions {
   std::string mode = "train";  // train, evaluate or predict
   std::string predictions;     // the file that predict wrote
   bool follows = false;        // this is the evaluator task
-  // The given flags that only --mode train takes. Of these, --fresh starts over when it is
-  // repeated.
+  // The given flags that a user repeats only with --mode train. Of these, --fresh starts over when
+  // it is repeated.
   std::vector<std::string> training_flags;
 };
 
