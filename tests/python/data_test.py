@@ -1,4 +1,5 @@
 """cairn.data: the rows of the data sets, shared among workers without loss, and resumed exactly."""
+import concurrent.futures
 import gzip
 import os
 import pathlib
@@ -6,12 +7,16 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
 import tap  # noqa: E402
 from package import MISSING, cairn, np  # noqa: E402
+
+if not MISSING:
+    from cairn.data._open_reader import OpenReader
 
 
 @unittest.skipIf(MISSING, f"numpy or the package: {MISSING}")
@@ -46,6 +51,45 @@ class Data(unittest.TestCase):
             self.assertEqual(len(rest), len(shares[1]) - at - 1)
             np.testing.assert_array_equal(rest[0].labels, shares[1][at + 1].labels)
             np.testing.assert_array_equal(rest[0].sparse.columns, shares[1][at + 1].sparse.columns)
+
+    def test_threads_share_a_reader(self):
+        reader, seen = self.a9a(evaluate=True), []
+
+        def read():
+            for batch in reader:
+                seen.append((int(batch.sparse.offsets[-1]), batch.position))
+        threads = [threading.Thread(target=read) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+            self.assertFalse(thread.is_alive())
+        alone = [(int(batch.sparse.offsets[-1]), batch.position) for batch in self.a9a(evaluate=True)]
+        self.assertEqual(sorted(seen), sorted(alone))
+
+    def test_a_reader_that_is_closed_while_it_is_read_is_closed_after_the_batch(self):
+        closed, reads, goes_on = [], threading.Event(), threading.Event()
+
+        class Blocked(OpenReader):
+            def read(self):
+                with self._reading() as handle:
+                    reads.set()
+                    found = goes_on.wait(60), list(closed)
+                return handle, found
+        reader = Blocked("here", closed.append)
+        reader._handle = 7
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            result = pool.submit(reader.read)
+            self.assertTrue(reads.wait(60))
+            reader.close()
+            self.assertEqual(closed, [])
+            goes_on.set()
+            self.assertEqual(result.result(60), (7, (True, [])))
+        self.assertEqual(closed, [7])
+        with self.assertRaises(cairn.ClosedError):
+            reader.read()
+        reader.close()
+        self.assertEqual(closed, [7])
 
     def test_ctrl_c_ends_a_wait_for_a_file(self):
         program = """

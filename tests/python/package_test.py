@@ -77,6 +77,40 @@ class Data(OnServers):
         b = client.variable("b", (2,), "bfloat16")
         b.assign(np.array([0x3f80, 0x4000], np.uint16))  # 1, 2
         np.testing.assert_array_equal(b[...], [0x3f80, 0x4000])
+        for numbers in ([1, 2], [1.0, 2.0]):  # neither values nor bits for certain
+            with self.assertRaisesRegex(cairn.DTypeError, "bfloat16 takes a torch.bfloat16 tensor"):
+                b.assign(numbers)
+
+    def test_arrays_that_are_not_aligned_are_copied(self):
+        t = self.connect().embedding("t", 2, optimizer="sgd")
+        keys = np.frombuffer(b"." + np.array([5, 6]).tobytes(), np.int64, offset=1)
+        values = np.frombuffer(b"." + np.float32([1, 2, 3, 4]).tobytes(), np.float32, offset=1)
+        self.assertFalse(keys.flags.aligned or values.flags.aligned)
+        t.assign(keys, values.reshape(2, 2))
+        np.testing.assert_array_equal(t[keys], [[1, 2], [3, 4]])
+        memory = np.frombuffer(bytearray(17), np.float32, offset=1).reshape(2, 2)
+        with self.assertRaisesRegex(cairn.InvalidArgumentError, "not aligned"):
+            t.pull([5, 6], out=memory)
+
+    def test_paths_may_have_characters_beyond_16_bits(self):
+        with tempfile.TemporaryDirectory() as folder:
+            directory = os.path.join(folder, "\\ud83d \U0001f600 \u00e4")
+            with cairn.launch(in_process=True, directory=directory) as cluster, \
+                    cluster.connect(job="a") as client:
+                client.variable("w", (1,)).assign([3])
+            self.assertEqual(os.listdir(folder), [os.path.basename(directory)])
+
+    def test_the_logger_may_be_configured_after_the_import(self):
+        program = """
+import logging, sys
+import cairn
+logging.basicConfig(level=logging.INFO, stream=sys.stdout)
+with cairn.launch(in_process=True) as cluster:
+    cluster.connect(job="a").close()
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                              timeout=120)
+        self.assertIn("INFO:cairn:", done.stdout, done.stderr)
 
     def test_tables(self):
         client = self.connect(worker=0)

@@ -220,7 +220,9 @@ class Jobs(scene.FolderTest):
             with self.assertRaisesRegex(cairn.DataLossError, "header is corrupt"):
                 cairn.load(path)
         path = os.path.join(self.folder, "cut.npz")
-        for content in (b"", b"PK\x03\x04", b"text"):
+        array = io.BytesIO()
+        np.save(array, np.ones(2))
+        for content in (b"", b"PK\x03\x04", b"text", array.getvalue()):
             with open(path, "wb") as file:
                 file.write(content)
             with self.assertRaisesRegex(cairn.DataLossError, "is no .npz file"):

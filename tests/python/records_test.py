@@ -1,6 +1,8 @@
 """cairn.data's TFRecord files, tf.train.Example messages and Parquet: every record once among the
 workers, exact resume, and corrupt input named."""
+import ctypes
 import gzip
+import mmap
 import os
 import struct
 import sys
@@ -107,6 +109,15 @@ class Records(Folder):
         rest = list(cairn.data.read_records(self.path("0.tfrecord"), epochs=2, batch_size=3,
                                             position=twice[1].position))
         self.assertEqual(rest, twice[2:])
+
+    def test_batches_may_exceed_4_gib(self):
+        with mmap.mmap(-1, 2**32 + 8) as memory:  # untouched pages take no memory
+            memory[2**32:] = b"12345678"
+            whole = (ctypes.c_ubyte * len(memory)).from_buffer(memory)
+            pieces = cairn.data.records._pieces(ctypes.addressof(whole),
+                                                [2**32, 2**32 + 3, 2**32 + 3, 2**32 + 8])
+            del whole
+        self.assertEqual(pieces, [b"123", b"", b"45678"])
 
     def test_corrupt_records_are_named(self):
         whole = framed(b"first") + framed(b"second")

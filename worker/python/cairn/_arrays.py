@@ -93,9 +93,14 @@ def as_keys(keys: Any, what: str = "keys") -> Array:
                              "as in keys.astype(numpy.int64)")
         # Keys of 64 bits without a sign keep their bits.
         array = array.astype(np.int64)
-    if not array.flags.c_contiguous:
-        array = np.ascontiguousarray(array)
-    return array
+    return _row_major(array)
+
+
+def _row_major(array: Array) -> Array:
+    """Returns the array, or a copy if it is not contiguous and aligned, as the library reads it."""
+    if array.flags.c_contiguous and array.flags.aligned:
+        return array
+    return np.require(array, requirements=["C", "A"])
 
 
 def _converted(value: Any, what: str, expected: str) -> Array:
@@ -128,6 +133,9 @@ def as_values(values: Any, dtype: str, shape: Sequence[int], what: str) -> Array
     wanted = DTYPES[dtype][1]
     array, _ = view(values, what)
     if array is None:
+        if dtype == "bfloat16":
+            raise DTypeError(f"{what} is {_checks.shown(values)}; bfloat16 takes a torch.bfloat16 "
+                             "tensor, or its bits as a numpy.uint16 array")
         array = _exactly(values, wanted, dtype, what)
     if array.dtype != wanted:
         raise DTypeError(f"{what}: dtype is {array.dtype}; the variable has {dtype}, "
@@ -135,7 +143,7 @@ def as_values(values: Any, dtype: str, shape: Sequence[int], what: str) -> Array
     if array.shape != tuple(shape):
         raise InvalidArgumentError(
             f"{what}: shape is {list(array.shape)}; expected {list(shape)}")
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+    return _row_major(array)
 
 
 def as_out(out: Any, dtype: str, shape: Sequence[int]) -> Array:
@@ -149,9 +157,9 @@ def as_out(out: Any, dtype: str, shape: Sequence[int]) -> Array:
         raise DTypeError(f"out: dtype is {array.dtype}; the variable has {dtype}")
     if array.shape != tuple(shape):
         raise InvalidArgumentError(f"out: shape is {list(array.shape)}; expected {list(shape)}")
-    if not array.flags.c_contiguous:
-        raise InvalidArgumentError("out is not contiguous; expected a row-major array, "
-                                   "as from numpy.empty")
+    if not (array.flags.c_contiguous and array.flags.aligned):
+        raise InvalidArgumentError("out is not contiguous or not aligned; expected a row-major "
+                                   "array, as from numpy.empty")
     if not writable:
         raise InvalidArgumentError("out is read-only; expected an array that may be written")
     return array

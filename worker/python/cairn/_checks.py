@@ -8,6 +8,7 @@ import math
 import numbers
 import operator
 import os
+import re
 import reprlib
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
@@ -192,6 +193,20 @@ def mapping(value: Any, what: str, expected: str = "a dictionary") -> Dict[str, 
     return found
 
 
+# An escape of JSON: a character beyond U+FFFF as its two surrogates, or another one.
+_ESCAPE = re.compile(r"\\(?:u(d[89ab]..)\\u(d[c-f]..)|.)")
+
+
+def as_json(value: Any) -> bytes:
+    """Returns what the library reads as YAML, where JSON's pairs of surrogates are no character."""
+    def of_pair(escape: re.Match[str]) -> str:
+        if escape[1] is None:
+            return escape[0]
+        high, low = int(escape[1], 16) - 0xd800, int(escape[2], 16) - 0xdc00
+        return f"\\U{0x10000 + high * 0x400 + low:08x}"
+    return _ESCAPE.sub(of_pair, json.dumps(value)).encode()
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, (np.integer, np.floating, np.bool_)):
         return value.item()
@@ -202,6 +217,6 @@ def _plain(value: Any) -> Any:
 
 __all__ = [
     "LARGEST_FLOAT32", "LONGEST_SECONDS", "MOST_INT64", "MOST_SERVERS", "MOST_WORKERS",
-    "Described", "Description", "PathLike", "choice", "flag", "integer", "items", "mapping",
+    "Described", "Description", "PathLike", "as_json", "choice", "flag", "integer", "items", "mapping",
     "mistyped", "number", "path", "position", "seconds", "shown", "text", "unfit",
 ]

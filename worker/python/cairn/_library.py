@@ -245,7 +245,8 @@ def _at_exit() -> None:
 
 
 _log_callback: Any = _LOG(_log)  # kept: the library calls it until the process ends
-lib.cairn_set_log(_log_callback, None, 0 if _logger.isEnabledFor(logging.INFO) else 1)
+# Every message: the logger's level, which may change, decides.
+lib.cairn_set_log(_log_callback, None, 0)
 atexit.register(_at_exit)
 # The library's threads hold no Python state; a forked child's handles are refused by the library.
 if sys.platform != "linux":

@@ -87,7 +87,7 @@ class Client:
         self._job = str(description["job"])
         self._consistency: str = description.get("strategy", {}).get("consistency", "async")
         self._pid = os.getpid()
-        code = lib.cairn_connect(json.dumps(description).encode(), _checks.seconds(timeout),
+        code = lib.cairn_connect(_checks.as_json(description), _checks.seconds(timeout),
                                  ctypes.byref(handle))
         self._handle = handle.value  # before check, which may raise though the call succeeded
         check(code)
@@ -220,7 +220,7 @@ class Client:
                                                          ("all", "pushed"))
         if shards is not None:
             description["shards"] = _checks.integer(shards, "shards", 1, _MOST_SHARDS)
-        check(lib.cairn_create(self.handle, json.dumps(description).encode(),
+        check(lib.cairn_create(self.handle, _checks.as_json(description),
                                _checks.seconds(timeout)))
         return Variable(self, description)
 
@@ -255,7 +255,7 @@ class Client:
             "max_rows": _checks.integer(max_rows, "max_rows", 0)}
         if storage is not None:
             description["row_storage"] = _checks.mapping(storage, "storage")
-        check(lib.cairn_create(self.handle, json.dumps(description).encode(),
+        check(lib.cairn_create(self.handle, _checks.as_json(description),
                                _checks.seconds(timeout)))
         return Embedding(self, description)
 

@@ -81,7 +81,7 @@ class Cluster:
         description = {"servers": self._count, "directory": self._directory,
                        "durability": self._durability,
                        "memory_budget_bytes": memory_budget_bytes, "keep_all_rows": keep_all_rows}
-        code = lib.cairn_launch(json.dumps(description).encode(), ctypes.byref(handle))
+        code = lib.cairn_launch(_checks.as_json(description), ctypes.byref(handle))
         self._handle = handle.value
         check(code)
         check(lib.cairn_launched_addresses(handle, ctypes.byref(text)))

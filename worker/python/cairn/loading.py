@@ -111,7 +111,8 @@ def load(path: Union[str, os.PathLike[str]]) -> Loaded:
         try:
             with np.load(text, allow_pickle=False) as arrays:
                 return {name: arrays[name] for name in arrays.files}
-        except (AttributeError, EOFError, ValueError, zipfile.BadZipFile) as error:
+        except (AttributeError, EOFError, TypeError, ValueError,
+                zipfile.BadZipFile) as error:
             raise DataLossError(f"{text}: is no .npz file of numbers: {error}") from error
     if text.endswith(".safetensors"):
         return _read_safetensors(text)

@@ -107,7 +107,7 @@ def train(job: Union[str, os.PathLike[str], Mapping[str, Any]], *, servers: int 
         if data_root is not None:
             command += ["--data_root", os.path.abspath(_checks.path(data_root, "data_root"))]
         for key, value in sets.items():
-            command += ["--set", f"{key}={json.dumps(value)}"]
+            command += ["--set", f"{key}={_checks.as_json(value).decode()}"]
         terms = {"--set: ": "overrides: ", "--set ": "overrides ", "--data_root ": "data_root "}
         if described is not None:
             terms[f"{path}:1: "] = "job: "

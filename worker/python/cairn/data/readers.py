@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -11,6 +10,7 @@ import numpy as np
 from cairn import _checks
 from cairn._arrays import Array
 from cairn._library import RawBatch, check, deliver_signals, lib
+from cairn.data._open_reader import OpenReader
 from cairn.data.positions import (
     Pair,
     Path,
@@ -21,8 +21,6 @@ from cairn.data.positions import (
     read_position,
     write_position,
 )
-from cairn.errors import ClosedError
-
 # The model that a format is for, where none is given: it says how labels and keys read.
 _MODELS: Dict[str, Dict[str, Any]] = {
     "libsvm": {"type": "linear"}, "csv": {"type": "linear"},
@@ -71,55 +69,38 @@ def _copy(pointer: Optional[int], dtype: Any, *shape: int) -> Array:
     return array
 
 
-class Reader(Iterator[Batch]):
+class Reader(OpenReader, Iterator[Batch]):
     """An iterator over batches, made by `cairn.data.read`. A context manager. Ctrl-C ends a wait
-    for a batch; the next call continues."""
+    for a batch; the next call continues. Several threads may read it, one after the other."""
 
     def __init__(self, job: Dict[str, Any], evaluate: bool, worker: int, workers: int,
                  start: Tuple[int, int]) -> None:
         deliver_signals()
-        self._handle: Optional[int] = None
+        super().__init__("cairn.data.read", lib.cairn_close_reader)
         handle = ctypes.c_void_p()
-        code = lib.cairn_open_reader(json.dumps(job).encode(), os.getcwd().encode(), int(evaluate),
+        code = lib.cairn_open_reader(_checks.as_json(job), os.fsencode(os.getcwd()), int(evaluate),
                                      worker, workers, *start, ctypes.byref(handle))
         self._handle = handle.value
         check(code)
 
     def __next__(self) -> Batch:
-        if self._handle is None:
-            raise ClosedError("the reader is closed: open another one by cairn.data.read")
-        raw = RawBatch()
-        check(lib.cairn_read_batch(self._handle, ctypes.byref(raw)))
-        rows = raw.rows
-        if rows == 0:
-            raise StopIteration
-        sparse = None
-        if raw.row_offsets:
-            offsets = _copy(raw.row_offsets, np.int64, rows + 1)
-            entries = int(offsets[-1])
-            sparse = Sparse(offsets, _copy(raw.columns, np.int32, entries),
-                            _copy(raw.values, np.float32, entries))
-        return Batch(
-            _copy(raw.labels, np.float32, rows), sparse,
-            _copy(raw.dense, np.float32, rows, raw.dense_columns) if raw.dense else None,
-            _copy(raw.keys, np.int64, rows, raw.key_columns) if raw.keys else None,
-            write_position(raw.epoch, raw.next_row))
-
-    def close(self) -> None:
-        """Closes the files. A second call does nothing."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            lib.cairn_close_reader(handle)
-
-    def __enter__(self) -> Reader:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None) is not None:
-            self.close()
+        with self._reading() as handle:
+            raw = RawBatch()
+            check(lib.cairn_read_batch(handle, ctypes.byref(raw)))
+            rows = raw.rows
+            if rows == 0:
+                raise StopIteration
+            sparse = None
+            if raw.row_offsets:
+                offsets = _copy(raw.row_offsets, np.int64, rows + 1)
+                entries = int(offsets[-1])
+                sparse = Sparse(offsets, _copy(raw.columns, np.int32, entries),
+                                _copy(raw.values, np.float32, entries))
+            return Batch(
+                _copy(raw.labels, np.float32, rows), sparse,
+                _copy(raw.dense, np.float32, rows, raw.dense_columns) if raw.dense else None,
+                _copy(raw.keys, np.int64, rows, raw.key_columns) if raw.keys else None,
+                write_position(raw.epoch, raw.next_row))
 
 
 def read(files: Union[Path, Pair, Sequence[Union[Path, Pair]]], file_format: str, *,

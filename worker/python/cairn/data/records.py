@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Iterator, List, NamedTuple, Sequence, Tuple, Union
 
 from cairn._library import RawRecords, check, lib
+from cairn.data._open_reader import OpenReader
 from cairn.data.positions import (
     Path,
     check_amounts,
@@ -14,7 +15,6 @@ from cairn.data.positions import (
     read_position,
     write_position,
 )
-from cairn.errors import ClosedError
 
 
 class Records(NamedTuple):
@@ -31,12 +31,19 @@ class Records(NamedTuple):
         return len(self.records)
 
 
-class RecordReader(Iterator[Records]):
-    """An iterator over batches of records, made by `cairn.data.read_records`. A context manager."""
+def _pieces(address: int, offsets: Sequence[int]) -> List[bytes]:
+    """Copies the bytes between consecutive offsets. ctypes.string_at ends at 2 GiB."""
+    whole = memoryview((ctypes.c_ubyte * offsets[-1]).from_address(address))
+    return [bytes(whole[begin:end]) for begin, end in zip(offsets, offsets[1:])]
+
+
+class RecordReader(OpenReader, Iterator[Records]):
+    """An iterator over batches of records, made by `cairn.data.read_records`. A context manager.
+    Several threads may read it, one after the other."""
 
     def __init__(self, files: Sequence[str], batch_size: int, epochs: int, worker: int,
                  workers: int, start: Tuple[int, int]) -> None:
-        self._handle: Optional[int] = None
+        super().__init__("cairn.data.read_records", lib.cairn_close_records)
         self._batch_size = batch_size
         handle = ctypes.c_void_p()
         names = (ctypes.c_char_p * len(files))(*[os.fsencode(file) for file in files])
@@ -46,33 +53,13 @@ class RecordReader(Iterator[Records]):
         check(code)
 
     def __next__(self) -> Records:
-        if self._handle is None:
-            raise ClosedError("the reader is closed: open another one by cairn.data.read_records")
-        raw = RawRecords()
-        check(lib.cairn_read_records(self._handle, self._batch_size, ctypes.byref(raw)))
-        count = raw.count
-        if count == 0:
-            raise StopIteration
-        offsets = ctypes.cast(raw.offsets, ctypes.POINTER(ctypes.c_int64))[:count + 1]
-        data = ctypes.string_at(raw.bytes, offsets[-1])
-        return Records([data[begin:end] for begin, end in zip(offsets, offsets[1:])],
-                       write_position(raw.epoch, raw.next_record))
-
-    def close(self) -> None:
-        """Closes the files. A second call does nothing."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            lib.cairn_close_records(handle)
-
-    def __enter__(self) -> RecordReader:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None) is not None:
-            self.close()
+        with self._reading() as handle:
+            raw = RawRecords()
+            check(lib.cairn_read_records(handle, self._batch_size, ctypes.byref(raw)))
+            if raw.count == 0:
+                raise StopIteration
+            offsets = ctypes.cast(raw.offsets, ctypes.POINTER(ctypes.c_int64))[:raw.count + 1]
+            return Records(_pieces(raw.bytes, offsets), write_position(raw.epoch, raw.next_record))
 
 
 def read_records(files: Union[Path, Sequence[Path]], *, batch_size: int = 128, epochs: int = 1,
