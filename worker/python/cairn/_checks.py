@@ -217,6 +217,6 @@ def _plain(value: Any) -> Any:
 
 __all__ = [
     "LARGEST_FLOAT32", "LONGEST_SECONDS", "MOST_INT64", "MOST_SERVERS", "MOST_WORKERS",
-    "Described", "Description", "PathLike", "as_json", "choice", "flag", "integer", "items", "mapping",
-    "mistyped", "number", "path", "position", "seconds", "shown", "text", "unfit",
+    "Described", "Description", "PathLike", "as_json", "choice", "flag", "integer", "items",
+    "mapping", "mistyped", "number", "path", "position", "seconds", "shown", "text", "unfit",
 ]

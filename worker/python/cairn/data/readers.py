@@ -21,6 +21,7 @@ from cairn.data.positions import (
     read_position,
     write_position,
 )
+
 # The model that a format is for, where none is given: it says how labels and keys read.
 _MODELS: Dict[str, Dict[str, Any]] = {
     "libsvm": {"type": "linear"}, "csv": {"type": "linear"},
