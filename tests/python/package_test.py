@@ -1,6 +1,7 @@
 """The package `cairn` against real servers: data round trips without copies, exactly-once pushes,
 synchronous steps, and every misuse as an exception that says what to do."""
 import gc
+import logging
 import os
 import pickle
 import signal
@@ -10,6 +11,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 import weakref
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
@@ -111,6 +113,33 @@ with cairn.launch(in_process=True) as cluster:
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
                               timeout=120)
         self.assertIn("INFO:cairn:", done.stdout, done.stderr)
+
+    def test_the_collector_closes_nothing_in_the_log_function(self):
+        """The library holds a lock while it calls that function."""
+        closed, library = [], cairn._library
+
+        class Collects(logging.Handler):
+            def emit(self, record):
+                gc.collect()
+        closes = library.lib.cairn_close
+
+        def close(handle):
+            closes(handle)
+            closed.append(threading.current_thread())
+        client = cairn.connect(self.cluster.addresses, job="collected")
+        cycle = [client]
+        cycle.append(cycle)
+        handler = Collects()
+        logging.getLogger("cairn").addHandler(handler)
+        gc.collect()
+        del client, cycle
+        try:
+            with unittest.mock.patch.object(library.lib, "cairn_close", close):
+                library._log(None, 1, b"file", 1, b"a message")
+                processes.wait_for(lambda: closed, 60, "the client to be closed")
+        finally:
+            logging.getLogger("cairn").removeHandler(handler)
+        self.assertNotIn(threading.current_thread(), closed)
 
     def test_tables(self):
         client = self.connect(worker=0)

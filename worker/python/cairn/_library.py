@@ -229,7 +229,11 @@ deliver_signals = _interrupt.set_once
 _LEVELS = {0: logging.INFO, 1: logging.WARNING, 2: logging.ERROR}
 
 
+_in_log = threading.local()
+
+
 def _log(_context: Any, level: int, file: bytes, line: int, message: bytes) -> None:
+    _in_log.now = True
     try:
         _logger.log(_LEVELS.get(level, logging.INFO), "%s", message.decode(errors="replace"),
                     extra={"cairn_source": f"{file.decode(errors='replace')}:{line}"})
@@ -237,6 +241,17 @@ def _log(_context: Any, level: int, file: bytes, line: int, message: bytes) -> N
         pass  # a handler that fails must not end a thread of the library
     except BaseException as error:  # KeyboardInterrupt, which would be lost here
         parked[:] = [error]
+    finally:
+        _in_log.now = False
+
+
+def finalize(close: Callable[..., Any], *arguments: Any) -> None:
+    """Closes what the garbage collector has found; in another thread if the collector runs in the
+    log function, which must not call the library."""
+    if getattr(_in_log, "now", False):
+        threading.Thread(target=close, args=arguments, daemon=True).start()
+    else:
+        close(*arguments)
 
 
 def _at_exit() -> None:
@@ -253,4 +268,5 @@ if sys.platform != "linux":
     raise ImportError("cairn: runs on Linux only")
 
 __all__ = ["RawBatch", "RawCounters", "RawRecords", "RawStaleness", "check",
-           "ITEM_MEMORY", "deliver_signals", "lib", "pack_item", "pack_memory", "take_text"]
+           "ITEM_MEMORY", "deliver_signals", "finalize", "lib", "pack_item", "pack_memory",
+           "take_text"]

@@ -8,7 +8,15 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from cairn import _arrays, _checks, init, optim
 from cairn._arrays import Array
-from cairn._library import RawCounters, RawStaleness, check, deliver_signals, lib, take_text
+from cairn._library import (
+    RawCounters,
+    RawStaleness,
+    check,
+    deliver_signals,
+    finalize,
+    lib,
+    take_text,
+)
 from cairn.errors import ClosedError, InvalidArgumentError
 from cairn.variables import Embedding, Pull, Push, Stored, Variable, prepare_pulls, prepare_pushes
 
@@ -177,7 +185,7 @@ class Client:
     def __del__(self) -> None:
         handle = getattr(self, "_handle", None)
         if handle is not None and os.getpid() == self._pid:
-            lib.cairn_close(handle)
+            finalize(lib.cairn_close, handle)
 
     def __reduce__(self) -> Any:
         raise TypeError(f"client of job '{self._job}' holds connections and cannot be pickled: "

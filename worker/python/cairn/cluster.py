@@ -13,7 +13,7 @@ import time
 from typing import Any, List, Optional, Sequence, Union
 
 from cairn import _checks
-from cairn._library import check, deliver_signals, lib, take_text
+from cairn._library import check, deliver_signals, finalize, lib, take_text
 from cairn.client import Client, connect
 from cairn.errors import InternalError, NotFoundError, UnavailableError
 
@@ -188,7 +188,7 @@ class Cluster:
 
     def __del__(self) -> None:
         if getattr(self, "_clients", None) is not None:
-            self.stop()
+            finalize(self.stop)
 
     def __repr__(self) -> str:
         state = ", ".join(self._addresses) if self._processes or self._handle else "stopped"

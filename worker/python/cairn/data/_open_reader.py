@@ -6,6 +6,7 @@ import os
 import threading
 from typing import Any, Callable, Iterator, Optional, TypeVar
 
+from cairn._library import finalize
 from cairn.errors import ClosedError, FailedPreconditionError
 
 Self = TypeVar("Self", bound="OpenReader")
@@ -68,4 +69,4 @@ class OpenReader:
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:
-            self.close()
+            finalize(self.close)
