@@ -436,19 +436,24 @@ class Torch(unittest.TestCase):
         cairn.torch.ServerOptimizer(large, self.connect(), optimizer="sgd", name="dense2")
 
     def test_workers_may_make_a_new_optimizer_at_once(self):
-        """Worker 0 makes all of its optimizer after worker 1 has begun with its own."""
-        first, second = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+        """Worker 0 makes all of its optimizer while worker 1 makes its own, at every point."""
         client, late = self.connect(), self.connect(worker=1)
-        make = late.variable
+        client.variable("variables1/ready", (), "int32")  # by a start that was killed
+        for method, call in (("variables", 1), ("variable", 1), ("variable", 3)):
+            name, calls = f"{method}{call}", []
+            first, second = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+            original = getattr(late, method)
 
-        def variable(name, *arguments, **options):
-            if name == "dense/weight":
-                cairn.torch.ServerOptimizer(first, client, optimizer="sgd")
-            return make(name, *arguments, **options)
+            def with_the_other(*arguments, **options):
+                calls.append(arguments)
+                listed = original() if method == "variables" else None
+                if len(calls) == call:
+                    cairn.torch.ServerOptimizer(first, client, optimizer="sgd", name=name)
+                return listed or original(*arguments, **options)
 
-        with unittest.mock.patch.object(late, "variable", variable):
-            cairn.torch.ServerOptimizer(second, late, optimizer="sgd")
-        torch.testing.assert_close(second.state_dict(), first.state_dict())
+            with self.subTest(name), unittest.mock.patch.object(late, method, with_the_other):
+                cairn.torch.ServerOptimizer(second, late, optimizer="sgd", name=name)
+                torch.testing.assert_close(second.state_dict(), first.state_dict())
 
     def test_a_failed_optimizer_adopts_no_table(self):
         client = self.connect()
@@ -807,6 +812,28 @@ class Kills(unittest.TestCase):
     """Workers and servers of a torch job are killed; every step counts once."""
 
     STEPS = 500
+
+    def test_initial_values_outlive_their_worker_and_a_server(self):
+        with tempfile.TemporaryDirectory() as folder, processes.Cluster(
+                folder, 2, ["--snapshot_interval_seconds=100"]) as cluster:
+            for index in range(2):
+                for last in (3, 6):  # worker 0 is killed after step 3, and a server beside it
+                    client = cairn.connect(cluster.addresses, job=f"initial{index}", worker=0)
+                    table = cairn.torch.Embedding(client, "t", 1, initializer="zeros",
+                                                  optimizer=cairn.optim.SGD(1.0))
+                    bias = torch.nn.Parameter(torch.ones(2))
+                    optimizer = cairn.torch.ServerOptimizer([bias], client, tables=[table],
+                                                            optimizer=cairn.optim.SGD(1.0))
+                    for step in range(int(client.position or b"0"), last):
+                        optimizer.zero_grad()
+                        (table(torch.arange(8)).sum() + bias.sum()).backward()
+                        optimizer.step(position=str(step + 1))
+                    if last == 3:
+                        client.close()
+                        cluster.restart(index)
+                np.testing.assert_array_equal(table.table[np.arange(8)][:, 0], [-6] * 8)
+                np.testing.assert_array_equal(bias.detach(), [-5] * 2)
+                client.close()
 
     def test_every_step_counts_once(self):
         random = np.random.default_rng(7)

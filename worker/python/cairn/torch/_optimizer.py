@@ -112,6 +112,10 @@ class _HostCopies:
             torch.cuda.synchronize(gpu)
 
 
+def _is_set(flag: Variable) -> bool:
+    return bool(np.all(flag[...] == 1))
+
+
 _TABLES = "a list of cairn.torch.Embedding and EmbeddingBag"
 
 
@@ -183,12 +187,13 @@ class ServerOptimizer(torch.optim.Optimizer):
         self._is_made = True
         self._values = _HostCopies(self._parameters)
         self._gradients = _HostCopies(self._parameters)
-        flag = client.variable(f"{name}/ready", (), "int32")
-        if int(flag[...]) == 1:
-            self._check_known(name, [label for label, _ in named])
+        flag = self._find_flag(name, [label for label, _ in named])
         self._variables = [
             client.variable(f"{name}/{label}", tuple(p.shape), optimizer=optimizer)
             for label, p in named]
+        if flag is None:
+            count = client.server_count
+            flag = client.variable(f"{name}/ready", (count,), "int32", shards=count)
         self._initialize(flag)
         self._waits = client.consistency != "async"
         pulls = self._pulls()
@@ -210,10 +215,17 @@ class ServerOptimizer(torch.optim.Optimizer):
         for i, parameter in enumerate(self._parameters):
             self._values.store(i, parameter.data)
 
-    def _check_known(self, name: str, labels: Sequence[str]) -> None:
-        """Raises FailedPreconditionError if the servers lack a variable. Once the flag is set, they
-        have all of them: a missing one belongs to another model, and nobody would assign it. Only
-        then, because the variables of a new job appear one by one."""
+    def _find_flag(self, name: str, labels: Sequence[str]) -> Optional[Variable]:
+        """Returns the flag that says whether the servers have the initial values, if it exists.
+        Raises FailedPreconditionError if the job lacks a variable although the flag is set: it
+        belongs to another model, and nobody would assign it."""
+        flag = self._client.variables().get(f"{name}/ready")
+        if not isinstance(flag, Variable):
+            return None
+        if not _is_set(flag):
+            return flag
+        # Variables of a new job appear one by one, and the flag is set after all of them: those
+        # that were listed before the flag was read do not count.
         known = self._client.variables()
         for label in labels:
             if f"{name}/{label}" not in known:
@@ -222,18 +234,24 @@ class ServerOptimizer(torch.optim.Optimizer):
                     f"'{name}/{label}', of which the servers therefore have no initial value: make "
                     f"a ServerOptimizer of another model, or of parameters that are new to the "
                     f"job, with another name, as in name='{name}2'")
+        return flag
 
     def _initialize(self, flag: Variable) -> None:
-        if int(flag[...]) == 1:
+        if _is_set(flag):
             return
         if self._client.worker in (None, 0):
             for variable, parameter in zip(self._variables, self._parameters):
                 variable.assign(parameter.data.cpu().contiguous())
-            flag.assign(np.int32(1))
+            # Durable in this order: if this worker and a server are killed, the flag does not
+            # outlive the values. The flag has a part on every server, so that a new start, which
+            # does not repeat the assignments, resumes after them on every server.
+            self._client.flush()
+            flag.assign(np.ones(flag.shape, np.int32))
+            self._client.flush()
             return
         deadline = time.monotonic() + _READY_SECONDS
         pause = threading.Event()
-        while int(flag[...]) != 1:
+        while not _is_set(flag):
             if time.monotonic() > deadline:
                 raise DeadlineExceededError(
                     f"worker {self._client.worker} of job '{self._client.job}' waited "
