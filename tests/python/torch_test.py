@@ -1,5 +1,6 @@
 """cairn.torch against real servers: the same gradients and values as torch's own modules, rows and
 parameters that train, prefetch, and every step once when workers and servers are killed."""
+import contextlib
 import json
 import os
 import pickle
@@ -47,6 +48,31 @@ class LossScaler:
         if not self.found_inf:
             optimizer.step()
         return not self.found_inf
+
+
+def default_device(name):
+    """`with torch.device(name)`, which PyTorch has from 2.0 on."""
+    if hasattr(torch.device, "__enter__"):
+        return torch.device(name)
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            kwargs = dict(kwargs or {})
+            if function in (torch.empty, torch.zeros, torch.full, torch.tensor):
+                kwargs.setdefault("device", name)
+            return function(*args, **kwargs)
+
+    return Mode()
+
+
+@contextlib.contextmanager
+def default_dtype(dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 @unittest.skipIf(MISSING, f"PyTorch or the package: {MISSING}")
@@ -149,6 +175,111 @@ class Torch(unittest.TestCase):
         torch.testing.assert_close(bags(empty, torch.zeros(2, dtype=torch.long)), torch.zeros(2, 2))
         with self.assertRaisesRegex(cairn.InvalidArgumentError, r"keys has shape \[2, 0\]"):
             bags(torch.zeros(2, 0, dtype=torch.long))
+
+    def test_batches_of_no_keys_or_padding_have_a_graph(self):
+        client, empty = self.connect(), torch.zeros(0, dtype=torch.long)
+        padding, offsets = torch.zeros(2, 3, dtype=torch.long), torch.tensor([0, 0])
+        module = cairn.torch.Embedding(client, "t", 2, optimizer="sgd", padding_idx=0)
+        rows = [module(empty), module(padding)]
+        for mode in ("sum", "mean", "max"):
+            bags = cairn.torch.EmbeddingBag(client, mode, 2, optimizer="sgd", padding_idx=0,
+                                            mode=mode)
+            rows += [bags(empty, offsets), bags(padding)]
+        for adopted in (False, True):
+            if adopted:
+                optimizer = cairn.torch.ServerOptimizer([], client, tables=[module],
+                                                        optimizer="sgd")
+                rows = [module(empty), module(padding)]
+            for found in rows:
+                self.assertEqual(float(found.abs().sum()), 0)
+                found.sum().backward()
+        optimizer.step()
+        self.assertEqual(len(module.table.scan()[0]), 0)
+
+    def test_rows_may_be_changed_in_place(self):
+        module = cairn.torch.Embedding(self.connect(), "t", 2, initializer="zeros",
+                                       optimizer=cairn.optim.SGD(1.0))
+        shift = torch.tensor([[1.0, -1.0], [2.0, 3.0]], requires_grad=True)
+        rows = module(torch.tensor([4, 5]))
+        rows += shift
+        torch.nn.ReLU(inplace=True)(rows).sum().backward()
+        np.testing.assert_array_equal(rows.detach(), [[1, 0], [2, 3]])
+        np.testing.assert_array_equal(module.table[[4, 5]], [[-1, 0], [-1, -1]])
+        np.testing.assert_array_equal(shift.grad, [[1, 0], [1, 1]])
+
+    def test_kept_gradients_have_their_own_memory(self):
+        client = self.connect()
+        table = cairn.torch.Embedding(client, "t", 1, initializer="zeros",
+                                      optimizer=cairn.optim.SGD(1.0))
+        optimizer = cairn.torch.ServerOptimizer([], client, tables=[table], optimizer="sgd")
+        keys, gradient = torch.zeros(2, dtype=torch.long), torch.zeros(2, 1)
+        for i in range(3):
+            keys.copy_(torch.tensor([2 * i, 2 * i + 1]))
+            gradient.fill_(i + 1.0)
+            table(keys).backward(gradient)
+        keys.zero_()
+        gradient.zero_()
+        optimizer.step()
+        np.testing.assert_array_equal(table.table[np.arange(6)][:, 0], [-1, -1, -2, -2, -3, -3])
+        rows = table(keys)
+        keys.fill_(9)  # before backward
+        rows.sum().backward()
+        optimizer.step()
+        np.testing.assert_array_equal(table.table[[0, 9]][:, 0], [-3, 0])
+
+    def test_tables_are_frozen_by_requires_grad(self):
+        client, keys = self.connect(), torch.tensor([[1, 2]])
+        for kind in (cairn.torch.Embedding, cairn.torch.EmbeddingBag):
+            module = kind(client, kind.__name__, 1, initializer="zeros",
+                          optimizer=cairn.optim.SGD(1.0))
+            top = torch.nn.Parameter(torch.ones(1))
+            self.assertIs(module.requires_grad_(False), module)
+            self.assertFalse(module(keys).requires_grad)
+            (module(keys) * top).sum().backward()
+            self.assertEqual(len(module.table.scan()[0]), 0)
+            module.requires_grad_()
+            (module(keys) * top).sum().backward()
+            self.assertEqual(len(module.table.scan()[0]), 2)
+            with self.assertRaisesRegex(TypeError, "requires_grad is"):
+                module.requires_grad_("no")
+
+    def check_defaults(self, name):
+        """Modules and their optimizer, whatever torch's default dtype and device are."""
+        client, keys = self.connect(), torch.tensor([[0, 1]], device="cpu")
+        tables = [kind(client, name + kind.__name__, 2, padding_idx=0, initializer="zeros",
+                       optimizer=cairn.optim.SGD(1.0), **arguments) for kind, arguments in
+                  ((cairn.torch.Embedding, {}), (cairn.torch.EmbeddingBag, {"mode": "sum"}))]
+        weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float32, device="cpu"))
+        bare = cairn.torch.ServerOptimizer([], client, tables=tables[1:], name=name + "bare",
+                                           optimizer="sgd")
+        with unittest.mock.patch.object(cairn.torch._optimizer, "_on_host", lambda tensor: False):
+            optimizer = cairn.torch.ServerOptimizer([weight], client, tables=tables[:1], name=name,
+                                                    optimizer=cairn.optim.SGD(1.0))
+        self.assertEqual(float(optimizer.clip_grad_norm_(1.0)), 0)
+        for scales in (False, True):
+            optimizer.zero_grad()
+            bare.zero_grad()
+            for table in tables:
+                rows = table(keys)
+                self.assertEqual((rows.dtype, rows.device.type), (torch.float32, "cpu"))
+                rows.sum().backward()
+            weight.sum().backward()
+            if scales:
+                optimizer.clip_grad_norm_(100.0)
+                for group in bare.param_groups:
+                    for parameter in group["params"]:
+                        parameter.grad.mul_(0.5)
+            optimizer.step()
+            bare.step()
+        np.testing.assert_array_equal(weight.detach().numpy(), [-2])
+        np.testing.assert_array_equal(tables[0].table[[1]], [[-2, -2]])
+        np.testing.assert_array_equal(tables[1].table[[1]], [[-1.5, -1.5]])
+
+    def test_defaults_of_torch_do_not_matter(self):
+        for i, context in enumerate((default_dtype(torch.float64), default_dtype(torch.bfloat16),
+                                     default_dtype(torch.float16), default_device("meta"))):
+            with self.subTest(context=i), context:
+                self.check_defaults(f"n{i}")
 
     def test_server_optimizer_is_an_optimizer_of_torch(self):
         client, model = self.connect(), torch.nn.Linear(2, 1)
@@ -291,6 +422,38 @@ class Torch(unittest.TestCase):
         model.load_state_dict({name: value.clone() for name, value in model.state_dict().items()})
         optimizer.step()
         torch.testing.assert_close(model.weight.detach(), initial - 1)
+
+    def test_optimizers_of_a_job_need_different_names(self):
+        client, small, large = self.connect(), torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+        large.more = torch.nn.Parameter(torch.ones(2))
+        cairn.torch.ServerOptimizer(small, client, optimizer="sgd")
+        for _ in range(2):  # the failed one has created nothing
+            with self.assertRaisesRegex(cairn.FailedPreconditionError, "'dense/more'.* name="):
+                cairn.torch.ServerOptimizer(large, client, optimizer="sgd")
+        torch.testing.assert_close(large.more.detach(), torch.ones(2))
+        cairn.torch.ServerOptimizer(large, client, optimizer="sgd", name="dense2")
+        torch.testing.assert_close(large.more.detach(), torch.ones(2))
+        cairn.torch.ServerOptimizer(large, self.connect(), optimizer="sgd", name="dense2")
+
+    def test_workers_may_make_a_new_optimizer_at_once(self):
+        """Worker 0 makes all of its optimizer while worker 1 makes its own, at every point."""
+        client, late = self.connect(), self.connect(worker=1)
+        client.variable("variables1/ready", (), "int32")  # by a start that was killed
+        for method, call in (("variables", 1), ("variable", 1), ("variable", 3)):
+            name, calls = f"{method}{call}", []
+            first, second = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+            original = getattr(late, method)
+
+            def with_the_other(*arguments, **options):
+                calls.append(arguments)
+                listed = original() if method == "variables" else None
+                if len(calls) == call:
+                    cairn.torch.ServerOptimizer(first, client, optimizer="sgd", name=name)
+                return listed or original(*arguments, **options)
+
+            with self.subTest(name), unittest.mock.patch.object(late, method, with_the_other):
+                cairn.torch.ServerOptimizer(second, late, optimizer="sgd", name=name)
+                torch.testing.assert_close(second.state_dict(), first.state_dict())
 
     def test_a_failed_optimizer_adopts_no_table(self):
         client = self.connect()
@@ -649,6 +812,28 @@ class Kills(unittest.TestCase):
     """Workers and servers of a torch job are killed; every step counts once."""
 
     STEPS = 500
+
+    def test_initial_values_outlive_their_worker_and_a_server(self):
+        with tempfile.TemporaryDirectory() as folder, processes.Cluster(
+                folder, 2, ["--snapshot_interval_seconds=100"]) as cluster:
+            for index in range(2):
+                for last in (3, 6):  # worker 0 is killed after step 3, and a server beside it
+                    client = cairn.connect(cluster.addresses, job=f"initial{index}", worker=0)
+                    table = cairn.torch.Embedding(client, "t", 1, initializer="zeros",
+                                                  optimizer=cairn.optim.SGD(1.0))
+                    bias = torch.nn.Parameter(torch.ones(2))
+                    optimizer = cairn.torch.ServerOptimizer([bias], client, tables=[table],
+                                                            optimizer=cairn.optim.SGD(1.0))
+                    for step in range(int(client.position or b"0"), last):
+                        optimizer.zero_grad()
+                        (table(torch.arange(8)).sum() + bias.sum()).backward()
+                        optimizer.step(position=str(step + 1))
+                    if last == 3:
+                        client.close()
+                        cluster.restart(index)
+                np.testing.assert_array_equal(table.table[np.arange(8)][:, 0], [-6] * 8)
+                np.testing.assert_array_equal(bias.detach(), [-5] * 2)
+                client.close()
 
     def test_every_step_counts_once(self):
         random = np.random.default_rng(7)

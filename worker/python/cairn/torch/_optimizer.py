@@ -17,7 +17,15 @@ from cairn.errors import (
     InvalidArgumentError,
     UnimplementedError,
 )
-from cairn.torch._tables import Scale, Table, check_client, check_tensor
+from cairn.torch._tables import (
+    Scale,
+    Table,
+    check_client,
+    check_tensor,
+    host_memory,
+    host_zeros,
+)
+from cairn.variables import Variable
 
 _READY_SECONDS = 120.0
 _PARAMS = "a module, or a list of parameters or of (name, parameter)"
@@ -73,7 +81,7 @@ class _HostCopies:
 
     def __init__(self, tensors: Sequence[Any]) -> None:
         self._memory = [None if _on_host(t) and t.is_contiguous() else
-                        torch.empty(t.shape, pin_memory=t.is_cuda) for t in tensors]
+                        host_memory(t.shape, t) for t in tensors]
         self._gpus = {t.device for t in tensors if t.is_cuda}
 
     def memory(self, number: int, tensor: Any) -> Any:
@@ -102,6 +110,10 @@ class _HostCopies:
         """Waits for the copies."""
         for gpu in self._gpus:
             torch.cuda.synchronize(gpu)
+
+
+def _is_set(flag: Variable) -> bool:
+    return bool(np.all(flag[...] == 1))
 
 
 _TABLES = "a list of cairn.torch.Embedding and EmbeddingBag"
@@ -134,12 +146,17 @@ class ServerOptimizer(torch.optim.Optimizer):
         client: the connection of a training worker. With consistency "async", a step is one push
             and pull; with "ssp" and "sync" it is Client.step, which waits for other workers.
         optimizer: the optimizer of every parameter, which runs on the servers.
-        name: the prefix of the parameters' names on the servers.
+        name: the prefix of the parameters' names on the servers. Each ServerOptimizer of a job
+            needs another one: equal names with equal labels and shapes are the same variables.
         tables: further Embedding and EmbeddingBag modules whose gradients `step` pushes.
 
     The first worker assigns the parameters' initial values to the servers; the other workers
     wait for that. A restarted job continues from the servers' values, and Client.position says
-    after which step."""
+    after which step. Parameters that are new to a job need a ServerOptimizer with a new name.
+
+    Raises:
+        FailedPreconditionError: the job has a ServerOptimizer of this name, without one of these
+            parameters."""
 
     _is_made = False
 
@@ -170,10 +187,14 @@ class ServerOptimizer(torch.optim.Optimizer):
         self._is_made = True
         self._values = _HostCopies(self._parameters)
         self._gradients = _HostCopies(self._parameters)
+        flag = self._find_flag(name, [label for label, _ in named])
         self._variables = [
             client.variable(f"{name}/{label}", tuple(p.shape), optimizer=optimizer)
             for label, p in named]
-        self._initialize(f"{name}/ready")
+        if flag is None:
+            count = client.server_count
+            flag = client.variable(f"{name}/ready", (count,), "int32", shards=count)
+        self._initialize(flag)
         self._waits = client.consistency != "async"
         pulls = self._pulls()
         if self._waits:
@@ -194,18 +215,43 @@ class ServerOptimizer(torch.optim.Optimizer):
         for i, parameter in enumerate(self._parameters):
             self._values.store(i, parameter.data)
 
-    def _initialize(self, flag_name: str) -> None:
-        flag = self._client.variable(flag_name, (), "int32")
-        if int(flag[...]) == 1:
+    def _find_flag(self, name: str, labels: Sequence[str]) -> Optional[Variable]:
+        """Returns the flag that says whether the servers have the initial values, if it exists.
+        Raises FailedPreconditionError if the job lacks a variable although the flag is set: it
+        belongs to another model, and nobody would assign it."""
+        flag = self._client.variables().get(f"{name}/ready")
+        if not isinstance(flag, Variable):
+            return None
+        if not _is_set(flag):
+            return flag
+        # Variables of a new job appear one by one, and the flag is set after all of them: those
+        # that were listed before the flag was read do not count.
+        known = self._client.variables()
+        for label in labels:
+            if f"{name}/{label}" not in known:
+                raise FailedPreconditionError(
+                    f"job '{self._client.job}' has a ServerOptimizer named '{name}' without "
+                    f"'{name}/{label}', of which the servers therefore have no initial value: make "
+                    f"a ServerOptimizer of another model, or of parameters that are new to the "
+                    f"job, with another name, as in name='{name}2'")
+        return flag
+
+    def _initialize(self, flag: Variable) -> None:
+        if _is_set(flag):
             return
         if self._client.worker in (None, 0):
             for variable, parameter in zip(self._variables, self._parameters):
                 variable.assign(parameter.data.cpu().contiguous())
-            flag.assign(np.int32(1))
+            # Durable in this order: if this worker and a server are killed, the flag does not
+            # outlive the values. The flag has a part on every server, so that a new start, which
+            # does not repeat the assignments, resumes after them on every server.
+            self._client.flush()
+            flag.assign(np.ones(flag.shape, np.int32))
+            self._client.flush()
             return
         deadline = time.monotonic() + _READY_SECONDS
         pause = threading.Event()
-        while int(flag[...]) != 1:
+        while not _is_set(flag):
             if time.monotonic() > deadline:
                 raise DeadlineExceededError(
                     f"worker {self._client.worker} of job '{self._client.job}' waited "
@@ -289,7 +335,7 @@ class ServerOptimizer(torch.optim.Optimizer):
         gradients = [p.grad for p in self._parameters if p.grad is not None]
         norms = [gradient.norm().cpu() for gradient in gradients]
         norms += [table._sum_repeats() for table in tables]
-        total = torch.stack(norms).norm() if norms else torch.zeros(())
+        total = torch.stack([host_zeros(), *norms]).norm()
         factor = min(1.0, limit / (float(total) + 1e-6))
         for gradient in gradients:
             gradient.mul_(factor)

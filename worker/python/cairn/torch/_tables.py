@@ -31,6 +31,23 @@ def check_tensor(value: Any, what: str, expected: str) -> Any:
     return value
 
 
+def host_memory(shape: Any, tensor: Any) -> Any:
+    """Returns float32 memory of this host, whatever torch's defaults are; page-locked if `tensor`,
+    from or to which it will be copied, is on a GPU."""
+    return torch.empty(shape, dtype=torch.float32, device="cpu", pin_memory=tensor.is_cuda)
+
+
+def host_zeros(*shape: int) -> Any:
+    """As host_memory, set to zero and not page-locked."""
+    return torch.zeros(shape, dtype=torch.float32, device="cpu")
+
+
+def _unshared(tensor: Any, given: Any) -> Any:
+    """Returns `tensor`, or a copy if it begins in the memory of `given`, which the program may
+    write again."""
+    return tensor.clone() if tensor.data_ptr() == given.data_ptr() else tensor
+
+
 class Scale:
     """What torch's utilities multiply the gradients of an optimizer by, for gradients that they
     cannot see. GradScaler and clip_grad_norm_ scale `parameter.grad` like every other gradient, and
@@ -38,7 +55,7 @@ class Scale:
 
     def __init__(self, device: Any) -> None:
         self._device = device  # None: that of the first keys
-        self.parameter = torch.nn.Parameter(torch.zeros((), device=device))
+        self.parameter = torch.nn.Parameter(host_zeros().to(device))
 
     def note(self, gradient: Any, device: Any) -> None:
         """Takes account of one more hidden gradient; `device`: where the model computes it."""
@@ -79,7 +96,7 @@ class _Pulled(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, anchor: Any, module: Table, looked: Looked, rows: Any) -> Any:
         ctx.module, ctx.looked = module, looked
-        return rows
+        return rows.detach()  # of an input itself, autograd would forbid changes in place
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
@@ -106,12 +123,19 @@ class Table(torch.nn.Module):
         self._scale: Optional[Scale] = None  # of the ServerOptimizer that pushes the gradients
         self._gradients: List[Tuple[Any, Any]] = []
         self._ahead: Optional[Looked] = None
-        self._anchor = torch.zeros((), requires_grad=True)
+        self._anchor = host_zeros().requires_grad_()
 
     @property
     def dim(self) -> int:
         """The number of values in a row."""
         return self.table.dim
+
+    def requires_grad_(self, requires_grad: bool = True) -> Table:
+        """Sets whether the rows that later forward passes look up get gradients. Of a model of
+        which the table is a part, torch.nn.Module.requires_grad_ reaches the parameters alone: call
+        it for each table, too."""
+        self._anchor.requires_grad_(_checks.flag(requires_grad, "requires_grad"))
+        return self
 
     def extra_repr(self) -> str:
         """Returns the part of repr(module) between the parentheses."""
@@ -121,9 +145,6 @@ class Table(torch.nn.Module):
     def _prepare(self, keys: Any) -> Looked:
         """Returns the keys to pull, and memory for their rows."""
         raise NotImplementedError
-
-    def _rows(self, count: int, keys: Any) -> Any:
-        return torch.empty(count, self.table.dim, pin_memory=keys.is_cuda)
 
     def _flat(self, keys: Any) -> Any:
         check_tensor(keys, "keys", "a tensor of integers")
@@ -144,7 +165,7 @@ class Table(torch.nn.Module):
         return looked
 
     def _differentiable(self, looked: Looked, rows: Any) -> Any:
-        if torch.is_grad_enabled() and len(looked.pulled) > 0:
+        if torch.is_grad_enabled():
             rows = _Pulled.apply(self._anchor, self, looked, rows)
         return rows.to(looked.keys.device, non_blocking=True)
 
@@ -153,12 +174,14 @@ class Table(torch.nn.Module):
         return gradient[:len(looked.pulled)]
 
     def _collect(self, looked: Looked, gradient: Any) -> None:
-        gradient = self._gradient(looked, gradient.detach().cpu()).contiguous()
+        if len(looked.pulled) == 0:
+            return
+        of_pulled = self._gradient(looked, gradient.detach().cpu()).contiguous()
         if self._scale is None:
-            self.table.push(looked.pulled, gradient)
+            self.table.push(looked.pulled, of_pulled)
         else:
-            self._gradients.append((looked.pulled, gradient))
-            self._scale.note(gradient, looked.keys.device)
+            self._gradients.append((looked.pulled, _unshared(of_pulled, gradient)))
+            self._scale.note(of_pulled, looked.keys.device)
 
     def take_gradients(self) -> List[Tuple[variables.Embedding, Any, Any]]:
         """Returns the gradients of all backward passes since the last call, as parts for
@@ -176,10 +199,10 @@ class Table(torch.nn.Module):
         """Sums the kept gradients of each key, as one pass. Returns their norm."""
         parts = self.take_gradients()
         if not parts:
-            return torch.zeros(())
+            return host_zeros()
         (_, keys, gradient), = parts
         unique, places = torch.unique(keys, return_inverse=True)
-        sums = torch.zeros(len(unique), self.table.dim).index_add_(0, places, gradient)
+        sums = host_zeros(len(unique), self.dim).index_add_(0, places, gradient)
         self._gradients = [(unique, sums)]
         return sums.norm()
 
@@ -213,11 +236,11 @@ class Embedding(Table):
     _combines_repeats = True
 
     def _prepare(self, keys: Any) -> Looked:
-        flat, kept = self._flat(keys), None
+        flat, kept = _unshared(self._flat(keys), keys), None
         if self.padding_idx is not None:
             kept = flat != self.padding_idx
             flat, kept = (flat, None) if bool(kept.all()) else (flat[kept], kept)
-        return Looked(keys, flat, kept, self._rows(len(flat), keys))
+        return Looked(keys, flat, kept, host_memory((len(flat), self.dim), keys))
 
     def _gradient(self, looked: Looked, gradient: Any) -> Any:
         gradient = gradient.reshape(-1, self.table.dim)
@@ -234,7 +257,7 @@ class Embedding(Table):
         looked = self._look_up(keys)
         rows = looked.rows
         if looked.places is not None:
-            rows = torch.zeros(len(looked.places), self.table.dim)
+            rows = host_zeros(len(looked.places), self.dim)
             rows[looked.places] = looked.rows
         return self._differentiable(looked, rows.reshape(*keys.shape, self.table.dim))
 
@@ -261,11 +284,11 @@ class EmbeddingBag(Table):
         inverse = inverse.reshape(keys.shape)
         kept = unique != self.padding_idx if self.padding_idx is not None else None
         if kept is None or bool(kept.all()):
-            return Looked(keys, unique, inverse, self._rows(len(unique), keys))
+            return Looked(keys, unique, inverse, host_memory((len(unique), self.dim), keys))
         # Padding has the last row, which is zero and stays here.
         places = torch.cumsum(kept, 0) - 1
         places[~kept] = kept.sum()
-        rows = self._rows(len(unique), keys)
+        rows = host_memory((len(unique), self.dim), keys)
         rows[-1] = 0
         return Looked(keys, unique[kept], places[inverse], rows)
 
@@ -315,4 +338,5 @@ class EmbeddingBag(Table):
             padding_idx=padding)
 
 
-__all__ = ["Embedding", "EmbeddingBag", "Looked", "Scale", "Table", "check_client", "check_tensor"]
+__all__ = ["Embedding", "EmbeddingBag", "Looked", "Scale", "Table", "check_client", "check_tensor",
+           "host_memory", "host_zeros"]
