@@ -346,6 +346,9 @@ class Torch(unittest.TestCase):
         keys = torch.tensor([1, 2])
         for arguments, text in (((keys,), "keys has shape"), ((keys, [0]), "offsets is"),
                                 ((keys, torch.tensor([0.0])), "offsets is"),
+                                ((keys, torch.tensor([1])), "for 2 keys; expected 0 first"),
+                                ((keys, torch.tensor([0, 2, 1])), "expected 0 first"),
+                                ((keys, torch.tensor([0, 3])), "at most the number of keys"),
                                 ((keys, torch.tensor([0]), torch.ones(2)), "mode 'mean'"),
                                 (([1, 2],), "keys is")):
             with self.assertRaisesRegex(cairn.InvalidArgumentError, text):

@@ -310,6 +310,11 @@ class EmbeddingBag(Table):
                 raise InvalidArgumentError(
                     f"offsets is {offsets.dtype} of shape {list(offsets.shape)}; expected int64 of "
                     "shape [bags]")
+            first, last = int(offsets[:1].sum()), int(offsets[-1:].sum())
+            if first != 0 or last > len(keys) or bool((offsets[1:] < offsets[:-1]).any()):
+                raise InvalidArgumentError(
+                    f"offsets is {offsets[:8].tolist()}{', …' if len(offsets) > 8 else ''} for "
+                    f"{len(keys)} keys; expected 0 first, ascending, at most the number of keys")
         if weights is None:
             return
         check_tensor(weights, "per_sample_weights", "a tensor of the shape of keys")
