@@ -72,7 +72,7 @@ KINDS = {
     "include_last_offset": FLAG, "offsets": set(), "per_sample_weights": {"none"},
     "params": {"empty list"}, "param_group": set(), "tables": {"empty list"},
     "kept_fraction": {"fraction"}, "max_norm": NUMBER,
-    "closure": {"none", "type"}, "set_to_none": FLAG,
+    "closure": {"none", "type"}, "set_to_none": FLAG, "requires_grad": FLAG,
     "state_dict": set(), "batches": {"empty list", "empty text", "text", "NUL",
     "surrogate", "long text", "bytes", "uneven list", "dict", "odd dict", "array"},
     "keys_of": {"dict"},
@@ -185,11 +185,15 @@ CALLS = {
     "torch.Embedding": lambda f: (cairn.torch.Embedding, {
         "client": f.client, "name": f.name(), "dim": 2, "optimizer": "sgd"}),
     "torch.Embedding.forward": lambda f: (_module(f).forward, {"keys": BAGS}),
+    "torch.Embedding.requires_grad_": lambda f: (_module(f).requires_grad_,
+                                                 {"requires_grad": False}),
     "torch.EmbeddingBag": lambda f: (cairn.torch.EmbeddingBag, {
         "client": f.client, "name": f.name(), "dim": 2, "optimizer": "sgd"}),
     "torch.EmbeddingBag.forward": lambda f: (
         _module(f, cairn.torch.EmbeddingBag, mode="sum").forward,
         {"keys": BAGS, "offsets": torch.tensor([0])}),
+    "torch.EmbeddingBag.requires_grad_": lambda f: (
+        _module(f, cairn.torch.EmbeddingBag).requires_grad_, {"requires_grad": False}),
     "torch.ServerOptimizer": lambda f: (cairn.torch.ServerOptimizer, {
         "params": _layer(), "client": f.client, "optimizer": "sgd", "name": f.name()}),
     "torch.ServerOptimizer.step": lambda f: (_optimizer(f).step, {}),
