@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "common/errors.h"
+#include "common/run_in_threads.h"
 #include "common/status.h"
 #include "ps_server/base/bad_alloc.h"
-#include "ps_server/base/run_in_threads.h"
 #include "thrift/client/wire_client.h"
 #include "thrift/security/client_security.h"
 

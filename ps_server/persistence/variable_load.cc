@@ -13,9 +13,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/run_in_threads.h"
 #include "common/status.h"
 #include "ps_server/base/bad_alloc.h"
-#include "ps_server/base/run_in_threads.h"
 #include "ps_server/persistence/evictor.h"
 
 namespace cairn {

@@ -9,7 +9,7 @@
 #include "common/deadline.h"
 #include "common/errors.h"
 #include "common/exit_status.h"
-#include "common/start_thread.h"
+#include "common/run_in_threads.h"
 #include "common/status.h"
 #include "worker/ctl/human_text.h"
 

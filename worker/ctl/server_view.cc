@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "common/deadline.h"
 #include "common/errors.h"
-#include "common/start_thread.h"
+#include "common/run_in_threads.h"
 #include "common/status.h"
 #include "thrift/limits.h"
 #include "worker/client/job_holdings.h"

@@ -29,11 +29,15 @@ class OpenReader:
         self._state = threading.RLock()  # of the other members; reentrant for signal handlers
         self._is_read = False
 
+    def _renew_after_fork(self) -> None:
+        """Makes new locks in a child: a thread of the parent may hold the old ones for ever."""
+        if self._process != os.getpid():
+            self._make_locks()
+
     @contextlib.contextmanager
     def _reading(self) -> Iterator[int]:
         """Yields the handle, whose last batch stays valid in the block."""
-        if self._process != os.getpid():
-            self._make_locks()  # a thread of the parent may hold the old ones for ever
+        self._renew_after_fork()
         with self._turn:
             with self._state:
                 if self._handle is None:
@@ -54,9 +58,10 @@ class OpenReader:
 
     def close(self) -> None:
         """Closes the files. A second call does nothing."""
+        self._renew_after_fork()
         with self._state:
             handle, self._handle = self._handle, None
-            if self._is_read and self._process == os.getpid():
+            if self._is_read:
                 self._abandoned, handle = handle or self._abandoned, None
         if handle is not None:
             self._close(handle)

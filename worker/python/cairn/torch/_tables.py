@@ -310,10 +310,10 @@ class EmbeddingBag(Table):
                 raise InvalidArgumentError(
                     f"offsets is {offsets.dtype} of shape {list(offsets.shape)}; expected int64 of "
                     "shape [bags]")
-            first, last = int(offsets[:1].sum()), int(offsets[-1:].sum())
-            if first != 0 or last > len(keys) or bool((offsets[1:] < offsets[:-1]).any()):
+            at = offsets.cpu()
+            if len(at) > 0 and (at[0] != 0 or at[-1] > len(keys) or bool((at[1:] < at[:-1]).any())):
                 raise InvalidArgumentError(
-                    f"offsets is {offsets[:8].tolist()}{', …' if len(offsets) > 8 else ''} for "
+                    f"offsets is {at[:8].tolist()}{', …' if len(at) > 8 else ''} for "
                     f"{len(keys)} keys; expected 0 first, ascending, at most the number of keys")
         if weights is None:
             return

@@ -1,5 +1,6 @@
-#include "ps_server/base/run_in_threads.h"
+#include "common/run_in_threads.h"
 
+#include <atomic>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -26,6 +27,13 @@ void RunInThreads(size_t threads, absl::FunctionRef<void()> body) {
   } catch (const std::bad_alloc&) {
   }
   body();
+}
+
+void CallAtOnce(size_t count, absl::FunctionRef<void(size_t)> call) {
+  std::atomic<size_t> next = 0;
+  RunInThreads(count, [&] {
+    for (size_t i = next++; i < count; i = next++) call(i);
+  });
 }
 
 }  // namespace cairn

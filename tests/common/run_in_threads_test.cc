@@ -1,5 +1,5 @@
 // Threads that share work: one that fails ends alone.
-#include "ps_server/base/run_in_threads.h"
+#include "common/run_in_threads.h"
 
 #include <atomic>
 #include <new>

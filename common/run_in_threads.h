@@ -12,4 +12,8 @@ namespace cairn {
 // counter. A std::bad_alloc that `body` throws in another thread ends that thread only.
 void RunInThreads(size_t threads, absl::FunctionRef<void()> body);
 
+// Calls `call` with 0 to `count` - 1, all at once, and returns when all calls have returned. If the
+// system refuses a thread, some calls follow others.
+void CallAtOnce(size_t count, absl::FunctionRef<void(size_t)> call);
+
 }  // namespace cairn
