@@ -68,7 +68,7 @@ Tensor Tensor::Full(DType dtype, Shape shape, double value, Device device) {
   }
   WithNumericType(dtype, [&full, value](auto zero) {
     absl::Span<decltype(zero)> values = full.mutable_values<decltype(zero)>();
-    std::fill(values.begin(), values.end(), static_cast<decltype(zero)>(value));
+    std::ranges::fill(values, static_cast<decltype(zero)>(value));
   });
   return full;
 }

@@ -207,7 +207,7 @@ absl::Status VerifyPartFile(const std::string& part, const PartFileSum& file,
                             const std::atomic<bool>* cancelled) {
   const std::string path = absl::StrCat(part, "/", file.name);
   const std::vector<absl::string_view> steps = absl::StrSplit(file.name, '/');
-  if (file.name.empty() || std::count(steps.begin(), steps.end(), "..") > 0) {
+  if (file.name.empty() || std::ranges::count(steps, "..") > 0) {
     return InvalidArgument("a file of ", part, " is named '", absl::CHexEscape(file.name), "'");
   }
   constexpr absl::string_view kAdvice =

@@ -50,9 +50,7 @@ class ColdRows {
     std::memcpy(bytes_.data() + i * row_bytes_, row.data(), row_bytes_);
   }
 
-  size_t found() const {
-    return static_cast<size_t>(std::count(there_.begin(), there_.end(), char{1}));
-  }
+  size_t found() const { return static_cast<size_t>(std::ranges::count(there_, char{1})); }
   // Null if there is no row.
   const char* row(size_t i) const {
     return there_[i] != 0 ? bytes_.data() + i * row_bytes_ : nullptr;

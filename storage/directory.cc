@@ -46,7 +46,7 @@ std::string MarkerText(int32_t server_index) {
 }
 
 bool Contains(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 absl::Status DamagedMarker(const std::string& path, absl::string_view found) {
@@ -227,7 +227,7 @@ absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& directory
     if (name != "." && name != "..") names.push_back(name);
   }
   closedir(open);
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 

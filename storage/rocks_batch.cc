@@ -111,8 +111,8 @@ void RocksStripeBatch::PutColdRows() {
     Reserve(cold_bytes_.size() + cold_rows_.size() * kFramingBytes);
   }
   // If two rows have one key, the last one counts.
-  std::stable_sort(cold_rows_.begin(), cold_rows_.end(),
-                   [](const ColdRow& a, const ColdRow& b) { return a.key < b.key; });
+  std::ranges::stable_sort(cold_rows_,
+                           [](const ColdRow& a, const ColdRow& b) { return a.key < b.key; });
   const absl::string_view bytes = cold_bytes_;
   for (const ColdRow& row : cold_rows_) {
     PutBytes(cold_, keys_.Cold(row.key), bytes.substr(row.begin, row.bytes));

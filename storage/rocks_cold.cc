@@ -42,7 +42,7 @@ rocksdb::Status RocksStore::OpenFamilies(const rocksdb::Options& options, const 
     std::vector<std::string> names;
     opened = rocksdb::DB::ListColumnFamilies(db_options, path, &names);
     if (!opened.ok()) return opened;
-    if (std::count(names.begin(), names.end(), kColdFamily) == 0) families.pop_back();
+    if (std::ranges::count(names, kColdFamily) == 0) families.pop_back();
     opened = rocksdb::DB::OpenForReadOnly(db_options, path, families, &families_, &db);
   }
   db_.reset(db);

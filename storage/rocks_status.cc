@@ -16,8 +16,8 @@ namespace {
 
 // RocksDB keeps only errno's text (and ENOSPC as a subcode).
 bool Mentions(absl::string_view text, std::initializer_list<int> errors) {
-  return std::any_of(errors.begin(), errors.end(),
-                     [&](int error) { return absl::StrContains(text, std::strerror(error)); });
+  return std::ranges::any_of(
+      errors, [&](int error) { return absl::StrContains(text, std::strerror(error)); });
 }
 
 }  // namespace

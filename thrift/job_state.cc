@@ -29,7 +29,7 @@ std::string Names(const std::vector<std::string>& names) {
 }
 
 bool HasState(const wire::WorkerStanding& worker, std::initializer_list<absl::string_view> states) {
-  return std::find(states.begin(), states.end(), worker.state) != states.end();
+  return std::ranges::find(states, worker.state) != states.end();
 }
 
 int64_t LastStep(const Workers& workers) {
@@ -68,9 +68,8 @@ bool HasDoneAll(const wire::WorkerStanding& worker) {
 
 // The state when no worker takes steps any more.
 JobState Ended(const Workers& workers) {
-  const bool all_done = std::all_of(workers.begin(), workers.end(), [](const auto& worker) {
-    return worker.state == "finished" || HasDoneAll(worker);
-  });
+  const bool all_done = std::ranges::all_of(
+      workers, [](const auto& worker) { return worker.state == "finished" || HasDoneAll(worker); });
   if (all_done) {
     return {.phase = JobPhase::kFinished, .details = absl::StrCat("step ", LastStep(workers))};
   }
@@ -123,9 +122,8 @@ std::optional<JobState> LongWait(absl::Span<const JobView> servers, const Worker
     }
   }
   if (longest == nullptr || longest->seconds < kLongWaitSeconds) return std::nullopt;
-  const auto waiter = std::find_if(workers.begin(), workers.end(), [&](const auto& worker) {
-    return worker.worker == longest->worker;
-  });
+  const auto waiter = std::ranges::find_if(
+      workers, [&](const auto& worker) { return worker.worker == longest->worker; });
   JobState state{.phase = JobPhase::kWaiting, .seconds = longest->seconds};
   state.details = absl::StrCat(
       waiter == workers.end() ? absl::StrCat("a call at ps:", server) : TaskOf(*waiter),
@@ -133,9 +131,8 @@ std::optional<JobState> LongWait(absl::Span<const JobView> servers, const Worker
   std::vector<std::string> missing;
   for (const wire::WorkerStanding& one : longest->missing) {
     // Another server may have heard from the worker since.
-    const auto known = std::find_if(workers.begin(), workers.end(), [&](const auto& worker) {
-      return worker.worker == one.worker;
-    });
+    const auto known = std::ranges::find_if(
+        workers, [&](const auto& worker) { return worker.worker == one.worker; });
     const wire::WorkerStanding& worker = known == workers.end() ? one : *known;
     const bool silent = IsMissing(worker);
     if (silent) state.phase = JobPhase::kStalled;
@@ -159,9 +156,7 @@ std::optional<JobState> LongWait(absl::Span<const JobView> servers, const Worker
 }
 
 JobState StateOfWorkers(absl::Span<const JobView> servers, const Workers& workers) {
-  const auto any = [&](auto condition) {
-    return std::any_of(workers.begin(), workers.end(), condition);
-  };
+  const auto any = [&](auto condition) { return std::ranges::any_of(workers, condition); };
   if (workers.empty()) return {.phase = JobPhase::kNoWorkers, .details = "none has joined"};
   if (!any([](const auto& worker) {
         return HasState(worker, {"live", "joining", "returning", "expected"});
@@ -312,10 +307,10 @@ JobState StateOf(absl::Span<const JobView> servers) {
   const std::string text =
       absl::StrCat(Names(silent), silent.size() == 1 ? " does not answer" : " do not answer");
   const bool trains = state.phase == JobPhase::kTraining || state.phase == JobPhase::kWaiting;
-  const bool anyone = std::any_of(workers.begin(), workers.end(), IsHeard);
+  const bool anyone = std::ranges::any_of(workers, IsHeard);
   if (trains && !anyone) return {.phase = JobPhase::kStalled, .details = text};
   // The workers' reports about this server are more specific.
-  const bool told = std::any_of(workers.begin(), workers.end(), [](const auto& worker) {
+  const bool told = std::ranges::any_of(workers, [](const auto& worker) {
     return IsHeard(worker) && !worker.vitals.servers_gone.empty();
   });
   if (!told) absl::StrAppend(&state.details, "; ", text);

@@ -75,7 +75,7 @@ std::vector<std::string> WordsFromTheBack(absl::Span<const char* const> argument
       words.emplace_back(word);
     }
   }
-  std::reverse(words.begin(), words.end());
+  std::ranges::reverse(words);
   return words;
 }
 

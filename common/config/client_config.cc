@@ -43,15 +43,13 @@ absl::Status ReadClientStrategy(const ConfigNode& section, const std::string& pa
 
 absl::Status ReadServers(const ConfigNode& value, const std::string& path,
                          std::vector<std::string>* servers) {
-  if (value.kind != ConfigNode::Kind::kList || value.children.empty()) {
-    return Unexpected(value, path, "a list of addresses, as in [\"127.0.0.1:7001\"]");
-  }
-  for (const ConfigNode& item : value.children) {
-    RETURN_IF_ERROR(ReadText(item, path, &servers->emplace_back()));
-    const absl::Status valid = ParseHostPort(servers->back()).status();
-    if (!valid.ok()) return Annotate(valid, absl::StrCat(item.where, ": ", path));
-  }
-  return absl::OkStatus();
+  constexpr absl::string_view kExpected = "a list of addresses, as in [\"127.0.0.1:7001\"]";
+  if (value.children.empty()) return Unexpected(value, path, kExpected);
+  const auto read = [](const ConfigNode& item, const std::string& at, std::string* address) {
+    RETURN_IF_ERROR(ReadText(item, at, address));
+    return Annotate(ParseHostPort(*address).status(), absl::StrCat(item.where, ": ", at));
+  };
+  return ReadList(value, path, kExpected, read, servers);
 }
 
 std::vector<Field> SecurityFields(SecurityOptions* security) {
@@ -71,20 +69,14 @@ struct Given {
 
 std::vector<Field> Fields(ClientConfig* config, Given* given) {
   const auto later = [](const ConfigNode&, const std::string&) { return absl::OkStatus(); };
-  return {Custom("servers",
-                 [=](const ConfigNode& value, const std::string& path) {
-                   return ReadServers(value, path, &config->servers);
-                 }),
+  return {Value("servers", ReadServers, &config->servers),
           Path("cluster_file", &given->cluster_file),
           Custom("cluster", later),
           Custom("task", later),
           Text("job", &config->job),
           Text("worker", &given->worker),
           Integer("workers", &given->workers, 0, kMaxWorkers),
-          Custom("strategy",
-                 [=](const ConfigNode& value, const std::string& path) {
-                   return ReadClientStrategy(value, path, &config->strategy);
-                 }),
+          Value("strategy", ReadClientStrategy, &config->strategy),
           Choice("not_finite", &given->not_finite, {"reject", "skip"}),
           NumberAbove("rpc_timeout_seconds", 0, &config->rpc_timeout_seconds),
           Integer("retained_bytes", &config->retained_bytes, 0),

@@ -258,8 +258,7 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
   }
   const absl::string_view port_text = address.substr(colon + 1);
   HostPort result;
-  const bool digits =
-      !port_text.empty() && std::all_of(port_text.begin(), port_text.end(), absl::ascii_isdigit);
+  const bool digits = !port_text.empty() && std::ranges::all_of(port_text, absl::ascii_isdigit);
   if (!digits || !absl::SimpleAtoi(port_text, &result.port) || result.port > 65535) {
     return refuse(absl::StrCat("has port '", EscapedText(port_text.substr(0, 20)),
                                "'; expected a number from 0 to 65535"));

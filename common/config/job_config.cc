@@ -35,7 +35,7 @@ std::string StemOf(absl::string_view path) {
 
 absl::Status CheckName(const ConfigNode& root, const JobConfig& job) {
   const bool good = !job.name.empty() && job.name.size() <= kMaxNameBytes && job.name[0] != '.' &&
-                    std::all_of(job.name.begin(), job.name.end(), [](unsigned char c) {
+                    std::ranges::all_of(job.name, [](unsigned char c) {
                       return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.';
                     });
   if (good) return absl::OkStatus();

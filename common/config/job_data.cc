@@ -75,7 +75,7 @@ class FileFinder {
     const absl::Cleanup free_found = [&] { globfree(&found); };
     if (glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found) != 0) return {};
     std::vector<std::string> files(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-    std::sort(files.begin(), files.end());
+    std::ranges::sort(files);
     return files;
   }
 

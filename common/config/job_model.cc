@@ -28,9 +28,7 @@ absl::Status ReadEmbedding(const ConfigNode& value, const std::string& path, Mod
        Integer("admit_after_pushes", &embedding.admit_after_pushes, 1, kMostPushesToAdmit),
        Integer("expire_after_seconds", &embedding.expire_after_seconds, 0, kMostSecondsToExpire),
        Integer("max_rows", &embedding.max_rows, 0),
-       Custom("row_storage", [&](const ConfigNode& storage, const std::string& at) {
-         return ReadRowStorage(storage, at, &embedding.row_storage);
-       })}));
+       Value("row_storage", ReadRowStorage, &embedding.row_storage)}));
   if (!vocabulary.empty() && embedding.hash_buckets > 0) {
     return InvalidArgument(value.where, ": ", path,
                            ": has both vocabulary and hash_buckets; keep one (vocabulary: "
@@ -85,12 +83,8 @@ absl::Status ReadModel(const ConfigNode& section, const std::string& path, JobCo
        Integers("hidden", &model.hidden, 1, kMaxWidth),
        Integers("bottom_hidden", &model.bottom_hidden, 1, kMaxWidth),
        Integers("top_hidden", &model.top_hidden, 1, kMaxWidth),
-       Integer("factors", &model.factors, 1, kMaxWidth),
-       Custom("embedding", [&](const ConfigNode& value,
-                               const std::string& at) { return ReadEmbedding(value, at, &model); }),
-       Custom("init", [&](const ConfigNode& value,
-                          const std::string& at) { return ReadInit(value, at, &model); }),
-       Integer("window", &model.window, 1, kMaxWidth),
+       Integer("factors", &model.factors, 1, kMaxWidth), Value("embedding", ReadEmbedding, &model),
+       Value("init", ReadInit, &model), Integer("window", &model.window, 1, kMaxWidth),
        Integer("negatives", &model.negatives, 1, kMaxNegatives),
        Integer("min_count", &model.min_count, 1),
        Custom("subsample", [&](const ConfigNode& value, const std::string& at) -> absl::Status {

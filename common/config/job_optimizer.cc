@@ -1,50 +1,37 @@
 // Section `optimizer`.
+#include <algorithm>
 #include <utility>
 
 #include "common/config/job_sections.h"
 #include "common/config/section_reader.h"
 #include "common/errors.h"
+#include "common/optimizer/rules.h"
 #include "common/status.h"
 
 namespace cairn {
 namespace {
 
-const Names& OptimizerTypes() {
-  static const auto* const kTypes =
-      new Names{"sgd",    "adagrad", "adadelta",  "rmsprop", "adam", "adamw",
-                "adamax", "nadam",   "lazy_adam", "ftrl",    "lion"};
-  return *kTypes;
+Names OptimizerTypes() {
+  Names types;
+  for (const OptimizerRule& rule : OptimizerRules()) types.push_back(rule.type);
+  return types;
 }
 
-// All arguments of all optimizers, by their Keras names. Optimizer::Create knows which arguments a
-// type has and their ranges.
-const Names& OptimizerArguments() {
-  static const auto* const kArguments = new Names{"momentum",
-                                                  "nesterov",
-                                                  "rho",
-                                                  "centered",
-                                                  "epsilon",
-                                                  "beta_1",
-                                                  "beta_2",
-                                                  "beta",
-                                                  "amsgrad",
-                                                  "weight_decay",
-                                                  "initial_accumulator_value",
-                                                  "learning_rate_power",
-                                                  "l1_regularization_strength",
-                                                  "l2_regularization_strength",
-                                                  "l2_shrinkage_regularization_strength"};
-  return *kArguments;
+// The arguments of all optimizers, by their Keras names, each once. Optimizer::Create knows which
+// arguments a type has and their ranges.
+Names OptimizerArguments() {
+  Names names;
+  for (const OptimizerRule& rule : OptimizerRules()) {
+    for (const ArgumentSpec& argument : rule.arguments) {
+      if (std::ranges::find(names, argument.name) == names.end()) names.push_back(argument.name);
+    }
+  }
+  return names;
 }
 
 absl::Status ReadNumbers(const ConfigNode& value, const std::string& path,
                          std::vector<double>* out) {
-  if (value.kind != ConfigNode::Kind::kList) return Unexpected(value, path, "a list of numbers");
-  out->resize(value.children.size());
-  for (size_t i = 0; i < out->size(); ++i) {
-    RETURN_IF_ERROR(ReadNumber(value.children[i], absl::StrCat(path, "[", i, "]"), &(*out)[i]));
-  }
-  return absl::OkStatus();
+  return ReadList(value, path, "a list of numbers", ReadNumber, out);
 }
 
 // Reads a number, or {type: exponential_decay, …} with Keras' arguments.
@@ -86,10 +73,7 @@ absl::Status ReadLearningRate(const ConfigNode& value, const std::string& path,
 std::vector<Field> OptimizerFields(OptimizerConfig* config) {
   std::vector<Field> fields = {
       Choice("type", &config->type, OptimizerTypes()),
-      Custom("learning_rate",
-             [config](const ConfigNode& value, const std::string& path) {
-               return ReadLearningRate(value, path, &config->learning_rate);
-             }),
+      Value("learning_rate", ReadLearningRate, &config->learning_rate),
   };
   for (const absl::string_view name : OptimizerArguments()) {
     fields.push_back(Custom(name, [config, name](const ConfigNode& value, const std::string& path) {
@@ -121,30 +105,21 @@ absl::Status CheckOptimizer(const ConfigNode& section, const std::string& path,
 
 absl::Status ReadPerVariable(const ConfigNode& value, const std::string& path,
                              std::vector<OptimizerOverride>* out) {
-  if (value.kind == ConfigNode::Kind::kEmpty) return absl::OkStatus();
-  if (value.kind != ConfigNode::Kind::kList) {
-    return Unexpected(value, path, "a list, as in [{match: \"wide/*\", type: ftrl}]");
-  }
-  for (size_t i = 0; i < value.children.size(); ++i) {
-    const ConfigNode& entry = value.children[i];
-    const std::string at = absl::StrCat(path, "[", i, "]");
-    OptimizerOverride result;
-    std::vector<Field> fields = OptimizerFields(&result.optimizer);
-    fields.push_back(Text("match", &result.match));
-    RETURN_IF_ERROR(ReadSection(entry, at, fields));
-    if (result.match.empty() || entry.Find("type") == nullptr) {
-      return InvalidArgument(entry.where, ": ", at,
-                             ": needs match (variables, as in \"wide/*\") and type");
-    }
-    if (result.optimizer.global_clipnorm > 0) {
-      return InvalidArgument(
-          WhereOf(entry, "global_clipnorm"), ": ", at,
-          ".global_clipnorm: is the norm of all variables together; give it in optimizer");
-    }
-    RETURN_IF_ERROR(CheckOptimizer(entry, at, result.optimizer));
-    out->push_back(std::move(result));
-  }
-  return absl::OkStatus();
+  return ReadMatches(
+      value, path, "{match: \"wide/*\", type: ftrl}", "variables, as in \"wide/*\"",
+      [](OptimizerOverride* entry) { return OptimizerFields(&entry->optimizer); },
+      [](const ConfigNode& section, const std::string& at, const OptimizerOverride& entry) {
+        if (section.Find("type") == nullptr) {
+          return InvalidArgument(section.where, ": ", at, ": needs type (an optimizer)");
+        }
+        if (entry.optimizer.global_clipnorm > 0) {
+          return InvalidArgument(
+              WhereOf(section, "global_clipnorm"), ": ", at,
+              ".global_clipnorm: is the norm of all variables together; give it in optimizer");
+        }
+        return CheckOptimizer(section, at, entry.optimizer);
+      },
+      out);
 }
 
 }  // namespace
@@ -174,9 +149,7 @@ absl::Status ReadOneOptimizer(const ConfigNode& value, const std::string& path,
 
 absl::Status ReadOptimizer(const ConfigNode& section, const std::string& path, JobConfig* job) {
   std::vector<Field> fields = OptimizerFields(&job->optimizer);
-  fields.push_back(Custom("per_variable", [&](const ConfigNode& value, const std::string& at) {
-    return ReadPerVariable(value, at, &job->per_variable);
-  }));
+  fields.push_back(Value("per_variable", ReadPerVariable, &job->per_variable));
   fields.push_back(Choice("not_finite", &job->not_finite, {"reject", "skip"}));
   fields.push_back(Choice("divergence", &job->divergence, {"stop", "ignore"}));
   RETURN_IF_ERROR(ReadSection(section, path, fields));

@@ -2,10 +2,8 @@
 #include <iterator>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/config/job_sections.h"
 #include "common/config/section_reader.h"
-#include "common/errors.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -32,23 +30,13 @@ std::vector<Field> StorageFields(RowStorage* storage) {
 
 absl::Status ReadPerTable(const ConfigNode& value, const std::string& path,
                           std::vector<TableRowStorage>* out) {
-  if (value.kind == ConfigNode::Kind::kEmpty) return absl::OkStatus();
-  if (value.kind != ConfigNode::Kind::kList) {
-    return Unexpected(value, path, "a list, as in [{match: \"wide/*\", values: float32}]");
-  }
-  for (size_t i = 0; i < value.children.size(); ++i) {
-    const ConfigNode& entry = value.children[i];
-    const std::string at = absl::StrCat(path, "[", i, "]");
-    TableRowStorage result;
-    std::vector<Field> fields = StorageFields(&result.storage);
-    fields.push_back(Text("match", &result.match));
-    RETURN_IF_ERROR(ReadSection(entry, at, fields));
-    if (result.match.empty()) {
-      return InvalidArgument(entry.where, ": ", at, ": needs match (tables, as in \"wide/*\")");
-    }
-    out->push_back(std::move(result));
-  }
-  return absl::OkStatus();
+  return ReadMatches(
+      value, path, "{match: \"wide/*\", values: float32}", "tables, as in \"wide/*\"",
+      [](TableRowStorage* entry) { return StorageFields(&entry->storage); },
+      [](const ConfigNode&, const std::string&, const TableRowStorage&) {
+        return absl::OkStatus();
+      },
+      out);
 }
 
 }  // namespace
@@ -57,9 +45,7 @@ absl::Status ReadRowStorage(const ConfigNode& section, const std::string& path,
                             RowStorageConfig* config) {
   RowStorageConfig result;
   std::vector<Field> fields = StorageFields(&result.storage);
-  fields.push_back(Custom("per_table", [&](const ConfigNode& value, const std::string& at) {
-    return ReadPerTable(value, at, &result.per_table);
-  }));
+  fields.push_back(Value("per_table", ReadPerTable, &result.per_table));
   RETURN_IF_ERROR(ReadSection(section, path, fields));
   *config = std::move(result);
   return absl::OkStatus();

@@ -46,8 +46,7 @@ absl::Status ReadDevices(const ConfigNode& value, const std::string& path,
     if (!IsDevice(item.text)) return Unexpected(item, path, "cpu:N or gpu:N");
     // Several replicas may share a GPU. Logical CPU devices are unlimited, so no two need share
     // one.
-    if (absl::StartsWith(item.text, "cpu:") &&
-        std::find(found.begin(), found.end(), item.text) != found.end()) {
+    if (absl::StartsWith(item.text, "cpu:") && std::ranges::find(found, item.text) != found.end()) {
       return InvalidArgument(item.where, ": ", path, ": ", item.text,
                              " is named twice; name each once");
     }
@@ -114,12 +113,7 @@ absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, Jo
   StrategyConfig& strategy = job->strategy;
   return ReadSection(
       section, path,
-      {Custom("type", [&](const ConfigNode& value,
-                          const std::string& at) { return ReadType(value, at, &strategy.type); }),
-       Custom("devices",
-              [&](const ConfigNode& value, const std::string& at) {
-                return ReadDevices(value, at, &strategy.devices);
-              }),
+      {Value("type", ReadType, &strategy.type), Value("devices", ReadDevices, &strategy.devices),
        Choice("consistency", &strategy.consistency, {"async", "ssp", "sync"}),
        Integer("staleness_bound_steps", &strategy.staleness_bound_steps, 0),
        Integer("replicas_to_aggregate", &strategy.replicas_to_aggregate, 0, kMaxAggregate),
@@ -127,12 +121,8 @@ absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, Jo
        Integer("pull_ahead_steps", &strategy.pull_ahead_steps, 0, kMaxPullAheadSteps),
        NumberAbove("ps_wait_seconds", 0, &strategy.ps_wait_seconds),
        Choice("on_worker_loss", &strategy.on_worker_loss, {"continue", "fail"}),
-       Custom("partitioner",
-              [&](const ConfigNode& value, const std::string& at) {
-                return ReadPartitioner(value, at, &strategy.partitioner);
-              }),
-       Custom("wire", [&](const ConfigNode& value,
-                          const std::string& at) { return ReadWire(value, at, &strategy.wire); }),
+       Value("partitioner", ReadPartitioner, &strategy.partitioner),
+       Value("wire", ReadWire, &strategy.wire),
        Choice("cross_device_ops", &strategy.cross_device_ops,
               {"auto", "nccl", "hierarchical_copy", "reduction_to_one_device"}),
        Choice("matmul_precision", &strategy.matmul_precision, {"float32", "tf32", "bfloat16"}),
@@ -197,26 +187,19 @@ absl::Status ReadStorage(const ConfigNode& section, const std::string& path, Job
 absl::Status ReadPatterns(const ConfigNode& value, const std::string& path,
                           std::vector<std::string>* out) {
   constexpr absl::string_view kExpected = "a list of names of variables, as in [\"embedding/*\"]";
-  if (value.kind != ConfigNode::Kind::kList || value.children.empty()) {
-    return Unexpected(value, path, kExpected);
-  }
-  std::vector<std::string> patterns;
-  for (const ConfigNode& item : value.children) {
-    RETURN_IF_ERROR(ReadText(item, path, &patterns.emplace_back()));
-    if (patterns.back().empty()) return Unexpected(item, path, kExpected);
-  }
-  *out = std::move(patterns);
-  return absl::OkStatus();
+  if (value.children.empty()) return Unexpected(value, path, kExpected);
+  const auto read = [&](const ConfigNode& item, const std::string& at, std::string* pattern) {
+    RETURN_IF_ERROR(ReadText(item, at, pattern));
+    return pattern->empty() ? Unexpected(item, at, kExpected) : absl::OkStatus();
+  };
+  return ReadList(value, path, kExpected, read, out);
 }
 
 absl::Status ReadWarmStart(const ConfigNode& section, const std::string& path,
                            WarmStartConfig* out) {
   RETURN_IF_ERROR(
       ReadSection(section, path,
-                  {Path("from", &out->from),
-                   Custom("variables", [&](const ConfigNode& value, const std::string& at) {
-                     return ReadPatterns(value, at, &out->variables);
-                   })}));
+                  {Path("from", &out->from), Value("variables", ReadPatterns, &out->variables)}));
   if (!out->from.empty() || section.Find("variables") == nullptr) return absl::OkStatus();
   return InvalidArgument(WhereOf(section, "variables"), ": ", path,
                          ".variables: come from a checkpoint; name its directory by ", path,
@@ -229,9 +212,7 @@ absl::Status ReadCheckpoint(const ConfigNode& section, const std::string& path, 
       section, path,
       {Path("directory", &checkpoint.directory), Integer("every_steps", &checkpoint.every_steps, 0),
        Integer("keep", &checkpoint.keep, 1), Path("restore", &checkpoint.restore),
-       Custom("warm_start", [&](const ConfigNode& value, const std::string& at) {
-         return ReadWarmStart(value, at, &checkpoint.warm_start);
-       })}));
+       Value("warm_start", ReadWarmStart, &checkpoint.warm_start)}));
   if (checkpoint.restore.empty()) {
     return InvalidArgument(WhereOf(section, "restore"), ": ", path,
                            ".restore: is empty; expected latest, none or a checkpoint's directory");
@@ -253,10 +234,7 @@ absl::Status ReadEvaluation(const ConfigNode& section, const std::string& path, 
 absl::Status ReadOutput(const ConfigNode& section, const std::string& path, JobConfig* job) {
   return ReadSection(section, path,
                      {Path("metrics_file", &job->output.metrics_file),
-                      Custom("export",
-                             [&](const ConfigNode& value, const std::string& at) {
-                               return ReadExport(value, at, &job->output.export_file);
-                             }),
+                      Value("export", ReadExport, &job->output.export_file),
                       Path("tensorboard", &job->output.tensorboard),
                       NumberFrom("progress_seconds", 0, &job->output.progress_seconds)});
 }

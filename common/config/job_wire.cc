@@ -1,7 +1,6 @@
 // Section `strategy.wire`: the formats in which values travel between a job's workers and servers.
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/config/job_sections.h"
 #include "common/config/section_reader.h"
 #include "common/errors.h"
@@ -32,25 +31,13 @@ absl::Status CheckFraction(const ConfigNode& section, const std::string& path,
 
 absl::Status ReadPerVariable(const ConfigNode& value, const std::string& path,
                              std::vector<VariableWireFormat>* out) {
-  if (value.kind == ConfigNode::Kind::kEmpty) return absl::OkStatus();
-  if (value.kind != ConfigNode::Kind::kList) {
-    return Unexpected(value, path, "a list, as in [{match: \"embedding/*\", push: int8}]");
-  }
-  for (size_t i = 0; i < value.children.size(); ++i) {
-    const ConfigNode& entry = value.children[i];
-    const std::string at = absl::StrCat(path, "[", i, "]");
-    VariableWireFormat result;
-    std::vector<Field> fields = FormatFields(&result.format);
-    fields.push_back(Text("match", &result.match));
-    RETURN_IF_ERROR(ReadSection(entry, at, fields));
-    if (result.match.empty()) {
-      return InvalidArgument(entry.where, ": ", at,
-                             ": needs match (variables, as in \"embedding/*\")");
-    }
-    RETURN_IF_ERROR(CheckFraction(entry, at, result.format));
-    out->push_back(std::move(result));
-  }
-  return absl::OkStatus();
+  return ReadMatches(
+      value, path, "{match: \"embedding/*\", push: int8}", "variables, as in \"embedding/*\"",
+      [](VariableWireFormat* entry) { return FormatFields(&entry->format); },
+      [](const ConfigNode& section, const std::string& at, const VariableWireFormat& entry) {
+        return CheckFraction(section, at, entry.format);
+      },
+      out);
 }
 
 }  // namespace
@@ -58,9 +45,7 @@ absl::Status ReadPerVariable(const ConfigNode& value, const std::string& path,
 absl::Status ReadWire(const ConfigNode& section, const std::string& path, WireConfig* config) {
   WireConfig result;
   std::vector<Field> fields = FormatFields(&result.format);
-  fields.push_back(Custom("per_variable", [&](const ConfigNode& value, const std::string& at) {
-    return ReadPerVariable(value, at, &result.per_variable);
-  }));
+  fields.push_back(Value("per_variable", ReadPerVariable, &result.per_variable));
   RETURN_IF_ERROR(ReadSection(section, path, fields));
   RETURN_IF_ERROR(CheckFraction(section, path, result.format));
   *config = std::move(result);

@@ -43,16 +43,16 @@ constexpr Selector kReplicas = {"several strategy.devices", [](const JobConfig& 
                                                    type == "one_device" || type == "default";
                                   return std::string(one ? "" : "given");
                                 }};
-constexpr Selector kGpus = {
-    "a GPU in strategy.devices", [](const JobConfig& job) {
-      const std::vector<std::string>& devices = job.strategy.devices;
-      // Without devices, the job uses every GPU.
-      const bool given = devices.empty() ||
-                         std::any_of(devices.begin(), devices.end(), [](const std::string& device) {
-                           return absl::StartsWith(device, "gpu:");
-                         });
-      return std::string(given ? "given" : "");
-    }};
+constexpr Selector kGpus = {"a GPU in strategy.devices", [](const JobConfig& job) {
+                              const std::vector<std::string>& devices = job.strategy.devices;
+                              // Without devices, the job uses every GPU.
+                              const bool given =
+                                  devices.empty() ||
+                                  std::ranges::any_of(devices, [](const std::string& device) {
+                                    return absl::StartsWith(device, "gpu:");
+                                  });
+                              return std::string(given ? "given" : "");
+                            }};
 constexpr Selector kShuffling = {"data.shuffle.buffer_rows above 1", [](const JobConfig& job) {
                                    // The format text draws its pairs from the shuffle's seed.
                                    const bool draws = job.data.shuffle_buffer_rows > 1 ||
@@ -139,7 +139,7 @@ const ConfigNode* Find(const ConfigNode& root, absl::string_view path) {
 
 bool IsRead(const KeyUse& use, const std::string& value) {
   if (use.values.empty()) return !value.empty();
-  return std::find(use.values.begin(), use.values.end(), value) != use.values.end();
+  return std::ranges::find(use.values, value) != use.values.end();
 }
 
 std::string Refusal(const KeyUse& use, const std::string& value) {
@@ -172,7 +172,7 @@ absl::Status CheckKeyUses(const ConfigNode& root, JobConfig* job) {
     const ConfigNode* member = Find(root, use.path);
     const std::string value = use.by.value(*job);
     if (member == nullptr || IsRead(use, value)) continue;
-    if (std::find(reported.begin(), reported.end(), use.path) != reported.end()) continue;
+    if (std::ranges::find(reported, use.path) != reported.end()) continue;
     reported.push_back(use.path);
     if (use.refused && (use.is_default == nullptr || !use.is_default(*job))) {
       return InvalidArgument(member->key_where, ": ", Refusal(use, value));

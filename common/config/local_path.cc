@@ -14,7 +14,7 @@ namespace {
 // RFC 3986: a letter, then letters, digits, '+', '-' and '.'.
 bool IsScheme(absl::string_view text) {
   return !text.empty() && absl::ascii_isalpha(static_cast<unsigned char>(text[0])) &&
-         std::all_of(text.begin(), text.end(), [](unsigned char c) {
+         std::ranges::all_of(text, [](unsigned char c) {
            return absl::ascii_isalnum(c) || c == '+' || c == '-' || c == '.';
          });
 }

@@ -67,7 +67,7 @@ absl::Status ApplyOverride(absl::string_view assignment, ConfigNode* root) {
   bool valid =
       assignment.find('=') != absl::string_view::npos && parts.first.size() <= kMaxKeyBytes;
   for (const absl::string_view step : steps) {
-    valid = valid && !step.empty() && std::all_of(step.begin(), step.end(), absl::ascii_isprint);
+    valid = valid && !step.empty() && std::ranges::all_of(step, absl::ascii_isprint);
   }
   if (!valid || steps.size() > kMaxConfigDepth) {
     return InvalidArgument("--set '", EscapedText(assignment.substr(0, kMaxKeyBytes)),

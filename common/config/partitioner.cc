@@ -90,7 +90,7 @@ class GreedyByBytes : public Placement {
  public:
   explicit GreedyByBytes(int32_t ps_count) : bytes_(ps_count, 0) {}
   int32_t Next(int64_t bytes) override {
-    const auto least = std::min_element(bytes_.begin(), bytes_.end());
+    const auto least = std::ranges::min_element(bytes_);
     *least += bytes;
     return static_cast<int32_t>(least - bytes_.begin());
   }

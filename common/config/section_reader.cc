@@ -43,7 +43,7 @@ absl::Status ReadChoice(const ConfigNode& value, const std::string& path, const 
   if (value.kind != ConfigNode::Kind::kScalar) {
     return Unexpected(value, path, absl::StrCat("one of: ", absl::StrJoin(choices, ", ")));
   }
-  if (std::find(choices.begin(), choices.end(), value.text) == choices.end()) {
+  if (std::ranges::find(choices, value.text) == choices.end()) {
     return InvalidArgument(value.where, ": ", path, ": found ", value.Shown(),
                            DidYouMean(value.text, choices),
                            ", expected one of: ", absl::StrJoin(choices, ", "));
@@ -71,8 +71,7 @@ absl::Status ReadSection(const ConfigNode& section, const std::string& path,
     return Unexpected(section, path.empty() ? "the file" : path, "a section of keys and values");
   }
   for (const ConfigNode& member : section.children) {
-    const auto field = std::find_if(fields.begin(), fields.end(),
-                                    [&](const Field& f) { return f.key == member.key; });
+    const auto field = std::ranges::find(fields, member.key, &Field::key);
     if (field == fields.end()) return UnknownKey(member, path, fields);
     RETURN_IF_ERROR(
         field->read(member, path.empty() ? member.key : absl::StrCat(path, ".", member.key)));
@@ -85,17 +84,9 @@ Field Custom(absl::string_view key,
   return {key, std::move(read)};
 }
 
-Field Text(absl::string_view key, std::string* out) {
-  return {key, [=](const ConfigNode& value, const std::string& path) {
-            return ReadText(value, path, out);
-          }};
-}
+Field Text(absl::string_view key, std::string* out) { return Value(key, ReadText, out); }
 
-Field Path(absl::string_view key, std::string* out) {
-  return {key, [=](const ConfigNode& value, const std::string& path) {
-            return ReadPath(value, path, out);
-          }};
-}
+Field Path(absl::string_view key, std::string* out) { return Value(key, ReadPath, out); }
 
 Field Boolean(absl::string_view key, bool* out) {
   return {key, [=](const ConfigNode& value, const std::string& path) {
@@ -111,17 +102,11 @@ Field Integer(absl::string_view key, int64_t* out, int64_t low, int64_t high) {
 }
 
 Field Integers(absl::string_view key, std::vector<int64_t>* out, int64_t low, int64_t high) {
-  return {key, [=](const ConfigNode& value, const std::string& path) -> absl::Status {
-            if (value.kind != ConfigNode::Kind::kList) {
-              return Unexpected(value, path, "a list of integers, as in [64, 32]");
-            }
-            std::vector<int64_t> result(value.children.size());
-            for (size_t i = 0; i < result.size(); ++i) {
-              RETURN_IF_ERROR(ReadInteger(value.children[i], absl::StrCat(path, "[", i, "]"), low,
-                                          high, &result[i]));
-            }
-            *out = std::move(result);
-            return absl::OkStatus();
+  return {key, [=](const ConfigNode& value, const std::string& path) {
+            const auto read = [=](const ConfigNode& item, const std::string& at, int64_t* number) {
+              return ReadInteger(item, at, low, high, number);
+            };
+            return ReadList(value, path, "a list of integers, as in [64, 32]", read, out);
           }};
 }
 

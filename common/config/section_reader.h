@@ -5,11 +5,15 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/config/config_node.h"
+#include "common/errors.h"
+#include "common/status.h"
 
 namespace cairn {
 
@@ -44,6 +48,14 @@ Field Choice(absl::string_view key, std::string* out, Names choices);
 Field Section(absl::string_view key, std::vector<Field> fields);
 Field Custom(absl::string_view key,
              std::function<absl::Status(const ConfigNode& value, const std::string& path)> read);
+// By a reader of values of its type, as those below.
+template <typename T>
+Field Value(absl::string_view key, absl::Status (*read)(const ConfigNode&, const std::string&, T*),
+            T* out) {
+  return Custom(key, [=](const ConfigNode& value, const std::string& path) {
+    return read(value, path, out);
+  });
+}
 
 // A key that this version does not support: kUnimplemented. `instead` tells the user what to do
 // ("leave it out").
@@ -64,5 +76,37 @@ absl::Status Unexpected(const ConfigNode& value, absl::string_view path,
 // "job.yaml:3: strategy.type: mirrored is not built in this version; it offers: …".
 absl::Status NotBuiltError(const ConfigNode& value, absl::string_view path, absl::string_view what,
                            absl::string_view offered);
+
+// A list, each of whose items `read` reads.
+template <typename T, typename Read>
+absl::Status ReadList(const ConfigNode& value, const std::string& path, absl::string_view expected,
+                      const Read& read, std::vector<T>* out) {
+  if (value.kind != ConfigNode::Kind::kList) return Unexpected(value, path, expected);
+  std::vector<T> result(value.children.size());
+  for (size_t i = 0; i < result.size(); ++i) {
+    RETURN_IF_ERROR(read(value.children[i], absl::StrCat(path, "[", i, "]"), &result[i]));
+  }
+  *out = std::move(result);
+  return absl::OkStatus();
+}
+// A list of sections, each with a pattern of names in `match` and with `fields_of(item)`; `check`
+// is then called with the section, its path and the item. Without a value the list is empty.
+// `example` is an item ("{match: \"wide/*\", type: ftrl}"), `names` says what is matched.
+template <typename T, typename FieldsOf, typename Check>
+absl::Status ReadMatches(const ConfigNode& value, const std::string& path,
+                         absl::string_view example, absl::string_view names,
+                         const FieldsOf& fields_of, const Check& check, std::vector<T>* out) {
+  if (value.kind == ConfigNode::Kind::kEmpty) return absl::OkStatus();
+  const auto read = [&](const ConfigNode& section, const std::string& at, T* item) -> absl::Status {
+    std::vector<Field> fields = fields_of(item);
+    fields.push_back(Text("match", &item->match));
+    RETURN_IF_ERROR(ReadSection(section, at, fields));
+    if (item->match.empty()) {
+      return InvalidArgument(section.where, ": ", at, ": needs match (", names, ")");
+    }
+    return check(section, at, *item);
+  };
+  return ReadList(value, path, absl::StrCat("a list, as in [", example, "]"), read, out);
+}
 
 }  // namespace cairn

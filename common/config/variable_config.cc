@@ -38,11 +38,7 @@ struct Description {
 };
 
 std::vector<Field> CommonFields(Description* out) {
-  return {Text("name", &out->spec.name),
-          Custom("optimizer",
-                 [out](const ConfigNode& value, const std::string& path) {
-                   return ReadOneOptimizer(value, path, &out->spec.optimizer);
-                 }),
+  return {Text("name", &out->spec.name), Value("optimizer", ReadOneOptimizer, &out->spec.optimizer),
           Custom("initializer", [out](const ConfigNode& value, const std::string& path) {
             const bool is_embedding = out->spec.kind == VariableKind::kEmbedding;
             return ReadInitializer(value, path, is_embedding, &out->spec.initializer);
@@ -66,9 +62,7 @@ std::vector<Field> TableFields(Description* out) {
   fields.push_back(
       Integer("expire_after_seconds", &rules.expire_after_seconds, 0, kMostSecondsToExpire));
   fields.push_back(Integer("max_rows", &rules.max_rows, 0));
-  fields.push_back(Custom("row_storage", [out](const ConfigNode& value, const std::string& path) {
-    return ReadRowStorage(value, path, &out->row_storage);
-  }));
+  fields.push_back(Value("row_storage", ReadRowStorage, &out->row_storage));
   return fields;
 }
 

@@ -133,7 +133,7 @@ void FillFrom(const InitializerConfig& config, uint64_t stream, Fans fans, int64
     });
   } else {
     const double fallback = config.type == "ones" ? 1 : 0;
-    std::fill(out.begin(), out.end(), static_cast<float>(ArgumentOr(at, "value", fallback)));
+    std::ranges::fill(out, static_cast<float>(ArgumentOr(at, "value", fallback)));
   }
 }
 

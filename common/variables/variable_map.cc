@@ -14,7 +14,7 @@ bool SameButPlaces(const VariableSpec& a, const VariableSpec& b) {
 }
 
 const VariableSpec* FindLike(absl::Span<const VariableSpec> there, const VariableSpec& spec) {
-  const auto like = std::find_if(there.begin(), there.end(), [&](const VariableSpec& other) {
+  const auto like = std::ranges::find_if(there, [&](const VariableSpec& other) {
     return other.name == spec.name && other.kind == spec.kind && other.shape == spec.shape;
   });
   return like == there.end() ? nullptr : &*like;
@@ -35,9 +35,9 @@ std::vector<int32_t> PlacesOf(const VariableSpec& spec) {
 }
 
 int64_t PiecesOn(const VariableSpec& spec, int32_t ps) {
-  return std::count(spec.bucket_ps.begin(), spec.bucket_ps.end(), ps) +
-         std::count_if(spec.shards.begin(), spec.shards.end(),
-                       [ps](const DenseShard& shard) { return shard.ps == ps; });
+  return std::ranges::count(spec.bucket_ps, ps) +
+         std::ranges::count_if(spec.shards,
+                               [ps](const DenseShard& shard) { return shard.ps == ps; });
 }
 
 }  // namespace cairn

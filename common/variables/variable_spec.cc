@@ -54,7 +54,7 @@ absl::Status CheckName(const VariableSpec& spec) {
     return InvalidArgument("variable \"", spec.name.substr(0, 40), "…\": its name has ",
                            spec.name.size(), " bytes, at most ", kMaxNameBytes, " are allowed");
   }
-  const auto bad = std::find_if(spec.name.begin(), spec.name.end(), [](char c) {
+  const auto bad = std::ranges::find_if(spec.name, [](char c) {
     return !absl::ascii_isalnum(static_cast<unsigned char>(c)) &&
            absl::string_view("_./-").find(c) == absl::string_view::npos;
   });

@@ -36,8 +36,8 @@ ItemName NameOf(const wire::AssignItem& item) {
 absl::Status CheckNoRepeats(absl::string_view server, const ItemName& name,
                             absl::Span<const int64_t> ids) {
   std::vector<int64_t> sorted(ids.begin(), ids.end());
-  std::sort(sorted.begin(), sorted.end());
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
+  const auto twice = std::ranges::adjacent_find(sorted);
   if (twice == sorted.end()) return absl::OkStatus();
   return InvalidArgument(ItemText(server, name), ": id ", *twice,
                          " is named twice: give it one value");

@@ -50,8 +50,8 @@ absl::Status CheckItemCount(absl::string_view field, size_t count) {
 
 absl::Status CheckNamedOnce(absl::string_view field, const std::vector<std::string>& names) {
   std::vector<absl::string_view> sorted(names.begin(), names.end());
-  std::sort(sorted.begin(), sorted.end());
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
+  const auto twice = std::ranges::adjacent_find(sorted);
   if (twice == sorted.end()) return absl::OkStatus();
   return InvalidArgument("field ", field, " names \"", *twice,
                          "\" twice; each variable is named once at most: leave out the repeat");

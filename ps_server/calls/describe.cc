@@ -87,7 +87,7 @@ absl::Status Describe(const StatisticsReader& statistics, MemoryBudget& budget,
   std::vector<absl::string_view> names(request.variables.begin(), request.variables.end());
   if (names.empty()) {
     for (const auto& [name, variable] : variables) names.push_back(name);
-    std::sort(names.begin(), names.end());
+    std::ranges::sort(names);
   }
   std::vector<const Variable*> named;
   int64_t bytes = 0;

@@ -155,8 +155,8 @@ absl::Status GradientUpdate::CheckDistinct() {
   auto& shards = scratch_.shards_;
   shards.clear();
   for (const PreparedItem& item : scratch_.prepared_) shards.push_back(&item.target.shard());
-  std::sort(shards.begin(), shards.end());
-  const auto twice = std::adjacent_find(shards.begin(), shards.end());
+  std::ranges::sort(shards);
+  const auto twice = std::ranges::adjacent_find(shards);
   if (twice == shards.end()) return absl::OkStatus();
   for (const PreparedItem& item : scratch_.prepared_) {
     if (&item.target.shard() != *twice) continue;

@@ -22,11 +22,10 @@ void PlaceShards(absl::Span<VariableSpec* const> specs, int32_t server_count) {
     const int64_t row_bytes = RowWidth(spec->shape) * static_cast<int64_t>(DTypeBytes(spec->dtype));
     for (DenseShard& shard : spec->shards) items.push_back({shard.rows * row_bytes, &shard});
   }
-  std::stable_sort(items.begin(), items.end(),
-                   [](const Item& a, const Item& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(items, [](const Item& a, const Item& b) { return a.bytes > b.bytes; });
   std::vector<int64_t> load(static_cast<size_t>(server_count), 0);
   for (const Item& item : items) {
-    const auto least = std::min_element(load.begin(), load.end());
+    const auto least = std::ranges::min_element(load);
     item.shard->ps = static_cast<int32_t>(least - load.begin());
     *least += item.bytes;
   }

@@ -71,7 +71,7 @@ class Restoring {
         request_(request),
         job_(request.from_job.empty() ? request.caller.job : request.from_job),
         same_(static_cast<int32_t>(request.folders.size()) == info_.options.server_count &&
-              std::none_of(request.folders.begin(), request.folders.end(), HasLeft)) {}
+              std::ranges::none_of(request.folders, HasLeft)) {}
 
   absl::Status Run(wire::RestoreReply& reply) {
     if (DoneBefore()) {
@@ -116,12 +116,11 @@ class Restoring {
     if (job == nullptr || job->variables()->empty()) return false;
     if (request_.timeline > 0) return std::abs(job->timeline()) == request_.timeline;
     if (request_.workers.empty()) return false;
-    return std::all_of(request_.workers.begin(), request_.workers.end(),
-                       [&](const wire::CheckpointWorker& worker) {
-                         if (worker.worker == kStepWorker) return true;
-                         const std::shared_ptr<Session> session = job->FindSession(worker.worker);
-                         return session != nullptr && session->incarnation() >= worker.incarnation;
-                       });
+    return std::ranges::all_of(request_.workers, [&](const wire::CheckpointWorker& worker) {
+      if (worker.worker == kStepWorker) return true;
+      const std::shared_ptr<Session> session = job->FindSession(worker.worker);
+      return session != nullptr && session->incarnation() >= worker.incarnation;
+    });
   }
 
   absl::Status CheckAbsent() const {
@@ -164,9 +163,8 @@ class Restoring {
     ASSIGN_OR_RETURN(const std::vector<WorkerRecord> workers, store.Workers());
     for (const WorkerRecord& record : workers) {
       if (record.job != job_) continue;
-      const auto told = std::find_if(
-          request_.workers.begin(), request_.workers.end(),
-          [&](const wire::CheckpointWorker& worker) { return worker.worker == record.worker; });
+      const auto told =
+          std::ranges::find(request_.workers, record.worker, &wire::CheckpointWorker::worker);
       const int64_t resumes_after = told == request_.workers.end() ? 0 : told->sequence;
       if (record.sequence > resumes_after) ahead.push_back({record.worker, record.sequence});
     }
@@ -235,9 +233,9 @@ class Restoring {
 
   bool ComesHere(const VariableSpec& spec) const {
     const int32_t here = info_.index();
-    return std::count(spec.bucket_ps.begin(), spec.bucket_ps.end(), here) > 0 ||
-           std::any_of(spec.shards.begin(), spec.shards.end(),
-                       [here](const DenseShard& shard) { return shard.ps == here; });
+    return std::ranges::count(spec.bucket_ps, here) > 0 ||
+           std::ranges::any_of(spec.shards,
+                               [here](const DenseShard& shard) { return shard.ps == here; });
   }
 
   absl::Status MakeVariables() {
@@ -417,9 +415,7 @@ class Restoring {
     const std::shared_ptr<Job> job = catalog_.registry().Find(request_.caller.job);
     if (job == nullptr) return records;
     for (const auto& session : job->sessions()) {
-      const auto known = std::find_if(
-          records.begin(), records.end(),
-          [&](const WorkerRecord& record) { return record.worker == session->worker(); });
+      const auto known = std::ranges::find(records, session->worker(), &WorkerRecord::worker);
       if (known != records.end()) {
         known->incarnation = std::max(known->incarnation, session->incarnation());
       } else {
@@ -443,9 +439,8 @@ class Restoring {
         }
       }
     }
-    const bool told = std::any_of(workers.begin(), workers.end(), [](const WorkerRecord& record) {
-      return record.worker == kStepWorker;
-    });
+    const bool told = std::ranges::any_of(
+        workers, [](const WorkerRecord& record) { return record.worker == kStepWorker; });
     if (told || closed == 0) return;
     workers.push_back({.job = request_.caller.job, .worker = kStepWorker, .sequence = closed});
   }

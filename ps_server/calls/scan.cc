@@ -128,7 +128,7 @@ void Scanner::FindInMemory(const EmbeddingStripe& stripe, int64_t first, size_t 
 // Appends rows in the order of keys. If a key has a row in memory, its record on disk, which may be
 // older, is ignored.
 void Scanner::Merge(const EmbeddingStripe& stripe, size_t room) {
-  std::sort(found_.begin(), found_.end(), Before);
+  std::ranges::sort(found_, Before);
   for (size_t i = 0; i < found_.size() && room > 0; ++i) {
     const Found& found = found_[i];
     if (i > 0 && found_[i - 1].key == found.key) continue;

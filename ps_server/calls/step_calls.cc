@@ -39,8 +39,8 @@ void FillWhy(const Registry& registry, const WaitBoard& waits, const wire::Calle
     }
   }
   waits.List(caller.job, reply.waiting);
-  std::sort(reply.waiting.begin(), reply.waiting.end(),
-            [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  std::ranges::sort(reply.waiting,
+                    [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
 }
 
 }  // namespace cairn

@@ -40,8 +40,8 @@ DecisionRecord ToRecord(const wire::StepDecision& decision, const std::string& j
 // Whether this server hosts any rows of the job.
 bool AnyRows(const Job& job) {
   const auto variables = job.variables();
-  return std::any_of(variables->begin(), variables->end(),
-                     [](const auto& variable) { return !variable.second->shards().empty(); });
+  return std::ranges::any_of(
+      *variables, [](const auto& variable) { return !variable.second->shards().empty(); });
 }
 
 SyncSteps::Missing WhyMissing(const Job& job, bool any_rows, const NamedContribution& name) {

@@ -101,7 +101,7 @@ absl::Status ColdReader::Finish(Block block, Take take) {
     TakeBlock(block, take);
     std::vector<uint32_t> next;
     next.swap(later_);
-    std::sort(next.begin(), next.end());
+    std::ranges::sort(next);
     Add(next);
   }
   return absl::OkStatus();

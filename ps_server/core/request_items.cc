@@ -133,7 +133,7 @@ absl::Status UnknownVariable(absl::string_view server, const VariableMap& variab
                              const ItemName& item) {
   std::vector<absl::string_view> names;
   for (const auto& [name, variable] : variables) names.push_back(name);
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return NotFound(ItemText(server, item), ": the job has ", names.size(),
                   " variables here, none of that name", DidYouMean(item.variable, names),
                   "; create it first");

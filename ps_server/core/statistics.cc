@@ -45,8 +45,8 @@ void AddWaits(const WaitBoard& waits, Job& job, JobStatistics& statistics) {
   waits.List(job.name(), why.waiting);
   statistics.waiting_count = static_cast<int64_t>(waiting + why.waiting.size() - listed);
   statistics.waiting = std::move(why.waiting);
-  std::sort(statistics.waiting.begin(), statistics.waiting.end(),
-            [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  std::ranges::sort(statistics.waiting,
+                    [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
   statistics.workers = std::move(why.workers);
 }
 

@@ -49,7 +49,7 @@ absl::Status ReadVariables(JobCatalog& catalog, Moves& moves, MemoryBudget& budg
   std::vector<uint32_t> ids;
   for (const VariableRecord& record : records) ids.push_back(record.id);
   ids.push_back(std::numeric_limits<uint32_t>::max());
-  std::sort(ids.begin(), ids.end());
+  std::ranges::sort(ids);
   uint32_t next = 1;  // the first id
   for (const uint32_t id : ids) {
     if (id > next) RETURN_IF_ERROR(catalog.store().DropLeftovers(next, id));

@@ -256,8 +256,8 @@ std::vector<const Cohort::Member*> Cohort::SlowestFirst() const {
   for (const auto& [worker, member] : members_) {
     if (Counts(member)) members.push_back(&member);
   }
-  std::stable_sort(members.begin(), members.end(),
-                   [](const Member* a, const Member* b) { return a->step < b->step; });
+  std::ranges::stable_sort(members,
+                           [](const Member* a, const Member* b) { return a->step < b->step; });
   return members;
 }
 
@@ -521,7 +521,7 @@ size_t Cohort::FillWhy(wire::WhyReply& reply, size_t most_waits) const {
       SetMoreMissing(members.count - members.listed.size(), call);
       std::vector<int32_t>& workers = missing.emplace_back();
       for (const Member* member : members.listed) workers.push_back(member->session->worker());
-      std::sort(workers.begin(), workers.end());
+      std::ranges::sort(workers);
     }
     reply.largest_step_gap = largest_gap_;
   }

@@ -98,8 +98,8 @@ int64_t JobSteps::LastBegun(absl::string_view variable) const {
   absl::MutexLock lock(&mutex_);
   const int64_t pending = steps_.LastPending([&](const PendingContribution& contribution) {
     const std::vector<wire::PushItem>& items = contribution.parts->items;
-    return std::any_of(items.begin(), items.end(),
-                       [&](const wire::PushItem& item) { return item.variable == variable; });
+    return std::ranges::any_of(
+        items, [&](const wire::PushItem& item) { return item.variable == variable; });
   });
   return std::max(steps_.decided(), pending);
 }

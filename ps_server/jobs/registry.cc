@@ -121,7 +121,7 @@ bool Job::Idle(bool shared, bool granting) const {
   if (steps_.active() || (shared && timeline() != 0)) return false;
   absl::ReaderMutexLock lock(&mutex_);
   if (!variables_->empty() || (granting && !sessions_.empty())) return false;
-  return std::all_of(sessions_.begin(), sessions_.end(), [](const auto& entry) {
+  return std::ranges::all_of(sessions_, [](const auto& entry) {
     const Session& session = *entry.second.session;
     return !session.leased() && session.applied() == 0 && !session.any_waiting();
   });

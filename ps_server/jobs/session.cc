@@ -79,7 +79,7 @@ void Session::NoteJoined() {
 
 bool Session::WasReplaced(int64_t start) const {
   absl::MutexLock lock(&mutex_);
-  return start != 0 && std::count(replaced_starts_.begin(), replaced_starts_.end(), start) > 0;
+  return start != 0 && std::ranges::count(replaced_starts_, start) > 0;
 }
 
 void Session::Fence(int64_t incarnation) {

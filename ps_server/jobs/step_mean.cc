@@ -92,7 +92,7 @@ wire::PushItem ViewOf(const wire::PushItem& item) {
 
 // Sums parts if at least one is a whole gradient; other parts may be rows.
 wire::PushItem SumWhole(const VariableMap& variables, const Parts& parts) {
-  const Part& whole = *std::find_if(parts.begin(), parts.end(), IsWhole);
+  const Part& whole = *std::ranges::find_if(parts, IsWhole);
   const DType dtype = TypeOf(*whole.item);
   Sum sum(dtype, whole.item->values.size() / DTypeBytes(dtype));
   for (const Part& part : parts) {
@@ -170,7 +170,7 @@ wire::PushItem JoinRows(const Parts& parts, const HoldersByRow* holders) {
 
 wire::PushItem MeanOfParts(const VariableMap& variables, const Parts& parts, SyncMean mean) {
   if (parts.size() == 1 && parts[0].weight == 1) return ViewOf(*parts[0].item);
-  if (std::any_of(parts.begin(), parts.end(), IsWhole)) return SumWhole(variables, parts);
+  if (std::ranges::any_of(parts, IsWhole)) return SumWhole(variables, parts);
   if (mean == SyncMean::kRows) return JoinRows(parts, nullptr);
   const HoldersByRow holders = HoldersOf(parts);
   return JoinRows(parts, &holders);

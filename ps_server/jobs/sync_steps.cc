@@ -19,10 +19,9 @@ void SyncSteps::Begin(int64_t closed, std::vector<DecisionRecord> stored) {
 }
 
 bool SyncSteps::Names(const DecisionRecord& decision, const NamedContribution& name) {
-  return std::any_of(decision.contributions.begin(), decision.contributions.end(),
-                     [&](const NamedContribution& other) {
-                       return KeyOf(other) == KeyOf(name) && other.incarnation <= name.incarnation;
-                     });
+  return std::ranges::any_of(decision.contributions, [&](const NamedContribution& other) {
+    return KeyOf(other) == KeyOf(name) && other.incarnation <= name.incarnation;
+  });
 }
 
 bool SyncSteps::IsNamed(const NamedContribution& name) const {
@@ -80,8 +79,8 @@ std::optional<DecisionRecord> SyncSteps::Decide(absl::Span<const QuorumMember> m
   const bool enough =
       aggregate > 0 && decision.contributions.size() >= static_cast<size_t>(aggregate);
   if (!enough && !Undecided(members).empty()) return std::nullopt;
-  std::sort(decision.contributions.begin(), decision.contributions.end(),
-            [](const auto& a, const auto& b) { return KeyOf(a) < KeyOf(b); });
+  std::ranges::sort(decision.contributions,
+                    [](const auto& a, const auto& b) { return KeyOf(a) < KeyOf(b); });
   return decision;
 }
 

@@ -57,7 +57,7 @@ void History::Add(const EngineStatistics& engine, absl::Duration now, absl::Time
   }
   Workers counts;
   for (const JobStatistics& job : engine.jobs) {
-    const bool charted = std::any_of(job.workers.begin(), job.workers.end(), IsExpectedToCall);
+    const bool charted = std::ranges::any_of(job.workers, IsExpectedToCall);
     if (!charted || sample.jobs.size() >= kMaxJobsCharted) continue;
     sample.jobs.push_back(SampleOf(job, now, counts));
   }
@@ -71,8 +71,8 @@ void History::Add(const EngineStatistics& engine, absl::Duration now, absl::Time
 }
 
 std::vector<Sample> History::After(int64_t after) const {
-  const auto first = std::find_if(samples_.begin(), samples_.end(),
-                                  [&](const Sample& sample) { return sample.number > after; });
+  const auto first =
+      std::ranges::find_if(samples_, [&](const Sample& sample) { return sample.number > after; });
   return {first, samples_.end()};
 }
 

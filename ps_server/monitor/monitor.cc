@@ -147,8 +147,8 @@ HttpReply Monitor::Status(absl::string_view query) const {
   JobState state;
   if (reading.engine.has_value()) {
     const std::vector<JobStatistics>& jobs = reading.engine->jobs;
-    const bool known = std::any_of(
-        jobs.begin(), jobs.end(), [&](const JobStatistics& job) { return job.name == asked->job; });
+    const bool known =
+        std::ranges::any_of(jobs, [&](const JobStatistics& job) { return job.name == asked->job; });
     reading.job = known ? asked->job : FirstJob(*reading.engine);
     if (!reading.job.empty()) reading.peers = peers_.Get(reading.job);
     state = StateOf(JobViewsOf(reading));

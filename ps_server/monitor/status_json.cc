@@ -65,9 +65,8 @@ Json WaitsJson(const std::vector<JobView>& views) {
   for (const JobView& view : views) {
     for (const wire::WaitingCall& call : view.waiting) calls.emplace_back(view.server, &call);
   }
-  std::stable_sort(calls.begin(), calls.end(), [](const auto& a, const auto& b) {
-    return a.second->seconds > b.second->seconds;
-  });
+  std::ranges::stable_sort(
+      calls, [](const auto& a, const auto& b) { return a.second->seconds > b.second->seconds; });
   if (calls.size() > kMaxWaitsShown) calls.resize(kMaxWaitsShown);
   Json json = Json::array();
   for (const auto& [server, call] : calls) {
@@ -97,8 +96,8 @@ std::vector<const JobStatistics*> InOrder(const std::vector<JobStatistics>& jobs
   std::vector<const JobStatistics*> order;
   order.reserve(jobs.size());
   for (const JobStatistics& job : jobs) order.push_back(&job);
-  std::stable_partition(order.begin(), order.end(), [](const JobStatistics* job) {
-    return std::any_of(job->workers.begin(), job->workers.end(), IsExpectedToCall);
+  std::ranges::stable_partition(order, [](const JobStatistics* job) {
+    return std::ranges::any_of(job->workers, IsExpectedToCall);
   });
   if (order.size() > kMaxJobsShown) order.resize(kMaxJobsShown);
   return order;

@@ -51,8 +51,7 @@ absl::Status BeginArrivingBatch(Stripe& stripe) {
 absl::StatusOr<std::vector<bool>> FindCold(const StripeId& id, const StoredRows& rows,
                                            std::vector<size_t> wanted, const StripeStore& store) {
   std::vector<bool> found(rows.size());
-  std::sort(wanted.begin(), wanted.end(),
-            [&](size_t a, size_t b) { return rows.key(a) < rows.key(b); });
+  std::ranges::sort(wanted, [&](size_t a, size_t b) { return rows.key(a) < rows.key(b); });
   std::vector<ColdKey> keys;
   for (const size_t i : wanted) keys.push_back({.id = id, .key = rows.key(i)});
   ColdRows cold;
@@ -109,8 +108,7 @@ absl::Status ArrivingRows::WriteBlock(EmbeddingStripe& stripe, const StoredRows&
   if (!absent.empty() && stripe.cold_rows() > 0) {
     ASSIGN_OR_RETURN(known, FindCold(stripe.id(), rows, absent, store));
   }
-  const auto is_new =
-      static_cast<int64_t>(absent.size()) - std::count(known.begin(), known.end(), true);
+  const auto is_new = static_cast<int64_t>(absent.size()) - std::ranges::count(known, true);
   const int64_t charge = is_new * table.layout().row_charge();
   const bool room = !cold && rows_bytes_ + charge <= budget_.limit_bytes() / kShare &&
                     budget_.TryAcquireBelow(charge, budget_.load_bytes());

@@ -30,9 +30,8 @@ wire::Member* Find(wire::Members& members, int32_t index) {
 
 wire::Member& FindOrAdd(wire::Members& members, int32_t index) {
   if (wire::Member* const found = Find(members, index); found != nullptr) return *found;
-  const auto at =
-      std::find_if(members.members.begin(), members.members.end(),
-                   [index](const wire::Member& member) { return member.index > index; });
+  const auto at = std::ranges::find_if(
+      members.members, [index](const wire::Member& member) { return member.index > index; });
   const auto made = members.members.emplace(at);
   made->index = index;
   return *made;

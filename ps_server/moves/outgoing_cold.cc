@@ -29,7 +29,7 @@ void OutgoingCold::Begin() {
     scanned_bytes_ = 0;
   }
   departed_.insert(departed_.end(), noted_->keys.begin(), noted_->keys.end());
-  std::sort(departed_.begin(), departed_.end(), std::greater<>());
+  std::ranges::sort(departed_, std::greater<>());
   departed_.erase(std::unique(departed_.begin(), departed_.end()), departed_.end());
   *noted_ = {.since = updates};
   begun_ = true;

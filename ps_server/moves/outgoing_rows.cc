@@ -172,7 +172,7 @@ void OutgoingRows::AppendNumbers(absl::Span<const Watermark> numbers,
 }
 
 bool OutgoingRows::AllRead() const {
-  return std::all_of(parts_.begin(), parts_.end(), [](const Part& part) {
+  return std::ranges::all_of(parts_, [](const Part& part) {
     return !part.Changed() && (part.cold == nullptr || part.cold->done());
   });
 }

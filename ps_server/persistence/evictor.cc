@@ -129,8 +129,7 @@ std::vector<std::shared_ptr<Variable>> Evictor::Tables() const {
       if (variable->table() != nullptr) tables.push_back(variable);
     }
   }
-  std::sort(tables.begin(), tables.end(),
-            [](const auto& a, const auto& b) { return a->id() < b->id(); });
+  std::ranges::sort(tables, [](const auto& a, const auto& b) { return a->id() < b->id(); });
   return tables;
 }
 

@@ -111,7 +111,7 @@ absl::Status Flusher::WriteTogether(
       options_.durability != Durability::kOff && options_.durability != Durability::kLog;
   return Exclusively([&]() -> absl::Status {
     ASSIGN_OR_RETURN(std::vector<Stripe*> stripes, apply());
-    std::sort(stripes.begin(), stripes.end());
+    std::ranges::sort(stripes);
     const absl::Status written = CatchBadAlloc([&] { return RunEpoch(sync, &stripes); });
     return written.ok() ? written : Refuse(written);
   });

@@ -190,10 +190,10 @@ std::optional<ChunkPool::Vacated> ChunkPool::BeginVacating() {
   if (emptiest == nullptr || free_.size() - emptiest->idle < emptiest->in_use) return std::nullopt;
   vacated_free_.reserve(emptiest->bytes() / chunk_bytes_);  // as with free_
   vacated_ = Vacated{.begin = emptiest->memory.get(), .bytes = emptiest->bytes()};
-  const auto theirs = std::stable_partition(
-      free_.begin(), free_.end(), [&](std::byte* chunk) { return !vacated_->contains(chunk); });
-  vacated_free_.assign(theirs, free_.end());
-  free_.erase(theirs, free_.end());
+  const auto theirs = std::ranges::stable_partition(
+      free_, [&](std::byte* chunk) { return !vacated_->contains(chunk); });
+  vacated_free_.assign(theirs.begin(), theirs.end());
+  free_.erase(theirs.begin(), theirs.end());
   return vacated_;
 }
 

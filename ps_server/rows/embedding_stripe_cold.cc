@@ -49,7 +49,7 @@ bool EmbeddingStripe::Choose(StripeBatch& batch, size_t bytes, Leave which, uint
 
 uint32_t EmbeddingStripe::DropChosen(Leave which, const Leaving& leaving) {
   std::vector<uint32_t> rows = leaving.rows;
-  std::sort(rows.begin(), rows.end());  // the search may have wrapped around
+  std::ranges::sort(rows);  // the search may have wrapped around
   const std::shared_ptr<DepartedRows> noted = noted_.lock();
   uint32_t dropped = 0;
   for (size_t i = rows.size(); i-- > 0;) {

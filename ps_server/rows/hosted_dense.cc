@@ -14,9 +14,9 @@ constexpr size_t kStripeBytes = 256 << 10;
 void OrderById(absl::Span<const int64_t> ids, std::vector<uint32_t>& order) {
   order.resize(ids.size());
   std::iota(order.begin(), order.end(), 0);
-  if (std::is_sorted(ids.begin(), ids.end())) return;
-  std::sort(order.begin(), order.end(),
-            [ids](uint32_t a, uint32_t b) { return ids[a] != ids[b] ? ids[a] < ids[b] : a < b; });
+  if (std::ranges::is_sorted(ids)) return;
+  std::ranges::sort(
+      order, [ids](uint32_t a, uint32_t b) { return ids[a] != ids[b] ? ids[a] < ids[b] : a < b; });
 }
 
 template <typename T>
@@ -77,7 +77,7 @@ int64_t RowsPerStripe(size_t row_bytes) {
 SortedRows SortRows(absl::Span<const int64_t> ids, const std::byte* gradients,
                     const DenseLayout& layout, RowScratch& scratch) {
   const auto not_below = [](int64_t a, int64_t b) { return a >= b; };
-  if (std::adjacent_find(ids.begin(), ids.end(), not_below) == ids.end()) {
+  if (std::ranges::adjacent_find(ids, not_below) == ids.end()) {
     return {.ids = ids, .gradients = gradients};
   }
   OrderById(ids, scratch.order);

@@ -36,16 +36,15 @@ int64_t HostedShard::OwnSince(int32_t worker, int64_t version) const {
   if (worker < 0) return 0;
   for (const OwnVersions& own : state_->own) {
     if (own.worker != worker) continue;
-    return std::count_if(own.versions.begin(), own.versions.end(),
-                         [version](int64_t v) { return v > version; });
+    return std::ranges::count_if(own.versions, [version](int64_t v) { return v > version; });
   }
   return 0;
 }
 
 void HostedShard::RememberOwn(int32_t worker, int64_t version) {
   if (worker < 0) return;
-  auto own = std::find_if(state_->own.begin(), state_->own.end(),
-                          [worker](const OwnVersions& o) { return o.worker == worker; });
+  auto own = std::ranges::find_if(state_->own,
+                                  [worker](const OwnVersions& o) { return o.worker == worker; });
   if (own == state_->own.end())
     own = state_->own.insert(state_->own.end(), OwnVersions{.worker = worker});
   own->versions[own->next++ % kOwnVersions] = version;
@@ -58,8 +57,8 @@ bool HostedShard::Note(uint32_t variable, absl::Span<const Watermark> away, Shar
   state_->noted_version = version;
   state_->watermarks.Forget(away);
   std::erase_if(state_->own, [away](const OwnVersions& own) {
-    return std::any_of(away.begin(), away.end(),
-                       [&own](const Watermark& mark) { return mark.worker == own.worker; });
+    return std::ranges::any_of(away,
+                               [&own](const Watermark& mark) { return mark.worker == own.worker; });
   });
   record.variable = variable;
   record.shard = static_cast<uint32_t>(index_);

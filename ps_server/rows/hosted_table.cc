@@ -84,7 +84,7 @@ HostedTable::HostedTable(const HostedTable& before, absl::Span<const int32_t> bu
   }
   // Buckets that arrived earlier may have left since.
   std::erase_if(arrived_, [&](const std::shared_ptr<Core>& core) {
-    return std::none_of(stripes_.begin(), stripes_.end(), [&](const auto& stripe) {
+    return std::ranges::none_of(stripes_, [&](const auto& stripe) {
       return stripe != nullptr && &stripe->layout() == &core->layout;
     });
   });
@@ -306,7 +306,7 @@ void HostedTable::Admit(const Window& window, const KeyGroups& groups, TableScra
                         absl::Span<bool> repeats, Changed& changed) {
   std::vector<TableScratch::Absent>& absent = scratch.absent;
   // A key that the push repeats counts once.
-  std::sort(absent.begin(), absent.end(), [&](const auto& a, const auto& b) {
+  std::ranges::sort(absent, [&](const auto& a, const auto& b) {
     if (a.group != b.group) return a.group < b.group;
     const int64_t a_key = groups.key(a.at), b_key = groups.key(b.at);
     return a_key != b_key ? a_key < b_key : a.at < b.at;

@@ -63,7 +63,7 @@ void KeyGroups::ComparisonSort(absl::Span<const int64_t> keys, uint32_t bucket_c
   for (size_t i = 0; i < keys.size(); ++i) {
     tagged_[i] = uint64_t{BucketOfKey(keys[i], bucket_count)} << 32 | i;
   }
-  std::sort(tagged_.begin(), tagged_.end());
+  std::ranges::sort(tagged_);
   for (size_t at = 0; at < tagged_.size(); ++at) {
     const uint32_t bucket = static_cast<uint32_t>(tagged_[at] >> 32);
     positions_[at] = static_cast<uint32_t>(tagged_[at]);

@@ -37,8 +37,8 @@ std::optional<uint32_t> RowAges::ExpiredUpTo(int64_t now) const {
 }
 
 void RowAges::ForgetUpTo(int64_t now) {
-  const auto kept = std::find_if(marks_.begin(), marks_.end(),
-                                 [&](const Mark& mark) { return mark.time > now - lifetime_; });
+  const auto kept =
+      std::ranges::find_if(marks_, [&](const Mark& mark) { return mark.time > now - lifetime_; });
   marks_.erase(marks_.begin(), kept);
 }
 

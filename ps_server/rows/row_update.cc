@@ -67,7 +67,7 @@ void RowUpdate::ApplySummed(absl::Span<const uint32_t> rows, absl::Span<const ui
   const size_t dim = layout_.dim;
   scratch_.ordered.resize(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) scratch_.ordered[i] = uint64_t{rows[i]} << 32 | i;
-  std::sort(scratch_.ordered.begin(), scratch_.ordered.end());
+  std::ranges::sort(scratch_.ordered);
   size_t n = 0;
   for (size_t i = 0; i < scratch_.ordered.size();) {
     const uint64_t row = scratch_.ordered[i] >> 32;

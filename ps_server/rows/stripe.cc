@@ -44,8 +44,8 @@ void Watermarks::Forget(absl::Span<const Watermark> durable) {
 
 void Watermarks::Reset(absl::Span<const Watermark> marks) {
   marks_.assign(marks.begin(), marks.end());
-  std::sort(marks_.begin(), marks_.end(),
-            [](const Watermark& a, const Watermark& b) { return a.worker < b.worker; });
+  std::ranges::sort(marks_,
+                    [](const Watermark& a, const Watermark& b) { return a.worker < b.worker; });
 }
 
 void Stripe::TakeOver(absl::Span<const Watermark> marks) {

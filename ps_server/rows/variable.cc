@@ -86,7 +86,7 @@ int64_t FixedBytesOf(const VariableSpec& spec, int32_t server_index, const Dense
                      int64_t rows_per_stripe) {
   int64_t bytes = sizeof(Variable);
   if (spec.kind == VariableKind::kEmbedding) {
-    const int64_t local = std::count(spec.bucket_ps.begin(), spec.bucket_ps.end(), server_index);
+    const int64_t local = std::ranges::count(spec.bucket_ps, server_index);
     return bytes + HostedTable::FixedBytes(spec.bucket_ps.size(), local);
   }
   for (const DenseShard& shard : spec.shards) {
@@ -377,7 +377,7 @@ void Variable::InitializeStripe(HostedDense& shard, DenseStripe& stripe) {
                  layout.part_dtype(part) == DType::kFloat64) {
         FillDoubles(initial, floats.size(), bytes.data());
       } else {
-        std::fill(floats.begin(), floats.end(), static_cast<float>(initial));
+        std::ranges::fill(floats, static_cast<float>(initial));
         StoreElements(DType::kFloat32, floats.data(), floats.size(), bytes.data());
       }
       stripe.Write(part, row, rows, bytes.data());

@@ -57,7 +57,7 @@ absl::StatusOr<std::vector<TokenTable::Entry>> TokenTable::Read() const {
     const absl::StatusOr<RoleSet> roles = RolesFromText(words[1]);
     if (!roles.ok()) return refuse(number, std::string(roles.status().message()));
     const TokenDigest digest = DigestOf(words[0]);
-    const auto earlier = std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) {
+    const auto earlier = std::ranges::find_if(entries, [&](const Entry& entry) {
       return entry.digest == digest && entry.identity.roles != *roles;
     });
     if (earlier != entries.end()) {

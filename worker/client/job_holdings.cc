@@ -45,7 +45,7 @@ std::vector<std::string> Lacking(const JobHoldings& holdings, const ServerHoldin
   std::vector<std::string> lacking;
   for (const VariableSpec& spec : holdings.specs) {
     const std::vector<int32_t> places = PlacesOf(spec);
-    const bool placed = std::find(places.begin(), places.end(), server.server) != places.end();
+    const bool placed = std::ranges::find(places, server.server) != places.end();
     if (placed && !Holds(server, spec.name)) lacking.push_back(spec.name);
   }
   return lacking;
@@ -82,8 +82,8 @@ void FindDisagreement(const std::string& job, JobHoldings* holdings) {
     if (!difference.empty()) differences.push_back(std::move(difference));
   }
   if (differences.empty()) return;
-  holdings->from_unfinished_restore = std::all_of(
-      holdings->servers.begin(), holdings->servers.end(),
+  holdings->from_unfinished_restore = std::ranges::all_of(
+      holdings->servers,
       [](const ServerHolding& one) { return one.variables.empty() || one.timeline < 0; });
   holdings->disagreement = absl::StrCat("job '", job, "': ", absl::StrJoin(differences, "; "));
 }
@@ -122,7 +122,7 @@ absl::StatusOr<JobHoldings> CombineHoldings(const std::string& job,
             "\" with another spec than an earlier server: ", SpecDifferenceText(known, *spec));
       }
     }
-    std::sort(holding.variables.begin(), holding.variables.end());
+    std::ranges::sort(holding.variables);
   }
   for (auto& [name, spec] : by_name) holdings.specs.push_back(std::move(spec));
   FindDisagreement(job, &holdings);

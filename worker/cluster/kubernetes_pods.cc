@@ -93,8 +93,7 @@ absl::StatusOr<std::vector<Pod>> ParsePods(absl::string_view json) {
     return BadPods("has no list \"items\" and is no Pod");
   }
   // Names can repeat in different namespaces; such pods keep the order of the list.
-  std::stable_sort(pods.begin(), pods.end(),
-                   [](const Pod& a, const Pod& b) { return a.name < b.name; });
+  std::ranges::stable_sort(pods, [](const Pod& a, const Pod& b) { return a.name < b.name; });
   return pods;
 }
 
@@ -131,7 +130,7 @@ absl::StatusOr<LabelSelector> LabelSelector::Parse(absl::string_view text) {
 }
 
 bool LabelSelector::Matches(const std::map<std::string, std::string>& labels) const {
-  return std::all_of(requirements_.begin(), requirements_.end(), [&](const Requirement& needed) {
+  return std::ranges::all_of(requirements_, [&](const Requirement& needed) {
     const auto found = labels.find(needed.key);
     const bool exists = found != labels.end();
     switch (needed.kind) {

@@ -28,7 +28,7 @@ absl::Status BadTasks(absl::string_view list, absl::string_view why) {
 
 // Accepts only digits; SimpleAtoi also accepts blanks and signs.
 bool ReadDigits(absl::string_view text, int32_t* number) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+  return !text.empty() && std::ranges::all_of(text, [](char c) {
     return absl::ascii_isdigit(static_cast<unsigned char>(c));
   }) && absl::SimpleAtoi(text, number);
 }

@@ -299,8 +299,7 @@ absl::StatusOr<std::vector<Seat>> ShareSeats(const absl::StatusOr<std::vector<Se
   std::vector<Seat> seats(all.size() / Seat::kWords);
   std::memcpy(seats.data(), all.data(), all.size() * sizeof(int64_t));
   for (int worker = 0; worker < workers.size(); ++worker) {
-    if (std::any_of(seats.begin(), seats.end(),
-                    [worker](const Seat& seat) { return seat.worker == worker; })) {
+    if (std::ranges::any_of(seats, [worker](const Seat& seat) { return seat.worker == worker; })) {
       continue;
     }
     return Unavailable("NCCL: ", RankText(worker, workers.peer(worker)),
@@ -344,8 +343,7 @@ absl::Status Connect(const Ranks& ranks, const NcclPeers& peers) {
     RETURN_IF_ERROR(peers.workers->Broadcast(0, {DType::kInt64, words, kWords}, deadline));
     std::memcpy(&id, words, sizeof(id));
   }
-  const auto first = std::find_if(seats->begin(), seats->end(),
-                                  [worker](const Seat& seat) { return seat.worker == worker; });
+  const auto first = std::ranges::find(*seats, worker, &Seat::worker);
   const Nccl& nccl = Nccl::Get();
   RETURN_IF_ERROR(CheckNccl(nccl.group_start(), "connect"));
   absl::Status status;

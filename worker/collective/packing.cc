@@ -22,8 +22,8 @@ absl::StatusOr<std::vector<std::vector<size_t>>> GroupBySize(absl::Span<const Pa
                            " elements; a count is >= 0, or absent");
   }
   std::vector<std::vector<size_t>> packs;
-  const bool all_known = std::all_of(
-      items.begin(), items.end(), [](const PackItem& item) { return item.elements.has_value(); });
+  const bool all_known =
+      std::ranges::all_of(items, [](const PackItem& item) { return item.elements.has_value(); });
   if (bytes_per_pack == 0 || !all_known) {
     packs.emplace_back(items.size());
     std::iota(packs[0].begin(), packs[0].end(), size_t{0});

@@ -247,8 +247,7 @@ absl::Status ClusterCoordinator::Core::TakeError() {
 }
 
 int64_t ClusterCoordinator::Core::Running() const {
-  return std::count_if(running_.begin(), running_.end(),
-                       [](const Call& call) { return call != nullptr; });
+  return std::ranges::count_if(running_, [](const Call& call) { return call != nullptr; });
 }
 
 bool ClusterCoordinator::Core::Await(Deadline deadline, bool (Core::*ready)() const) {

@@ -46,9 +46,9 @@ std::string KeyPath(const CertsOptions& options, absl::string_view name) {
 
 CertificateRequest ServerRequest(std::string name, std::vector<std::string> hosts) {
   // A caller on this host may use any of its names, so the certificate lists them all.
-  if (std::any_of(hosts.begin(), hosts.end(), [](const auto& host) { return IsLoopback(host); })) {
+  if (std::ranges::any_of(hosts, [](const auto& host) { return IsLoopback(host); })) {
     for (const char* const own : {"localhost", "127.0.0.1", "::1"}) {
-      if (std::find(hosts.begin(), hosts.end(), own) == hosts.end()) hosts.emplace_back(own);
+      if (std::ranges::find(hosts, own) == hosts.end()) hosts.emplace_back(own);
     }
   }
   // A server asks the others for the state that its status page shows of the whole cluster.

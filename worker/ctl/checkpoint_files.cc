@@ -64,11 +64,11 @@ absl::StatusOr<Found> Look(const std::string& directory) {
   if (error) {
     return absl::ErrnoToStatus(error.value(), absl::StrCat("listing checkpoints in ", directory));
   }
-  std::sort(found.finished.begin(), found.finished.end(), [](const auto& a, const auto& b) {
+  std::ranges::sort(found.finished, [](const auto& a, const auto& b) {
     return std::tie(a.second.job, a.second.made, a.second.number, a.first) <
            std::tie(b.second.job, b.second.made, b.second.number, b.first);
   });
-  std::sort(found.unfinished.begin(), found.unfinished.end());
+  std::ranges::sort(found.unfinished);
   return found;
 }
 

@@ -76,9 +76,8 @@ std::vector<std::string> WithOwnEnvironment(const std::vector<std::string>& own)
   };
   std::vector<std::string> all = own;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    const bool replaced = std::any_of(own.begin(), own.end(), [&](const std::string& variable) {
-      return name(variable) == name(*entry);
-    });
+    const bool replaced = std::ranges::any_of(
+        own, [&](const std::string& variable) { return name(variable) == name(*entry); });
     if (!replaced) all.emplace_back(*entry);
   }
   return all;

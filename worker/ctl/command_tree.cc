@@ -127,8 +127,7 @@ absl::Status Tree::Parse(absl::Span<const char* const> arguments) {
   // The flag --json may follow the word that could not be parsed.
   if (!line.status.ok()) {
     invocation_.json = invocation_.json ||
-                       std::find(arguments.begin(), arguments.end(), absl::string_view("--json")) !=
-                           arguments.end();
+                       std::ranges::find(arguments, absl::string_view("--json")) != arguments.end();
   }
   return line.status;
 }

@@ -117,7 +117,7 @@ absl::StatusOr<DataDirectory> ReadDataDirectory(const std::string& directory) {
     }
     found.variables.push_back(*std::move(variable));
   }
-  std::sort(found.variables.begin(), found.variables.end(), [](const auto& a, const auto& b) {
+  std::ranges::sort(found.variables, [](const auto& a, const auto& b) {
     return std::tie(a.job, a.spec.name) < std::tie(b.job, b.spec.name);
   });
   ASSIGN_OR_RETURN(const std::vector<WorkerRecord> workers, store->Workers());
@@ -126,7 +126,7 @@ absl::StatusOr<DataDirectory> ReadDataDirectory(const std::string& directory) {
     found.workers.push_back(
         {worker.job, worker.worker, worker.incarnation, worker.sequence, worker.left});
   }
-  std::sort(found.workers.begin(), found.workers.end(), [](const auto& a, const auto& b) {
+  std::ranges::sort(found.workers, [](const auto& a, const auto& b) {
     return std::tie(a.job, a.worker) < std::tie(b.job, b.worker);
   });
   return found;

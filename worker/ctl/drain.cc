@@ -38,7 +38,7 @@ absl::StatusOr<std::vector<size_t>> ServersOf(const DrainOptions& options, const
   for (const std::string& task : options.tasks) {
     ASSIGN_OR_RETURN(const int32_t index, ServerIndex(task, target.members.addresses.size()));
     const auto server = static_cast<size_t>(index);
-    if (std::find(servers.begin(), servers.end(), server) == servers.end()) {
+    if (std::ranges::find(servers, server) == servers.end()) {
       servers.push_back(server);
     }
   }

@@ -28,18 +28,16 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 bool Wanted(const std::vector<std::string>& patterns, const std::string& name) {
-  return patterns.empty() || std::any_of(patterns.begin(), patterns.end(), [&](const auto& one) {
-           return MatchesPattern(one, name);
-         });
+  return patterns.empty() ||
+         std::ranges::any_of(patterns, [&](const auto& one) { return MatchesPattern(one, name); });
 }
 
 // kNotFound: a pattern that matches none of `names`.
 absl::Status AllFound(const std::vector<std::string>& patterns,
                       const std::vector<std::string>& names) {
   for (const std::string& pattern : patterns) {
-    const bool found = std::any_of(names.begin(), names.end(), [&pattern](const auto& name) {
-      return MatchesPattern(pattern, name);
-    });
+    const bool found = std::ranges::any_of(
+        names, [&pattern](const auto& name) { return MatchesPattern(pattern, name); });
     if (found) continue;
     const std::vector<absl::string_view> known(names.begin(), names.end());
     return NotFound("no variable is named '", pattern, "'", DidYouMean(pattern, known),

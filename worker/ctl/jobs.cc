@@ -56,7 +56,7 @@ Answer JobsAnswer(const std::vector<JobAnswers>& jobs, const absl::Status& missi
   for (const JobAnswers& job : jobs) {
     const VariableTotals all = VariablesOf(job.servers);
     const std::vector<wire::WorkerStanding> workers = WorkersOf(job.servers);
-    const auto live = std::count_if(workers.begin(), workers.end(), IsHeard);
+    const auto live = std::ranges::count_if(workers, IsHeard);
     int64_t step = 0;
     double seen = -1;
     for (const wire::WorkerStanding& worker : workers) {
@@ -98,8 +98,8 @@ absl::StatusOr<Target> ResolveOnlyJob(const TargetOptions& options) {
     target.job = names.front();
     return target;
   }
-  const bool anyone = std::any_of(servers.begin(), servers.end(),
-                                  [](const ServerView& server) { return server.status.ok(); });
+  const bool anyone =
+      std::ranges::any_of(servers, [](const ServerView& server) { return server.status.ok(); });
   if (!anyone) return AnyMissing(servers);
   return AsBadInput(absl::FailedPreconditionError(
       names.empty() ? std::string("the servers have no job yet; --job NAME or --job FILE names one")

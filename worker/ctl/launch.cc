@@ -109,13 +109,13 @@ absl::Status Launcher::CatchSignals() {
 }
 
 bool Launcher::AnyRuns(bool servers) const {
-  return std::any_of(tasks_.begin(), tasks_.end(), [&](const auto& task) {
+  return std::ranges::any_of(tasks_, [&](const auto& task) {
     return task->server() == servers && task->process().running();
   });
 }
 
 bool Launcher::AllWorkersEnded() const {
-  return HasWorkers() && std::all_of(tasks_.begin(), tasks_.end(), [](const auto& task) {
+  return HasWorkers() && std::ranges::all_of(tasks_, [](const auto& task) {
            return task->server() || task->ended();
          });
 }
@@ -243,8 +243,8 @@ void Launcher::TakeNews(const std::function<void()>& ready) {
 
 absl::Status Launcher::Advance() {
   const auto servers_ready = [&] {
-    return std::all_of(tasks_.begin(), tasks_.end(),
-                       [](const auto& task) { return !task->server() || task->ready(); });
+    return std::ranges::all_of(tasks_,
+                               [](const auto& task) { return !task->server() || task->ready(); });
   };
   if (phase_ == Phase::kServersStart || phase_ == Phase::kRuns) RETURN_IF_ERROR(RestartDue());
   if (phase_ == Phase::kServersStart && servers_ready()) RETURN_IF_ERROR(StartWorkers());

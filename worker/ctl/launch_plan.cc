@@ -121,7 +121,7 @@ absl::Status MakeTls(const LaunchOptions& options, const LaunchPlan& plan) {
 
 // Appends a free HTTP port, which the task's log names, unless the user's `flags` choose one.
 void AppendHttpPort(const std::vector<std::string>& flags, std::vector<std::string>* command) {
-  const bool chosen = std::any_of(flags.begin(), flags.end(), [](absl::string_view flag) {
+  const bool chosen = std::ranges::any_of(flags, [](absl::string_view flag) {
     return flag.substr(0, flag.find('=')) == "--http_port";
   });
   if (!chosen) Append({"--http_port", "0"}, command);
@@ -226,7 +226,7 @@ bool Trains(const PlannedTask& task) {
 // task its own.
 void DivideMetricsFile(std::vector<PlannedTask>* tasks) {
   constexpr absl::string_view kFlag = "--metrics_file";
-  const auto first = std::find_if(tasks->begin(), tasks->end(), Trains);
+  const auto first = std::ranges::find_if(*tasks, Trains);
   for (auto task = tasks->begin(); task != tasks->end(); ++task) {
     if (task->server || task == first) continue;
     std::string before;
@@ -244,7 +244,7 @@ void DivideMetricsFile(std::vector<PlannedTask>* tasks) {
 // The tasks that train divide the machine's GPUs among themselves (worker/cluster/local_gpus.h).
 // Beside them an evaluator computes on the CPU, unless the job names devices.
 void ShareGpus(const JobConfig& job, std::vector<PlannedTask>* tasks) {
-  const auto trainers = std::count_if(tasks->begin(), tasks->end(), Trains);
+  const auto trainers = std::ranges::count_if(*tasks, Trains);
   int rank = 0;
   for (PlannedTask& task : *tasks) {
     if (Trains(task)) {

@@ -110,8 +110,8 @@ std::vector<LaunchRecord> RunningLaunches() {
     std::optional<LaunchRecord> record = ReadRecord(folder);
     if (record.has_value() && IsRunning(*record)) found.push_back(*std::move(record));
   }
-  std::sort(found.begin(), found.end(),
-            [](const LaunchRecord& a, const LaunchRecord& b) { return a.pid < b.pid; });
+  std::ranges::sort(found,
+                    [](const LaunchRecord& a, const LaunchRecord& b) { return a.pid < b.pid; });
   return found;
 }
 

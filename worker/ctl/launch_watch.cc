@@ -20,8 +20,8 @@ namespace {
 constexpr absl::Duration kLookForWorkers = absl::Milliseconds(200);
 
 bool AllRefuse(const std::vector<ServerView>& servers) {
-  return std::all_of(servers.begin(), servers.end(),
-                     [](const ServerView& server) { return IsRefusal(server.status); });
+  return std::ranges::all_of(servers,
+                             [](const ServerView& server) { return IsRefusal(server.status); });
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ class TaskLog {
     const off_t end = lseek(file_.get(), 0, SEEK_END);
     off_t begin = end;
     std::string text;
-    while (begin > 0 && std::count(text.begin(), text.end(), '\n') <= count) {
+    while (begin > 0 && std::ranges::count(text, '\n') <= count) {
       const off_t step = std::min<off_t>(begin, kChunkBytes);
       begin -= step;
       text.insert(0, ReadAt(begin, static_cast<size_t>(step)));
@@ -113,7 +113,7 @@ std::vector<std::string> TasksIn(const std::string& directory) {
                         ? std::string(name)
                         : absl::StrCat(name.substr(0, dash), ":", name.substr(dash + 1)));
   }
-  std::sort(tasks.begin(), tasks.end(), [](const std::string& a, const std::string& b) {
+  std::ranges::sort(tasks, [](const std::string& a, const std::string& b) {
     return std::make_pair(a.size(), a) < std::make_pair(b.size(), b);
   });
   return tasks;
@@ -125,7 +125,7 @@ absl::StatusOr<Logs> OpenLogs(const LogsOptions& options, const std::string& dir
   const std::vector<std::string> all = TasksIn(directory);
   Logs logs;
   for (const std::string& task : options.tasks.empty() ? all : options.tasks) {
-    if (std::find(all.begin(), all.end(), task) == all.end()) {
+    if (std::ranges::find(all, task) == all.end()) {
       return NotFound("no task '", task, "' has a log in ", directory, "; there are ",
                       absl::StrJoin(all, ", "));
     }

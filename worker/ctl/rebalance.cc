@@ -186,8 +186,8 @@ class Rebalancing {
                                const RebalancePlan& plan) {
     if (options_.emptied.empty()) return absl::OkStatus();
     for (size_t v = 0; v < variables.size(); ++v) {
-      if (std::any_of(plan.moves.begin(), plan.moves.end(),
-                      [v](const PlannedMove& move) { return move.variable == v; })) {
+      if (std::ranges::any_of(plan.moves,
+                              [v](const PlannedMove& move) { return move.variable == v; })) {
         continue;
       }
       RETURN_IF_ERROR(GiveUpMoves(target_.job, variables[v].newest, servers_.servers(), servers_));
@@ -202,9 +202,8 @@ class Rebalancing {
     ASSIGN_OR_RETURN(std::vector<VariablePlaces> now, servers_.Describe(target_.job));
     const double seconds = absl::ToDoubleSeconds(MonotonicNow() - start);
     PieceLoads loads = LoadsBetween(*variables, now, seconds);
-    const bool idle = std::all_of(loads.begin(), loads.end(), [](const auto& of_variable) {
-      return std::all_of(of_variable.begin(), of_variable.end(),
-                         [](int64_t load) { return load == 0; });
+    const bool idle = std::ranges::all_of(loads, [](const auto& of_variable) {
+      return std::ranges::all_of(of_variable, [](int64_t load) { return load == 0; });
     });
     if (idle) {
       return FailedPrecondition("no worker pulled or pushed rows of job ", target_.job, " for ",

@@ -37,13 +37,13 @@ class Planner {
       AddPieces(v, variables[v], by_load_ ? loads[v] : std::vector<int64_t>());
     }
     for (std::vector<Piece>& of_server : pieces_) {
-      std::stable_sort(of_server.begin(), of_server.end(),
-                       [](const Piece& a, const Piece& b) { return a.weight > b.weight; });
+      std::ranges::stable_sort(of_server,
+                               [](const Piece& a, const Piece& b) { return a.weight > b.weight; });
     }
     plan_.after = plan_.before;
   }
 
-  bool any_keeps() const { return std::find(keeps_.begin(), keeps_.end(), true) != keeps_.end(); }
+  bool any_keeps() const { return std::ranges::find(keeps_, true) != keeps_.end(); }
 
   RebalancePlan Plan(double tolerance) && {
     for (size_t source = 0; source < pieces_.size(); ++source) {
@@ -52,7 +52,7 @@ class Planner {
     const std::vector<int64_t>& weights = WeightsAfter();
     const auto total = static_cast<double>(
         std::accumulate(weights.begin(), weights.end(), static_cast<int64_t>(0)));
-    const auto keeping = static_cast<double>(std::count(keeps_.begin(), keeps_.end(), true));
+    const auto keeping = static_cast<double>(std::ranges::count(keeps_, true));
     while (MoveFromOneAbove(total / keeping * (1 + tolerance))) {
     }
     for (auto& [key, move] : moves_) plan_.moves.push_back(std::move(move));
@@ -101,10 +101,10 @@ class Planner {
     for (size_t s = 0; s < pieces_.size(); ++s) {
       if (static_cast<double>(WeightsAfter()[s]) > most) above.push_back(s);
     }
-    std::stable_sort(above.begin(), above.end(),
-                     [&](size_t a, size_t b) { return WeightsAfter()[a] > WeightsAfter()[b]; });
+    std::ranges::stable_sort(
+        above, [&](size_t a, size_t b) { return WeightsAfter()[a] > WeightsAfter()[b]; });
     const size_t to = Least();
-    return std::any_of(above.begin(), above.end(), [&](size_t from) { return MoveOne(from, to); });
+    return std::ranges::any_of(above, [&](size_t from) { return MoveOne(from, to); });
   }
 
   // Moves the largest piece that brings the two servers closer together.
@@ -158,7 +158,7 @@ PieceLoads LoadsBetween(absl::Span<const VariablePlaces> before,
                         absl::Span<const VariablePlaces> after, double seconds) {
   PieceLoads loads(after.size());
   for (size_t v = 0; v < after.size(); ++v) {
-    const auto same = std::find_if(before.begin(), before.end(), [&](const VariablePlaces& places) {
+    const auto same = std::ranges::find_if(before, [&](const VariablePlaces& places) {
       return places.newest.name == after[v].newest.name;
     });
     const double use = static_cast<double>(LoadOfUse(after[v].newest)) / seconds;

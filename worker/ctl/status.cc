@@ -255,7 +255,7 @@ void StatusWriter::WriteVariables() {
 // of a job that begins.
 absl::Status StatusWriter::CheckThereIsTheJob() const {
   const std::vector<std::string> names = JobNames(servers_);
-  const bool known = std::find(names.begin(), names.end(), target_.job) != names.end();
+  const bool known = std::ranges::find(names, target_.job) != names.end();
   if (known || names.empty() || !WorkersOf(servers_).empty() || VariablesOf(servers_).count > 0) {
     return absl::OkStatus();
   }

@@ -29,8 +29,8 @@ std::vector<Wait> LongestFirst(const std::vector<ServerView>& servers) {
   for (const ServerView& server : servers) {
     for (const wire::WaitingCall& call : server.why.waiting) waits.push_back({&server, &call});
   }
-  std::stable_sort(waits.begin(), waits.end(),
-                   [](const Wait& a, const Wait& b) { return a.call->seconds > b.call->seconds; });
+  std::ranges::stable_sort(
+      waits, [](const Wait& a, const Wait& b) { return a.call->seconds > b.call->seconds; });
   return waits;
 }
 

@@ -84,7 +84,7 @@ class CsvParser : public LineParser {
 
   bool BadWidth(absl::string_view line, LineError* error) const {
     error->at = line.data() + line.size();
-    error->what = absl::StrCat("row has ", 1 + std::count(line.begin(), line.end(), separator_),
+    error->what = absl::StrCat("row has ", 1 + std::ranges::count(line, separator_),
                                " cells; the first line has ", cells_);
     return false;
   }
@@ -105,7 +105,7 @@ absl::StatusOr<std::unique_ptr<LineParser>> MakeCsvParser(const ReaderOptions& o
   LineError ignored;  // names may contain any bytes
   line.Read(first_line, separator, &ignored);
   const absl::string_view text = line.text();
-  const int64_t cells = 1 + std::count(text.begin(), text.end(), separator);
+  const int64_t cells = 1 + std::ranges::count(text, separator);
   const int64_t label = options.data.label_column;
   if (cells < 2 || label < 0 || label >= cells) {
     return InvalidArgument(path, ":1: first line has ", cells, cells == 1 ? " cell" : " cells",

@@ -92,7 +92,7 @@ absl::StatusOr<std::unique_ptr<Vocabulary>> Vocabulary::Build(absl::Span<const s
     return InvalidArgument(paths.empty() ? "data.train" : paths.front(), ": of ", counts.size(),
                            " different words none occurs model.min_count ", min_count, " times");
   }
-  std::sort(kept.begin(), kept.end(), [](const auto& a, const auto& b) {
+  std::ranges::sort(kept, [](const auto& a, const auto& b) {
     return a.second != b.second ? a.second > b.second : a.first < b.first;
   });
   auto vocabulary = std::make_unique<Vocabulary>();

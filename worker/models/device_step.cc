@@ -24,8 +24,7 @@ size_t BytesOf(const Vector& values) {
 
 // Makes one sum of those whose memory is adjacent, with the gap between them, which is zero.
 void JoinNeighbours(std::vector<RankSum>* sums) {
-  std::sort(sums->begin(), sums->end(),
-            [](const RankSum& a, const RankSum& b) { return a.x < b.x; });
+  std::ranges::sort(*sums, [](const RankSum& a, const RankSum& b) { return a.x < b.x; });
   size_t last = 0;
   for (size_t i = 1; i < sums->size(); ++i) {
     RankSum &before = (*sums)[last], &next = (*sums)[i];
@@ -344,8 +343,8 @@ void StepDevice::Step::CopyOut(size_t v) {
 
 // Copies staged gradients that are adjacent in memory in one call.
 void StepDevice::Step::FlushOut() {
-  std::sort(ready_.begin(), ready_.end(),
-            [this](size_t a, size_t b) { return layout_.gradients[a] < layout_.gradients[b]; });
+  std::ranges::sort(
+      ready_, [this](size_t a, size_t b) { return layout_.gradients[a] < layout_.gradients[b]; });
   for (size_t i = 0; i < ready_.size();) {
     const size_t begin = layout_.gradients[ready_[i]];
     if (IsDirect(begin)) {

@@ -23,7 +23,7 @@ absl::Status CheckLabels(LossKind loss, int64_t classes, absl::Span<const float>
     }
     return false;
   };
-  const auto bad = std::find_if_not(labels.begin(), labels.end(), allowed);
+  const auto bad = std::ranges::find_if_not(labels, allowed);
   if (bad == labels.end()) return absl::OkStatus();
   const std::string what =
       loss == LossKind::kSigmoid ? "0, 1 or -1 (sigmoid_cross_entropy)"
@@ -145,7 +145,7 @@ absl::StatusOr<double> ModelBase::Train(const Batch& batch, StepState* state) co
       return absl::InvalidArgumentError(
           "a step without rows: the variables on the GPU get no gradient");
     }
-    for (VariableUse& use : state->uses) std::fill(use.gradient.begin(), use.gradient.end(), 0.0f);
+    for (VariableUse& use : state->uses) std::ranges::fill(use.gradient, 0.0f);
     return 0.0;
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<StepView> step, Begin(batch, state));

@@ -103,7 +103,7 @@ absl::Status ResidentVariables::FetchGradients(size_t replica, std::vector<Varia
 }
 
 absl::Status ResidentVariables::SendGradients(const std::vector<VariableUse>& uses) {
-  if (std::all_of(uses.begin(), uses.end(), [](const auto& use) { return use.gradient.empty(); })) {
+  if (std::ranges::all_of(uses, [](const auto& use) { return use.gradient.empty(); })) {
     return absl::OkStatus();
   }
   // A replica without rows has not begun a step: the last update still needs its gradients.

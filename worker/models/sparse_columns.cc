@@ -25,7 +25,7 @@ SparseColumns::SparseColumns(int64_t features, int64_t floats_per_column,
 
 absl::Status SparseColumns::Plan(const Batch& batch, StepState* state) const {
   const auto inside = [&](int32_t column) { return column >= 0 && column < features_; };
-  const auto bad = std::find_if_not(batch.columns.begin(), batch.columns.end(), inside);
+  const auto bad = std::ranges::find_if_not(batch.columns, inside);
   if (bad != batch.columns.end()) {
     return absl::InvalidArgumentError(
         absl::StrCat("entry ", bad - batch.columns.begin(), " of the batch: column ", *bad,

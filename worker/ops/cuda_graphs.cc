@@ -24,7 +24,7 @@ cudaError_t CudaGraph::Capture(cudaStream_t stream, absl::FunctionRef<cudaError_
 
 CudaGraphs::Choice CudaGraphs::Choose(const std::string& key) {
   const auto found =
-      std::find_if(kept_.begin(), kept_.end(), [&](const auto& kept) { return kept->key == key; });
+      std::ranges::find_if(kept_, [&](const auto& kept) { return kept->key == key; });
   if (found == kept_.end()) {
     ++misses_;
     if (kept_.size() == kKept) kept_.pop_back();

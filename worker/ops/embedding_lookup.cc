@@ -124,7 +124,7 @@ absl::Status EmbeddingLookupSparse(absl::Span<const float> table, int64_t width,
   RETURN_IF_ERROR(CheckShapes(table, width, input, options, out.size()));
   ASSIGN_OR_RETURN(const Combined combined,
                    Combine(input, options, static_cast<int64_t>(table.size()) / width));
-  std::fill(out.begin(), out.end(), 0.0f);
+  std::ranges::fill(out, 0.0f);
   for (size_t n = 0; n < input.ids.size(); ++n) {
     if (!combined.kept[n]) continue;
     Axpy(WeightOf(input, n), table.data() + input.ids[n] * width,
@@ -156,8 +156,8 @@ absl::Status EmbeddingLookupSparseBackward(absl::Span<const float> table, int64_
   RETURN_IF_ERROR(EmbeddingLookupSparse(table, width, input, options, absl::MakeSpan(out)));
   ASSIGN_OR_RETURN(const Combined combined,
                    Combine(input, options, static_cast<int64_t>(table.size()) / width));
-  std::fill(d_table.begin(), d_table.end(), 0.0f);
-  std::fill(d_weights.begin(), d_weights.end(), 0.0f);
+  std::ranges::fill(d_table, 0.0f);
+  std::ranges::fill(d_weights, 0.0f);
   for (size_t n = 0; n < input.ids.size(); ++n) {
     if (!combined.kept[n]) continue;
     const int32_t row = input.row_of_id[n];

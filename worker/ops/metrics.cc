@@ -43,8 +43,7 @@ double Auc(absl::Span<const float> labels, absl::Span<const float> scores,
     const bool positive = labels[r] > 0;
     rows[r] = {scores[r], positive ? weight : 0.0f, positive ? 0.0f : weight};
   }
-  std::sort(rows.begin(), rows.end(),
-            [](const Scored& a, const Scored& b) { return a.score < b.score; });
+  std::ranges::sort(rows, [](const Scored& a, const Scored& b) { return a.score < b.score; });
   double pairs = 0, positives = 0, negatives = 0;
   for (size_t begin = 0; begin < rows.size();) {
     double tied_positives = 0, tied_negatives = 0;

@@ -27,7 +27,7 @@ void SumOrderBuilder::Build(absl::Span<const int32_t> positions, size_t count,
     ends.assign(distinct[t] + 1, 0);
     const absl::Span<const int32_t> own = positions.subspan(t * count, count);
     for (const int32_t row : own) ++ends[static_cast<size_t>(row) + 1];
-    const int32_t most = *std::max_element(ends.begin(), ends.end());
+    const int32_t most = *std::ranges::max_element(ends);
     // With this length both launches add about as many numbers for the row with the most terms.
     const int32_t chunk =
         std::max(kShortestChunk, static_cast<int32_t>(std::ceil(std::sqrt(most))));

@@ -76,7 +76,7 @@ bool AllDistinct(absl::Span<const int64_t> rows) {
 Tensor GroupRows(absl::Span<const int64_t> rows, RowSegments* segments) {
   std::vector<int64_t> order(rows.size());
   std::iota(order.begin(), order.end(), int64_t{0});
-  std::stable_sort(order.begin(), order.end(), [&rows](int64_t a, int64_t b) {
+  std::ranges::stable_sort(order, [&rows](int64_t a, int64_t b) {
     return rows[static_cast<size_t>(a)] < rows[static_cast<size_t>(b)];
   });
   std::vector<int64_t> all, starts;
@@ -230,8 +230,8 @@ absl::StatusOr<std::vector<int64_t>> CheckAxes(absl::Span<const int64_t> axes, i
     }
     checked.push_back(axis < 0 ? axis + rank : axis);
   }
-  std::sort(checked.begin(), checked.end());
-  const auto twice = std::adjacent_find(checked.begin(), checked.end());
+  std::ranges::sort(checked);
+  const auto twice = std::ranges::adjacent_find(checked);
   if (twice == checked.end()) return checked;
   return InvalidArgument("axis ", *twice, " is given twice");
 }

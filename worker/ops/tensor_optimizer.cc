@@ -62,7 +62,7 @@ void ClipTogether(double limit, absl::Span<TensorGradient> gradients) {
 }
 
 bool IsAscending(absl::Span<const int64_t> rows) {
-  return std::adjacent_find(rows.begin(), rows.end(), std::greater_equal<>()) == rows.end();
+  return std::ranges::adjacent_find(rows, std::greater_equal<>()) == rows.end();
 }
 
 // `order[i]` is the position in `rows` of the i-th smallest row; equal rows are adjacent.
@@ -229,10 +229,9 @@ absl::StatusOr<TensorGradient> WithDistinctRows(const TensorGradient& gradient) 
   if (IsAscending(rows)) return gradient;
   std::vector<size_t> order(rows.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&rows](size_t a, size_t b) { return rows[a] < rows[b]; });
+  std::ranges::stable_sort(order, [&rows](size_t a, size_t b) { return rows[a] < rows[b]; });
   std::vector<int64_t> distinct(rows.begin(), rows.end());
-  std::sort(distinct.begin(), distinct.end());
+  std::ranges::sort(distinct);
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
   const Tensor& values = gradient.values;
   Shape shape = values.shape();

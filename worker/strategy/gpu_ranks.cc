@@ -48,9 +48,8 @@ GpuRanks::GpuRanks(std::vector<std::unique_ptr<DeviceRank>> joined, const NcclPe
 bool GpuRanks::Acquire() { return !unavailable_.load() && !taken_.exchange(true); }
 
 void GpuRanks::Release() {
-  const bool failed =
-      std::any_of(ranks_.begin(), ranks_.end(),
-                  [](const std::unique_ptr<DeviceRank>& rank) { return !rank->Usable().ok(); });
+  const bool failed = std::ranges::any_of(
+      ranks_, [](const std::unique_ptr<DeviceRank>& rank) { return !rank->Usable().ok(); });
   if (failed && peers_.workers == nullptr) ranks_.clear();
   taken_.store(false);
 }

@@ -47,7 +47,7 @@ absl::StatusOr<Value> HierarchicalSum(absl::Span<const Value> of_devices, int64_
 
 // Whether all values are tensors.
 bool IsDense(absl::Span<const Value> values) {
-  return std::all_of(values.begin(), values.end(), [](const Value& value) {
+  return std::ranges::all_of(values, [](const Value& value) {
     return value.kind() == Value::Kind::kTensor && !value.tensor().is_text();
   });
 }

@@ -191,7 +191,7 @@ absl::Status MultiWorkerMirroredStrategy::CheckDeviceCounts() {
     RETURN_IF_ERROR(group_->AllGather({DType::kInt64, &own, 1},
                                       {DType::kInt64, counts.data(), workers()}, CallDeadline({})));
   }
-  if (std::count(counts.begin(), counts.end(), own) == workers()) return absl::OkStatus();
+  if (std::ranges::count(counts, own) == workers()) return absl::OkStatus();
   return InvalidArgument("MultiWorkerMirroredStrategy: the workers have ",
                          absl::StrJoin(counts, ", "), " devices; every worker must have as many");
 }

@@ -60,7 +60,7 @@ bool IsHostZero(const Value& value) {
   if (value.is_host_number()) return value.number() == 0;
   if (value.kind() != Value::Kind::kArray) return false;
   const std::vector<double> numbers = value.array().ToDoubles();
-  return std::all_of(numbers.begin(), numbers.end(), [](double number) { return number == 0; });
+  return std::ranges::all_of(numbers, [](double number) { return number == 0; });
 }
 
 // Each replica's tensor of a value that is reduced along axes.

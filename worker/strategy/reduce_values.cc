@@ -46,7 +46,7 @@ absl::StatusOr<Value> SumValues(absl::Span<const Value> values) {
   if (values.empty()) {
     return absl::InvalidArgumentError("found no values to reduce; give one for each local replica");
   }
-  const auto slices = static_cast<size_t>(std::count_if(values.begin(), values.end(), IsSlices));
+  const auto slices = static_cast<size_t>(std::ranges::count_if(values, IsSlices));
   if (slices == values.size()) return ConcatSlices(values);
   if (slices != 0) {
     return absl::InvalidArgumentError(

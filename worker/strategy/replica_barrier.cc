@@ -19,15 +19,15 @@ ReplicaBarrier::ReplicaBarrier(int32_t replicas, absl::Duration timeout)
     : timeout_(timeout), replicas_(static_cast<size_t>(replicas)) {}
 
 bool ReplicaBarrier::AllFinished() const {
-  return std::all_of(replicas_.begin(), replicas_.end(),
-                     [](const Replica& replica) { return replica.state == State::kFinished; });
+  return std::ranges::all_of(
+      replicas_, [](const Replica& replica) { return replica.state == State::kFinished; });
 }
 
 bool ReplicaBarrier::Ready() const {
   const auto computing = [](const Replica& replica) { return replica.state == State::kComputing; };
   const auto arrived = [](const Replica& replica) { return replica.state == State::kArrived; };
-  if (std::none_of(replicas_.begin(), replicas_.end(), arrived)) return false;
-  return std::none_of(replicas_.begin(), replicas_.end(), computing) || !Obstacle().ok();
+  if (std::ranges::none_of(replicas_, arrived)) return false;
+  return std::ranges::none_of(replicas_, computing) || !Obstacle().ok();
 }
 
 absl::Status ReplicaBarrier::Obstacle() const {

@@ -56,8 +56,7 @@ absl::Status Scope::Exit() {
         "; leave a scope before that");
   }
   const std::string name = strategy->name();
-  const auto own = std::find_if(stack.modes.begin(), stack.modes.end(),
-                                [this](const ContextMode& mode) { return mode.scope == entry_; });
+  const auto own = std::ranges::find(stack.modes, entry_, &ContextMode::scope);
   if (own == stack.modes.end()) {
     return FailedPrecondition(
         "the scope of ", name,

@@ -56,8 +56,8 @@ absl::StatusOr<Value> RegroupItems(absl::Span<const Value> of_replicas, RegroupF
 }
 
 bool AreSame(absl::Span<const Value> values) {
-  return std::all_of(values.begin(), values.end(),
-                     [&values](const Value& value) { return IsSameValue(values[0], value); });
+  return std::ranges::all_of(
+      values, [&values](const Value& value) { return IsSameValue(values[0], value); });
 }
 
 // The variable whose component i is replica i's value; null if there is none.

@@ -73,14 +73,13 @@ VariableSpec MarkerOf(const VariableSpec& spec) {
 }
 
 bool Contains(absl::Span<const VariableSpec> specs, absl::string_view name) {
-  return std::any_of(specs.begin(), specs.end(),
-                     [name](const VariableSpec& spec) { return spec.name == name; });
+  return std::ranges::any_of(specs, [name](const VariableSpec& spec) { return spec.name == name; });
 }
 
 // Whether every bit is 0, as in a new variable.
 bool IsZero(const Tensor& host) {
   const absl::Span<const std::byte> bytes = BytesOf(host);
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+  return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
 }
 
 PushSource SourceOf(const HostedRows& to, const Tensor& kept) {

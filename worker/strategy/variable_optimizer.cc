@@ -168,7 +168,7 @@ bool SumsOverWorkers(const Strategy& strategy, bool in_replicas, absl::Span<cons
   if (!skip.is_distributed() && skip.integer() != 0) return false;
   if (in_replicas) return true;
   const absl::Span<const Value> gradients = merged[1].items();
-  return std::any_of(gradients.begin(), gradients.end(), [&strategy](const Value& gradient) {
+  return std::ranges::any_of(gradients, [&strategy](const Value& gradient) {
     const absl::StatusOr<Value> components = strategy.Components("ApplyGradients", gradient);
     return (components.ok() ? *components : gradient).kind() == Value::Kind::kPerReplica;
   });
@@ -388,7 +388,7 @@ absl::Status VariableOptimizer::UpdateLocked(absl::Span<const Update> updates) {
   }
   for (const Part& part : parts) all.insert(all.end(), part.changed.begin(), part.changed.end());
   // All optimizers lock variables in one order, so that no cycle of waits can form.
-  std::sort(all.begin(), all.end(), std::less<>());
+  std::ranges::sort(all, std::less<>());
   std::vector<Tensor*> tensors;
   RETURN_IF_ERROR(ChangeAll(all, &tensors, [&] {
     absl::flat_hash_map<const PlainVariable*, Tensor*> tensor_of;

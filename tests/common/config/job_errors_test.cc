@@ -216,7 +216,7 @@ TEST(JobErrors, OptimizersAreCheckedWithTheirArguments) {
        {{"optimizer.clipnorm=0"}, "optimizer.clipnorm: found \"0\", expected a number above 0"},
        {{"optimizer.not_finite=ignore"}, "expected one of: reject, skip"},
        {{"optimizer.per_variable={match: x}"}, "expected a list, as in"},
-       {{"optimizer.per_variable=[{match: x}]"}, "optimizer.per_variable[0]: needs match"},
+       {{"optimizer.per_variable=[{match: x}]"}, "optimizer.per_variable[0]: needs type"},
        {{"optimizer.per_variable=[{type: sgd}]"}, "needs match"},
        {{"optimizer.per_variable=[{match: x, type: sgd, global_clipnorm: 1}]"},
         "give it in optimizer"},

@@ -76,8 +76,7 @@ void Add(absl::string_view text, std::vector<Group>* groups) {
   const Mention at = FindServer(text, 0);
   const bool names_one = NamesOne(text);
   std::string pattern = names_one ? WithServers(text, "ps", "ps") : std::string(text);
-  auto group = std::find_if(groups->begin(), groups->end(),
-                            [&](const Group& g) { return g.pattern == pattern; });
+  auto group = std::ranges::find(*groups, pattern, &Group::pattern);
   if (group == groups->end()) {
     groups->push_back({.text = std::string(text), .pattern = std::move(pattern)});
     group = groups->end() - 1;

@@ -84,7 +84,7 @@ void NoteUnasked(const ResumePoint& of_server, ResumePoint* chosen) {
     const SequenceRange range{.after = std::max(of_server.last_part[s], chosen->sequence),
                               .through = of_server.sequence};
     std::vector<SequenceRange>& ranges = chosen->assumed_complete[s];
-    const bool known = std::find(ranges.begin(), ranges.end(), range) != ranges.end();
+    const bool known = std::ranges::find(ranges, range) != ranges.end();
     if (range.after < range.through && !known) ranges.push_back(range);
   }
 }
@@ -99,7 +99,7 @@ absl::Status CheckUserPosition(absl::string_view position) {
 
 void EncodePosition(int64_t sequence, absl::Span<const int64_t> last_part,
                     absl::string_view user_position, std::string* out) {
-  const auto none = static_cast<uint64_t>(std::count(last_part.begin(), last_part.end(), 0));
+  const auto none = static_cast<uint64_t>(std::ranges::count(last_part, 0));
   out->assign(none == 0 ? kDenseMagic : kMagic, sizeof kMagic);
   PutVarint(static_cast<uint64_t>(sequence), out);
   PutVarint(last_part.size() - none, out);

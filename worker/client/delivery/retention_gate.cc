@@ -53,9 +53,8 @@ absl::Status RetentionGate::WaitForSnapshots(int64_t needed, Deadline deadline) 
     const auto held_by = [this](int32_t server) {
       return sessions_[static_cast<size_t>(server)].retained_bytes();
     };
-    const int32_t fullest =
-        *std::max_element(servers.begin(), servers.end(),
-                          [&](int32_t a, int32_t b) { return held_by(a) < held_by(b); });
+    const int32_t fullest = *std::ranges::max_element(
+        servers, [&](int32_t a, int32_t b) { return held_by(a) < held_by(b); });
     const ServerSession& session =
         sessions_[static_cast<size_t>(waits ? servers[snapshots % servers.size()] : fullest)];
     const absl::Time since = session.retained_since();

@@ -31,11 +31,10 @@ int64_t StepBook::Learn(const std::vector<wire::StepDecision>& decisions, int64_
     last_decided_ = decision.step;
     const auto [begin, end] = own_.equal_range(decision.step);
     for (auto own = begin; own != end; ++own) {
-      const bool named = std::any_of(decision.contributions.begin(), decision.contributions.end(),
-                                     [&](const wire::Contribution& name) {
-                                       return name.worker == own->second.worker &&
-                                              name.sequence == own->second.sequence;
-                                     });
+      const bool named =
+          std::ranges::any_of(decision.contributions, [&](const wire::Contribution& name) {
+            return name.worker == own->second.worker && name.sequence == own->second.sequence;
+          });
       if (!named) ++dropped;
     }
     own_.erase(begin, end);

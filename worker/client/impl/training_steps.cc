@@ -98,9 +98,8 @@ absl::Status TrainingSteps::PushContribution(absl::Span<const PushSource> source
   RETURN_IF_ERROR(deps_.data.Deliver(*plan, /*updates=*/true, &position, deadline, &moved));
   if (again) return absl::OkStatus();
   const absl::Span<Exchange* const> pushed = (*plan).Wave(0);
-  const bool late = std::any_of(pushed.begin(), pushed.end(), [](const Exchange* exchange) {
-    return exchange->call.reply.push.dropped;
-  });
+  const bool late = std::ranges::any_of(
+      pushed, [](const Exchange* exchange) { return exchange->call.reply.push.dropped; });
   if (late) {
     pushes_late_.fetch_add(1, std::memory_order_relaxed);
   } else {
@@ -213,7 +212,7 @@ absl::StatusOr<int64_t> TrainingSteps::LargestGap(Deadline deadline) {
           if (standing.worker == deps_.identity.worker) gaps[server] = standing.largest_step_gap;
         }
       }));
-  return *std::max_element(gaps.begin(), gaps.end());
+  return *std::ranges::max_element(gaps);
 }
 
 }  // namespace cairn

@@ -46,15 +46,15 @@ bool SameButPlacesAndArguments(const VariableSpec& existing, const VariableSpec&
 
 bool HasPart(const VariableSpec& spec, int32_t server) {
   if (spec.kind == VariableKind::kEmbedding) {
-    return std::find(spec.bucket_ps.begin(), spec.bucket_ps.end(), server) != spec.bucket_ps.end();
+    return std::ranges::find(spec.bucket_ps, server) != spec.bucket_ps.end();
   }
-  return std::any_of(spec.shards.begin(), spec.shards.end(),
-                     [&](const DenseShard& shard) { return shard.ps == server; });
+  return std::ranges::any_of(spec.shards,
+                             [&](const DenseShard& shard) { return shard.ps == server; });
 }
 
 bool AnyTimeline(const JobHoldings& holdings) {
-  return std::any_of(holdings.servers.begin(), holdings.servers.end(),
-                     [](const ServerHolding& server) { return server.timeline != 0; });
+  return std::ranges::any_of(holdings.servers,
+                             [](const ServerHolding& server) { return server.timeline != 0; });
 }
 
 // Approximate size of the spec on the wire; the rest of the message is far smaller than the slack.

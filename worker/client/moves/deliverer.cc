@@ -139,7 +139,7 @@ absl::Status Deliverer::SendKnown(DataPlan& plan, Deadline deadline, bool* moved
   }
   absl::Status status;
   if (!had.empty()) status = SendParts(plan, had, /*numbered=*/true, deadline, moved);
-  const bool answered = std::all_of(had.begin(), had.end(), [](const Exchange* exchange) {
+  const bool answered = std::ranges::all_of(had, [](const Exchange* exchange) {
     return exchange->done && exchange->outcome.progress == Progress::kAnswered;
   });
   if (!answered || ReasonOf(status) == wire::ErrorReason::FENCED) return status;

@@ -42,7 +42,7 @@ RemoteMoves::RemoteMoves(std::vector<int32_t> servers, absl::Duration patience, 
     : servers_(std::move(servers)),
       patience_(patience),
       connect_(std::move(connect)),
-      clients_(static_cast<size_t>(*std::max_element(servers_.begin(), servers_.end())) + 1) {}
+      clients_(static_cast<size_t>(*std::ranges::max_element(servers_)) + 1) {}
 
 absl::Status RemoteMoves::Call(int32_t server, absl::string_view method,
                                absl::FunctionRef<void(WireClient::Stub&)> call) {

@@ -69,9 +69,8 @@ absl::Status UpdateReplanner::Repartition(std::vector<Exchange*>* all, std::dequ
   }
   bool any_new = false;
   for (const auto& [server, items] : arriving) {
-    const bool there = std::any_of(all->begin(), all->end(), [server = server](const Exchange* to) {
-      return to->session->index() == server;
-    });
+    const bool there = std::ranges::any_of(
+        *all, [server = server](const Exchange* to) { return to->session->index() == server; });
     if (there) continue;
     Exchange& exchange = joined->emplace_back();
     exchange.session = &sessions_[static_cast<size_t>(server)];

@@ -32,8 +32,8 @@ absl::Status CheckTwice(absl::Span<const PushSource> sources) {
   std::vector<absl::string_view> names;
   names.reserve(sources.size());
   for (const PushSource& source : sources) names.push_back(source.variable);
-  std::sort(names.begin(), names.end());
-  const auto twice = std::adjacent_find(names.begin(), names.end());
+  std::ranges::sort(names);
+  const auto twice = std::ranges::adjacent_find(names);
   return twice == names.end() ? absl::OkStatus() : NamedTwice(*twice);
 }
 

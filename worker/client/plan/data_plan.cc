@@ -156,8 +156,8 @@ absl::Status DataPlan::CheckPart(const ClientVariable& variable, Part part,
   uint64_t largest = 0;
   for (const int64_t id : ids) largest = std::max(largest, static_cast<uint64_t>(id));
   if (ids.empty() || largest < static_cast<uint64_t>(variable.rows())) return absl::OkStatus();
-  const auto bad = std::find_if(ids.begin(), ids.end(),
-                                [&](int64_t id) { return id < 0 || id >= variable.rows(); });
+  const auto bad =
+      std::ranges::find_if(ids, [&](int64_t id) { return id < 0 || id >= variable.rows(); });
   return InvalidArgument(what, " \"", name, "\": ids[", bad - ids.begin(), "] is row ", *bad,
                          ", outside [0, ", variable.rows(), ")");
 }

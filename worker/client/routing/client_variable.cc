@@ -16,7 +16,7 @@ ClientVariable::ClientVariable(VariableSpec spec, const ClientVariable* before)
     row_bytes_ = static_cast<size_t>(spec_.shape[0]) * element_bytes;
     // Groups are in the order of servers, so that every call visits servers in the same order.
     std::vector<int32_t> servers(spec_.bucket_ps);
-    std::sort(servers.begin(), servers.end());
+    std::ranges::sort(servers);
     servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
     for (const int32_t server : servers) groups_.push_back({.server = server});
     bucket_group_.reserve(spec_.bucket_ps.size());

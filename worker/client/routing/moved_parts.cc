@@ -94,7 +94,7 @@ Payload Joined(const Payload& first, const Payload& second) {
 
 absl::Status AddItems(std::vector<wire::PushItem> more, std::vector<wire::PushItem>* items) {
   for (wire::PushItem& item : more) {
-    const auto same = std::find_if(items->begin(), items->end(), [&](const auto& other) {
+    const auto same = std::ranges::find_if(*items, [&](const auto& other) {
       return other.variable == item.variable && other.shard == item.shard;
     });
     if (same == items->end()) {

@@ -12,7 +12,7 @@ TensorSpec TensorSpec::Of(const Tensor& tensor) {
 
 bool TensorSpec::is_static() const {
   return shape.has_value() &&
-         std::all_of(shape->begin(), shape->end(), [](int64_t extent) { return extent >= 0; });
+         std::ranges::all_of(*shape, [](int64_t extent) { return extent >= 0; });
 }
 
 std::string TensorSpec::ToText() const {
@@ -28,8 +28,8 @@ ElementSpec SpecOf(const Element& element) {
 }
 
 bool IsStatic(const std::optional<ElementSpec>& spec) {
-  return spec.has_value() && std::all_of(spec->begin(), spec->end(),
-                                         [](const TensorSpec& one) { return one.is_static(); });
+  return spec.has_value() &&
+         std::ranges::all_of(*spec, [](const TensorSpec& one) { return one.is_static(); });
 }
 
 }  // namespace cairn

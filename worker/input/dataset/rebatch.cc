@@ -85,8 +85,7 @@ class RebatchNode : public StepNode {
   };
 
   bool AllEqual() const {
-    return std::all_of(sizes_.begin(), sizes_.end(),
-                       [this](int64_t size) { return size == sizes_[0]; });
+    return std::ranges::all_of(sizes_, [this](int64_t size) { return size == sizes_[0]; });
   }
 
   const std::vector<int64_t> sizes_;
@@ -192,7 +191,7 @@ Dataset Dataset::Rebatch(std::vector<int64_t> sizes, bool drop_remainder) const 
   for (const int64_t size : sizes) {
     if (size < 0) return Refused("Rebatch", "a size", size, "0 or more");
   }
-  if (std::count(sizes.begin(), sizes.end(), 0) == static_cast<ptrdiff_t>(sizes.size())) {
+  if (std::ranges::count(sizes, 0) == static_cast<ptrdiff_t>(sizes.size())) {
     return FromError(absl::InvalidArgumentError("Rebatch: no size above 0 is given"));
   }
   return With(std::make_shared<RebatchNode>(node_, std::move(sizes), drop_remainder));

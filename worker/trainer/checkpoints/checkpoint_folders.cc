@@ -71,10 +71,9 @@ absl::StatusOr<CheckpointFolders> ListCheckpoints(const std::string& directory,
   if (error) {
     return absl::ErrnoToStatus(error.value(), absl::StrCat("listing checkpoints in ", directory));
   }
-  std::sort(folders.finished.begin(), folders.finished.end(),
-            [](const CheckpointManifest& a, const CheckpointManifest& b) {
-              return std::tie(a.number, a.made, a.name) < std::tie(b.number, b.made, b.name);
-            });
+  std::ranges::sort(folders.finished, [](const CheckpointManifest& a, const CheckpointManifest& b) {
+    return std::tie(a.number, a.made, a.name) < std::tie(b.number, b.made, b.name);
+  });
   return folders;
 }
 

@@ -120,7 +120,7 @@ absl::StatusOr<std::vector<std::string>> Checkpointer::ListOld(const std::string
   const std::vector<std::string> interrupted =
       UnchangedFor(kTimeout, directory_, made, folders.unfinished);
   const auto has = [](const std::vector<std::string>& list, const std::string& name) {
-    return std::find(list.begin(), list.end(), name) != list.end();
+    return std::ranges::find(list, name) != list.end();
   };
   std::vector<std::string> names;
   for (const std::string& name : folders.unfinished) {
@@ -154,9 +154,9 @@ absl::Status EndCheckpoints(const JobConfig& job, PsClient& client, Checkpointer
                    Checkpointer::Create(job, client));
   ASSIGN_OR_RETURN(const CheckpointFolders folders,
                    ListCheckpoints(job.checkpoint.directory, job.name));
-  const bool has_it = std::any_of(
-      folders.finished.begin(), folders.finished.end(),
-      [step](const CheckpointManifest& one) { return one.finished && one.step == step; });
+  const bool has_it = std::ranges::any_of(folders.finished, [step](const CheckpointManifest& one) {
+    return one.finished && one.step == step;
+  });
   return has_it ? absl::OkStatus() : checkpointer->End(step);
 }
 

@@ -90,8 +90,8 @@ class ReplicatedModel::StepOfReplicas {
 
   // Whether a variable is used by ids, so that IndexIds has work.
   bool has_ids() const {
-    return std::any_of(state_.uses.begin(), state_.uses.end(),
-                       [](const VariableUse& use) { return use.part != Part::kWhole; });
+    return std::ranges::any_of(state_.uses,
+                               [](const VariableUse& use) { return use.part != Part::kWhole; });
   }
 
   // Builds an index of the step's ids for each variable.
@@ -128,7 +128,7 @@ class ReplicatedModel::StepOfReplicas {
   absl::Status ChooseRoots() {
     ASSIGN_OR_RETURN(const std::vector<int64_t> able, CountAble());
     const int64_t all = workers() == nullptr ? 1 : workers()->size();
-    if (std::count(able.begin(), able.end(), all) == 0) return absl::OkStatus();
+    if (std::ranges::count(able, all) == 0) return absl::OkStatus();
     auto joined = ranks_->Joined();
     if (!joined.ok() && workers() != nullptr) return joined.status();
     if (!joined.ok()) return Annotate(joined.status(), "strategy.cross_device_ops: nccl");
@@ -138,7 +138,7 @@ class ReplicatedModel::StepOfReplicas {
     roots_.assign(able.size(), -1);
     for (size_t v = 0; v < able.size(); ++v) {
       if (able[v] != all) continue;
-      const auto least = std::min_element(floats.begin(), floats.end());
+      const auto least = std::ranges::min_element(floats);
       roots_[v] = static_cast<int>(least - floats.begin());
       *least += state_.uses[v].gradient.size();
     }
@@ -174,8 +174,8 @@ class ReplicatedModel::StepOfReplicas {
   // succeed in host memory.
   absl::StatusOr<bool> Outgrown() const {
     const auto failed = [](const absl::Status& status) { return !status.ok(); };
-    if (std::any_of(errors_.begin(), errors_.end(), failed)) return false;
-    int64_t outgrown = std::any_of(outgrown_.begin(), outgrown_.end(), failed) ? 1 : 0;
+    if (std::ranges::any_of(errors_, failed)) return false;
+    int64_t outgrown = std::ranges::any_of(outgrown_, failed) ? 1 : 0;
     if (!roots_.empty()) RETURN_IF_ERROR(SumOverWorkers({DType::kInt64, &outgrown, 1}));
     return outgrown > 0;
   }
@@ -183,9 +183,8 @@ class ReplicatedModel::StepOfReplicas {
   // The error that made the step fail. `status` may be only a consequence of it: a replica that
   // misses its sums reports kAborted.
   absl::Status Cause(const absl::Status& status) const {
-    const auto cause = std::find_if(errors_.begin(), errors_.end(), [](const absl::Status& error) {
-      return !error.ok() && !absl::IsAborted(error);
-    });
+    const auto cause = std::ranges::find_if(
+        errors_, [](const absl::Status& error) { return !error.ok() && !absl::IsAborted(error); });
     return cause == errors_.end() ? status : *cause;
   }
 
@@ -203,7 +202,7 @@ class ReplicatedModel::StepOfReplicas {
         const size_t first = FirstOf(replica, replicas_, use.gradient.size());
         ReduceRange(v, first, FirstOf(replica + 1, replicas_, use.gradient.size()) - first);
       } else if (v % replicas_ == replica) {
-        std::fill(use.gradient.begin(), use.gradient.end(), 0.0f);
+        std::ranges::fill(use.gradient, 0.0f);
         for (const ReplicaShare& share : state_.shares) AddRows(v, share, &use.gradient);
       }
     }
@@ -252,9 +251,9 @@ class ReplicatedModel::StepOfReplicas {
   absl::StatusOr<std::vector<int64_t>> CountAble() const {
     std::vector<int64_t> able(state_.uses.size());
     const bool all_compute = batch_.rows >= static_cast<int64_t>(replicas_);
-    const bool has_memory = std::all_of(
-        state_.shares.begin(), state_.shares.end(),
-        [](const ReplicaShare& share) { return share.state.device->HasTrained(share.batch.rows); });
+    const bool has_memory = std::ranges::all_of(state_.shares, [](const ReplicaShare& share) {
+      return share.state.device->HasTrained(share.batch.rows);
+    });
     for (size_t v = 0; v < able.size(); ++v) able[v] = all_compute && has_memory && UsedWhole(v);
     RETURN_IF_ERROR(
         SumOverWorkers({DType::kInt64, able.data(), static_cast<int64_t>(able.size())}));
@@ -264,10 +263,9 @@ class ReplicatedModel::StepOfReplicas {
   // True if the step and every replica use the whole variable.
   bool UsedWhole(size_t variable) const {
     return state_.uses[variable].part == Part::kWhole &&
-           std::all_of(state_.shares.begin(), state_.shares.end(),
-                       [variable](const ReplicaShare& share) {
-                         return share.state.uses[variable].part == Part::kWhole;
-                       });
+           std::ranges::all_of(state_.shares, [variable](const ReplicaShare& share) {
+             return share.state.uses[variable].part == Part::kWhole;
+           });
   }
 
   size_t RowOf(size_t variable, int64_t id) const {

@@ -28,10 +28,9 @@ std::string WhyGradientsLeave(const StrategyConfig& strategy) {
   const auto plain = [](const WireFormatConfig& format) {
     return format.push == WireFormatConfig().push && format.pull == WireFormatConfig().pull;
   };
-  const bool formats =
-      !plain(strategy.wire.format) ||
-      std::any_of(strategy.wire.per_variable.begin(), strategy.wire.per_variable.end(),
-                  [&](const auto& one) { return !plain(one.format); });
+  const bool formats = !plain(strategy.wire.format) ||
+                       std::ranges::any_of(strategy.wire.per_variable,
+                                           [&](const auto& one) { return !plain(one.format); });
   if (formats) return "strategy.wire rounds them";
   return strategy.pull_ahead_steps > 0 ? "strategy.pull_ahead_steps is above 0" : "";
 }
@@ -75,8 +74,8 @@ std::string ResidentState::WhyNot(const Parts& parts) {
     return "several workers train together, and their GPUs do not sum gradients by NCCL";
   }
   if (parts.client.server_count() != 1) return "there are several servers";
-  const bool cpus = std::any_of(parts.devices.begin(), parts.devices.end(),
-                                [](const Device& device) { return device.is_cpu(); });
+  const bool cpus =
+      std::ranges::any_of(parts.devices, [](const Device& device) { return device.is_cpu(); });
   if (cpus) return "a replica is on a CPU";
   const std::string& durability = job.storage.durability;
   if (durability != "snapshot" && durability != "off") {
@@ -90,8 +89,8 @@ std::string ResidentState::WhyNot(const Parts& parts) {
 }
 
 absl::StatusOr<std::unique_ptr<ResidentState>> ResidentState::TakeIfPossible(const Parts& parts) {
-  const bool gpus = std::any_of(parts.devices.begin(), parts.devices.end(),
-                                [](const Device& device) { return !device.is_cpu(); });
+  const bool gpus =
+      std::ranges::any_of(parts.devices, [](const Device& device) { return !device.is_cpu(); });
   if (!gpus) return nullptr;
   std::string why = WhyNot(parts);
   absl::StatusOr<std::unique_ptr<ResidentState>> taken = nullptr;
@@ -137,9 +136,8 @@ absl::StatusOr<std::unique_ptr<ResidentState>> ResidentState::Take(const Parts& 
   std::vector<ResidentVariables::Variable> variables;
   std::vector<std::shared_ptr<const Optimizer>> optimizers;
   for (const VariableSpec& spec : parts.specs) {
-    const auto same = std::find_if(optimizers.begin(), optimizers.end(), [&](const auto& one) {
-      return one->config() == WithDefaults(spec.optimizer);
-    });
+    const auto same = std::ranges::find_if(
+        optimizers, [&](const auto& one) { return one->config() == WithDefaults(spec.optimizer); });
     std::shared_ptr<const Optimizer> optimizer;
     if (same != optimizers.end()) {
       optimizer = *same;

@@ -57,7 +57,7 @@ absl::Status ExportTable(PsClient& client, const VariableSpec& spec, ArrayWriter
   const size_t row_bytes = static_cast<size_t>(spec.shape[0]) * DTypeBytes(spec.dtype);
   std::vector<size_t> order(keys.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return keys[a] < keys[b]; });
+  std::ranges::sort(order, [&](size_t a, size_t b) { return keys[a] < keys[b]; });
   std::vector<int64_t> sorted_keys(keys.size());
   std::vector<std::byte> sorted_rows(rows.size());
   for (size_t i = 0; i < order.size(); ++i) {
@@ -164,8 +164,8 @@ std::string ExportMetadata(absl::Span<const VariableSpec> specs, const ExportNot
   std::vector<std::pair<Json, Json>> groups;
   for (const VariableSpec& spec : specs) {
     const Json shared = SpecJson(spec);
-    const auto found = std::find_if(groups.begin(), groups.end(),
-                                    [&](const auto& group) { return group.first == shared; });
+    const auto found =
+        std::ranges::find_if(groups, [&](const auto& group) { return group.first == shared; });
     Json& names =
         found != groups.end() ? found->second : groups.emplace_back(shared, Json::array()).second;
     names.push_back(spec.name);

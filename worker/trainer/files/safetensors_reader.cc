@@ -51,8 +51,7 @@ std::string ReadEntry(const nlohmann::json& json, uint64_t data_bytes,
   const auto shape = Numbers(json["shape"]);
   const auto offsets = Numbers(json["data_offsets"]);
   if (array.type.size() > kMostTypeBytes ||
-      !std::all_of(array.type.begin(), array.type.end(),
-                   [](char c) { return absl::ascii_isalnum(c) || c == '_'; })) {
+      !std::ranges::all_of(array.type, [](char c) { return absl::ascii_isalnum(c) || c == '_'; })) {
     return "has an impossible dtype";
   }
   if (!shape.has_value() || shape->size() > kMostDimensions || !ElementCount(*shape).ok()) {

@@ -58,8 +58,7 @@ absl::StatusOr<std::vector<NamedFile>> FilesIn(const std::string& folder) {
                      static_cast<int64_t>(at->file_size(error))});
   }
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("listing ", folder));
-  std::sort(files.begin(), files.end(),
-            [](const NamedFile& a, const NamedFile& b) { return a.name < b.name; });
+  std::ranges::sort(files, [](const NamedFile& a, const NamedFile& b) { return a.name < b.name; });
   return files;
 }
 

@@ -63,7 +63,7 @@ std::string NextStep(const Report& report, const JobConfig& job, const SummaryOp
   if (options.follows || options.mode != "train") return "";
   const std::vector<std::string>& flags = options.training_flags;
   if (report.status == "interrupted") {
-    const bool fresh = std::find(flags.begin(), flags.end(), "--fresh") != flags.end();
+    const bool fresh = std::ranges::find(flags, "--fresh") != flags.end();
     return absl::StrCat("run the same command again", fresh ? " without --fresh" : "",
                         ": it continues from here");
   }

@@ -93,8 +93,8 @@ absl::StatusOr<std::vector<VariableSpec>> Choose(const WarmStartConfig& config,
       if (!MatchesPattern(pattern, spec.name)) continue;
       used = true;
       const auto same_name = [&](const VariableSpec& other) { return other.name == spec.name; };
-      if (std::any_of(chosen.begin(), chosen.end(), same_name)) continue;
-      const auto found = std::find_if(there.begin(), there.end(), same_name);
+      if (std::ranges::any_of(chosen, same_name)) continue;
+      const auto found = std::ranges::find_if(there, same_name);
       if (found == there.end()) {
         if (!some) {
           return BadWarmStart(config, absl::StrCat("it has no variable '", spec.name, "'"));

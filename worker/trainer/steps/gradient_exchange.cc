@@ -85,7 +85,7 @@ absl::Status GradientExchange::ReduceWhole(StepState* state, absl::Duration time
 
 absl::Status GradientExchange::GatherRows(const JointStep& step, StepState* state,
                                           absl::Duration timeout) {
-  if (std::count(shared_.begin(), shared_.end(), Shared::kRows) == 0) return absl::OkStatus();
+  if (std::ranges::count(shared_, Shared::kRows) == 0) return absl::OkStatus();
   own_.clear();
   if (step.worker_rows[static_cast<size_t>(group_.rank())] > 0) PackRows(*state);
   RETURN_IF_ERROR(GatherValues(group_, own_, &all_, Deadline::In(timeout)));

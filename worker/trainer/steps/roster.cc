@@ -27,8 +27,8 @@ VariableSpec RosterSpec() {
 }
 
 bool HasRoster(absl::Span<const VariableSpec> specs) {
-  return std::any_of(specs.begin(), specs.end(),
-                     [](const VariableSpec& spec) { return spec.name == kRosterName; });
+  return std::ranges::any_of(specs,
+                             [](const VariableSpec& spec) { return spec.name == kRosterName; });
 }
 
 absl::StatusOr<std::vector<RosterRow>> ReadRoster(PsClient& client, int32_t workers,

@@ -71,9 +71,8 @@ std::vector<std::string> UnmatchedPatterns(const JobConfig& job,
     }
     const auto first = absl::MakeConstSpan(names).first(std::min<size_t>(names.size(), 20));
     for (const auto& entry : entries) {
-      const bool matches = std::any_of(names.begin(), names.end(), [&](absl::string_view name) {
-        return MatchesPattern(entry.match, name);
-      });
+      const bool matches = std::ranges::any_of(
+          names, [&](absl::string_view name) { return MatchesPattern(entry.match, name); });
       if (matches) continue;
       warnings.push_back(absl::StrCat(list, ": match '", EscapedText(entry.match),
                                       "' has no effect: the model's ",
@@ -92,9 +91,7 @@ std::vector<std::string> OptimizerChanges(absl::Span<const VariableSpec> there,
                                           absl::Span<const VariableSpec> specs) {
   std::map<std::string, int64_t> changes;
   for (const VariableSpec& spec : specs) {
-    const auto before = std::find_if(there.begin(), there.end(), [&](const VariableSpec& other) {
-      return other.name == spec.name;
-    });
+    const auto before = std::ranges::find(there, spec.name, &VariableSpec::name);
     if (before == there.end() || !MayFollow(before->optimizer, spec.optimizer)) continue;
     const std::string change = OptimizerChangeText(before->optimizer, spec.optimizer);
     if (!change.empty()) ++changes[change];
