@@ -277,8 +277,7 @@ absl::StatusOr<std::vector<VariableRecord>> RocksStore::ListVariables() const {
   std::vector<VariableRecord> variables;
   RETURN_IF_ERROR(Scan(KindPrefix(RecordKind::kVariable), "list variables",
                        [&](absl::string_view key, absl::string_view value) -> absl::Status {
-                         ASSIGN_OR_RETURN(VariableRecord record, DecodeVariable(key, value));
-                         variables.push_back(std::move(record));
+                         ASSIGN_OR_RETURN(variables.emplace_back(), DecodeVariable(key, value));
                          return absl::OkStatus();
                        }));
   return variables;
@@ -393,8 +392,7 @@ absl::StatusOr<std::vector<T>> RocksStore::List(
   std::vector<T> records;
   const absl::Status scanned = Scan(
       KindPrefix(kind), what, [&](absl::string_view key, absl::string_view value) -> absl::Status {
-        ASSIGN_OR_RETURN(T record, decode(key, value));
-        records.push_back(std::move(record));
+        ASSIGN_OR_RETURN(records.emplace_back(), decode(key, value));
         return absl::OkStatus();
       });
   if (!scanned.ok()) return Annotate(scanned, Context(what));

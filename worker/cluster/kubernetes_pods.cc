@@ -83,12 +83,10 @@ absl::StatusOr<std::vector<Pod>> ParsePods(absl::string_view json) {
   std::vector<Pod> pods;
   if (const Json* const items = At(root, {"items"}); items != nullptr && items->is_array()) {
     for (const Json& item : *items) {
-      ASSIGN_OR_RETURN(Pod pod, ReadPod(item, pods.size()));
-      pods.push_back(std::move(pod));
+      ASSIGN_OR_RETURN(pods.emplace_back(), ReadPod(item, pods.size()));
     }
   } else if (TextAt(root, {"kind"}) == "Pod") {
-    ASSIGN_OR_RETURN(Pod pod, ReadPod(root, 0));
-    pods.push_back(std::move(pod));
+    ASSIGN_OR_RETURN(pods.emplace_back(), ReadPod(root, 0));
   } else {
     return BadPods("has no list \"items\" and is no Pod");
   }

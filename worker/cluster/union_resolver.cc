@@ -55,8 +55,7 @@ absl::StatusOr<std::unique_ptr<UnionResolver>> UnionResolver::Create(
 absl::StatusOr<ClusterSpec> UnionResolver::cluster_spec() const {
   std::vector<ClusterSpec> specs;  // complete before pointers to its elements are taken
   for (const auto& resolver : resolvers_) {
-    ASSIGN_OR_RETURN(ClusterSpec spec, resolver->cluster_spec());
-    specs.push_back(std::move(spec));
+    ASSIGN_OR_RETURN(specs.emplace_back(), resolver->cluster_spec());
   }
   std::map<std::string, std::vector<const Tasks*>> parts;
   for (const ClusterSpec& spec : specs) {

@@ -98,8 +98,7 @@ absl::StatusOr<std::vector<Value>> ClusterCoordinator::Fetch(absl::Span<const Re
                                                              Deadline deadline) const {
   std::vector<Value> fetched;
   for (const RemoteValue& value : values) {
-    ASSIGN_OR_RETURN(Value one, value.Fetch(deadline));
-    fetched.push_back(std::move(one));
+    ASSIGN_OR_RETURN(fetched.emplace_back(), value.Fetch(deadline));
   }
   return fetched;
 }

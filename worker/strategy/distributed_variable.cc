@@ -61,8 +61,7 @@ absl::StatusOr<Value> PartOfWorker(Strategy& strategy, const Variable& variable,
   ASSIGN_OR_RETURN(const Value::Sequence each, strategy.OwnComponents(method, written.items()));
   Value::Sequence typed;
   for (const Value& item : each) {
-    ASSIGN_OR_RETURN(Tensor tensor, TensorFor(variable, item));
-    typed.emplace_back(std::move(tensor));
+    ASSIGN_OR_RETURN(typed.emplace_back(), TensorFor(variable, item));
   }
   return Value::PerReplica(std::move(typed));
 }
@@ -127,8 +126,7 @@ absl::Status MirroredVariable::WriteAll(AssignOp op, const Value& value) {
                    EachReplica(value, static_cast<int32_t>(copies_.size())));
   std::vector<Tensor> own;
   for (const Value& part : parts) {
-    ASSIGN_OR_RETURN(Tensor tensor, TensorFor(*this, part));
-    own.push_back(std::move(tensor));
+    ASSIGN_OR_RETURN(own.emplace_back(), TensorFor(*this, part));
   }
   for (size_t i = 0; i < copies_.size(); ++i) RETURN_IF_ERROR(copies_[i]->Write(op, own[i]));
   return absl::OkStatus();
@@ -205,8 +203,7 @@ absl::StatusOr<Tensor> SyncOnReadVariable::Read() {
   }
   Value::Sequence values;
   for (const VariablePtr& copy : copies_) {
-    ASSIGN_OR_RETURN(Tensor tensor, copy->Read());
-    values.emplace_back(std::move(tensor));
+    ASSIGN_OR_RETURN(values.emplace_back(), copy->Read());
   }
   ASSIGN_OR_RETURN(const Value one,
                    Aggregate(*strategy(), aggregation(), Value::PerReplica(std::move(values)),

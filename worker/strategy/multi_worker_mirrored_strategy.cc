@@ -43,12 +43,10 @@ absl::StatusOr<std::vector<Value>> HostCopies(absl::Span<const Value> values) {
   std::vector<Value> copies;
   for (const Value& value : values) {
     if (value.kind() != Value::Kind::kSlices) {
-      ASSIGN_OR_RETURN(Tensor copy, CopyTensor(value.tensor(), Cpu(0)));
-      copies.emplace_back(std::move(copy));
+      ASSIGN_OR_RETURN(copies.emplace_back(), CopyTensor(value.tensor(), Cpu(0)));
       continue;
     }
-    ASSIGN_OR_RETURN(IndexedSlices slices, HostSlices(value.slices()));
-    copies.emplace_back(std::move(slices));
+    ASSIGN_OR_RETURN(copies.emplace_back(), HostSlices(value.slices()));
   }
   return copies;
 }
@@ -248,8 +246,7 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
       results.emplace_back(std::move(*sum++));
       continue;
     }
-    ASSIGN_OR_RETURN(Value slices, SumSlices(local.slices(), CallDeadline(options)));
-    results.push_back(std::move(slices));
+    ASSIGN_OR_RETURN(results.emplace_back(), SumSlices(local.slices(), CallDeadline(options)));
   }
   failure_ = absl::OkStatus();
   return results;

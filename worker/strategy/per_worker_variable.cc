@@ -45,8 +45,7 @@ absl::Status PerWorkerVariable::Scatter(ScatterOp op, const IndexedSlices& slice
 absl::StatusOr<std::vector<Tensor>> PerWorkerVariable::ReadAll() {
   std::vector<Tensor> values;
   for (const VariablePtr& variable : of_worker_) {
-    ASSIGN_OR_RETURN(Tensor value, variable->Read());
-    values.push_back(std::move(value));
+    ASSIGN_OR_RETURN(values.emplace_back(), variable->Read());
   }
   return values;
 }

@@ -43,8 +43,7 @@ absl::StatusOr<Value> MapLeaves(const Value& value,
   if (value.is_sequence()) {
     Value::Sequence items;
     for (const Value& item : value.items()) {
-      ASSIGN_OR_RETURN(Value mapped, fn(item));
-      items.push_back(std::move(mapped));
+      ASSIGN_OR_RETURN(items.emplace_back(), fn(item));
     }
     return value.kind() == Value::Kind::kList ? Value::List(std::move(items))
                                               : Value::Tuple(std::move(items));
@@ -68,8 +67,7 @@ absl::StatusOr<std::vector<Tensor>> TensorsOf(const Value& value, int32_t replic
   ASSIGN_OR_RETURN(const Value::Sequence each, EachReplica(value, replicas));
   std::vector<Tensor> tensors;
   for (const Value& own : each) {
-    ASSIGN_OR_RETURN(Tensor tensor, own.ToTensor());
-    tensors.push_back(std::move(tensor));
+    ASSIGN_OR_RETURN(tensors.emplace_back(), own.ToTensor());
   }
   return tensors;
 }
@@ -134,8 +132,8 @@ absl::StatusOr<Value::Sequence> Strategy::OwnComponents(absl::string_view method
   Value::Sequence own;
   for (const Value& value : of_replicas) {
     ASSIGN_OR_RETURN(const Value components, Components(method, value));
-    ASSIGN_OR_RETURN(Value component, SelectReplica(components, static_cast<int32_t>(own.size())));
-    own.push_back(std::move(component));
+    ASSIGN_OR_RETURN(own.emplace_back(),
+                     SelectReplica(components, static_cast<int32_t>(own.size())));
   }
   return own;
 }
@@ -181,8 +179,7 @@ absl::StatusOr<Value> Strategy::ReduceAxes(ReduceOp op, const Value& value,
     ASSIGN_OR_RETURN(const std::vector<int64_t> checked, CheckAxes(axes, tensor.rank()));
     int64_t count = 1;
     for (const int64_t axis : checked) count *= tensor.shape()[static_cast<size_t>(axis)];
-    ASSIGN_OR_RETURN(Tensor sum, SumAxes(tensor, checked));
-    sums.emplace_back(std::move(sum));
+    ASSIGN_OR_RETURN(sums.emplace_back(), SumAxes(tensor, checked));
     counts.emplace_back(Tensor::Scalar<int64_t>(count));
   }
   const std::vector<Device> here = {CurrentDevice()};
@@ -273,8 +270,7 @@ absl::StatusOr<Value> Strategy::BroadcastTo(const Value& value, const Destinatio
   ASSIGN_OR_RETURN(const Tensor tensor, value.ToTensor());
   Value::Sequence copies;
   for (const Device device : devices) {
-    ASSIGN_OR_RETURN(Tensor copy, CopyTensor(tensor, device));
-    copies.emplace_back(std::move(copy));
+    ASSIGN_OR_RETURN(copies.emplace_back(), CopyTensor(tensor, device));
   }
   return OneOrMirrored(std::move(copies));
 }
@@ -308,8 +304,7 @@ absl::StatusOr<Tensor> Strategy::GatherAll(absl::Span<const Value> locals, int64
       return absl::UnimplementedError(
           "gather does not support IndexedSlices; gather their indices and values");
     }
-    ASSIGN_OR_RETURN(Tensor tensor, local.ToTensor());
-    tensors.push_back(std::move(tensor));
+    ASSIGN_OR_RETURN(tensors.emplace_back(), local.ToTensor());
   }
   return ConcatTensors(tensors, axis);
 }

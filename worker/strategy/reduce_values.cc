@@ -97,8 +97,7 @@ absl::StatusOr<std::vector<Value>> SpreadMirrored(absl::Span<const Value> compon
       spread.push_back(components[at]);
       continue;
     }
-    ASSIGN_OR_RETURN(Tensor copy, CopyTensor(components[0].tensor(), device));
-    spread.emplace_back(std::move(copy));
+    ASSIGN_OR_RETURN(spread.emplace_back(), CopyTensor(components[0].tensor(), device));
   }
   return spread;
 }

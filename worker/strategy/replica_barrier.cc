@@ -158,8 +158,7 @@ absl::StatusOr<std::vector<Value>> ReplicaBarrier::Merge(
       }
       column.push_back(args[arg]);
     }
-    ASSIGN_OR_RETURN(Value value, Regroup(column));
-    merged.push_back(std::move(value));
+    ASSIGN_OR_RETURN(merged.emplace_back(), Regroup(column));
   }
   ASSIGN_OR_RETURN(const Value result,
                    merge_fn.Call("the function of MergeCall", *strategy, merged));

@@ -186,8 +186,7 @@ absl::StatusOr<std::vector<Value>> AsTensors(const Strategy& strategy,
       tensors.push_back(leaf);
       continue;
     }
-    ASSIGN_OR_RETURN(Tensor tensor, leaf.ToTensor());
-    tensors.emplace_back(std::move(tensor));
+    ASSIGN_OR_RETURN(tensors.emplace_back(), leaf.ToTensor());
   }
   return tensors;
 }
@@ -271,8 +270,7 @@ absl::StatusOr<Value> ReplicaContext::AllGather(const Value& value, int64_t axis
               copies.emplace_back(whole);
               continue;
             }
-            ASSIGN_OR_RETURN(Tensor copy, CopyTensor(whole, device));
-            copies.emplace_back(std::move(copy));
+            ASSIGN_OR_RETURN(copies.emplace_back(), CopyTensor(whole, device));
           }
           return copies;
         });

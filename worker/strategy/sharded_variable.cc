@@ -122,8 +122,7 @@ absl::StatusOr<Tensor> ShardedVariable::Read() {
   if (whole_ != nullptr) return whole_->Read();
   std::vector<Tensor> parts;
   for (const VariablePtr& shard : shards_) {
-    ASSIGN_OR_RETURN(Tensor part, shard->Read());
-    parts.push_back(std::move(part));
+    ASSIGN_OR_RETURN(parts.emplace_back(), shard->Read());
   }
   return ConcatTensors(parts, 0);
 }

@@ -246,10 +246,9 @@ absl::StatusOr<Value> Strategy::DistributeValuesFromFunction(
   if (!is_default()) cross.emplace(this, nullptr);
   Value::Sequence values;
   for (int32_t i = 0; i < local_replicas(); ++i) {
-    ASSIGN_OR_RETURN(Value value,
+    ASSIGN_OR_RETURN(values.emplace_back(),
                      fn.Call("the function of DistributeValuesFromFunction",
                              {worker_index() * local_replicas() + i, num_replicas_in_sync()}));
-    values.push_back(std::move(value));
   }
   if (values.size() == 1) return std::move(values[0]);
   return RegroupAsPerReplica(values);
@@ -291,8 +290,7 @@ absl::StatusOr<Value> Strategy::UpdateCopies(const VariablePtr& variable, const 
     ASSIGN_OR_RETURN(const Value::Sequence own, SelectReplicas(args, id));
     const PushedUpdate update(id);
     const DeviceScope device(copies[i]->device());
-    ASSIGN_OR_RETURN(Value result, fn.Call("the function of Update", copies[i], own));
-    results.push_back(std::move(result));
+    ASSIGN_OR_RETURN(results.emplace_back(), fn.Call("the function of Update", copies[i], own));
   }
   if (results.empty()) return Value();
   return Regroup(results);
@@ -310,8 +308,7 @@ absl::StatusOr<Value> Strategy::UpdateNonSlot(absl::Span<const Device> devices, 
     ASSIGN_OR_RETURN(const Value::Sequence own, SelectReplicas(args, id));
     const PushedUpdate update(id);
     const DeviceScope device(devices[i]);
-    ASSIGN_OR_RETURN(Value result, fn.Call("the function of UpdateNonSlot", own));
-    results.push_back(std::move(result));
+    ASSIGN_OR_RETURN(results.emplace_back(), fn.Call("the function of UpdateNonSlot", own));
   }
   if (results.empty()) return Value();
   return Regroup(results);

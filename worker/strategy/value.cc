@@ -40,8 +40,7 @@ absl::StatusOr<Value> RegroupItems(absl::Span<const Value> of_replicas, RegroupF
     Value::Sequence items;
     for (size_t i = 0; i < first.items().size(); ++i) {
       const auto column = Column(of_replicas, [i](const Value& value) { return value.items()[i]; });
-      ASSIGN_OR_RETURN(Value item, regroup(column));
-      items.push_back(std::move(item));
+      ASSIGN_OR_RETURN(items.emplace_back(), regroup(column));
     }
     return SequenceOf(first.kind(), std::move(items));
   }
@@ -213,8 +212,7 @@ absl::StatusOr<Value> WithLeaves(const Value& value,
   if (value.is_sequence()) {
     Value::Sequence items;
     for (const Value& item : value.items()) {
-      ASSIGN_OR_RETURN(Value mapped, WithLeaves(item, fn));
-      items.push_back(std::move(mapped));
+      ASSIGN_OR_RETURN(items.emplace_back(), WithLeaves(item, fn));
     }
     return SequenceOf(value.kind(), std::move(items));
   }
@@ -241,8 +239,7 @@ absl::StatusOr<Value> SelectReplica(const Value& value, int32_t replica) {
 absl::StatusOr<Value::Sequence> SelectReplicas(absl::Span<const Value> values, int32_t replica) {
   Value::Sequence selected;
   for (const Value& value : values) {
-    ASSIGN_OR_RETURN(Value own, SelectReplica(value, replica));
-    selected.push_back(std::move(own));
+    ASSIGN_OR_RETURN(selected.emplace_back(), SelectReplica(value, replica));
   }
   return selected;
 }
@@ -250,8 +247,7 @@ absl::StatusOr<Value::Sequence> SelectReplicas(absl::Span<const Value> values, i
 absl::StatusOr<Value::Sequence> EachReplica(const Value& value, int32_t count) {
   Value::Sequence each;
   for (int32_t i = 0; i < count; ++i) {
-    ASSIGN_OR_RETURN(Value own, SelectReplica(value, i));
-    each.push_back(std::move(own));
+    ASSIGN_OR_RETURN(each.emplace_back(), SelectReplica(value, i));
   }
   return each;
 }

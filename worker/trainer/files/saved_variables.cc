@@ -67,9 +67,8 @@ absl::Status RestoreVariables(const std::string& path, absl::Span<const Variable
   ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file, SafetensorsReader::Open(path));
   std::vector<SafetensorsReader::Array> arrays;
   for (const VariablePtr& variable : variables) {
-    ASSIGN_OR_RETURN(SafetensorsReader::Array array,
+    ASSIGN_OR_RETURN(arrays.emplace_back(),
                      file->Find(variable->name(), variable->dtype(), variable->shape()));
-    arrays.push_back(std::move(array));
   }
   for (size_t i = 0; i < arrays.size(); ++i) {
     Tensor value = Tensor::Uninitialized(variables[i]->dtype(), variables[i]->shape());
