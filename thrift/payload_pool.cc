@@ -51,6 +51,7 @@ PayloadPool::Block PayloadPool::Take(size_t bytes) {
   const size_t index = IndexOf(rounded);
   {
     absl::MutexLock lock(&mutex_);
+    stacks_[index].last_take = ++takes_;
     if (stacks_[index].count > 0) {
       bytes_ -= static_cast<int64_t>(rounded);
       return {Pop(index), rounded};
@@ -105,19 +106,17 @@ void PayloadPool::FreeSurplus() noexcept {
   for (Block freed = TakeSurplus(); freed.memory != nullptr; freed = TakeSurplus()) Free(freed);
 }
 
-// Of the size whose blocks take most memory.
 PayloadPool::Block PayloadPool::TakeSurplus() {
   absl::MutexLock lock(&mutex_);
   if (bytes_ <= limit_) return {nullptr, 0};
-  size_t most = 0, bytes = 0;
+  size_t oldest = stacks_.size();
   for (size_t i = 0; i < stacks_.size(); ++i) {
-    const size_t size = (kMinBytes << i / kSteps) / kSteps * (kSteps + i % kSteps);
-    if (stacks_[i].count * size <= bytes * stacks_[most].count) continue;
-    most = i;
-    bytes = size;
+    if (stacks_[i].count == 0) continue;
+    if (oldest == stacks_.size() || stacks_[i].last_take < stacks_[oldest].last_take) oldest = i;
   }
+  const size_t bytes = (kMinBytes << oldest / kSteps) / kSteps * (kSteps + oldest % kSteps);
   bytes_ -= static_cast<int64_t>(bytes);
-  return {Pop(most), bytes};
+  return {Pop(oldest), bytes};
 }
 
 }  // namespace cairn

@@ -41,19 +41,22 @@ class PayloadPool {
   struct Stack {
     std::byte* top = nullptr;
     size_t count = 0;
+    uint64_t last_take = 0;  // by `takes_`
   };
 
   static size_t RoundUp(size_t bytes);
   static size_t IndexOf(size_t bytes);
   static void Free(Block block) noexcept;
   std::byte* Pop(size_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns kept blocks to the system until they have at most the limit.
+  // Returns kept blocks to the system until they have at most the limit: those of the size that was
+  // not taken for longest. Otherwise sizes that are no longer used would keep the place of others.
   void FreeSurplus() noexcept;
   // One such block; its memory is null if there is none.
   Block TakeSurplus();
 
   absl::Mutex mutex_;
   std::array<Stack, kSteps * kPowers> stacks_ ABSL_GUARDED_BY(mutex_);
+  uint64_t takes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t limit_ ABSL_GUARDED_BY(mutex_) = kPooledPayloadBytes;
 };

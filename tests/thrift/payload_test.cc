@@ -171,6 +171,26 @@ TEST(PayloadPool, KeepsAsMuchAsItsLimit) {
   EXPECT_LE(ResidentBytes() - before, kPooledPayloadBytes + (8 << 20));
 }
 
+TEST(PayloadPool, SizesThatAreNoLongerUsedGiveWay) {
+  PayloadPool& pool = PayloadPool::Get();
+  pool.RaiseLimit(-kPooledPayloadBytes);  // empties the pool
+  pool.RaiseLimit(kPooledPayloadBytes);
+  size_t kept = 0;
+  for (size_t bytes = 1 << 20; kept + bytes < kPooledPayloadBytes; bytes += 128 << 10) {
+    const PayloadPool::Block block = pool.Take(bytes);
+    kept += block.bytes;
+    pool.Return(block);
+  }
+  constexpr size_t kLarge = 14 << 20;
+  const PayloadPool::Block large = pool.Take(kLarge);
+  large.memory[100] = std::byte{1};
+  pool.Return(large);
+  const PayloadPool::Block again = pool.Take(kLarge);
+  EXPECT_EQ(again.memory, large.memory);
+  EXPECT_EQ(again.memory[100], std::byte{1});  // not new memory at the same place
+  pool.Return(again);
+}
+
 TEST(PayloadPool, ThreadsNeverShareABlock) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {

@@ -109,9 +109,14 @@ class ReadAhead {
   void Run() {
     while (Item* const item = MakeNext()) {
       if (item->status.ok()) item->status = finish_(&item->value);
-      absl::MutexLock lock(&mutex_);
-      item->ready = true;
-      if (item == &items_.front()) data_.SignalAll();
+      bool is_first = false;
+      {
+        absl::MutexLock lock(&mutex_);
+        item->ready = true;
+        is_first = item == &items_.front();
+      }
+      // Not under the lock, on which the consumer would only wait again.
+      if (is_first) data_.SignalAll();
     }
   }
 
