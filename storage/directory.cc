@@ -182,6 +182,14 @@ absl::StatusOr<Descriptor> LockDirectory(const std::string& directory, Directory
   return InUse(LockHolder(path).value_or("another process"));
 }
 
+bool IsLocked(const std::string& directory) {
+  // In this order, since a marker is locked before it gets its final name.
+  for (const DirectoryState state : {DirectoryState::kNew, DirectoryState::kExisting}) {
+    if (absl::IsFailedPrecondition(LockDirectory(directory, state).status())) return true;
+  }
+  return false;
+}
+
 absl::Status CheckInPlace(const std::string& directory, int lock) {
   for (const char* name : {kMarker, "db/CURRENT"}) {
     const std::string path = Join(directory, name);

@@ -40,6 +40,8 @@ absl::Status FinishDirectory(const std::string& directory);
 // not suffice: if it is deleted under a running server, the server does not notice.
 // kFailedPrecondition: another process has the lock; names the process if it is known.
 absl::StatusOr<Descriptor> LockDirectory(const std::string& directory, DirectoryState state);
+// Whether a process, also this one, holds that lock.
+bool IsLocked(const std::string& directory);
 // Returns the error for a store that `by` ("process 4711 (cairn-ps)") is using.
 absl::Status InUse(absl::string_view by);
 

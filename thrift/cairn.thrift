@@ -1041,7 +1041,8 @@ service ParameterServer {
       continue meanwhile. */
   CheckpointReply checkpoint(1: CheckpointRequest request) throws (1: ServerError error)
 
-  /** Deletes what `checkpoint` wrote here under this name, if anything. */
+  /** Deletes what `checkpoint` wrote here under this name, if anything. ps:0 also deletes the parts
+      of servers that have left, where it finds them in its directory. */
   ServerState drop_checkpoint(1: CheckpointRequest request) throws (1: ServerError error)
 
   /** Loads this server's part of a checkpoint, completely or not at all, and verifies it.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 
@@ -182,6 +183,15 @@ absl::Status FinishData(const ConfigNode& root, JobConfig* job) {
   }
   if (data.train.empty() && data.eval.empty()) {
     return JobError(root, "data.train", "names no file; give at least one");
+  }
+  // Labels are float32.
+  constexpr int64_t kEndOfExact = 1 << 24;
+  if (job->model.loss == "softmax_cross_entropy" &&
+      std::abs(data.label_base) + job->model.classes > kEndOfExact) {
+    return JobError(root, "data.label_base",
+                    absl::StrCat("is ", data.label_base, ", and model.classes ", job->model.classes,
+                                 "; labels are float32 numbers, of which those from ", kEndOfExact,
+                                 " on may be equal: number the classes from 0"));
   }
   if (data.format == "libsvm" && data.features == 0) {
     return JobError(root, "data.features",

@@ -168,7 +168,9 @@ absl::Status CheckClip(absl::string_view owner, const OptimizerConfig& config) {
   return absl::OkStatus();
 }
 
-// Rejects combinations of valid arguments that would divide by zero.
+// Rejects combinations of valid arguments that would divide by zero. The other optimizers accept
+// epsilon 0, as Keras does, since stores may have variables with it: where the first gradient is 0
+// their value becomes NaN (examples/reference/job.yaml).
 absl::Status CheckDivisors(absl::string_view owner, const OptimizerConfig& config) {
   const Hyperparameters h = ReadHyperparameters(config.arguments);
   if (config.type == "adagrad" && h.initial_accumulator_value == 0 && h.epsilon == 0) {

@@ -142,12 +142,17 @@ absl::Status Checkpoints::Make(const wire::CheckpointRequest& request,
   return absl::OkStatus();
 }
 
-absl::Status Checkpoints::Drop(const wire::CheckpointRequest& request) {
+absl::Status Checkpoints::Drop(const wire::CheckpointRequest& request,
+                               absl::Span<const int32_t> departed) {
   const std::string what = absl::StrCat(info_.name, ": drop_checkpoint ", request.name);
   RETURN_IF_ERROR(CheckPlace(request));
   ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeSlot(what));
   CAIRN_CRASH_POINT("checkpoint: before an old part is deleted");
-  return Annotate(DropCheckpointPart(request.directory, request.name, info_.index()), what);
+  absl::Status status = DropCheckpointPart(request.directory, request.name, info_.index());
+  for (const int32_t index : departed) {
+    status.Update(DropCheckpointPart(request.directory, request.name, index));
+  }
+  return Annotate(status, what);
 }
 
 }  // namespace cairn

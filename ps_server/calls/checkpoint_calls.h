@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "ps_server/base/exclusive_slot.h"
 #include "ps_server/base/server_info.h"
 #include "ps_server/base/wait_board.h"
@@ -30,8 +31,9 @@ class Checkpoints {
   // Makes all applied updates durable and copies the store to `directory`/`name`/ps-<index>, with
   // hard links where possible. Pushes continue. A repeated call returns the existing checkpoint.
   absl::Status Make(const wire::CheckpointRequest& request, wire::CheckpointReply& reply);
-  // Deletes the checkpoint of that name, finished or not.
-  absl::Status Drop(const wire::CheckpointRequest& request);
+  // Deletes this server's part of the checkpoint of that name, finished or not, and the parts of
+  // the `departed` servers, which nobody calls any more, if they are in the same directory here.
+  absl::Status Drop(const wire::CheckpointRequest& request, absl::Span<const int32_t> departed);
   // Loads this server's part of a checkpoint (cairn.thrift, RestoreRequest). When it returns, all
   // of it is in memory and on disk, or nothing.
   absl::Status Restore(JobCatalog& catalog, const RowAccess& rows,

@@ -251,7 +251,7 @@ void Service::checkpoint(wire::CheckpointReply& reply, const wire::CheckpointReq
 
 void Service::drop_checkpoint(wire::ServerState& state, const wire::CheckpointRequest& request) {
   Run("drop_checkpoint", request, &state,
-      [&](const Admitted&) { return checkpoints_.Drop(request); });
+      [&](const Admitted&) { return checkpoints_.Drop(request, core_.members.Departed()); });
 }
 
 void Service::restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) {

@@ -14,6 +14,7 @@
 #include "ps_server/engine/server_load.h"
 #include "ps_server/persistence/untracked_memory.h"
 #include "storage/checkpoint_note.h"
+#include "storage/directory.h"
 
 namespace cairn {
 namespace {
@@ -161,5 +162,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& option
   }
   return engine;
 }
+
+bool Engine::IsOpen(const std::string& directory) { return IsLocked(directory); }
 
 }  // namespace cairn

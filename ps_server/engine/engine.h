@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,6 +25,8 @@ class Engine {
   // Opens the directory and loads its contents into memory. Errors as StripeStore::Open;
   // kResourceExhausted if the contents exceed the memory budget.
   static absl::StatusOr<std::unique_ptr<Engine>> Open(const EngineOptions& options);
+  // Whether an engine, of any process, has the directory open.
+  static bool IsOpen(const std::string& directory);
 
   // The RPCs of the IDL. They throw wire::ServerError and nothing else. Payloads in requests may
   // view the caller's memory, which is read only during the call. Valid as long as the engine.

@@ -139,6 +139,15 @@ absl::Status Members::Publish(wire::Members next, int32_t index, StripeStore& st
   return absl::OkStatus();
 }
 
+std::vector<int32_t> Members::Departed() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<int32_t> departed;
+  for (const wire::Member& member : members_.members) {
+    if (member.left) departed.push_back(member.index);
+  }
+  return departed;
+}
+
 std::vector<wire::LastWord> Members::LastWords(int32_t index) const {
   absl::MutexLock lock(&mutex_);
   const auto words = last_words_.find(index);

@@ -38,6 +38,8 @@ class Members {
   // applied there.
   absl::Status Remove(int32_t index, const std::vector<wire::LastWord>& words, StripeStore& store);
 
+  // The servers that have left. Empty except at ps:0.
+  std::vector<int32_t> Departed() const;
   // The last words of a server that has left.
   std::vector<wire::LastWord> LastWords(int32_t index) const;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <string>
@@ -372,6 +373,10 @@ TEST_F(MembersTest, ACheckpointAfterAServerHasLeftIsComplete) {
   EXPECT_THAT(parts[1].files, IsEmpty());
   ASSERT_NE(FindWorker(parts[1], 0), nullptr);
   EXPECT_EQ(FindWorker(parts[1], 0)->sequence, 5);
+  // ps:1 can no longer delete its part.
+  EXPECT_TRUE(std::filesystem::exists(folder.Join("joined/ps-1")));
+  ASSERT_OK(worker->DropCheckpoint(folder.path(), "joined", Soon()));
+  EXPECT_FALSE(std::filesystem::exists(folder.Join("joined")));
   RestoreSource source{.job = "job", .timeline = 1};
   for (const ServerCheckpoint& part : parts) {
     source.folders.push_back(

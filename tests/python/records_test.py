@@ -109,6 +109,8 @@ class Records(Folder):
         rest = list(cairn.data.read_records(self.path("0.tfrecord"), epochs=2, batch_size=3,
                                             position=twice[1].position))
         self.assertEqual(rest, twice[2:])
+        none = cairn.data.read_records(self.path("0.tfrecord"), epochs=2**60, worker=5, workers=6)
+        self.assertEqual(list(none), [])
 
     def test_batches_may_exceed_4_gib(self):
         with mmap.mmap(-1, 2**32 + 8) as memory:  # untouched pages take no memory
@@ -192,6 +194,8 @@ class Parquet(Folder):
                 lambda **where: cairn.data.read_parquet(self.path("*.parquet"), batch_size=4,
                                                         columns=["id"], epochs=2, **where),
                 lambda batch: batch.columns["id"].tolist(), list(range(60)) * 2, workers)
+        none = cairn.data.read_parquet(self.path("0.parquet"), epochs=2**60, worker=3, workers=4)
+        self.assertEqual(list(none), [])
 
     def test_columns(self):
         self.write("0.parquet", 0, 5, 10)

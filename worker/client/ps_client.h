@@ -295,7 +295,8 @@ class PsClient {
   virtual absl::StatusOr<std::vector<ServerCheckpoint>> Checkpoint(absl::string_view directory,
                                                                    absl::string_view name,
                                                                    Deadline deadline) = 0;
-  // Every server deletes its part of checkpoint `name`; OK if there is none.
+  // Every server deletes its part of checkpoint `name`, and ps:0 the parts of servers that have
+  // left; OK if there is none.
   virtual absl::Status DropCheckpoint(absl::string_view directory, absl::string_view name,
                                       Deadline deadline) = 0;
   // Creates this client's job from a checkpoint, with rows distributed over the current servers.

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -155,8 +156,8 @@ absl::StatusOr<std::unique_ptr<CertificateAuthority>> Authority(const CertsOptio
                                                                 bool* is_new) {
   const std::string certificate = CertificatePath(options, kAuthority);
   const std::string key = KeyPath(options, kAuthority);
-  const bool has_certificate = fs::exists(certificate);
-  *is_new = !has_certificate && !fs::exists(key);
+  std::error_code error;  // Read reports a file that cannot be examined
+  *is_new = !fs::exists(certificate, error) && !error && !fs::exists(key, error) && !error;
   if (!*is_new) {
     ASSIGN_OR_RETURN(std::unique_ptr<CertificateAuthority> found,
                      CertificateAuthority::Read(certificate, key));

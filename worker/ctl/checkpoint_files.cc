@@ -110,7 +110,7 @@ void VerifyServer(const std::string& folder, const ServerCheckpoint& server, Ver
   // The parts are looked for beside the manifest, since the checkpoint may have been moved.
   const std::string part = absl::StrCat(folder, "/ps-", server.server);
   std::error_code error;
-  if (!fs::exists(part, error)) {
+  if (!fs::exists(part, error) && !error) {
     verified->wrong.push_back(absl::StrCat(part, " is not here; ps:", server.server,
                                            " wrote it on ", server.host,
                                            ": verify it there, or copy it here"));

@@ -61,6 +61,7 @@ class CriteoParser : public LineParser {
     float ignored = 0;
     const char* const end = line.data() + line.size();
     const char* cell = line.data();
+    while (*cell == ' ') ++cell;  // a blank before a number makes the row malformed, and no name
     if (*cell == separator_ || ParseFloat(cell, end, &ignored) != nullptr) return false;
     return CountCells(line) == kCells;
   }

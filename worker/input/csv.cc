@@ -33,6 +33,7 @@ class CsvParser : public LineParser {
     const char* const end = line.data() + line.size();
     for (const char* p = line.data(); p <= end;) {
       float ignored = 0;
+      while (p != end && IsGap(*p)) ++p;
       if (p != end && ParseFloat(p, end, &ignored) != nullptr) return false;
       const void* next = std::memchr(p, separator_, static_cast<size_t>(end - p));
       if (next == nullptr) break;
@@ -79,6 +80,7 @@ class CsvParser : public LineParser {
     error->at = at;
     error->what = absl::StrCat("column ", cell, " is ", at == stop ? "empty" : QuoteFound(at, stop),
                                "; a cell of csv is a finite number");
+    error->in_first_line = "; a first line of names has no number in any cell";
     return false;
   }
 

@@ -6,9 +6,7 @@ namespace cairn {
 
 LabelRule::LabelRule(const ReaderOptions& options)
     : label_base_(options.data.label_base), classes_(options.model.classes) {
-  // Class numbers are stored as float32, which holds integers exactly up to 2^24.
-  constexpr float kMostClasses = 1 << 24;
-  limit_ = classes_ > 0 ? static_cast<float>(classes_) : kMostClasses;
+  limit_ = classes_ > 0 ? static_cast<float>(classes_) : kEndOfExact;
   const std::string& loss = options.model.loss;
   if (loss == "sigmoid_cross_entropy") kind_ = Kind::kBinary;
   if (loss == "softmax_cross_entropy") kind_ = Kind::kClass;
@@ -20,7 +18,7 @@ std::string LabelRule::Allowed() const {
     case Kind::kClass:
       if (classes_ <= 0) {
         return absl::StrCat("softmax_cross_entropy takes whole numbers from data.label_base ",
-                            label_base_, " on");
+                            label_base_, " to ", static_cast<int64_t>(kEndOfExact) - 1);
       }
       return absl::StrCat("softmax_cross_entropy takes whole numbers from data.label_base ",
                           label_base_, " to ", label_base_ + classes_ - 1, " (model.classes ",

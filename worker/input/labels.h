@@ -1,6 +1,7 @@
 // The labels that each loss allows.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 
@@ -14,7 +15,8 @@ class LabelRule {
   LabelRule() = default;
   // The rule of the job's loss. sigmoid_cross_entropy: -1 and 0 become 0, 1 stays 1.
   // softmax_cross_entropy: integers in [label_base, label_base + classes), minus label_base;
-  // classes 0: no upper bound. Any other loss: any number, unchanged.
+  // classes 0: no upper bound. Only integers between -2^24 and 2^24. Any other loss: any number,
+  // unchanged.
   explicit LabelRule(const ReaderOptions& options);
 
   // False: the label is not allowed; Allowed() says which labels are.
@@ -25,6 +27,7 @@ class LabelRule {
         return *label == 0.0f || *label == 1.0f;
       case Kind::kClass: {
         const float number = *label - static_cast<float>(label_base_);
+        if (std::fabs(*label) >= kEndOfExact) return false;
         *label = number;
         return number >= 0.0f && number < limit_ &&
                number == static_cast<float>(static_cast<int64_t>(number));
@@ -36,6 +39,8 @@ class LabelRule {
   std::string Allowed() const;
 
  private:
+  // Larger integers may be equal as float32, in which labels are read and stored.
+  static constexpr float kEndOfExact = 1 << 24;
   enum class Kind { kBinary, kClass, kAny };
   Kind kind_ = Kind::kAny;
   int64_t label_base_ = 0;

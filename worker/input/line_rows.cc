@@ -74,7 +74,7 @@ class LineRows : public RowSource {
   // `offset`: in the line.
   absl::Status Malformed(const RowPlace& place, ptrdiff_t offset, const LineError& error) const {
     return InvalidArgument(paths_[place.file], ":", place.at, ":", offset + 1, ": ",
-                           PrintableText(error.what));
+                           PrintableText(error.what), place.at == 1 ? error.in_first_line : "");
   }
 
   bool IsHeader(absl::string_view line) const {

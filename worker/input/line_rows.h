@@ -17,6 +17,8 @@ namespace cairn {
 struct LineError {
   const char* at = nullptr;  // position in the line, or its end
   std::string what;          // "found 'x'; a column is number:value, …"
+  // Follows `what` if the line is the first of its file, which could have been names.
+  absl::string_view in_first_line;
 };
 
 // Thread safety: any number of threads.

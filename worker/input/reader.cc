@@ -1,6 +1,7 @@
 #include "worker/input/reader.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <string>
 #include <thread>
@@ -32,6 +33,10 @@ int ThreadsOf(const DataConfig& data) {
   constexpr unsigned kMostThreads = 8;
   return static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 4, 1U, kMostThreads));
 }
+
+// Text draws its pairs in each epoch, so an epoch with enough of them for a batch may follow one
+// without.
+constexpr int64_t kMostEpochsWithoutBatch = 100;
 
 // Rows as the input has them.
 struct RawRows {
@@ -69,10 +74,11 @@ class BatchReader {
     }
   }
 
-  // False at the end of all epochs. What it reads after an error is unspecified.
+  // False at the end of all epochs, and once Stop was called. What it reads after an error is
+  // unspecified.
   absl::StatusOr<bool> Read(ReadBatch* read) {
     const auto wanted = static_cast<size_t>(options_.data.batch_size);
-    for (;;) {
+    while (!stopped()) {
       if (!in_epoch_) {
         if (epoch_ >= end_epoch_) return false;
         RETURN_IF_ERROR(StartEpoch());
@@ -88,13 +94,15 @@ class BatchReader {
       read->batch.epoch_share = reads_next_epoch_ ? 1 : source_->epoch_share();
       if (count < wanted) {
         in_epoch_ = false;
-        // If an epoch had no rows, all further epochs would be empty too.
-        epoch_ = row_ == 0 ? end_epoch_ : epoch_ + 1;
+        epoch_ = NoBatchFollows() ? end_epoch_ : epoch_ + 1;
         if (count == 0 || options_.data.drop_remainder) continue;
       }
       return true;
     }
+    return false;
   }
+  // Ends a Read that runs in another thread, and all later ones.
+  void Stop() { stop_.store(true, std::memory_order_relaxed); }
   absl::Status Decode(ReadBatch* read) const {
     Batch& batch = read->batch;
     ClearBatch(&batch);
@@ -116,6 +124,19 @@ class BatchReader {
   }
 
  private:
+  bool stopped() const { return stop_.load(std::memory_order_relaxed); }
+
+  // Whether an epoch of `row_` rows means that the later ones have no batch either.
+  bool NoBatchFollows() {
+    if (row_ >= (options_.data.drop_remainder ? options_.data.batch_size : 1)) {
+      epochs_without_batch_ = 0;
+      return false;
+    }
+    ++epochs_without_batch_;
+    return row_ == 0 || source_->same_rows_in_epochs() ||
+           epochs_without_batch_ == kMostEpochsWithoutBatch;
+  }
+
   absl::Status StartEpoch() {
     if (std::exchange(reads_next_epoch_, false)) {
       RETURN_IF_ERROR(next_epoch_);
@@ -131,7 +152,7 @@ class BatchReader {
     row_ = 0;
     // A shuffled order can only be reproduced by replaying it.
     RawRows scratch;
-    for (; row_ < skip_rows_; ++row_) {
+    for (; row_ < skip_rows_ && !stopped(); ++row_) {
       scratch.Clear();
       ASSIGN_OR_RETURN(const bool more, AppendRow(&scratch));
       if (!more) break;
@@ -184,11 +205,13 @@ class BatchReader {
   std::optional<ShuffleWindow<HeldRow>> shuffle_;  // none: file order
   bool in_epoch_ = false;
   int64_t epoch_ = 0;
-  int64_t end_epoch_ = 0;          // the first epoch that is not read
-  int64_t row_ = 0;                // rows of this epoch already returned
-  int64_t skip_rows_ = 0;          // in the first epoch
-  bool reads_next_epoch_ = false;  // `source_` is in the epoch after epoch_
-  absl::Status next_epoch_;        // its error
+  int64_t end_epoch_ = 0;             // the first epoch that is not read
+  int64_t row_ = 0;                   // rows of this epoch already returned
+  int64_t skip_rows_ = 0;             // in the first epoch
+  int64_t epochs_without_batch_ = 0;  // the last ones that were read
+  bool reads_next_epoch_ = false;     // `source_` is in the epoch after epoch_
+  absl::Status next_epoch_;           // its error
+  std::atomic<bool> stop_ = false;
 };
 
 // "rows of clicks-0.tsv and 3 other files", for messages.
@@ -210,6 +233,7 @@ class PrefetchReader : public Reader {
             [this](ReadBatch* read) { return batches_.Decode(read); }, ThreadsOf(options.data)) {
     StartAt(options.start_epoch, options.start_row, options.data.epochs);
   }
+  ~PrefetchReader() override { batches_.Stop(); }  // ends the threads that ahead_ waits for
 
   const Schema& schema() const override { return batches_.schema(); }
   absl::Span<const std::string> vocabulary() const override { return batches_.vocabulary(); }

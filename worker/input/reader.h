@@ -12,8 +12,9 @@
 namespace cairn {
 
 // A batch never spans two epochs: the last batch of an epoch is short, or dropped with
-// drop_remainder. Blank lines are not rows. The order of rows depends only on the shuffle's seed,
-// the epoch and the worker.
+// drop_remainder. No epoch follows one that has too few rows for a batch; with text, whose epochs
+// differ, no epoch follows 100 such ones. Blank lines are not rows. The order of rows depends only
+// on the shuffle's seed, the epoch and the worker.
 //
 // Thread safety: none; one thread calls Next. From the first Next on, data.parse_threads other
 // threads read and decode a few batches ahead.

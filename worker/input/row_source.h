@@ -44,6 +44,8 @@ class RowSource {
   // The approximate share of the epoch's input read, in [0, 1]: every file counts the same.
   virtual double epoch_share() const = 0;
   virtual absl::Span<const std::string> vocabulary() const { return {}; }
+  // Whether every epoch has the same number of rows.
+  virtual bool same_rows_in_epochs() const { return true; }
 };
 
 // Empties `batch` but keeps its buffers.

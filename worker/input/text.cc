@@ -41,6 +41,7 @@ class TextRows : public RowSource {
            static_cast<double>(paths_.size());
   }
   absl::Span<const std::string> vocabulary() const override { return vocabulary_->words(); }
+  bool same_rows_in_epochs() const override { return false; }
 
   absl::Status Rewind(int64_t epoch) override {
     epoch_seed_ = CombineSeeds(seed_, static_cast<uint64_t>(epoch));

@@ -20,6 +20,10 @@ double WeightOf(absl::Span<const float> weights, size_t row) {
   return weights.empty() ? 1.0 : weights[row];
 }
 
+bool HasNaN(absl::Span<const float> scores) {
+  return std::any_of(scores.begin(), scores.end(), [](float score) { return std::isnan(score); });
+}
+
 // Weighted mean of value(row) over `rows` rows.
 template <typename Value>
 double WeightedMean(size_t rows, absl::Span<const float> weights, const Value& value) {
@@ -37,8 +41,8 @@ double WeightedMean(size_t rows, absl::Span<const float> weights, const Value& v
 double Auc(absl::Span<const float> labels, absl::Span<const float> scores,
            absl::Span<const float> weights) {
   std::vector<Scored> rows(labels.size());
+  if (HasNaN(scores)) return kUndefined;
   for (size_t r = 0; r < rows.size(); ++r) {
-    if (std::isnan(scores[r])) return kUndefined;
     const float weight = weights.empty() ? 1.0f : weights[r];
     const bool positive = labels[r] > 0;
     rows[r] = {scores[r], positive ? weight : 0.0f, positive ? 0.0f : weight};
@@ -73,6 +77,7 @@ double LogLoss(absl::Span<const float> labels, absl::Span<const float> probabili
 
 double BinaryAccuracy(absl::Span<const float> labels, absl::Span<const float> scores,
                       double threshold, absl::Span<const float> weights) {
+  if (HasNaN(scores)) return kUndefined;
   return WeightedMean(labels.size(), weights, [&](size_t r) {
     return (scores[r] > threshold) == (labels[r] > 0) ? 1.0 : 0.0;
   });
@@ -80,6 +85,7 @@ double BinaryAccuracy(absl::Span<const float> labels, absl::Span<const float> sc
 
 double ClassAccuracy(absl::Span<const float> labels, absl::Span<const float> scores,
                      size_t classes) {
+  if (HasNaN(scores)) return kUndefined;
   return WeightedMean(labels.size(), {}, [&](size_t r) {
     const float* row = scores.data() + r * classes;
     const auto best = std::max_element(row, row + classes) - row;

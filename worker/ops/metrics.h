@@ -24,11 +24,12 @@ double LogLoss(absl::Span<const float> labels, absl::Span<const float> probabili
                absl::Span<const float> weights = {});
 
 // Weighted share of rows with (score > threshold) == (label > 0): threshold 0.5 for probabilities,
-// 0 for logits.
+// 0 for logits. NaN: no rows, or a NaN score.
 double BinaryAccuracy(absl::Span<const float> labels, absl::Span<const float> scores,
                       double threshold, absl::Span<const float> weights = {});
 
 // scores [rows, classes]: share of rows whose largest score, the first of equals, is the label's.
+// NaN: no rows, or a NaN score.
 double ClassAccuracy(absl::Span<const float> labels, absl::Span<const float> scores,
                      size_t classes);
 

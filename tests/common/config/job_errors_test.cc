@@ -151,6 +151,7 @@ TEST(JobErrors, TypesAndRangesAreChecked) {
        {{"model.subsample=2"}, "expected a number from 0 to 1"},
        {{"model.loss=softmax_cross_entropy"}, "model.classes: is 1; softmax_cross_entropy needs"},
        {{"model.loss=mean_squared_error", "model.classes=3"}, "model.classes: is 3"},
+       {{"model.classes=3", "data.label_base=-16777214"}, "data.label_base: is -16777214"},
        {{"model.init=[1]"}, "expected an initializer"},
        {{"model.init={type: norml}"}, "normal"},
        {{"model.init={type: normal, sdtdev: 3}"}, "stddev"},

@@ -113,6 +113,12 @@ TEST_F(CertsTest, TheCaOutlivesWhatItSigns) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("fewer --days")));
 }
 
+TEST_F(CertsTest, ACaThatCannotBeExaminedIsAnError) {
+  ASSERT_EQ(::mkdir(directory_.c_str(), 0700), 0);
+  ASSERT_EQ(::symlink("ca.crt", path("ca.crt").c_str()), 0);
+  EXPECT_FALSE(MakeCerts({.directory = directory_, .issue = {"x=reader"}}).ok());
+}
+
 TEST_F(CertsTest, MistakesAreNamed) {
   const auto refused = [&](const CertsOptions& options, const std::string& text) {
     const absl::StatusOr<Answer> made = MakeCerts(options);

@@ -80,6 +80,18 @@ TEST(Libsvm, ClassLabelsOutOfRangeAreRefused) {
   }
 }
 
+// 20000000 and 20000001 are the same float32.
+TEST(Libsvm, ClassLabelsThatFloatsDoNotTellApartAreRefused) {
+  ReaderOptions options;
+  options.model.loss = "softmax_cross_entropy";
+  options.data.label_base = 20'000'000;
+  for (const int64_t classes : {0, 3}) {
+    options.model.classes = classes;
+    EXPECT_THAT(ErrorOf("libsvm", "20000001 1:1\n", options),
+                ::testing::HasSubstr("label '20000001'"));
+  }
+}
+
 TEST(Libsvm, RowsBeforeAnErrorComeFirst) {
   TempDir folder;
   const std::string path = folder.Join("a.libsvm");

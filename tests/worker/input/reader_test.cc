@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <iterator>
 #include <numeric>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "common/interruption.h"
@@ -256,6 +258,49 @@ TEST_F(ReaderTest, EmptyInputEndsAtOnce) {
   ReaderOptions options = Options({0}, 4);
   options.data.epochs = int64_t{1} << 60;
   EXPECT_TRUE(ReadAll(options).empty());
+}
+
+TEST_F(ReaderTest, FewerRowsThanABatchEndAtOnceWithDropRemainder) {
+  for (const int64_t buffer : {0, 5}) {
+    ReaderOptions options = Options({2}, 3);
+    options.data.epochs = int64_t{1} << 40;
+    options.data.drop_remainder = true;
+    options.data.shuffle_buffer_rows = buffer;
+    EXPECT_TRUE(ReadAll(options).empty());
+    // A worker that resumes after the whole batches of an epoch has rows in the next ones.
+    options = Options({7}, 3);
+    options.data.epochs = 2;
+    options.data.drop_remainder = true;
+    options.data.shuffle_buffer_rows = buffer;
+    options.start_row = 6;
+    EXPECT_EQ(LabelsOf(ReadAll(options)).size(), 6u);
+  }
+}
+
+// The rows before the position that the reader resumes at never end.
+TEST_F(ReaderTest, AReaderThatSkipsRowsEndsWhenItIsDestroyed) {
+  const std::string path = folder_.Join("pipe");
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const int pipe = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+  std::atomic<bool> done = false;
+  std::thread writer([&] {
+    const std::string rows = NumberedRows(0, 100);
+    while (!done) {
+      if (write(pipe, rows.data(), rows.size()) < 0) std::this_thread::yield();  // the pipe is full
+    }
+  });
+  ReaderOptions options = OptionsFor("libsvm", {path}, 2);
+  options.start_row = int64_t{1} << 60;
+  auto reader = *Reader::Open(options);
+  Batch batch;
+  {
+    const Interruption interruption([](void*) { return true; }, nullptr);
+    EXPECT_THAT(reader->Next(&batch), StatusIs(absl::StatusCode::kCancelled, HasSubstr(path)));
+  }
+  reader.reset();
+  done = true;
+  writer.join();
+  close(pipe);
 }
 
 // Spreadsheets and editors begin UTF-8 text with ef bb bf, which is invisible in an error message.

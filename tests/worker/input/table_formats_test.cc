@@ -106,6 +106,8 @@ TEST(Criteo, MalformedRowsAreRefused) {
   EXPECT_THAT(ErrorOf("criteo_tsv", CriteoLine('\t', {}, {std::string(300, 'x')})),
               HasSubstr("in:1:16: C1 has 300 bytes; a token has at most 256"));
   EXPECT_THAT(ErrorOf("criteo_tsv", CriteoLine('\t', {}, {}, "5")), HasSubstr("label '5'"));
+  EXPECT_THAT(ErrorOf("criteo_tsv", CriteoLine('\t', {}, {}, " 1")),
+              HasSubstr("in:1:1: label ' 1'"));
 }
 
 TEST(Csv, TakesTheLabelOutOfItsColumn) {
@@ -118,6 +120,19 @@ TEST(Csv, TakesTheLabelOutOfItsColumn) {
   ASSERT_EQ(batches.size(), 1u);
   EXPECT_THAT(batches[0].labels, ElementsAre(0, 1));
   EXPECT_THAT(batches[0].dense, ElementsAre(1.5, 2, -3, 40));
+}
+
+TEST(Csv, PaddedNumbersInTheFirstLineAreARow) {
+  TempDir folder;
+  std::vector<std::string> paths;
+  for (const char* name : {"a.csv", "b.csv"}) {
+    paths.push_back(folder.Join(name));
+    WriteFile(paths.back(), " 1, 2, 3\n 0, 5, 6\n");
+    const auto batches = ReadAll(OptionsFor("csv", paths));
+    ASSERT_EQ(batches.size(), 1u);
+    EXPECT_EQ(batches[0].dense.size(), 4 * paths.size());
+    EXPECT_THAT(absl::MakeConstSpan(batches[0].dense).subspan(0, 4), ElementsAre(2, 3, 5, 6));
+  }
 }
 
 TEST(Csv, AFileWithoutRowsMayStandBeforeTheOthers) {
@@ -136,6 +151,9 @@ TEST(Csv, MalformedRowsAreRefused) {
             "in:2:3: column 1 is empty; a cell of csv is a finite number");
   EXPECT_EQ(ErrorOf("csv", "1,2\n0,inf\n"),
             "in:2:3: column 1 is 'inf'; a cell of csv is a finite number");
+  EXPECT_EQ(ErrorOf("csv", "bought,2019,2020\n0,5,6\n"),
+            "in:1:1: column 0 is 'bought'; a cell of csv is a finite number; a first line of names "
+            "has no number in any cell");
   EXPECT_THAT(ErrorOf("csv", "1\n"), HasSubstr("first line has 1 cell separated by commas"));
   EXPECT_THAT(ErrorOf("csv", ""), HasSubstr("in has no line"));
   EXPECT_THAT(ErrorOf("csv", "\n  \n"), HasSubstr("in has no line"));

@@ -163,5 +163,12 @@ TEST_F(Text, BadTextIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("of 0 different words none occurs"));
 }
 
+TEST_F(Text, ATextWithTooFewPairsForABatchEndsAllEpochs) {
+  ReaderOptions options = Options("a b\n", 1, 0);
+  options.data.epochs = int64_t{1} << 40;
+  options.data.drop_remainder = true;
+  EXPECT_TRUE(ReadAll(options).empty());
+}
+
 }  // namespace
 }  // namespace cairn::test

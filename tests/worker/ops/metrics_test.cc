@@ -56,6 +56,14 @@ TEST(Accuracy, CountsAtTheThresholdAndTakesTheFirstOfEquals) {
   EXPECT_TRUE(std::isnan(BinaryAccuracy({}, {}, 0.5)));
 }
 
+// A NaN score is neither above nor below any other.
+TEST(Accuracy, IsNaNWithANaNScore) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(BinaryAccuracy({0, 1}, {nan, 1}, 0)));
+  EXPECT_TRUE(std::isnan(ClassAccuracy({0, 1}, {nan, nan, 0, 1}, 2)));
+  EXPECT_TRUE(std::isnan(ClassAccuracy({0, 1}, {1, nan, 0, 1}, 2)));
+}
+
 TEST(Rmse, IsTheRootOfTheWeightedMeanSquare) {
   EXPECT_DOUBLE_EQ(Rmse({1, 2}, {1, 4}), std::sqrt(2.0));
   EXPECT_DOUBLE_EQ(Rmse({1, 2}, {1, 4}, {3, 1}), 1.0);

@@ -40,8 +40,8 @@ absl::StatusOr<bool> RecordReader::Next(std::string* record) {
   while (epoch_ < options_.epochs) {
     ASSIGN_OR_RETURN(const bool more, NextOfEpoch(record));
     if (more) return true;
-    // If an epoch had no records, all further epochs would be empty too.
-    epoch_ = at_record_ == 0 ? options_.epochs : epoch_ + 1;
+    // If an epoch had no record for this worker, the further epochs have none either.
+    epoch_ = next_record_ == 0 ? options_.epochs : epoch_ + 1;
     next_record_ = 0;
     at_record_ = 0;
     next_file_ = 0;

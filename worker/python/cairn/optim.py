@@ -4,6 +4,7 @@ Each class describes an optimizer, for example `cairn.optim.Adam(1e-3, beta_2=0.
 `learning_rate` is a number or a schedule of this module. Every optimizer takes at most one of
 `clipvalue` (of each element) and `clipnorm` (of a variable's gradient in a push). The norm of all
 variables together is the program's to clip, as `cairn.torch.ServerOptimizer.clip_grad_norm_` does.
+With `epsilon=0`, a first gradient of 0 makes a value NaN, as in Keras.
 Wherever an optimizer is expected, a dictionary with the keys of a job file's `optimizer` section is
 accepted too."""
 from __future__ import annotations

@@ -53,7 +53,7 @@ absl::StatusOr<CheckpointFolders> ListCheckpoints(const std::string& directory,
                                                   absl::string_view job) {
   CheckpointFolders folders;
   std::error_code error;
-  if (!fs::exists(directory, error)) return folders;
+  if (!fs::exists(directory, error) && !error) return folders;
   for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
     if (!IsCheckpointName(job, name)) continue;
@@ -105,7 +105,7 @@ std::vector<std::string> UnchangedFor(absl::Duration age, const std::string& dir
 
 bool IsFinished(const std::string& folder) {
   std::error_code error;
-  return fs::exists(PathOf(folder, CheckpointManifest::kFileName), error);
+  return fs::exists(PathOf(folder, CheckpointManifest::kFileName), error) || error;
 }
 
 absl::Status RemoveManifest(const std::string& folder) {

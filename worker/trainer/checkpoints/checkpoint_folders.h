@@ -42,7 +42,7 @@ std::vector<std::string> UnchangedFor(absl::Duration age, const std::string& dir
                                       const std::string& newest,
                                       const std::vector<std::string>& unfinished);
 
-// Whether the checkpoint has a manifest.
+// Whether the checkpoint has a manifest. True also if the file system refuses to say.
 bool IsFinished(const std::string& folder);
 // Turns a finished checkpoint into an unfinished one.
 absl::Status RemoveManifest(const std::string& folder);

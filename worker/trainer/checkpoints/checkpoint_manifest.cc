@@ -1,6 +1,7 @@
 #include "worker/trainer/checkpoints/checkpoint_manifest.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -28,8 +29,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Each file of a server takes some 100 bytes of the manifest, each worker 1.5 KiB.
-constexpr int64_t kMaxManifestBytes = 64 << 20;
+// Each file of a server takes some 100 bytes of the manifest, and each worker on each server up to
+// 1.5 KiB: its position there has a byte or more for every server.
+constexpr int64_t kMaxManifestBytes = 256 << 20;
 
 std::string Hex(uint64_t number) { return absl::StrFormat("%016x", number); }
 
@@ -82,6 +84,27 @@ Json ServerJson(const ServerCheckpoint& server) {
           {"host", server.host},
           {"workers", workers},
           {"files", files}};
+}
+
+// A lower bound of the manifest's size.
+int64_t LeastBytes(const std::vector<ServerCheckpoint>& servers) {
+  constexpr int64_t kKeysBytes = 64;
+  int64_t bytes = 0;
+  for (const ServerCheckpoint& server : servers) {
+    for (const CheckpointWorker& worker : server.workers) {
+      bytes += kKeysBytes + static_cast<int64_t>(worker.position.size()) / 3 * 4;
+    }
+  }
+  return bytes;
+}
+
+absl::Status TooLong(const std::string& path, int64_t bytes,
+                     const std::vector<ServerCheckpoint>& servers) {
+  size_t workers = 0;
+  for (const ServerCheckpoint& server : servers) workers += server.workers.size();
+  return ResourceExhausted(path, " would have at least ", bytes, " bytes, and ", kMaxManifestBytes,
+                           " are allowed: ", servers.size(), " servers have ", workers,
+                           " positions of workers: use fewer servers or workers");
 }
 
 // Thrown while a manifest is read, because nlohmann-json, which reports its own errors by
@@ -169,7 +192,10 @@ std::string FindInconsistency(const ServerCheckpoint& server) {
 // What is impossible in a manifest with a valid checksum, which anyone can write; empty: nothing.
 std::string FindInconsistency(const CheckpointManifest& manifest) {
   if (manifest.step < 0) return absl::StrCat("its step is ", manifest.step);
-  if (manifest.number < 0) return absl::StrCat("its number is ", manifest.number);
+  // The next checkpoint's number is larger.
+  if (manifest.number < 0 || manifest.number == std::numeric_limits<int64_t>::max()) {
+    return absl::StrCat("its number is ", manifest.number);
+  }
   if (manifest.servers.empty()) return "it names no server";
   for (size_t s = 0; s < manifest.servers.size(); ++s) {
     const ServerCheckpoint& server = manifest.servers[s];
@@ -185,6 +211,10 @@ std::string FindInconsistency(const CheckpointManifest& manifest) {
 }  // namespace
 
 absl::Status CheckpointManifest::WriteTo(const std::string& folder) const {
+  // Before the text is made, which would take some times its size in memory.
+  if (const int64_t least = LeastBytes(servers); least > kMaxManifestBytes) {
+    return TooLong(PathIn(folder), least, servers);
+  }
   Json json = {{"format", kFormat},
                {"job", job},
                {"name", name},
@@ -198,9 +228,13 @@ absl::Status CheckpointManifest::WriteTo(const std::string& folder) const {
                {"servers", Json::array()}};
   for (const ServerCheckpoint& server : servers) json["servers"].push_back(ServerJson(server));
   json["checksum"] = Hex(HashBytes(Dump(json, -1)));
+  const std::string text = Dump(json, 1) + "\n";
+  if (static_cast<int64_t>(text.size()) > kMaxManifestBytes) {
+    return TooLong(PathIn(folder), static_cast<int64_t>(text.size()), servers);
+  }
   ASSIGN_OR_RETURN(const std::unique_ptr<PartFile> file,
                    PartFile::Create(PathIn(folder), "the checkpoint's manifest"));
-  RETURN_IF_ERROR(file->Append(Dump(json, 1) + "\n"));
+  RETURN_IF_ERROR(file->Append(text));
   return file->Finish();
 }
 

@@ -33,7 +33,8 @@ struct CheckpointManifest {
   double seconds = 0;     // how long the checkpoint took
   std::vector<ServerCheckpoint> servers;
 
-  // Writes the manifest durably and atomically.
+  // Writes the manifest durably and atomically. kResourceExhausted: ReadFrom would refuse it,
+  // because it is too long for so many servers and workers.
   absl::Status WriteTo(const std::string& folder) const;
   // kNotFound: no such file. kDataLoss: not the output of WriteTo. kFailedPrecondition: another
   // format.

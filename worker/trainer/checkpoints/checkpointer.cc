@@ -114,7 +114,7 @@ absl::Status Checkpointer::Write(const CheckpointManifest& wanted, Deadline dead
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::string>> Checkpointer::ListOld(const std::string& made) const {
+absl::StatusOr<Checkpointer::Old> Checkpointer::ListOld(const std::string& made) const {
   ASSIGN_OR_RETURN(const CheckpointFolders folders, ListCheckpoints(directory_, job_));
   for (const std::string& why : folders.damaged) LOG(WARNING) << why;
   const std::vector<std::string> interrupted =
@@ -122,28 +122,39 @@ absl::StatusOr<std::vector<std::string>> Checkpointer::ListOld(const std::string
   const auto has = [](const std::vector<std::string>& list, const std::string& name) {
     return std::ranges::find(list, name) != list.end();
   };
-  std::vector<std::string> names;
+  Old old;
   for (const std::string& name : folders.unfinished) {
-    if (has(failed_, name) || has(interrupted, name)) names.push_back(name);
+    if (has(failed_, name) || has(interrupted, name)) old.unfinished.push_back(name);
   }
   for (const std::string& name : NotKept(folders, keep_)) {
-    if (name == made) continue;  // others have made newer ones meanwhile
-    RETURN_IF_ERROR(RemoveManifest(absl::StrCat(directory_, "/", name)));
-    names.push_back(name);
+    if (name != made) old.superseded.push_back(name);  // others have made newer ones meanwhile
   }
-  return names;
+  return old;
+}
+
+absl::Status Checkpointer::DeleteUnfinished(const std::string& name, Deadline deadline) {
+  CAIRN_CRASH_POINT("checkpoint: before an old one is deleted");
+  const std::string folder = absl::StrCat(directory_, "/", name);
+  if (IsFinished(folder)) return absl::OkStatus();  // since it was listed
+  RETURN_IF_ERROR(client_.DropCheckpoint(directory_, name, deadline));
+  return RemoveEmptyCheckpoint(folder);
 }
 
 absl::Status Checkpointer::DeleteOld(const std::string& made, Deadline deadline) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListOld(made));
-  for (const std::string& name : names) {
-    CAIRN_CRASH_POINT("checkpoint: before an old one is deleted");
-    if (IsFinished(absl::StrCat(directory_, "/", name))) continue;  // since it was listed
-    RETURN_IF_ERROR(client_.DropCheckpoint(directory_, name, deadline));
-    RETURN_IF_ERROR(RemoveEmptyCheckpoint(absl::StrCat(directory_, "/", name)));
-  }
+  ASSIGN_OR_RETURN(const Old old, ListOld(made));
   failed_.clear();
-  return absl::OkStatus();
+  absl::Status first;  // a checkpoint that cannot be deleted keeps no other from being deleted
+  const auto note = [&](const std::string& name, const absl::Status& deleted) {
+    if (!deleted.ok()) failed_.push_back(name);
+    first.Update(deleted);
+  };
+  for (const std::string& name : old.unfinished) note(name, DeleteUnfinished(name, deadline));
+  for (const std::string& name : old.superseded) {
+    if (deadline.Expired()) break;  // no server would delete its part any more
+    const absl::Status removed = RemoveManifest(absl::StrCat(directory_, "/", name));
+    note(name, removed.ok() ? DeleteUnfinished(name, deadline) : removed);
+  }
+  return first;
 }
 
 absl::Status EndCheckpoints(const JobConfig& job, PsClient& client, Checkpointer* running,

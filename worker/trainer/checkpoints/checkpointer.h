@@ -62,16 +62,23 @@ class Checkpointer {
   absl::StatusOr<std::string> Make(int64_t step, bool finished);
   void MakeOrLog(int64_t step);
   absl::Status Write(const CheckpointManifest& wanted, Deadline deadline);
-  // Deletes what the checkpoint `made` supersedes, and remains.
+  // Deletes the checkpoints that `made` supersedes, and remains, as far as possible. Returns the
+  // first error.
   absl::Status DeleteOld(const std::string& made, Deadline deadline);
-  absl::StatusOr<std::vector<std::string>> ListOld(const std::string& made) const;
+  absl::Status DeleteUnfinished(const std::string& name, Deadline deadline);
+  // The names of checkpoints to delete.
+  struct Old {
+    std::vector<std::string> unfinished;
+    std::vector<std::string> superseded;
+  };
+  absl::StatusOr<Old> ListOld(const std::string& made) const;
 
   const std::string job_;
   const bool synchronous_;
   const int64_t keep_;
   const std::string directory_;  // absolute
   PsClient& client_;
-  std::vector<std::string> failed_;  // this object's attempts whose files may be left
+  std::vector<std::string> failed_;  // attempts and deletions of this object that left files
   std::thread thread_;
 };
 

@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -118,6 +120,20 @@ std::optional<double> RecentMean::mean() const {
   double sum = 0;
   for (const double value : recent_) sum += value;
   return sum / static_cast<double>(recent_.size());
+}
+
+int64_t LastStepOf(const std::string& metrics_file) {
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(metrics_file, unknown)) return -1;  // a pipe has no end
+  std::ifstream in(metrics_file);
+  int64_t step = -1;
+  for (std::string line; std::getline(in, line);) {
+    const Json json = Json::parse(line, /*cb=*/nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object()) continue;
+    const auto found = json.find("step");
+    if (found != json.end() && found->is_number_integer()) step = found->get<int64_t>();
+  }
+  return step;
 }
 
 absl::StatusOr<std::unique_ptr<MetricsFile>> MetricsFile::Open(const std::string& path,

@@ -61,6 +61,9 @@ std::string ReportJson(const Report& report);
 // "m.jsonl".
 std::string TaskMetricsFile(const std::string& path, const std::string& task);
 
+// The step of the last whole line of a metrics file; -1: the file has none.
+int64_t LastStepOf(const std::string& metrics_file);
+
 // Mean of the last 100 values.
 // Thread safety: none.
 class RecentMean {

@@ -37,7 +37,8 @@ std::string Absolute(const std::string& path) {
 
 std::string Listing(const std::string& directory, const std::string& job) {
   const absl::StatusOr<CheckpointFolders> folders = ListCheckpoints(directory, job);
-  if (!folders.ok() || folders->finished.empty()) return "there are none of this job";
+  if (!folders.ok()) return absl::StrCat("none can be found: ", folders.status().message());
+  if (folders->finished.empty()) return "there are none of this job";
   std::string text = "there are";
   for (const CheckpointManifest& manifest : folders->finished) {
     absl::StrAppend(&text, " ", directory, "/", manifest.name);

@@ -1,10 +1,8 @@
 #include "worker/trainer/run/checkpoint_follower.h"
 
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -69,21 +67,24 @@ class Follower {
     LOG(INFO) << options_.task << ": follows the checkpoints of job '" << options_.job.name
               << "' in " << config_.directory
               << (first_.empty() ? ", where there are none yet" : absl::StrCat(", from ", first_));
-    return OpenOutput();
+    const std::string& metrics_file = options_.job.output.metrics_file;
+    if (metrics_file.empty()) return absl::OkStatus();
+    metrics_file_ =
+        options_.own_metrics_file ? metrics_file : TaskMetricsFile(metrics_file, options_.task);
+    LOG(INFO) << options_.task << ": writes its evaluations to " << metrics_file_;
+    // Opened now, because a file that cannot be written is an error before the first checkpoint.
+    return output_.OpenMetrics(metrics_file_, /*append=*/true);
   }
 
-  absl::Status OpenOutput() {
-    const OutputConfig& config = options_.job.output;
-    if (!config.metrics_file.empty()) {
-      metrics_file_ = options_.own_metrics_file
-                          ? config.metrics_file
-                          : TaskMetricsFile(config.metrics_file, options_.task);
-      LOG(INFO) << options_.task << ": writes its evaluations to " << metrics_file_;
+  // Keeps the evaluations of an earlier evaluator, except those of later steps than `step`, the
+  // first that this one scores: the job has started over since.
+  absl::Status BeginOutput(int64_t step) {
+    if (!metrics_file_.empty() && LastStepOf(metrics_file_) > step) {
       RETURN_IF_ERROR(output_.OpenMetrics(metrics_file_, /*append=*/false));
     }
-    if (config.tensorboard.empty()) return absl::OkStatus();
-    return output_.OpenEvents(EventFolder(config.tensorboard, options_.task), /*first_step=*/0,
-                              std::nullopt);
+    const std::string& tensorboard = options_.job.output.tensorboard;
+    if (tensorboard.empty()) return absl::OkStatus();
+    return output_.OpenEvents(EventFolder(tensorboard, options_.task), step, std::nullopt);
   }
 
   // The newest checkpoint, unless it is the last one scored.
@@ -102,13 +103,11 @@ class Follower {
     const std::string folder = absl::StrCat(config_.directory, "/", manifest.name);
     const absl::StatusOr<Report> scored = Evaluate(folder);
     if (!scored.ok()) {
-      std::error_code error;
-      const bool there =
-          std::filesystem::exists(absl::StrCat(folder, "/", CheckpointManifest::kFileName), error);
-      if (there || absl::IsCancelled(scored.status())) return scored.status();
+      if (IsFinished(folder) || absl::IsCancelled(scored.status())) return scored.status();
       LOG(INFO) << manifest.name << " was deleted before it was scored";
       return absl::OkStatus();
     }
+    if (checkpoints_ == 0) RETURN_IF_ERROR(BeginOutput(manifest.step));
     report_ = *scored;
     report_.total_steps = manifest.step;
     last_ = manifest.name;

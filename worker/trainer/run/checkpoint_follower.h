@@ -10,8 +10,10 @@ namespace cairn {
 
 // Evaluates data.eval with the newest checkpoint in checkpoint.directory, then with each newer one;
 // checkpoints that are deleted before they are read are skipped. Logs each result, and writes it as
-// a line of output.metrics_file and a point in output.tensorboard. Needs no server; changes
-// nothing. Ends
+// a line of output.metrics_file and a point in output.tensorboard. Lines and points of an earlier
+// evaluator stay, unless the job has started over: TensorBoard discards points from the first
+// scored step on, and a file whose last line is of a later step is truncated. Needs no server;
+// changes nothing. Ends
 // - "completed" after the final checkpoint of a run that was active when this began, or of an
 //   earlier run if no newer checkpoint appears for
 //   evaluation.checkpoint_wait_seconds;

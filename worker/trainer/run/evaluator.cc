@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
@@ -90,6 +91,8 @@ absl::StatusOr<Evaluation> Evaluator::Evaluate() {
   std::vector<float> losses;
   std::vector<float> slopes;
   double loss_sum = 0;
+  double right = 0;  // rows of softmax_cross_entropy, of which no scores are kept
+  Evaluation evaluation;
   const std::string& loss = job_.model.loss;
   const auto consume = [&](const Batch& batch, std::vector<float>* scores) {
     const size_t rows = static_cast<size_t>(batch.rows);
@@ -102,26 +105,32 @@ absl::StatusOr<Evaluation> Evaluator::Evaluate() {
                           slopes.data());
     }
     loss_sum += Sum(losses);
+    evaluation.rows += batch.rows;
+    if (loss == "softmax_cross_entropy") {
+      right +=
+          std::round(ClassAccuracy(batch.labels, *scores, outputs) * static_cast<double>(rows));
+      return absl::OkStatus();
+    }
     labels.insert(labels.end(), batch.labels.begin(), batch.labels.end());
     all_scores.insert(all_scores.end(), scores->begin(), scores->end());
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(ForEachBatch(consume));
-  Evaluation evaluation;
-  evaluation.rows = static_cast<int64_t>(labels.size());
-  if (labels.empty()) return evaluation;
+  if (evaluation.rows == 0) return evaluation;
   if (loss == "mean_squared_error") {
     evaluation.rmse = Rmse(labels, all_scores);
     return evaluation;
   }
-  evaluation.log_loss = loss_sum / static_cast<double>(labels.size());
+  const auto defined = [](double metric) {
+    return std::isnan(metric) ? std::nullopt : std::optional<double>(metric);
+  };
+  evaluation.log_loss = loss_sum / static_cast<double>(evaluation.rows);
   if (loss == "softmax_cross_entropy") {
-    evaluation.accuracy = ClassAccuracy(labels, all_scores, outputs);
+    evaluation.accuracy = defined(right / static_cast<double>(evaluation.rows));
     return evaluation;
   }
-  const double auc = Auc(labels, all_scores);
-  if (!std::isnan(auc)) evaluation.auc = auc;  // NaN if the rows have only one class
-  evaluation.accuracy = BinaryAccuracy(labels, all_scores, /*threshold=*/0);
+  evaluation.auc = defined(Auc(labels, all_scores));
+  evaluation.accuracy = defined(BinaryAccuracy(labels, all_scores, /*threshold=*/0));
   return evaluation;
 }
 

@@ -27,7 +27,9 @@ class Evaluator {
             const StopRequested& stop_requested);
 
   // The job's metrics over data.eval: auc, log_loss and accuracy for sigmoid_cross_entropy,
-  // log_loss and accuracy for softmax_cross_entropy, rmse for mean_squared_error.
+  // log_loss and accuracy for softmax_cross_entropy, rmse for mean_squared_error. Those that are
+  // undefined are left out: accuracy and auc where a score is NaN, auc of rows of one class.
+  // softmax_cross_entropy needs memory for a batch, the other losses eight bytes for each row.
   absl::StatusOr<Evaluation> Evaluate();
 
   // Writes one line for each row of data.eval to `path`: the probability of label 1, the

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "ps_server/engine/engine.h"
 #include "ps_server/engine/process_setup.h"
@@ -63,6 +64,20 @@ int64_t MemoryOfMachine() {
   return static_cast<int64_t>(info.totalram) * info.mem_unit;
 }
 
+// Opens a store in a directory whose contents nobody needs. A process that was killed while it
+// made, filled or deleted its store may have left one that does not open.
+absl::StatusOr<std::unique_ptr<Engine>> OpenScratch(const EngineOptions& options) {
+  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(options);
+  const bool unusable =
+      absl::IsDataLoss(engine.status()) || absl::IsFailedPrecondition(engine.status());
+  if (!unusable || Engine::IsOpen(options.directory)) return engine;
+  LOG(INFO) << "deletes the remains of a killed process: " << engine.status().message();
+  std::error_code error;
+  fs::remove_all(options.directory, error);
+  if (!error) return Engine::Open(options);
+  return absl::ErrnoToStatus(error.value(), absl::StrCat("deleting ", options.directory));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<InProcessServer>> InProcessServer::Open(const JobConfig& job,
@@ -75,6 +90,9 @@ absl::StatusOr<std::unique_ptr<InProcessServer>> InProcessServer::Open(const Job
   if (create) RETURN_IF_ERROR(MakeParent(parent));
   std::error_code error;
   if (!create && !fs::exists(folder, error)) {
+    if (error) {
+      return absl::ErrnoToStatus(error.value(), absl::StrCat("looking at ", folder.string()));
+    }
     return absl::NotFoundError(
         absl::StrCat(folder.string(), ": no state of job '", job.name,
                      "' is there; train first, or name its directory by storage.directory"));
@@ -102,13 +120,13 @@ absl::StatusOr<std::unique_ptr<InProcessServer>> OpenCheckpoint(const JobConfig&
   options.memory_budget_bytes = MemoryOfMachine();
   // Rows that are too old by now belong to the checkpoint all the same.
   options.row_rules_interval = absl::InfiniteDuration();
-  ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Open(options));
+  ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, OpenScratch(options));
   auto server = std::make_unique<EngineServer>(std::move(engine), scratch);
   ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client,
                    server->Connect({.job = job.name}, Deadline::In(kConnectTimeout)));
   JobConfig source = job;
   source.checkpoint.restore = folder;
-  // First drops what a killed process left.
+  // First drops the job that a killed process left.
   RETURN_IF_ERROR(RestoreJob(*client, source, /*fresh=*/true));
   return server;
 }

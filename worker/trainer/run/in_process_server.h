@@ -37,9 +37,10 @@ using CheckpointOpener =
     std::function<absl::StatusOr<std::unique_ptr<InProcessServer>>(const std::string& folder)>;
 
 // Restores the job of checkpoint `folder` into a server with its own empty store in
-// storage.directory/.NAME.`purpose` (no job begins with a dot), which is deleted with the result.
-// Holds all of the job in memory. Every server's part must be readable here. Errors as RestoreJob,
-// and kResourceExhausted if the machine has too little memory.
+// storage.directory/.NAME.`purpose` (no job begins with a dot), which is deleted with the result,
+// as are the remains of a killed process there. Holds all of the job in memory. Every server's part
+// must be readable here. Errors as RestoreJob, and kResourceExhausted if the machine has too little
+// memory.
 absl::StatusOr<std::unique_ptr<InProcessServer>> OpenCheckpoint(const JobConfig& job,
                                                                 const std::string& folder,
                                                                 const std::string& purpose);

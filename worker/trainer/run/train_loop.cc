@@ -252,7 +252,7 @@ absl::Status TrainLoop::DoWhatIsDue(int64_t number) {
   }
   if (!due) return absl::OkStatus();
   const bool together = parts_.lockstep != nullptr;
-  const bool evaluates = parts_.evaluator != nullptr && EvaluationDue();
+  const bool evaluates = parts_.evaluator != nullptr && EvaluationDue() && !stopping_;
   const absl::Duration start = MonotonicNow();
   if (evaluates || together) RETURN_IF_ERROR(pipeline_.WaitPushed(number));
   const auto work = [&]() -> absl::Status {
@@ -267,7 +267,14 @@ absl::Status TrainLoop::DoWhatIsDue(int64_t number) {
 }
 
 absl::Status TrainLoop::Evaluate() {
-  ASSIGN_OR_RETURN(const Evaluation evaluation, parts_.evaluator->Evaluate());
+  const absl::StatusOr<Evaluation> evaluated = parts_.evaluator->Evaluate();
+  const bool together = parts_.lockstep != nullptr;
+  if (absl::IsCancelled(evaluated.status()) && !(together && parts_.lockstep->lost())) {
+    // Workers that train as one learn of the stop in their next step.
+    stopping_ = !together;
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const Evaluation evaluation, evaluated);
   LOG(INFO) << "step " << position_.total_steps << ": " << EvaluationText(evaluation);
   return parts_.output.Evaluated(position_.total_steps, evaluation);
 }

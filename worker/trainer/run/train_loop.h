@@ -104,6 +104,7 @@ class TrainLoop {
   // Evaluates and makes checkpoints if due after step `number`; workers that train as one wait
   // in the meantime.
   absl::Status DoWhatIsDue(int64_t number);
+  // OK if a requested stop ends the evaluation: the loop then ends as after any other step.
   absl::Status Evaluate();
   // The share of the run, in [0, 1], that is done with `batch`.
   double RunShare(const Batch& batch) const;

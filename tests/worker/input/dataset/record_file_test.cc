@@ -13,6 +13,7 @@
 #include "tests/worker/input/input_files.h"
 #include "worker/input/dataset/crc32c.h"
 #include "worker/input/dataset/dataset.h"
+#include "worker/input/dataset/record_reader.h"
 
 namespace cairn {
 namespace {
@@ -147,6 +148,21 @@ TEST_F(TFRecordTest, FilesThatCannotBeReadAreNamed) {
   EXPECT_TRUE(absl::IsNotFound(missing)) << missing;
   EXPECT_THAT(std::string(missing.message()), HasSubstr(folder_.Join("none")));
   EXPECT_TRUE(absl::IsInvalidArgument(Drain(Dataset::TFRecord({folder_.path()})).status));
+}
+
+TEST_F(TFRecordTest, AWorkerWithoutARecordIsAtTheEndOfAllEpochs) {
+  test::WriteFile(path_, Framed({"one", "two"}));
+  for (const int32_t worker : {0, 1, 2}) {
+    const auto reader = RecordReader::Open({.files = {path_},
+                                            .worker = worker,
+                                            .workers = 3,
+                                            .epochs = worker < 2 ? 2 : int64_t{1} << 60});
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    std::string record;
+    int records = 0;
+    while ((*reader)->Next(&record).value()) ++records;
+    EXPECT_EQ(records, worker < 2 ? 2 : 0);
+  }
 }
 
 TEST(FixedLengthRecord, ReadsBetweenHeaderAndFooter) {

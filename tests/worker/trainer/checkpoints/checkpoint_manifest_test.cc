@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -155,6 +156,8 @@ TEST(CheckpointManifest, OneThatCannotBeIsRefused) {
   using Change = std::function<void(CheckpointManifest&)>;
   const std::vector<std::pair<std::string, Change>> changes = {
       {"its step is -1", [](auto& m) { m.step = -1; }},
+      {"its number is 9223372036854775807",
+       [](auto& m) { m.number = std::numeric_limits<int64_t>::max(); }},
       {"it names no server", [](auto& m) { m.servers.clear(); }},
       {"it names no file of ps:0", [](auto& m) { m.servers[0].files.clear(); }},
       {"it names CAIRN of ps:0 twice",
@@ -172,6 +175,20 @@ TEST(CheckpointManifest, OneThatCannotBeIsRefused) {
     EXPECT_THAT(CheckpointManifest::ReadFrom(folder.path()),
                 StatusIs(absl::StatusCode::kDataLoss, HasSubstr(why)));
   }
+}
+
+TEST(CheckpointManifest, EveryOneThatIsWrittenCanBeRead) {
+  TempDir folder;
+  CheckpointManifest manifest = Manifest("job", 4);
+  std::vector<CheckpointWorker>& workers = manifest.servers[0].workers;
+  workers.assign(5, {.worker = 1, .position = std::string(10 << 20, 'x')});  // 70 MB
+  ASSERT_OK(manifest.WriteTo(folder.path()));
+  const absl::StatusOr<CheckpointManifest> read = CheckpointManifest::ReadFrom(folder.path());
+  ASSERT_OK(read);
+  EXPECT_EQ(read->servers[0].workers, workers);
+  workers.resize(20, workers.back());
+  EXPECT_THAT(manifest.WriteTo(folder.path()),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("20 positions of workers")));
 }
 
 // Every command that shows checkpoints reads their manifests.
@@ -207,6 +224,18 @@ TEST(CheckpointFolders, OnesWithMoreStepsThanTheirSuccessorsAreKept) {
   EXPECT_THAT(NotKept(folders, 3), ElementsAre("1000", "2000", "3000", "600", "1200"));
 }
 
+// A directory that cannot be examined may have checkpoints.
+TEST(CheckpointFolders, OnlyADirectoryThatDoesNotExistIsEmpty) {
+  TempDir directory;
+  EXPECT_TRUE(ListCheckpoints(directory.Join("nowhere"), "job")->finished.empty());
+  fs::create_symlink("loop", directory.Join("loop"));
+  const absl::Status looked = ListCheckpoints(directory.Join("loop"), "job").status();
+  EXPECT_FALSE(looked.ok());
+  EXPECT_THAT(std::string(looked.message()), HasSubstr(directory.Join("loop")));
+  EXPECT_FALSE(IsFinished(directory.Join("nowhere")));
+  EXPECT_TRUE(IsFinished(directory.Join("loop")));
+}
+
 TEST(CheckpointFolders, OnlyThisJobsNamesCountAndTheNewestIsLast) {
   TempDir directory;
   std::vector<std::string> names;
@@ -229,7 +258,6 @@ TEST(CheckpointFolders, OnlyThisJobsNamesCountAndTheNewestIsLast) {
   EXPECT_EQ(folders->finished.back().number, 10);
   EXPECT_THAT(folders->unfinished, ElementsAre("job.step-0000000001-12345678"));
   EXPECT_TRUE(folders->damaged.empty());
-  EXPECT_TRUE(ListCheckpoints(directory.Join("nowhere"), "job")->finished.empty());
 
   const std::string folder = directory.Join(folders->finished.back().name);
   ASSERT_OK(RemoveManifest(folder));

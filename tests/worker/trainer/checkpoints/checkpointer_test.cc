@@ -149,6 +149,28 @@ TEST_F(CheckpointerTest, TheNextCheckpointDeletesTheFailedOne) {
   EXPECT_TRUE(HasPart(*made));
 }
 
+// A file that no server deletes.
+TEST_F(CheckpointerTest, OneThatCannotBeDeletedKeepsNoOther) {
+  const auto checkpointer = Open(client_, 1);
+  const absl::StatusOr<std::string> first = checkpointer->MakeNow(5);
+  ASSERT_OK(first);
+  fs::create_directory(directory_.Join(*first + "/ps-1"));
+  const absl::StatusOr<std::string> second = checkpointer->MakeNow(6);
+  ASSERT_OK(second);
+  // Also if another client finds it, as remains.
+  fs::last_write_time(directory_.Join(*first),
+                      fs::file_time_type::clock::now() - std::chrono::minutes(11));
+  const auto others = Open(client_, 1);
+  for (const auto& maker : {&checkpointer, &others}) {
+    const absl::StatusOr<std::string> third = (*maker)->MakeNow(7);
+    ASSERT_OK(third);
+    EXPECT_FALSE(fs::exists(directory_.Join(*second)));
+    EXPECT_TRUE(HasPart(*third));
+    EXPECT_TRUE(fs::exists(directory_.Join(*first)));
+    EXPECT_EQ(ListCheckpoints(directory_.path(), "j")->finished.size(), 1u);
+  }
+}
+
 TEST_F(CheckpointerTest, SupersededOnesAreDeleted) {
   const auto checkpointer = Open(client_, 1);
   const absl::StatusOr<std::string> first = checkpointer->MakeNow(5);

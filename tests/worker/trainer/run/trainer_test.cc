@@ -376,6 +376,22 @@ TEST_F(TrainerTest, MetricsFileHasALineAStepAndEvaluationsBetween) {
   EXPECT_EQ(evaluations, 1);
 }
 
+// The stop is requested during an evaluation, or in the step before one.
+TEST_F(TrainerTest, ARunThatIsStoppedAtAnEvaluationReportsItsSteps) {
+  options_.job.evaluation.every_steps = 1;
+  for (const int64_t asked : {2, 3}) {
+    Engines engines(1);
+    StopAfter(asked);
+    const Report report = Train(engines);
+    EXPECT_EQ(report.status, "interrupted");
+    EXPECT_EQ(report.steps, asked - 1);
+    EXPECT_EQ(report.total_steps, report.steps);
+    EXPECT_TRUE(report.train_loss.has_value());
+    options_.stop_requested = [] { return false; };
+    EXPECT_EQ(Train(engines).steps, 40 - report.steps);
+  }
+}
+
 TEST_F(TrainerTest, EachOfSeveralWorkersWritesAMetricsFileOfItsOwn) {
   const auto lines = [&](const std::string& name) {
     std::ifstream in(folder_.Join(name));

@@ -115,6 +115,8 @@ class ParquetReader(Iterator[Columns]):
                     yield Columns({name: _array(kept.column(i), name)
                                    for i, name in enumerate(kept.schema.names)},
                                   write_position(epoch, done))
+            if done == 0:  # the further epochs have no rows for this worker either
+                return
 
     def __next__(self) -> Columns:
         return next(self._batches)
