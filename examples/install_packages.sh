@@ -38,7 +38,7 @@ installed() {
 }
 
 command -v apt-get >/dev/null && command -v dpkg-query >/dev/null || {
-  echo "apt-get not found: Cairn is built on Debian 12 or Ubuntu 24.04 (Linux alone); elsewhere install the equivalents of:" >&2
+  echo "apt-get not found: Cairn is built on Debian 12 or Ubuntu 24.04 (Linux only); elsewhere install the equivalents of:" >&2
   echo "  ${packages[*]}" >&2
   exit 1
 }

@@ -66,10 +66,9 @@ void AddTaskFlags(Flags flags, ServerFlags& values, ServerConfig& config) {
            "once, if the machine ends; off: only after a clean exit")
       .Add("snapshot_interval_seconds", "S", values.snapshot_interval_seconds,
            "time between snapshots; default 5")
-      .Add(
-          "logged_snapshot_bytes", "N", engine.logged_snapshot_bytes,
-          "how much of a snapshot is written to RocksDB's log before its tables; the rest goes to "
-          "tables alone, so that large snapshots are written once instead of twice; default 32 MiB")
+      .Add("logged_snapshot_bytes", "N", engine.logged_snapshot_bytes,
+           "how much of a snapshot is written to RocksDB's log before its tables; the rest goes to "
+           "tables only, so that large snapshots are written once instead of twice; default 32 MiB")
       .Add("memory_budget_bytes", "N", values.memory_budget_bytes,
            "memory for variables and messages, and for the rest of the program if rows of tables "
            "can be evicted; 128 MiB or more; default 4 GiB, or three quarters of the machine's "

@@ -77,7 +77,7 @@ enum ErrorReason {
   FENCED = 2,
   /** The server's boot id differs from the one that the caller expects: say hello again. */
   REBOOTED = 3,
-  /** The variable exists with another spec; the message shows both. */
+  /** The variable exists with another spec; the message shows the difference. */
   SPEC_CONFLICT = 4,
   /** The memory budget is exhausted: nothing was applied, except a step's push before its pull. */
   MEMORY_BUDGET = 5,
@@ -207,7 +207,7 @@ struct Sequence {
   /** The previous number on this server. It must be applied or within Caller.through, else
       REPLAY. */
   2: i64 after = 0
-  /** Opaque resume position (<= 1 KiB), stored with the sequence. */
+  /** Opaque resume position (<= 6 KiB), stored with the sequence. */
   3: binary position
 }
 

@@ -36,7 +36,7 @@ void AddTaskFlags(Flags flags, WorkerFlags& values) {
            "it (cairn-ps takes it too), and ends")
       .Add("task_type", "TYPE", values.task_type,
            "which task this process is: worker, chief, or evaluator, which scores the job's "
-           "checkpoints as they come; may stand in the cluster file")
+           "checkpoints as they come; can also be set in the cluster file")
       .Add("task_index", "N", values.task_index, "index of this task, from 0");
 }
 

@@ -135,7 +135,7 @@ absl::Status FindWorker(const ConfigNode& root, const Given& given, ClientConfig
                       absl::StrCat("an index below the number of workers, ", config->workers));
   }
   config->worker = static_cast<int32_t>(index);
-  config->task = absl::StrCat("worker:", index);
+  config->task = cluster.training_task(config->worker);
   return absl::OkStatus();
 }
 

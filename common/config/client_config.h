@@ -34,7 +34,9 @@ struct ClientConfig {
 //   servers: [host:port, …] | cluster_file: PATH | cluster: {…} (and task: {…}); without any of
 //     them TF_CONFIG names the cluster
 //   job: NAME                  required
-//   worker: N | auto | none    auto: the task of the cluster; default none
+//   worker: N | auto | none    N: an ordinal among the training tasks: the chief, if the cluster
+//   has
+//     one, then the workers; auto: that of the cluster's task; default none
 //   workers: N                 default: the cluster's training tasks
 //   strategy: {consistency, staleness_bound_steps, replicas_to_aggregate, sync_mean,
 //     on_worker_loss, ps_wait_seconds, partitioner}; a consistency other than async needs worker,

@@ -180,6 +180,12 @@ int32_t ClusterConfig::training_ordinal(absl::string_view type, int32_t index) c
   return -1;
 }
 
+std::string ClusterConfig::training_task(int32_t ordinal) const {
+  const int32_t chiefs = static_cast<int32_t>(addresses("chief").size());
+  return ordinal < chiefs ? absl::StrCat("chief:", ordinal)
+                          : absl::StrCat("worker:", ordinal - chiefs);
+}
+
 namespace {
 
 absl::StatusOr<ClusterConfig> Parse(absl::string_view text, absl::string_view source) {

@@ -27,6 +27,8 @@ struct ClusterConfig {
   int32_t training_task_count() const;
   // Ordinal of a training task: chief 0, then workers. -1 for any other task.
   int32_t training_ordinal(absl::string_view type, int32_t index) const;
+  // The task of an ordinal: "chief:0", "worker:1".
+  std::string training_task(int32_t ordinal) const;
 };
 
 // Reads the text of a cluster file, YAML or JSON (examples/reference/cluster.yaml). `source` names

@@ -6,7 +6,7 @@ usage: examples/data/get.py mnist|text8 ... [--to DIRECTORY] [--from URL]
 
 mnist: 60,000 digits for training and the first 3,000 of the 10,000 for testing (about 10 MB).
 text8: the first 549,570 words of text8, in lines of 55 words (a download of 31 MB, 3 MB kept).
-Needs Python 3 alone. A data set appears when it is complete; one that is there is left as it is.
+Needs only Python 3. A data set appears when it is complete; one that is there is left as it is.
 """
 import argparse
 import gzip

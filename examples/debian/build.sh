@@ -3,6 +3,7 @@
 # usage: examples/debian/build.sh [--prebuilt BUILD] OUT
 #   OUT          directory that gets the packages
 #   --prebuilt   a build directory that is up to date: its programs are packaged, nothing is compiled
+# Needs dpkg-dev, debhelper and help2man; compiling also needs examples/install_packages.sh.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
 if [ "${1:-}" = --prebuilt ]; then
@@ -10,7 +11,15 @@ if [ "${1:-}" = --prebuilt ]; then
   export CAIRN_BUILD
   shift 2
 fi
-[ $# = 1 ] || { sed -n '3,5s/^# //p' "$0" >&2; exit 2; }
+[ $# = 1 ] || { sed -n '3,6s/^# //p' "$0" >&2; exit 2; }
+missing=()
+for tool in dpkg-buildpackage:dpkg-dev dh:debhelper help2man:help2man; do
+  command -v "${tool%:*}" >/dev/null || missing+=("${tool#*:}")
+done
+[ ${#missing[@]} -eq 0 ] || {
+  echo "missing packages: ${missing[*]}; install them: sudo apt install ${missing[*]}" >&2
+  exit 1
+}
 mkdir -p "$1"
 out=$(realpath "$1")
 tree=$out/cairn-src

@@ -224,8 +224,8 @@ Connection::Next Connection::Open() {
   const bool has_tls = listener_.security().has_tls();
   if (has_tls && *opening == Opening::kThrift) {
     RefusePeer(listener_, socket_, /*is_tls_expected=*/true,
-               absl::StrCat("speaks TLS alone, and ", origin_.peer,
-                            " called without: give --tls_certificate, --tls_key and --tls_ca"));
+               absl::StrCat("accepts only TLS, and ", origin_.peer,
+                            " called without it: give --tls_certificate, --tls_key and --tls_ca"));
   } else if (!has_tls && *opening == Opening::kTls) {
     LOG_RATIONED(WARNING) << listener_.address() << ": refused: " << origin_.peer
                           << " speaks TLS, and this server was started without: give it "

@@ -160,7 +160,7 @@ void Listener::OpenLocalAcceptor() {
   };
   absl::StatusOr<std::unique_ptr<LocalAcceptor>> acceptor = LocalAcceptor::Open(options);
   if (!acceptor.ok()) {
-    LOG(INFO) << address_ << " has no local transport, TCP alone: " << acceptor.status().message();
+    LOG(INFO) << address_ << " has no local transport, only TCP: " << acceptor.status().message();
     return;
   }
   local_acceptor_ = *std::move(acceptor);

@@ -203,6 +203,12 @@ TEST_F(Capi, RefusesNullsAndBadTexts) {
   EXPECT_EQ(cairn_open_reader("{}", nullptr, 0, 1, 1, 0, 0, &reader), CAIRN_INVALID_ARGUMENT);
   EXPECT_EQ(cairn_read_batch(reader, nullptr), CAIRN_INVALID_ARGUMENT);
   EXPECT_EQ(cairn_close_reader(reader), CAIRN_INVALID_ARGUMENT);
+  cairn_record_reader* records = nullptr;
+  const char* const file = "absent.tfrecord";
+  EXPECT_EQ(cairn_open_records(&file, 1, 0, 1, /*epochs=*/0, 0, 0, &records),
+            CAIRN_INVALID_ARGUMENT);
+  EXPECT_THAT(cairn_last_error_message(),
+              HasSubstr("epochs is 0; expected an integer of at least"));
 }
 
 TEST_F(Capi, RefusesClosedAndForeignHandles) {

@@ -1,5 +1,5 @@
-"""examples/install_packages.sh and quickstart.sh with stand-ins for the programs that they call;
-the Dockerfile: its package lists and paths match this tree."""
+"""examples/install_packages.sh, debian/build.sh and quickstart.sh with stand-ins for the programs
+that they call; the Dockerfile: its package lists and paths match this tree."""
 import os
 import re
 import subprocess
@@ -11,6 +11,7 @@ import scene  # noqa: E402
 import tap  # noqa: E402
 
 INSTALL = os.path.join(processes.TOP, "examples", "install_packages.sh")
+BUILD_PACKAGES = os.path.join(processes.TOP, "examples", "debian", "build.sh")
 RUNTIME = os.path.join(processes.TOP, "examples", "runtime_packages.sh")
 # sudo's env_reset: only PATH of the caller's environment is passed on.
 STAND_INS = {
@@ -110,6 +111,18 @@ class InstallPackages(scene.FolderTest):
         self.assertEqual(done.returncode, 1)
         self.assertIn("libthrift-dev", done.stderr)
         self.assertIn("unknown word '--test'", self.install("--test", code=2))
+
+
+class DebianBuild(scene.FolderTest):
+    def test_missing_packages_are_named_before_anything_is_written(self):
+        for name in ("bash", "dirname"):
+            os.symlink(f"/usr/bin/{name}", self.path(name))
+        done = subprocess.run(["/usr/bin/bash", BUILD_PACKAGES, self.path("out")], timeout=60,
+                              capture_output=True, text=True, check=False,
+                              env={"PATH": self.folder})
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("missing packages: dpkg-dev debhelper help2man; ", done.stderr)
+        self.assertFalse(os.path.exists(self.path("out")))
 
 
 class Quickstart(scene.FolderTest):

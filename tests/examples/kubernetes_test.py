@@ -52,6 +52,19 @@ def matches(selector, labels):
     return all(labels.get(key) == value for key, value in selector.items())
 
 
+def mount_of(pod, claim):
+    (volume,) = [volume for volume in pod["volumes"]
+                 if volume.get("persistentVolumeClaim", {}).get("claimName") == claim]
+    (one,) = pod["containers"]
+    (mount,) = [mount for mount in one["volumeMounts"] if mount["name"] == volume["name"]]
+    return mount
+
+
+def readme():
+    with open(os.path.join(FOLDER, "README.md"), encoding="utf-8") as f:
+        return f.read()
+
+
 def address(manifest, index):
     """The address of a pod for others: its own name below the headless Service that governs it."""
     template = manifest["spec"]["template"]
@@ -156,28 +169,39 @@ class KubernetesTest(unittest.TestCase):
         self.assertEqual(printed["cluster"], expected)
 
     def test_the_pod_of_the_data_fills_the_claim_that_the_workers_read(self):
-        def mounted(pod):
-            (one,) = pod["containers"]
-            (claim,) = [volume for volume in pod["volumes"] if "persistentVolumeClaim" in volume]
-            (path,) = [mount["mountPath"] for mount in one["volumeMounts"]
-                       if mount["name"] == claim["name"]]
-            return claim["persistentVolumeClaim"]["claimName"], path
-
         workers = WORKER["spec"]["template"]["spec"]
-        claim, path = mounted(workers)
-        self.assertIn(("PersistentVolumeClaim", claim), MANIFESTS)
+        path = mount_of(workers, "cairn-data")["mountPath"]
+        self.assertIn(("PersistentVolumeClaim", "cairn-data"), MANIFESTS)
         self.assertIn(f"--data_root={path}", container(WORKER)["args"])
         filler = MANIFESTS["Pod", "cairn-data"]
-        self.assertEqual(mounted(filler["spec"]), (claim, path))
+        self.assertEqual(mount_of(filler["spec"], "cairn-data")["mountPath"], path)
         self.assertEqual(filler["spec"]["securityContext"], workers["securityContext"])
         self.assertFalse(matches(PS["spec"]["selector"]["matchLabels"],
                                  filler["metadata"]["labels"]))
-        with open(os.path.join(FOLDER, "README.md"), encoding="utf-8") as f:
-            (source, target) = re.search(r"kubectl cp (\S+) cairn-data:(\S+)", f.read()).groups()
+        (source, target) = re.search(r"kubectl cp (\S+) cairn-data:(\S+)", readme()).groups()
         job = yaml.safe_load(JOB_CONFIG["job.yaml"])
         for pattern in job["data"]["train"] + job["data"]["eval"]:
             inside = os.path.relpath(os.path.join(path, pattern), target)
             self.assertTrue(glob.glob(os.path.join(processes.TOP, source, inside)), pattern)
+
+    def test_every_pod_of_the_job_can_write_checkpoints(self):
+        directory = yaml.safe_load(JOB_CONFIG["job.yaml"])["checkpoint"]["directory"]
+        self.assertIn(("PersistentVolumeClaim", "cairn-checkpoints"), MANIFESTS)
+        for manifest in (PS, WORKER):
+            mount = mount_of(manifest["spec"]["template"]["spec"], "cairn-checkpoints")
+            self.assertEqual(mount["mountPath"], directory)
+            self.assertFalse(mount.get("readOnly", False))
+
+    def commands_in_a_servers_pod(self, places):
+        """README's commands of cairnctl in the pod cairn-ps-0, with paths of this machine."""
+        (flags,) = re.findall(r'^    flags="(.*)"$', readme(), re.M)
+        lines = re.findall(r"^    kubectl exec cairn-ps-0 -- cairnctl (.*)$", readme(), re.M)
+        for line in lines:
+            words = line.replace("$flags", flags).split()
+            for there, here in places.items():
+                words = [here + word[len(there):] if word.startswith(there) else word
+                         for word in words]
+            yield [processes.CTL, *words]
 
     def test_probes_use_existing_ports(self):
         one = container(PS)
@@ -238,7 +262,8 @@ class KubernetesTest(unittest.TestCase):
         for there, here in zip(cluster["ps"], servers):
             text = text.replace(there, here)
         places = {"/etc/cairn/cluster.yaml": self.path("cluster.yaml", text),
-                  "/etc/cairn/job.yaml": self.path("job.yaml", JOB_CONFIG["job.yaml"]),
+                  "/etc/cairn/job.yaml": self.path("job.yaml", JOB_CONFIG["job.yaml"].replace(
+                      "/checkpoints", self.path("checkpoints"))),
                   "/data": processes.DATA}
         tls, _ = self.certificates(places["/etc/cairn/cluster.yaml"])
         started, logs = [], []
@@ -259,6 +284,12 @@ class KubernetesTest(unittest.TestCase):
             self.assertEqual(process.returncode, 0, log.read())
             reports.append(json.loads(out.splitlines()[-1]))
         self.assertGreaterEqual(reports[0]["eval"]["auc"], 0.900)
+        self.assertTrue(glob.glob(self.path("checkpoints/a9a.*/MANIFEST.json")))
+        there = {**places, "/var/lib/cairn": self.path("ps0"), "/etc/cairn-tls": tls["ps"]}
+        for command in self.commands_in_a_servers_pod(there):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 0, f"{command}: {done.stdout}{done.stderr}")
+        self.assertTrue(os.path.isfile(self.path("ps0/model.npz")), "README exports no model")
         for process in started[:TASKS["ps"][1]]:
             process.terminate()
             grace = PS["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]

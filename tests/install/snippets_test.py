@@ -54,7 +54,7 @@ GIVEN_BY_PAGE = {
         "extern ShardedVariable& sharded; extern ParameterServerStrategy& strategy;",
     "worker/input/dataset/README.md":
         "absl::StatusOr<Element> Parse(Element); extern ElementSpec kParsed; "
-        "extern InputStrategy strategy;",
+        "extern std::unique_ptr<Strategy> strategy;",
 }
 
 

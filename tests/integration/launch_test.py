@@ -110,7 +110,7 @@ class LaunchTest(scene.FolderTest):
                                     ("ca", "ca.crt"))
             for word in ("--ps_flag", f"--tls_{kind}={tls}/{file}"))))
         self.assertEqual(status, 1, self.log())
-        self.assertIn("speaks TLS alone", self.log())
+        self.assertIn("accepts only TLS", self.log())
 
     def test_with_json_stdout_is_one_object(self):
         status, out = self.finish(self.launch("--ps", "1", "--worker", "1", "--json", "--",

@@ -104,7 +104,7 @@ class SecurityTest(unittest.TestCase):
         job = self.job("refused")
         plain = self.train(job)
         self.assertEqual(plain.returncode, 1)
-        self.assertIn("speaks TLS alone", plain.stderr.splitlines()[-1])
+        self.assertIn("accepts only TLS", plain.stderr.splitlines()[-1])
         reader = self.train(job, *self.flags("reader"))
         self.assertEqual(reader.returncode, 1)
         self.assertIn("role reader", reader.stderr.splitlines()[-1])
@@ -115,7 +115,7 @@ class SecurityTest(unittest.TestCase):
                                capture_output=True, text=True, timeout=WAIT, check=False)
         self.assertEqual(alone.returncode, 2)
         self.assertIn("this task makes none", alone.stderr.splitlines()[-1])
-        self.assertIn("speaks TLS alone, and 127.0.0.1",
+        self.assertIn("accepts only TLS, and 127.0.0.1",
                       self.cluster.log(0) + self.cluster.log(1))
 
     @unittest.skipIf(MISSING, f"Thrift's Python library: {MISSING}")

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Kills and pauses servers and workers at random while the workers push, and checks that every push
 counted exactly once on every server: by totals of integers that depend only on (worker, number), a
 key for each push, and the update count of every shard.

@@ -37,7 +37,7 @@ NUMBER, POSITIVE = {"zero", "fraction", "huge"}, {"fraction", "huge"}
 STEPS = POSITIVE | {"beyond float32"}
 KINDS = {
     "timeout": {"none", "fraction"}, "position": {"empty text", "text", "NUL", "bytes"},
-    "name": TEXT, "job": TEXT, "folder": TEXT, "directory": TEXT | {"none"}, "path": TEXT,
+    "name": TEXT, "job": TEXT, "directory": TEXT | {"none"}, "path": TEXT,
     "files": TEXT, "file_format": set(), "records": {"empty list"},
     "keys": {"zero", "minus one", "true"} - {"true"} | {"empty list"},
     "rows": {"none", "zero", "minus one", "empty list"},
@@ -54,7 +54,7 @@ KINDS = {
     "not_finite": set(), "tls": {"none"}, "token_file": TEXT | {"none"}, "allow_plaintext": FLAG,
     "rpc_timeout_seconds": {"none", "fraction"}, "retained_bytes": COUNT | {"none"},
     "local_transport": {"none"}, "data_root": TEXT | {"none"}, "overrides": {"none", "dict"},
-    "progress": {"none", "true"}, "batch_size": set(), "epochs": COUNT, "evaluate": FLAG,
+    "progress": {"none", "true"}, "batch_size": set(), "epochs": set(), "evaluate": FLAG,
     "model": {"none", "dict"}, "columns": {"none", "empty list"},
     "learning_rate": NUMBER, "momentum": {"zero"}, "rho": {"zero"}, "beta_1": {"zero"},
     "beta_2": {"zero"}, "beta": NUMBER, "epsilon": NUMBER, "weight_decay": NUMBER | {"none"},
@@ -82,7 +82,8 @@ EXCEPTIONS = {
     "Client.step.rows": set(), "Client.end_step.rows": set(), "torch.ServerOptimizer.step.rows": set(),
     "Variable.pull.keys": set(), "Variable.__getitem__.rows": {"zero", "minus one", "empty list"},
     "Variable.push.gradients": set(), "connect.worker": COUNT | {"none"}, "connect.workers": {"none"},
-    "program.name": set(), "Client.checkpoint.directory": TEXT, "train.job": TEXT | {"dict"},
+    "program.name": set(), "Client.checkpoint.directory": TEXT, "Client.restore.directory": TEXT,
+    "train.job": TEXT | {"dict"},
     "train.servers": COUNT, "train.name": TEXT | {"none"}, "data.read.file_format": set(),
     "optim.PiecewiseConstantDecay.values": set(), "Variable.assign.rows": {"none", "zero", "minus one",
     "empty list"}, "torch.Embedding.forward.keys": set(), "torch.EmbeddingBag.forward.keys": set(),
@@ -91,7 +92,7 @@ EXCEPTIONS = {
 # Calls that exist because a base class has them.
 UNSUPPORTED = {"torch.ServerOptimizer.add_param_group"}
 # The word by which an error names the parameter, where it is another one.
-MENTIONS = {"folder": "folder|absurd|xxx", "directory": "directory"}
+MENTIONS = {"directory": "directory|absurd|xxx"}
 
 
 class Fixture:
@@ -167,7 +168,8 @@ CALLS = {
     "Client.largest_step_gap": lambda f: (f.client.largest_step_gap, {}),
     "Client.checkpoint": lambda f: (f.client.checkpoint,
                                     {"directory": os.path.join(f.folder, "checkpoints")}),
-    "Client.restore": lambda f: (f.reader.restore, {"folder": os.path.join(f.folder, "absent")}),
+    "Client.restore": lambda f: (f.reader.restore,
+                                 {"directory": os.path.join(f.folder, "absent")}),
     "Cluster.log": lambda f: (f.cluster.log, {"index": 0}),
     "Variable.pull": lambda f: (f.w.pull, {}),
     "Variable.push": lambda f: (f.w.push, {"gradients": GRADIENT}),

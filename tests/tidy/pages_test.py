@@ -1,5 +1,6 @@
 """The pages name files, functions and tests that exist. In a table row whose first cell is a file,
-names in backquotes in the second cell are functions of that file."""
+names in backquotes in the second cell are functions of that file. Programs that pages run are
+executable."""
 import glob
 import os
 import re
@@ -27,6 +28,33 @@ def defines(path, function):
     return re.search(rf"\b{re.escape(function)}\(", read(path)) is not None
 
 
+def tracked(*patterns):
+    """The paths that git tracks, or None without git."""
+    listed = subprocess.run(["git", "-C", TOP, "ls-files", "--cached", "--others",
+                             "--exclude-standard", *patterns], capture_output=True, text=True)
+    return listed.stdout.splitlines() if listed.returncode == 0 else None
+
+
+def begins_with_interpreter(path):
+    with open(os.path.join(TOP, path), "rb") as file:
+        return file.read(2) == b"#!"
+
+
+def commands(page):
+    """The first word of every command in a block of code, and of every code span with arguments."""
+    fenced = False
+    for line in read(page).split("\n"):
+        if line.startswith("```"):
+            fenced = not fenced
+            continue
+        parts = re.split(r"&&|[|;]", line) if fenced or line.startswith("    ") else [
+            span for span in re.findall(r"`([^`]+)`", line) if " " in span]
+        for part in parts:
+            command = re.match(r"\s*(?:[A-Z_]+=\S+\s+)*(\S+)", part)
+            if command:
+                yield command[1]
+
+
 def has_test(path, name):
     """Whether the file has the test, in the notation that tests/FINDINGS.md describes."""
     text = read(path)
@@ -52,11 +80,10 @@ class Pages(unittest.TestCase):
 
     def test_links_lead_somewhere(self):
         found, checked = [], 0
-        pages = subprocess.run(["git", "-C", TOP, "ls-files", "--cached", "--others",
-                                "--exclude-standard", "*.md"], capture_output=True, text=True)
-        if pages.returncode != 0:
+        pages = tracked("*.md")
+        if pages is None:
             self.skipTest("no git")
-        for page in pages.stdout.splitlines():
+        for page in pages:
             text = read(page)
             anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
                        for title in re.findall(r"^#+ (.*)$", text, re.M)}
@@ -71,6 +98,26 @@ class Pages(unittest.TestCase):
                     found.append(f"{page}: {target}")
         self.assertEqual(found, [], "links to nothing")
         self.assertGreater(checked, 100)
+
+    def test_programs_that_pages_run_are_executable(self):
+        found, checked = [], 0
+        pages = tracked("*.md")
+        if pages is None:
+            self.skipTest("no git")
+        files = set(tracked())
+        for page in pages:
+            for path in files.intersection(commands(page)):
+                checked += 1
+                if not os.access(os.path.join(TOP, path), os.X_OK):
+                    found.append(f"{page} runs {path}, which is not executable")
+                if not begins_with_interpreter(path):
+                    found.append(f"{page} runs {path}, whose first line is not #!")
+        self.assertGreater(checked, 20)
+        # dpkg and sbatch read the mode of their files from elsewhere.
+        for path in tracked("examples/*.py", "examples/*.sh", "tests/*.py", "tests/*.sh"):
+            if begins_with_interpreter(path) and not os.access(os.path.join(TOP, path), os.X_OK):
+                found.append(f"{path} begins with #! and is not executable")
+        self.assertEqual(found, [], "chmod +x, or a first line that names the interpreter")
 
     def test_pages_of_directories_name_files_that_exist(self):
         found, checked = [], 0

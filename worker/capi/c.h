@@ -155,7 +155,7 @@ const char* cairn_version(void); /* "0.2.0" */
 int cairn_abi_version(void);     /* increases when functions are added; none is removed */
 int cairn_last_error_code(void); /* of this thread's last call that failed */
 const char* cairn_last_error_message(void); /* valid until this thread's next call that fails */
-const char* cairn_code_name(int code);      /* "Not found" */
+const char* cairn_code_name(int code);      /* "Not found"; valid for ever; not freed */
 void cairn_free_text(char* text);           /* frees a text that a call returned; null is allowed */
 /* Sends messages of `lowest` (enum cairn_log_level) and above to `function`, on any thread, one at
  * a time; null discards them. The function must not call the library. Returns when no call of the
@@ -172,12 +172,22 @@ void cairn_set_interrupt_check(cairn_interrupt_function function, void* context,
 
 /* Says hello to every server and stores a handle in *client. The keys of `description`:
  *   servers: [host:port, …], cluster_file: PATH, or cluster: {ps: […]}; else TF_CONFIG
- *   job: NAME; worker: N, auto or none (default); workers: N
+ *   job: NAME, required: the name under which the servers keep the variables
+ *   worker: N, auto or none (default). N is the ordinal among the training tasks: the chief, if the
+ *     cluster has one, then the workers; so with a chief the task worker:0 has the ordinal 1. auto:
+ *     the ordinal of the cluster's task. none: not a training worker
+ *   workers: N, with which the job starts; default: the cluster's training tasks
  *   strategy: {consistency, staleness_bound_steps, replicas_to_aggregate, sync_mean,
- *     on_worker_loss, ps_wait_seconds, partitioner}; consistency ssp and sync need worker, sync
- *     with `servers` also workers or replicas_to_aggregate
- *   not_finite, rpc_timeout_seconds, retained_bytes, local_transport
- *   security: {tls_certificate, tls_key, tls_ca, token_file, allow_plaintext} */
+ *     on_worker_loss, ps_wait_seconds, partitioner}, as in a job file; consistency ssp and sync
+ *     need worker, sync with `servers` also workers or replicas_to_aggregate
+ *   not_finite: reject (default): a push with NaN or infinity is CAIRN_INVALID_ARGUMENT; or skip:
+ *     it is dropped and counted, and the call succeeds
+ *   rpc_timeout_seconds: seconds above 0, of one attempt of a call; default 30
+ *   retained_bytes: bytes of pushes that a worker keeps until they are durable; later pushes wait;
+ *     default 1 GiB; 0: none are kept, and a server that restarts without a push is an error
+ *   local_transport: shared memory to servers on this host: auto (default): if they run as the
+ *     same user; any_user; off: TCP
+ *   security: {tls_certificate, tls_key, tls_ca, token_file: PATHs, allow_plaintext: false} */
 int cairn_connect(const char* description, double timeout, cairn_client** client);
 /* Closes the handle. Calls that run on other threads finish; the last one closes the connections.
  */
@@ -189,8 +199,8 @@ int cairn_leave(cairn_client* client, double timeout);
 /* Deletes the job on every server. No other call of the client may run at the same time. */
 int cairn_drop_job(cairn_client* client, double timeout);
 int cairn_server_count(cairn_client* client, int32_t* count);
-/* Stores the index of this training worker (with {worker: auto}, that of the cluster's task), or -1
- * if the client is not a training worker. */
+/* Stores this worker's ordinal among the training tasks, as `worker` of cairn_connect, or -1 if the
+ * client is not a training worker. */
 int cairn_worker(cairn_client* client, int32_t* worker);
 /* Copies the position that was stored with this worker's last push that every server had when the
  * client connected: at most `capacity` bytes to `position`, the full size to *size (0: none). */
@@ -203,11 +213,24 @@ int cairn_position(cairn_client* client, char* position, uint64_t capacity, uint
  *   {name, shape, dtype, optimizer, initializer, touched_rows, shards}   a dense variable
  *   {name, dim, optimizer, initializer, admit_after_pushes, expire_after_seconds, max_rows,
  *     row_storage}                                                       an embedding table
+ * name, shape ([extent, …]) and dim (float32 values in a row) are required. The others:
+ *   dtype: float32 (default), float64, float16, bfloat16, int32 or int64
+ *   optimizer: as section optimizer of a job file; default none, which allows no pushes
+ *   initializer: as model.init of a job file; default zeros
+ *   touched_rows: all (default): a push of some rows gives the others a zero gradient; or pushed:
+ *     the others do not change
+ *   shards: 1 to 65536, on the servers in turn; default: strategy.partitioner decides
+ *   admit_after_pushes: 1 (default) to 255: a key gets its row with this push of it
+ *   expire_after_seconds: rows not pushed for so long are deleted; default 0: never
+ *   max_rows: beyond it the least recently pushed rows are deleted; default 0: no limit
+ *   row_storage: {values, slots}, as model.embedding.row_storage of a job file
  * A dense variable that exists keeps its shards unless the description gives another number.
  * CAIRN_ALREADY_EXISTS: exists with another description. */
 int cairn_create(cairn_client* client, const char* description, double timeout);
-/* Stores a JSON list of the job's variables, described as above; free it by cairn_free_text. Other
- * calls accept only variables that were created or described through this client. */
+/* Stores a JSON list of the job's variables, described as above, with `kind` (dense or embedding)
+ * and `servers` (the indices of servers that hold a part), which cairn_create does not accept; free
+ * it by cairn_free_text. Other calls accept only variables that were created or described through
+ * this client. */
 int cairn_describe(cairn_client* client, double timeout, char** json);
 
 /* --- data --- */
@@ -216,17 +239,29 @@ int cairn_describe(cairn_client* client, double timeout, char** json);
 int cairn_pull(cairn_client* client, const cairn_item* targets, uint64_t target_count,
                double timeout);
 /* Applies gradients: each server's optimizer sees every gradient once. Repeated ids are summed
- * first. `position` (position_size <= 512 bytes) is stored with a worker's push; null or of size 0:
- * the stored position stays. */
+ * first; a push names a variable at most once. `position` (position_size <= 512 bytes) is stored
+ * with a worker's push; null or of size 0: the stored position stays.
+ *
+ * After CAIRN_UNAVAILABLE, CAIRN_DEADLINE_EXCEEDED or CAIRN_CANCELLED it may be unknown which
+ * servers have applied the push. Every later push, step and assign of this worker then fails with
+ * CAIRN_FAILED_PRECONDITION. Do not push the gradients again through this client: close it, connect
+ * as the same worker, and resume after cairn_position. Servers skip the repeated pushes that they
+ * have applied.
+ *
+ * With {worker: none} pushes have no sequence numbers, and are not applied exactly once: a server
+ * may have applied a push that failed, and loses a push that was not yet durable when it was
+ * killed. */
 int cairn_push(cairn_client* client, const cairn_item* sources, uint64_t source_count,
                const char* position, uint64_t position_size, double timeout);
-/* A push and a pull that sees it, in one round trip to each server. */
+/* A push and a pull that sees it, in one round trip to each server. Errors: as cairn_push; "the
+ * push is applied" in the message: only the pull failed. */
 int cairn_push_pull(cairn_client* client, const cairn_item* sources, uint64_t source_count,
                     const char* position, uint64_t position_size, const cairn_item* targets,
                     uint64_t target_count, double timeout);
 /* A worker's next training step: pushes the gradients of the step before (none at first), waits for
  * the other workers as far as the consistency asks, and pulls. With sync the push is a contribution
- * weighted by `rows` (> 0) of input, and the mean of all contributions is applied once. */
+ * weighted by `rows` (> 0) of input, and the mean of all contributions is applied once. Errors: as
+ * cairn_push_pull; CAIRN_ABORTED: a worker was lost and on_worker_loss is fail. */
 int cairn_step(cairn_client* client, const cairn_item* sources, uint64_t source_count,
                const char* position, uint64_t position_size, const cairn_item* targets,
                uint64_t target_count, int64_t rows, double timeout);
@@ -254,17 +289,17 @@ int cairn_scan_free(cairn_scan* scan);
 
 /* Makes a checkpoint of the job below `directory`, an absolute path that is valid on every
  * server's host, and deletes the older checkpoints there except the newest `keep` (0: keeps all).
- * Stores the checkpoint's folder; free the text by cairn_free_text. `step` becomes part of its
+ * Stores the checkpoint's directory; free the text by cairn_free_text. `step` becomes part of its
  * name. cairn-worker and cairnctl can read the checkpoint too. Takes at most 10 minutes.
  *
  * With consistency sync, worker 0 makes checkpoints, between two of its steps: no step can close
  * meanwhile. Parts during which a step closed are made again. CAIRN_ABORTED: steps closed during
  * each of several attempts. */
 int cairn_checkpoint(cairn_client* client, const char* directory, int64_t step, int64_t keep,
-                     char** folder);
-/* Replaces the job's state by the checkpoint in `folder`. The client must not be a training worker.
- * Workers that were connected before are fenced. */
-int cairn_restore(cairn_client* client, const char* folder);
+                     char** checkpoint);
+/* Replaces the job's state by the checkpoint in `directory`. The client must not be a training
+ * worker. Workers that were connected before are fenced. */
+int cairn_restore(cairn_client* client, const char* directory);
 int cairn_counters(cairn_client* client, cairn_counters_t* counters);
 int cairn_staleness(cairn_client* client, cairn_staleness_t* staleness);
 
@@ -284,7 +319,8 @@ int cairn_close_reader(cairn_reader* reader);
 
 /* Opens TFRecord files; those whose names end in ".gz" are gzip. Of `workers` readers this is
  * number `worker`, which reads every workers-th file, or where there are fewer files every
- * workers-th record. It begins at record `record` of its records in epoch `epoch` of `epochs`. */
+ * workers-th record. It begins at record `record` of its records in epoch `epoch` of
+ * `epochs` (>= 1). */
 int cairn_open_records(const char* const* files, uint64_t file_count, int32_t worker,
                        int32_t workers, int64_t epochs, int64_t epoch, int64_t record,
                        cairn_record_reader** reader);

@@ -17,9 +17,9 @@ namespace cairn::capi {
 namespace {
 
 absl::Status MakeCheckpoint(Client& client, const char* directory, int64_t step, int64_t keep,
-                            char** folder) {
+                            char** checkpoint) {
   RETURN_IF_ERROR(CheckNotNull(directory, "directory"));
-  RETURN_IF_ERROR(CheckNotNull(folder, "folder"));
+  RETURN_IF_ERROR(CheckNotNull(checkpoint, "checkpoint"));
   if (step < 0 || keep < 0) {
     return InvalidArgument("checkpoint: step is ", step, " and keep is ", keep,
                            "; expected 0 or more");
@@ -31,19 +31,19 @@ absl::Status MakeCheckpoint(Client& client, const char* directory, int64_t step,
   ASSIGN_OR_RETURN(const std::unique_ptr<Checkpointer> checkpointer,
                    Checkpointer::Create(job, *client.ps));
   ASSIGN_OR_RETURN(const std::string name, checkpointer->MakeNow(step));
-  *folder = CopyText(absl::StrCat(directory, "/", name));
+  *checkpoint = CopyText(absl::StrCat(directory, "/", name));
   return absl::OkStatus();
 }
 
-absl::Status Restore(Client& client, const char* folder) {
-  RETURN_IF_ERROR(CheckNotNull(folder, "folder"));
+absl::Status Restore(Client& client, const char* directory) {
+  RETURN_IF_ERROR(CheckNotNull(directory, "directory"));
   if (client.worker >= 0) {
     return FailedPrecondition("restore: this client is worker ", client.worker,
                               ", which a restore would fence; connect a client that is no worker");
   }
   JobConfig job;
   job.name = client.job;
-  job.checkpoint.restore = folder;
+  job.checkpoint.restore = directory;
   return RestoreJob(*client.ps, job, /*fresh=*/true);
 }
 
@@ -52,15 +52,15 @@ absl::Status Restore(Client& client, const char* folder) {
 extern "C" {
 
 int cairn_checkpoint(cairn_client* client, const char* directory, int64_t step, int64_t keep,
-                     char** folder) {
+                     char** checkpoint) {
   return RunWith("cairn_checkpoint", client, 0, [&](Client& c, Deadline) {
-    return MakeCheckpoint(c, directory, step, keep, folder);
+    return MakeCheckpoint(c, directory, step, keep, checkpoint);
   });
 }
 
-int cairn_restore(cairn_client* client, const char* folder) {
+int cairn_restore(cairn_client* client, const char* directory) {
   return RunWith("cairn_restore", client, 0,
-                 [&](Client& c, Deadline) { return Restore(c, folder); });
+                 [&](Client& c, Deadline) { return Restore(c, directory); });
 }
 
 int cairn_counters(cairn_client* client, cairn_counters_t* counters) {

@@ -50,7 +50,7 @@ void Tree::AddLaunch() {
       .Add("ps", "N", options->servers, "servers, on free ports; default 2");
   command->get_option("--ps")->excludes(command->get_option("--cluster"));
   Flags(*command).Add("worker", "N", options->workers,
-                      "workers; default 2; 0: servers alone, until Ctrl-C");
+                      "workers; default 2; 0: only servers, until Ctrl-C");
   command->get_option("--worker")->excludes(command->get_option("--cluster"));
   Flags(*command)
       .Add("data_root", "DIR", options->data_root, "where the job's relative data paths start")

@@ -26,7 +26,7 @@ void Tree::AddStatus() {
   AddTarget(status, &options->target);
   Flags(*status).Add(
       "watch", "SECONDS", options->watch_seconds,
-      "again every so many seconds, with rates, until Ctrl-C; with --json a line each");
+      "repeat every SECONDS seconds and show rates, until Ctrl-C; with --json a line each");
   const auto why = std::make_shared<TargetOptions>();
   AddTarget(Add(&app_, "why", "Who waits for whom, since when, and what to do about it",
                 "cairnctl why --cluster cluster.yaml --job a9a", [why] { return RunWhy(*why); }),
@@ -112,7 +112,8 @@ void Tree::AddExport() {
                  "  cairnctl export model.npz --checkpoint "
                  "/shared/a9a.step-0000000512-1a2b3c4d",
                  RunExport);
-  AddWord(command, "file", "FILE", options->file, "what to write")->required();
+  AddWord(command, "file", "FILE", options->file, "the output file (.npz or .safetensors)")
+      ->required();
   AddTarget(command, &options->target);
   Flags(*command)
       .Add("local_transport", "auto|any_user|off", options->local_transport,

@@ -75,7 +75,7 @@ absl::Status WriteText(const std::string& path, absl::string_view text) {
 absl::StatusOr<JobConfig> ReadJobOf(const LaunchOptions& options, bool needed, size_t servers) {
   if (options.job_file.empty()) {
     if (!needed) return JobConfig();
-    return BadFlag("--job FILE is needed for the workers; --worker 0 starts servers alone");
+    return BadFlag("--job FILE is needed for the workers; --worker 0 starts only servers");
   }
   JobOptions reading;
   reading.data_root = options.data_root;

@@ -72,7 +72,7 @@ absl::Status BindError(const std::string& address) {
     return InvalidArgument(
         address,
         " is not an address of this machine, and launch starts processes on this one "
-        "alone: start cairn-ps and cairn-worker there, under Slurm or Kubernetes");
+        "only: start cairn-ps and cairn-worker there, under Slurm or Kubernetes");
   }
   return InvalidArgument(address, " cannot be listened on: ", std::strerror(errno));
 }

@@ -54,7 +54,7 @@ std::string MoveText(const PlannedMove& move, const VariableSpec& spec) {
       " to ps:", move.target, ", about ", BytesText(move.bytes),
       move.cold_bytes == 0
           ? ""
-          : absl::StrCat(" of memory, and ", BytesText(move.cold_bytes), " on disk alone"),
+          : absl::StrCat(" of memory, and ", BytesText(move.cold_bytes), " on disk only"),
       move.load == 0 ? "" : absl::StrCat(", which carry ", LoadText(move.load)));
 }
 

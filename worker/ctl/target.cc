@@ -76,10 +76,7 @@ std::string Target::ServerName(size_t index) const {
 }
 
 std::string Target::WorkerName(int32_t ordinal) const {
-  if (cluster.tasks.empty()) return absl::StrCat("worker ", ordinal);
-  const int32_t chiefs = static_cast<int32_t>(cluster.addresses("chief").size());
-  return ordinal < chiefs ? absl::StrCat("chief:", ordinal)
-                          : absl::StrCat("worker:", ordinal - chiefs);
+  return cluster.tasks.empty() ? absl::StrCat("worker ", ordinal) : cluster.training_task(ordinal);
 }
 
 absl::StatusOr<int32_t> ServerIndex(const std::string& task, size_t count) {

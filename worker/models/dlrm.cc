@@ -107,7 +107,7 @@ absl::StatusOr<std::unique_ptr<Model>> MakeDlrm(const ModelArguments& arguments)
   if (arguments.schema.key_columns == 0 || arguments.schema.dense_columns == 0) {
     return absl::InvalidArgumentError(
         "model dlrm needs key columns and dense columns (criteo_tsv, criteo_csv); for numbers "
-        "alone take mlp");
+        "only, use mlp");
   }
   return std::make_unique<Dlrm>(arguments);
 }

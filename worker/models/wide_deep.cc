@@ -51,7 +51,7 @@ class WideDeep : public ModelBase {
 absl::StatusOr<std::unique_ptr<Model>> MakeWideDeep(const ModelArguments& arguments) {
   if (arguments.schema.key_columns == 0) {
     return absl::InvalidArgumentError(
-        "model wide_deep needs key columns (criteo_tsv, criteo_csv); for numbers alone take mlp "
+        "model wide_deep needs key columns (criteo_tsv, criteo_csv); for numbers only, use mlp "
         "or linear");
   }
   return std::make_unique<WideDeep>(arguments);

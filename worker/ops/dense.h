@@ -3,7 +3,7 @@
 // OpenBLAS uses one thread in each process unless OPENBLAS_NUM_THREADS or OMP_NUM_THREADS is set.
 // Replicas and worker processes already fill the cores, OpenBLAS's threads would spin on them
 // between the small products of a step, and sums would be split differently on other machines.
-// Thread safety: free functions.
+// Thread safety: functions may be called concurrently if no output overlaps another call's memory.
 #pragma once
 
 #include <cstdint>

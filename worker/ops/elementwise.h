@@ -1,5 +1,6 @@
 // Element-wise loops over float32, vectorized by Highway for the machine at hand.
-// Thread safety: free functions; no two arguments may overlap unless a comment says so.
+// Thread safety: functions may be called concurrently if no output overlaps another call's memory.
+// No two arguments may overlap unless a comment says so.
 #pragma once
 
 #include <cstddef>

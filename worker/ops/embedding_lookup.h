@@ -1,6 +1,6 @@
 // Sparse embedding lookups with combiners: tf.nn.embedding_lookup, embedding_lookup_sparse and
 // safe_embedding_lookup_sparse, and their gradients.
-// Thread safety: free functions.
+// Thread safety: functions may be called concurrently if no output overlaps another call's memory.
 #pragma once
 
 #include <cstdint>

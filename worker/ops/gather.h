@@ -1,5 +1,5 @@
 // Rows of a table by position: embedding lookup and its gradient.
-// Thread safety: free functions.
+// Thread safety: functions may be called concurrently if no output overlaps another call's memory.
 #pragma once
 
 #include <cstddef>

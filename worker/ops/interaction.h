@@ -1,7 +1,7 @@
 // Products of features: the factorization machine's second order (Rendle, "Factorization
 // machines", ICDM 2010) and DLRM's dot interaction (Naumov et al., "Deep Learning Recommendation
 // Model", 2019).
-// Thread safety: free functions.
+// Thread safety: functions may be called concurrently if no output overlaps another call's memory.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // Losses and their gradients, with the formulas of TensorFlow and Keras (checked against
-// tests/golden/data/losses_metrics.json). Thread safety: free functions.
+// tests/golden/data/losses_metrics.json).
+// Thread safety: functions may be called concurrently if no output overlaps another call's memory.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Evaluation metrics over all rows, in double. NaN if a metric is undefined; reports omit those.
-// Thread safety: free functions.
+// Thread safety: functions may be called concurrently if no output overlaps another call's memory.
 #pragma once
 
 #include <cstddef>

@@ -53,6 +53,11 @@ TEST(ClientConfig, AClusterGivesServersWorkersAndTheTask) {
   EXPECT_EQ(config->worker, 2);
   EXPECT_EQ(config->workers, 3);
   EXPECT_EQ(config->task, "worker:1");
+  const auto named = ParseClientConfig(
+      R"({job: j, worker: 1, cluster: {ps: ["a:1"], chief: ["b:1"], worker: ["c:1"]}})", "text");
+  ASSERT_OK(named.status());
+  EXPECT_EQ(named->worker, 1);
+  EXPECT_EQ(named->task, "worker:0");  // after the chief
   const auto none = ParseClientConfig(R"({job: j, cluster: {ps: ["a:1"], worker: ["c:1"]}})", "t");
   ASSERT_OK(none.status());
   EXPECT_EQ(none->worker, -1);

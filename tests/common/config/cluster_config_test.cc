@@ -48,6 +48,8 @@ TEST(Cluster, AChiefIsTheFirstTrainingTask) {
   EXPECT_EQ(cluster->training_ordinal("worker", 1), 2);
   EXPECT_EQ(cluster->training_ordinal("worker", 2), -1);
   EXPECT_EQ(cluster->training_ordinal("ps", 0), -1);
+  EXPECT_EQ(cluster->training_task(0), "chief:0");
+  EXPECT_EQ(cluster->training_task(2), "worker:1");
 }
 
 TEST(Cluster, TfConfigWithTabsNumbersAsTextAndForeignKeysIsRead) {

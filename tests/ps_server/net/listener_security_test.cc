@@ -212,7 +212,7 @@ TEST_F(ListenerSecurityTest, PlaintextToATlsPortIsToldSo) {
   ASSERT_OK(good);
   EXPECT_THAT(Call(Connect({})),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("speaks TLS alone"), HasSubstr("--tls_certificate"))));
+                       AllOf(HasSubstr("accepts only TLS"), HasSubstr("--tls_certificate"))));
   for (const std::string bytes : {"GET / HTTP/1.1\r\n\r\n", "\x01\x02\x03\x04", "\x16\x03\x01"}) {
     RawSocket stranger = RawSocket::Connect(listener_->address());
     stranger.Send(bytes);

@@ -38,7 +38,7 @@ absl::Status CheckOptions(const InputOptions& options) {
   const bool per_replica = options.replication_mode == InputReplicationMode::kPerReplica;
   if (options.place_dataset_on_device && !per_replica) {
     return absl::InvalidArgumentError(
-        "place_dataset_on_device is for replication_mode kPerReplica alone: a dataset of one "
+        "place_dataset_on_device is only for replication_mode kPerReplica: a dataset of one "
         "worker feeds several devices");
   }
   if (options.place_dataset_on_device && options.fetch_to_device) {
@@ -244,7 +244,7 @@ absl::StatusOr<DistributedDataset> DistributeDatasetsFromFunction(
   bool per_replica = options.replication_mode == InputReplicationMode::kPerReplica;
   if (per_replica && strategy.per_replica == InputStrategy::PerReplica::kRefused) {
     return absl::UnimplementedError(
-        "replication_mode kPerReplica is for MirroredStrategy alone; use kPerWorker, in which the "
+        "replication_mode kPerReplica is only for MirroredStrategy; use kPerWorker, in which the "
         "replicas of a worker take elements of one dataset in turn");
   }
   RETURN_IF_ERROR(CheckOptions(options));

@@ -10,8 +10,11 @@ namespace cairn {
 
 absl::StatusOr<std::unique_ptr<RecordReader>> RecordReader::Open(RecordReaderOptions options) {
   if (options.files.empty()) return absl::InvalidArgumentError("records: no input files are given");
+  if (options.epochs < 1) {
+    return InvalidArgument("epochs is ", options.epochs, "; expected an integer of at least 1");
+  }
   if (options.workers < 1 || options.worker < 0 || options.worker >= options.workers ||
-      options.epochs < 0 || options.start_epoch < 0 || options.start_record < 0) {
+      options.start_epoch < 0 || options.start_record < 0) {
     return InvalidArgument("records: worker is ", options.worker, " of ", options.workers,
                            ", epochs ", options.epochs, ", epoch ", options.start_epoch,
                            ", record ", options.start_record,

@@ -17,7 +17,7 @@ struct RecordReaderOptions {
   // Worker w of W reads every W-th file if there are at least W files, else every W-th record.
   int32_t worker = 0;
   int32_t workers = 1;
-  int64_t epochs = 1;
+  int64_t epochs = 1;  // at least 1
   // Where reading begins: record `start_record` of this worker's records in epoch `start_epoch`.
   int64_t start_epoch = 0;
   int64_t start_record = 0;

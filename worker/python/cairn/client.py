@@ -122,7 +122,8 @@ class Client:
 
     @property
     def worker(self) -> Optional[int]:
-        """The index of this training worker, or None if the client is not one."""
+        """The ordinal of this training worker, as `worker` of `cairn.connect`, or None if the
+        client is not one."""
         return self._worker
 
     @property
@@ -297,15 +298,20 @@ class Client:
 
         Args:
             pushes: the parts of the update. A part is (variable, gradient), (variable, rows,
-                gradients) or (table, keys, gradients).
+                gradients) or (table, keys, gradients). Each variable or table may be in one part.
             position: at most 512 bytes that the servers store with a worker's push, so that a
                 restart can resume after it. Without one the stored position stays, and a restart
                 repeats this update. An empty update stores none.
             timeout: seconds; None: the client's own.
 
-        After UnavailableError, DeadlineExceededError or an interruption, a worker cannot know
-        which servers have the push: close the client, connect again, and resume at
-        `Client.position`."""
+        After UnavailableError, DeadlineExceededError or an interruption, a worker may not know
+        which servers have the push; its later pushes, steps and assigns then fail with
+        FailedPreconditionError. Close the client, connect again as the same worker, and resume at
+        `Client.position`: servers skip the repeated pushes that they have applied.
+
+        Pushes of a client with worker=None have no sequence numbers and are not applied exactly
+        once: a server may have applied a push that failed, and loses a push that was not yet
+        durable when it was killed."""
         items, kept = prepare_pushes(self, pushes)
         stored = _checks.position(position)
         check(lib.cairn_push(self.handle, items, len(kept), stored,
@@ -316,7 +322,7 @@ class Client:
                   timeout: Optional[float] = None) -> List[Array]:
         """Pushes and then pulls, in one round trip to each server. The pull sees the push.
 
-        Arguments as for `push` and `pull`."""
+        Arguments as for `push` and `pull`. After an error, as after `push`."""
         sources, kept = prepare_pushes(self, pushes)
         targets, held, results = prepare_pulls(self, pulls)
         stored = _checks.position(position)
@@ -350,7 +356,9 @@ class Client:
             timeout: seconds; None: the client's own.
 
         Returns:
-            One array for each part of `pulls`, in order."""
+            One array for each part of `pulls`, in order.
+
+        After UnavailableError, DeadlineExceededError or an interruption, as after `push`."""
         sources, kept = prepare_pushes(self, pushes)
         targets, held, results = prepare_pulls(self, pulls)
         stored = _checks.position(position)
@@ -397,18 +405,18 @@ class Client:
 
         Returns:
             The checkpoint's directory. `cairn.load`, `cairnctl` and `cairn-worker` can read it."""
-        folder = ctypes.c_void_p()
+        made = ctypes.c_void_p()
         path = os.path.abspath(_checks.path(directory, "directory"))
         check(lib.cairn_checkpoint(self.handle, os.fsencode(path), _checks.integer(step, "step", 0),
-                                   _checks.integer(keep, "keep", 0), ctypes.byref(folder)))
-        return take_text(folder.value)
+                                   _checks.integer(keep, "keep", 0), ctypes.byref(made)))
+        return take_text(made.value)
 
-    def restore(self, folder: Union[str, os.PathLike[str]]) -> None:
+    def restore(self, directory: Union[str, os.PathLike[str]]) -> None:
         """Replaces the job's state by a checkpoint. The client must not be a training worker.
 
         Args:
-            folder: the checkpoint's directory."""
-        path = os.path.abspath(_checks.path(folder, "folder"))
+            directory: the checkpoint's directory."""
+        path = os.path.abspath(_checks.path(directory, "directory"))
         check(lib.cairn_restore(self.handle, os.fsencode(path)))
 
     def counters(self) -> Counters:
@@ -488,10 +496,12 @@ def connect(cluster: ClusterLike = None, *, job: str = "default",
             a dictionary {"ps": [...], "worker": [...]}. None: the environment variable TF_CONFIG.
         job: the name under which the servers keep the variables.
         worker: None: not a training worker; its pushes are not numbered, so they may fail after a
-            lost connection. A number: the index of this training worker, whose pushes are applied
-            exactly once. "auto": the task of the cluster file or TF_CONFIG.
+            lost connection. A number: the ordinal of this training worker, whose pushes are applied
+            exactly once: the chief, if the cluster has one, is 0, and the workers follow. "auto":
+            the ordinal of the task of the cluster file or TF_CONFIG.
         workers: the number of workers with which the job starts; "sync" waits for all of them.
-            None: the training tasks of the cluster. "sync" with a list of addresses needs it.
+            None: the training tasks of the cluster. "sync" with a list of addresses needs it, or
+            replicas_to_aggregate.
         consistency: "async", "ssp" (at most staleness_bound_steps apart) or "sync"; see
             Client.step. "ssp" and "sync" need `worker`.
         staleness_bound_steps: for "ssp", how many steps a worker may be ahead of the slowest one.

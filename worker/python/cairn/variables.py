@@ -67,7 +67,9 @@ class Stored:
 
     @property
     def description(self) -> Dict[str, Any]:
-        """A copy of the description, with the keys of a job file."""
+        """A copy of the description, with the keys of a job file: `admit_after_pushes`,
+        `expire_after_seconds` and `row_storage` are `admit_after`, `expire_after` and `storage` of
+        Client.embedding."""
         return dict(self._description)
 
     def _item(self, part: int, ids: Optional[Array], data: Array, slot: Optional[str],
@@ -200,7 +202,10 @@ class Variable(Stored):
             format: how gradients are sent: as for `pull`, or "top_k", the largest values of a
                 gradient of the whole variable.
             kept_fraction: for "top_k", the fraction of values that are sent, above 0.
-            timeout: seconds; None: the client's own."""
+            timeout: seconds; None: the client's own.
+
+        After UnavailableError, DeadlineExceededError or an interruption, see Client.push: close
+        the client, connect again, and resume at `Client.position`."""
         fraction = _checks.number(kept_fraction, "kept_fraction", high=1, above=0)
         if rows is not None or _format(format) == FORMATS["plain"]:
             self._push(rows, gradients, position, format, timeout)
@@ -318,7 +323,10 @@ class Embedding(Stored):
             gradients: of shape keys.shape + (dim,), float32.
             position: at most 512 bytes, stored with a worker's push (Client.position).
             format: how gradients are sent: "plain", "float16", "bfloat16" or "int8".
-            timeout: seconds; None: the client's own."""
+            timeout: seconds; None: the client's own.
+
+        After UnavailableError, DeadlineExceededError or an interruption, see Client.push: close
+        the client, connect again, and resume at `Client.position`."""
         self._push(keys, gradients, position, format, timeout)
 
     def assign(self, keys: Any, values: Any, *, slot: Optional[str] = None,

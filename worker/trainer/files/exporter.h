@@ -30,7 +30,13 @@ struct ExportNotes {
 // .safetensors: a dense variable as NAME, an embedding table as NAME/keys (int64 [rows], ascending)
 // and NAME/values (float32 [rows, dim]); the vocabulary, unless empty, as "vocabulary", byte
 // strings, string i for key i; and ExportMetadata. The file is written atomically. An empty path
-// writes nothing.
+// writes nothing. `call_timeout` bounds reading one variable from the servers; nothing bounds the
+// whole export, or writing the file. May be called concurrently, for different files. If pushes
+// continue meanwhile, variables are read at different moments.
+//
+// Errors: as PsClient::Pull and Scan; of the file system; kInvalidArgument: two arrays would have
+// one name, or the format's header cannot hold all names. No new file is left, and an older one
+// stays.
 absl::Status ExportVariables(PsClient& client, absl::Span<const VariableSpec> specs,
                              const ExportNotes& notes, const std::string& path,
                              absl::Duration call_timeout);

@@ -54,6 +54,9 @@ struct TrainerOptions {
 // bits on each of their servers (lockstep.h). They begin with the newest state among them
 // (joint_state.h), only the first one writes metrics and checkpoints, and a stop signal to one
 // stops all after the same step: kAborted on the others.
+//
+// Thread safety: may run several times at once in a process, for different workers or jobs, which
+// write different files.
 absl::StatusOr<Report> RunTraining(const TrainerOptions& options, const Connector& connect);
 
 // Evaluates data.eval with the servers' variables, and exports them if output.export is set.

@@ -146,7 +146,7 @@ def read_parquet(files: Union[Path, Sequence[Path]], *, columns: Optional[Sequen
         files: paths or globs.
         columns: the names of the columns to read; None: all.
         batch_size: rows in a batch. A batch does not extend over two row groups.
-        epochs: how often the files are read.
+        epochs: how often the files are read, at least once.
         worker: the index of this reader.
         workers: the number of readers. Each reads every workers-th row group, counted over all
             files, so there should be at least as many row groups as workers.

@@ -87,7 +87,7 @@ def check_share(worker: Any, workers: Any) -> Tuple[int, int]:
 def check_amounts(batch_size: Any, epochs: Any) -> Tuple[int, int]:
     """Returns the rows of a batch and the number of epochs."""
     return (_checks.integer(batch_size, "batch_size", 1, _MOST_BATCH_ROWS),
-            _checks.integer(epochs, "epochs", 0))
+            _checks.integer(epochs, "epochs", 1))
 
 
 __all__ = ["Pair", "Path", "check_amounts", "check_files", "check_pairs", "check_share",

@@ -115,7 +115,7 @@ def read(files: Union[Path, Pair, Sequence[Union[Path, Pair]]], file_format: str
             gzipped. For idx, pairs of files: {"images": "a.gz", "labels": "b.gz"}.
         file_format: libsvm (needs features=N), csv, criteo_tsv, criteo_csv, idx or movielens.
         batch_size: rows in a batch.
-        epochs: how often the files are read.
+        epochs: how often the files are read, at least once.
         evaluate: read once, in order, without shuffling; `epochs` must be 1.
         worker: the index of this reader.
         workers: the number of readers, which share the rows.

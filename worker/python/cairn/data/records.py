@@ -70,7 +70,7 @@ def read_records(files: Union[Path, Sequence[Path]], *, batch_size: int = 128, e
     Args:
         files: paths or globs; a name that ends in ".gz" is gzip.
         batch_size: records in a batch.
-        epochs: how often the files are read.
+        epochs: how often the files are read, at least once.
         worker: the index of this reader.
         workers: the number of readers. Each reads every workers-th file or, if there are fewer
             files, every workers-th record.
