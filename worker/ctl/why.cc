@@ -142,6 +142,11 @@ Answer WhyAnswer(const Target& target, const std::vector<ServerView>& servers) {
   for (const ServerView& server : servers) {
     if (server.status.ok()) continue;
     silent.push_back({{"server", server.name}, {"error", std::string(server.status.message())}});
+    if (IsRefusal(server.status)) {
+      absl::StrAppend(&answer.text, "\n", server.name,
+                      ": refuses this command: ", server.status.message(), "\n");
+      continue;
+    }
     absl::StrAppend(&answer.text, "\n", server.name,
                     ": does not answer; workers with a part there wait for it until "
                     "strategy.ps_wait_seconds: restart it on its --data_dir\n");
@@ -154,6 +159,7 @@ Answer WhyAnswer(const Target& target, const std::vector<ServerView>& servers) {
                  {"causes", std::move(causes)},
                  {"servers_without_answer", std::move(silent)}};
   answer.problem = AnythingWrong(target.job, servers);
+  if (answer.problem.ok()) answer.problem = CheckThereIsTheJob(target.job, servers);
   return answer;
 }
 
