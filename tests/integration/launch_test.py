@@ -283,6 +283,7 @@ class LaunchTest(scene.FolderTest):
                                   "--cairn_worker", silent)
             self.wait_for_log(r"worker:0 +\| waits")
             background, = children(process.pid)
+            self.addCleanup(lambda b=background: processes.gone(b) or os.kill(b, signal.SIGTERM))
             started = children(background)
             self.assertEqual(len(started), 2)
             process.send_signal(signal_number)
@@ -297,7 +298,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 trap 'exit 3' TERM
-echo 127.0.0.1:1 > "$file"
+echo ready > "$file"
 while :; do sleep 0.1; done
 """)
         status, _ = self.finish(self.launch("--ps", "1", "--worker", "1", "--cairn_ps", fails,
