@@ -4,7 +4,6 @@
 #include <new>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 
@@ -29,11 +28,19 @@ void RunInThreads(size_t threads, absl::FunctionRef<void()> body) {
   body();
 }
 
-void CallAtOnce(size_t count, absl::FunctionRef<void(size_t)> call) {
+std::vector<absl::Status> CallAtOnce(size_t count, absl::FunctionRef<absl::Status(size_t)> call) {
+  std::vector<absl::Status> results(
+      count, absl::ResourceExhaustedError("this process has no memory left"));
   std::atomic<size_t> next = 0;
   RunInThreads(count, [&] {
-    for (size_t i = next++; i < count; i = next++) call(i);
+    for (size_t i = next++; i < count; i = next++) {
+      try {
+        results[i] = call(i);
+      } catch (const std::bad_alloc&) {  // keeps the status that says so
+      }
+    }
   });
+  return results;
 }
 
 }  // namespace cairn

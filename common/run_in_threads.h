@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 
 namespace cairn {
 
@@ -12,8 +14,9 @@ namespace cairn {
 // counter. A std::bad_alloc that `body` throws in another thread ends that thread only.
 void RunInThreads(size_t threads, absl::FunctionRef<void()> body);
 
-// Calls `call` with 0 to `count` - 1, all at once, and returns when all calls have returned. If the
-// system refuses a thread, some calls follow others.
-void CallAtOnce(size_t count, absl::FunctionRef<void(size_t)> call);
+// Calls `call` with 0 to `count` - 1, all at once, and returns their results when all calls have
+// returned: kResourceExhausted for a call that throws std::bad_alloc. If the system refuses a
+// thread, some calls follow others.
+std::vector<absl::Status> CallAtOnce(size_t count, absl::FunctionRef<absl::Status(size_t)> call);
 
 }  // namespace cairn

@@ -353,6 +353,12 @@ void BulkTransport::CheckRest() {
   if (!rested.ok()) Throw(TTransportException::TIMED_OUT, std::string(rested.message()));
 }
 
+Deadline BulkTransport::Park() {
+  const Clock::time_point now = Clock::now();
+  if (parked_since_ == Clock::time_point{}) parked_since_ = now;
+  return Deadline::In(options_.idle - absl::FromChrono(now - parked_since_));
+}
+
 absl::Status BulkTransport::ParkedTooLong() const {
   const std::chrono::duration<double> idle = absl::ToChronoNanoseconds(options_.idle);
   if (Clock::now() - parked_since_ <= idle) return absl::OkStatus();

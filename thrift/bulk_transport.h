@@ -79,8 +79,10 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   // releases the memory that was charged.
   void BeginMessage();
   void EndMessage();
-  // Server side, between messages. ParkedTooLong returns an error if `idle` has passed since Park.
-  void Park() { parked_since_ = Clock::now(); }
+  // Server side, between messages. Park returns when the peer will have rested for `idle`, which
+  // counts from the first Park after a message: bytes that begin no message do not renew it.
+  // ParkedTooLong returns an error if that time has passed.
+  Deadline Park();
   absl::Status ParkedTooLong() const;
   // Frees buffers that hold no bytes, until EnsureBuffers.
   void ReleaseBuffers();

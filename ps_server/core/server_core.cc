@@ -19,6 +19,7 @@ ServerCore::ServerCore(const EngineOptions& options, std::unique_ptr<StripeStore
       order{info.name, flusher, waits, counters},
       admission(info, registry, members, order, *store),
       catalog(info, *store, registry, flusher, evictor, moves, members, waits),
-      statistics{info, *store, budget, registry, flusher, counters, rpcs, staleness, waits} {}
+      statistics{info,     *store, budget,    registry, flusher,
+                 counters, rpcs,   staleness, waits,    members} {}
 
 }  // namespace cairn

@@ -116,6 +116,7 @@ EngineStatistics StatisticsReader::Read(StatisticsDetail detail) const {
     statistics.rpcs = rpcs.Read();
     statistics.store = store.ReadStatistics();
   }
+  if (detail == StatisticsDetail::kPage) statistics.members = members.Tell("", /*worker=*/-1);
   if (detail != StatisticsDetail::kSample) statistics.disk_bytes = store.DiskBytes();
   return statistics;
 }

@@ -69,12 +69,14 @@ struct EngineStatistics {
   std::optional<absl::Duration> since_epoch;  // nullopt: none has ended yet
   std::vector<StoreStatistic> store;
   int64_t disk_bytes = 0;
+  wire::Members members;  // for a page, at ps:0: the servers that have joined and left
 
   // Time since the last snapshot ended; if none has, since the start of the server.
   absl::Duration EpochAge() const { return since_epoch.value_or(uptime); }
 };
 
 class Flusher;
+class Members;
 class Registry;
 
 // Gathers the statistics of one server from its parts.
@@ -94,6 +96,7 @@ struct StatisticsReader {
   const RpcMeter& rpcs;
   const Histogram& staleness;
   const WaitBoard& waits;
+  const Members& members;
 };
 
 // The mean, maximum and quantiles of the staleness of pushes.

@@ -150,7 +150,7 @@ HttpReply Monitor::Status(absl::string_view query) const {
     const bool known =
         std::ranges::any_of(jobs, [&](const JobStatistics& job) { return job.name == asked->job; });
     reading.job = known ? asked->job : FirstJob(*reading.engine);
-    if (!reading.job.empty()) reading.peers = peers_.Get(reading.job);
+    if (!reading.job.empty()) reading.peers = peers_.Get(reading.job, reading.engine->members);
     state = StateOf(JobViewsOf(reading));
     const bool stalled = state.phase == JobPhase::kStalled;
     const std::optional<double> seconds = stalls_.Note(reading.job, stalled);

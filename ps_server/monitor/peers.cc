@@ -26,15 +26,17 @@ constexpr size_t kMaxThreads = 8;
 // One other server. Its connection stays open while any job is watched.
 class Peers::Peer {
  public:
-  Peer(int32_t server, const PeersOptions& options) : server_(server), options_(options) {}
+  Peer(int32_t server, std::string address, const PeersOptions& options)
+      : server_(server), address_(std::move(address)), options_(options) {}
   int32_t server() const { return server_; }
+  const std::string& address() const { return address_; }
 
   PeerAnswer Ask(const std::string& job) {
-    PeerAnswer answer{.server = server_};
+    PeerAnswer answer{.server = server_, .address = address_};
     answer.status = TryAsk(job, answer);
     if (!answer.status.ok()) {
       client_.reset();
-      answer = {.server = server_, .status = answer.status};
+      answer = {.server = server_, .address = address_, .status = answer.status};
     }
     return answer;
   }
@@ -52,32 +54,34 @@ class Peers::Peer {
       stub.describe(answer.described, request);
     }));
     if (answer.described.server_index != server_) {
-      return FailedPrecondition(options_.servers[static_cast<size_t>(server_)],
-                                " answers as ps:", answer.described.server_index,
+      return FailedPrecondition(address_, " answers as ps:", answer.described.server_index,
                                 ", not as ps:", server_);
+    }
+    if (server_ == 0) {
+      RETURN_IF_ERROR(client_->Call("members", deadline, [&](WireClient::Stub& stub) {
+        stub.members(answer.members.emplace(), request.caller);
+      }));
     }
     return client_->Call("why", deadline,
                          [&](WireClient::Stub& stub) { stub.why(answer.why, request.caller); });
   }
 
   absl::Status Connect(Deadline deadline) {
-    const std::string& address = options_.servers[static_cast<size_t>(server_)];
-    WireClientOptions options{.peer = absl::StrCat("ps:", server_, " (", address, ")")};
+    WireClientOptions options{.peer = absl::StrCat("ps:", server_, " (", address_, ")")};
     ASSIGN_OR_RETURN(options.security, ClientSecurity::Load(options_.security));
-    ASSIGN_OR_RETURN(client_, WireClient::Connect(address, options, deadline));
+    ASSIGN_OR_RETURN(client_, WireClient::Connect(address_, options, deadline));
     return absl::OkStatus();
   }
 
   const int32_t server_;
+  const std::string address_;
   const PeersOptions& options_;
   std::unique_ptr<WireClient> client_;
 };
 
 Peers::Peers(PeersOptions options) : options_(std::move(options)) {
-  for (size_t i = 0; i < options_.servers.size(); ++i) {
-    const auto server = static_cast<int32_t>(i);
-    if (server != options_.self) peers_.push_back(std::make_unique<Peer>(server, options_));
-  }
+  const absl::MutexLock lock(&mutex_);
+  members_.addresses = options_.servers;
 }
 
 Peers::~Peers() {
@@ -91,9 +95,11 @@ Peers::~Peers() {
   if (thread.joinable()) thread.join();
 }
 
-std::shared_ptr<const std::vector<PeerAnswer>> Peers::Get(const std::string& job) {
+std::shared_ptr<const std::vector<PeerAnswer>> Peers::Get(const std::string& job,
+                                                          const wire::Members& own) {
   const absl::MutexLock lock(&mutex_);
-  if (peers_.empty()) return std::make_shared<std::vector<PeerAnswer>>();
+  if (own.version > 0) members_.Take(own);
+  if (OthersLocked().empty()) return std::make_shared<std::vector<PeerAnswer>>();
   const absl::Duration now = MonotonicNow();
   const auto found = watched_.find(job);
   if (found == watched_.end() && watched_.size() >= kMaxJobs) return nullptr;
@@ -124,8 +130,43 @@ std::vector<std::string> Peers::WatchedJobs() {
   return jobs;
 }
 
+std::vector<int32_t> Peers::OthersLocked() const {
+  std::vector<int32_t> others = members_.Live();
+  std::erase(others, options_.self);
+  return others;
+}
+
+void Peers::UpdatePeers() {
+  std::vector<std::shared_ptr<Peer>> peers;
+  const absl::MutexLock lock(&mutex_);
+  for (const int32_t server : OthersLocked()) {
+    const std::string& address = members_.addresses[static_cast<size_t>(server)];
+    const auto known = std::find_if(peers_.begin(), peers_.end(), [&](const auto& peer) {
+      return peer->server() == server && peer->address() == address;
+    });
+    peers.push_back(known == peers_.end() ? std::make_shared<Peer>(server, address, options_)
+                                          : *known);
+  }
+  peers_ = std::move(peers);
+}
+
+void Peers::TakeMembers(std::vector<PeerAnswer>& answers) {
+  const absl::MutexLock lock(&mutex_);
+  for (const PeerAnswer& answer : answers) {
+    if (answer.members.has_value()) members_.Take(*answer.members);
+  }
+  std::erase_if(answers, [this](const PeerAnswer& answer) {
+    mutex_.AssertHeld();
+    return members_.HasLeft(static_cast<size_t>(answer.server));
+  });
+}
+
 std::vector<PeerAnswer> Peers::AskAll(const std::string& job) {
-  std::vector<PeerAnswer> answers(peers_.size());
+  UpdatePeers();
+  std::vector<PeerAnswer> answers;
+  for (const auto& peer : peers_) {
+    answers.push_back({.server = peer->server(), .address = peer->address()});
+  }
   std::atomic<size_t> next{0};
   const auto ask = [&] {
     for (size_t i = next++; i < peers_.size() && !stopped_; i = next++) {
@@ -133,10 +174,11 @@ std::vector<PeerAnswer> Peers::AskAll(const std::string& job) {
         answers[i] = peers_[i]->Ask(job);
         return absl::OkStatus();
       });
-      if (!status.ok()) answers[i] = {.server = peers_[i]->server(), .status = status};
+      if (!status.ok()) answers[i].status = status;
     }
   };
   RunInThreads(std::min(peers_.size(), kMaxThreads), ask);
+  TakeMembers(answers);
   return answers;
 }
 

@@ -162,20 +162,33 @@ std::string StateOfPeer(const PeerAnswer* peer, bool told, bool unreached) {
   return told ? "reached" : "silent";
 }
 
+// The servers by index, with their addresses: the cluster file's until the others have answered,
+// then this server and those that are asked.
+std::map<int32_t, std::string> ServersOf(const StatusReading& reading) {
+  std::map<int32_t, std::string> servers;
+  for (size_t i = 0; i < reading.place.servers.size(); ++i) {
+    const auto index = static_cast<int32_t>(i);
+    if (reading.peers != nullptr && index != reading.place.server_index) continue;
+    servers[index] = reading.place.servers[i];
+  }
+  if (reading.peers == nullptr) return servers;
+  for (const PeerAnswer& peer : *reading.peers) servers[peer.server] = peer.address;
+  return servers;
+}
+
 // The state of each server, as reported by itself and by the workers.
 Json ServersJson(const StatusReading& reading) {
   auto told = GoneServers(reading);
   Json servers = Json::array();
-  for (size_t i = 0; i < reading.place.servers.size(); ++i) {
-    const auto index = static_cast<int32_t>(i);
+  for (const auto& [index, address] : ServersOf(reading)) {
     const bool self = index == reading.place.server_index;
     const bool unreached = told.has_value() && told->contains(index);
     const PeerAnswer* const peer = self ? nullptr : FindPeer(reading, index);
     std::vector<std::string> by = unreached && !self ? (*told)[index] : std::vector<std::string>();
     const size_t count = by.size();
     by.resize(std::min(count, kMaxNamed));
-    Json server = {{"task", absl::StrCat("ps:", i)},
-                   {"address", reading.place.servers[i]},
+    Json server = {{"task", absl::StrCat("ps:", index)},
+                   {"address", address},
                    {"self", self},
                    {"state", self ? reading.state : StateOfPeer(peer, told.has_value(), unreached)},
                    {"gone_for", by},
@@ -215,7 +228,7 @@ Json ClusterJson(const StatusReading& reading) {
       for (const wire::ShardInfo& shard : info.shards) rows += shard.rows;
     }
   }
-  return {{"servers", reading.place.servers.size()},
+  return {{"servers", ServersOf(reading).size()},
           {"answered", answered},
           {"asked", reading.peers != nullptr},
           {"memory_used_bytes", memory},

@@ -184,10 +184,11 @@ void Connection::Run(CallPool::Slot& slot) {
     return listener_.End(*this);
   }
   if (next == Next::kQueue) return loop.Queue(*this);
-  const bool is_known = calls_ != nullptr && calls_->guard.authenticated();
-  const Deadline deadline = is_known ? Deadline::In(absl::Seconds(listener_.options().idle_seconds))
-                                     : authentication_deadline_;
-  if (calls_ != nullptr) calls_->transport->Park();
+  Deadline deadline = authentication_deadline_;
+  if (calls_ != nullptr) {
+    const Deadline rest = calls_->transport->Park();
+    if (calls_->guard.authenticated()) deadline = rest;
+  }
   // TLS buffers take 200 KiB more than plain ones, and a TLS call costs more than reallocating
   // them.
   if (calls_ != nullptr && calls_->has_records && !is_local()) calls_->transport->ReleaseBuffers();

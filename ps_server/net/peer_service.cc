@@ -45,6 +45,11 @@ void PeerService::why(wire::WhyReply& reply, const wire::Caller& caller) {
   service_.why(reply, caller);
 }
 
+void PeerService::members(wire::Members& reply, const wire::Caller& caller) {
+  CheckReader(caller);
+  service_.members(reply, caller);
+}
+
 void PeerService::move(wire::MoveReply& reply, const wire::MoveRequest& request) {
   if (request.max_bytes < kMinMoveBytes) {
     throw ToServerError(InvalidArgument("field max_bytes is ", request.max_bytes, "; the least is ",

@@ -31,6 +31,7 @@ class PeerService final : public wire::ParameterServerMultiface {
   void describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) override;
   void scan(wire::ScanReply& reply, const wire::ScanRequest& request) override;
   void why(wire::WhyReply& reply, const wire::Caller& caller) override;
+  void members(wire::Members& reply, const wire::Caller& caller) override;
   // Requires pieces of at least kMinMoveBytes, because each piece costs a call.
   void move(wire::MoveReply& reply, const wire::MoveRequest& request) override;
 

@@ -7,6 +7,7 @@
 
 #include "common/deadline.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
 
 namespace cairn {
 namespace {
@@ -46,6 +47,19 @@ TEST(RunInThreads, AnErrorOfTheCallerIsThrownWhenTheOthersHaveEnded) {
                             }),
                std::bad_alloc);
   EXPECT_EQ(ended, 2);
+}
+
+// A call without a result must not look like one that succeeded.
+TEST(CallAtOnce, ACallThatLacksMemoryFailsAlone) {
+  const std::vector<absl::Status> results = CallAtOnce(4, [](size_t i) {
+    if (i == 1) throw std::bad_alloc();
+    return i == 2 ? absl::NotFoundError("two") : absl::OkStatus();
+  });
+  ASSERT_EQ(results.size(), 4U);
+  EXPECT_OK(results[0]);
+  EXPECT_EQ(results[1].code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(results[2].code(), absl::StatusCode::kNotFound);
+  EXPECT_OK(results[3]);
 }
 
 }  // namespace

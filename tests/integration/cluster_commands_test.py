@@ -112,9 +112,22 @@ class ClusterCommands(scene.FolderTest):
         self.addCleanup(processes.end, follow)
         # It has found the launch.
         self.assertRegex(processes.read_line(follow, follow.stdout), "^ps:0 ")
+        every = subprocess.Popen([processes.CTL, "logs", "--follow"], text=True,
+                                 stdout=subprocess.PIPE, env=self.environment)
+        self.addCleanup(processes.end, every)
+        processes.read_line(every, every.stdout)
+        # A task whose log begins later, and whose last line has no end.
+        with open(self.path("logs", "worker-0.log"), "w", encoding="ascii") as f:
+            f.write("late\nunfinished")
+        line = ""
+        while "worker:0" not in line:
+            line = processes.read_line(every, every.stdout)
+            self.assertTrue(line, "it ended before it showed the new log")
+        self.assertEqual(line, "worker:0 | late\n")
         self.ctl("stop", "--launch", str(ready["pid"]))
         out, _ = follow.communicate(timeout=WAIT)  # ends with the launch
         self.assertIn("writing everything, then ending", out.splitlines()[-1])
+        self.assertIn("worker:0 | unfinished\n", every.communicate(timeout=WAIT)[0])
         # Logs outlive the launch if the user named their directory.
         after = self.ctl("logs", "--directory", self.path("logs"), "ps:0", "--lines", "1")
         self.assertIn("writing everything", after["tasks"][0]["lines"][0])

@@ -64,6 +64,13 @@ class LaunchTest(scene.FolderTest):
         self.addCleanup(processes.end, process)
         return process
 
+    def script(self, name, text):
+        path = self.path(name)
+        with open(path, "w", encoding="ascii") as f:
+            f.write("#!/bin/sh\n" + text)
+        os.chmod(path, 0o755)
+        return path
+
     def log(self):
         with open(os.path.join(self.folder, "log"), encoding="utf-8") as f:
             return f.read()
@@ -175,11 +182,8 @@ class LaunchTest(scene.FolderTest):
         state = os.path.join(self.folder, "state")
         status, _ = self.finish(self.launch("--worker", "1", "--state", state))
         self.assertEqual(status, 0, self.log())
-        fails_once = self.path("fails_once")
-        with open(fails_once, "w", encoding="ascii") as f:
-            f.write(f"#!/bin/sh\nmkdir {self.path('failed')} && exit 1\n"
-                    f"exec {processes.WORKER} \"$@\"\n")
-        os.chmod(fails_once, 0o755)
+        fails_once = self.script("fails_once", f"mkdir {self.path('failed')} && exit 1\n"
+                                               f"exec {processes.WORKER} \"$@\"\n")
         for flag, total in (("--continue", 80), ("--fresh", 40)):
             status, out = self.finish(self.launch(
                 "--worker", "1", "--state", state, "--restart", "on-failure", "--cairn_ps",
@@ -248,10 +252,8 @@ class LaunchTest(scene.FolderTest):
         self.assertTrue(all(map(processes.gone, started)))
 
     def test_a_task_that_does_not_end_is_killed_after_the_grace(self):
-        stubborn = os.path.join(self.folder, "stubborn")
-        with open(stubborn, "w", encoding="ascii") as f:
-            f.write("#!/bin/sh\ntrap '' TERM\necho deaf >&2\nwhile :; do sleep 1; done\n")
-        os.chmod(stubborn, 0o755)
+        stubborn = self.script("stubborn",
+                               "trap '' TERM\necho deaf >&2\nwhile :; do sleep 1; done\n")
         for flags, interrupts in ((["--grace_seconds", "0.2"], 1), (["--grace_seconds", "600"], 2)):
             process = self.launch("--ps", "1", "--worker", "1", "--cairn_worker", stubborn, *flags)
             self.wait_for_log(r"worker:0 +\| deaf")
@@ -271,6 +273,39 @@ class LaunchTest(scene.FolderTest):
         process.kill()
         process.wait(WAIT)
         processes.wait_for(lambda: all(map(processes.gone, started)), WAIT, "the tasks to end")
+
+    def test_tasks_end_with_a_launcher_that_is_killed_before_it_is_ready(self):
+        # The worker never joins, so the launch never moves to the background.
+        silent = self.script("silent", "echo waits >&2\nwhile :; do sleep 1; done\n")
+        for signal_number in (signal.SIGTERM, signal.SIGKILL):
+            process = self.launch("--wait", "--ps", "1", "--worker", "1", "--log_directory",
+                                  self.path("logs"), "--cairn_ps", processes.PS,
+                                  "--cairn_worker", silent)
+            self.wait_for_log(r"worker:0 +\| waits")
+            background, = children(process.pid)
+            self.addCleanup(lambda b=background: processes.gone(b) or os.kill(b, signal.SIGTERM))
+            started = children(background)
+            self.assertEqual(len(started), 2)
+            process.send_signal(signal_number)
+            process.wait(WAIT)
+            processes.wait_for(lambda b=background, s=started: all(map(processes.gone, [b, *s])),
+                               WAIT, "the launch to end")
+
+    def test_a_server_that_fails_while_the_launch_ends_is_an_error(self):
+        fails = self.script("fails", """
+while [ $# -gt 0 ]; do
+  [ "$1" = --port_file ] && file=$2
+  shift
+done
+trap 'exit 3' TERM
+echo ready > "$file"
+while :; do sleep 0.1; done
+""")
+        status, _ = self.finish(self.launch("--ps", "1", "--worker", "1", "--cairn_ps", fails,
+                                            "--cairn_worker", "/bin/true"))
+        self.assertEqual(status, 3, self.log())
+        self.assertIn("ps:0 ended with status 3 while the launch ended", self.log())
+        self.assertNotIn("--restart on-failure", self.log())
 
     def test_servers_without_workers_run_until_they_are_stopped(self):
         process = self.launch("--ps", "1", "--worker", "0", epochs=None)

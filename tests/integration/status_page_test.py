@@ -247,6 +247,45 @@ class StatusPage(unittest.TestCase):
         self.page.look(1280, 900, dark=False)
 
 
+class ChangingCluster(unittest.TestCase):
+    def test_pages_follow_servers_that_join_and_leave(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        cluster = self.enterContext(PageCluster(folder, 2, []))
+        worker = subprocess.Popen(
+            processes.worker_command(scene.write_endless_job(folder, "clicks", batch=64),
+                                     cluster.worker_file(1)),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(processes.end, worker)
+
+        def ctl(*words):
+            return processes.ctl(*words, "--servers", cluster.first_addresses())
+
+        def status(server):
+            return json.loads(cluster.http[server].get("/status.json?job=clicks"))
+        processes.wait_for(
+            lambda: status(1)["jobs"] and status(0)["job_state"]["phase"] == "training",
+            WAIT_SECONDS, "the job to train")
+        cluster.spawn_next()
+        ctl("servers", "add", "ps:2", "--address", cluster.addresses[2])
+        ctl("rebalance", "--busy_fraction", "1", "--job", "clicks", "--empty", "ps:1")
+        ctl("servers", "remove", "ps:1")
+        cluster.stop(1)
+
+        def shows_both(server):
+            found = status(server)
+            tasks = [s["task"] for s in found["servers"]]
+            both = tasks == ["ps:0", "ps:2"] and found["cluster"]["answered"] == 2
+            # The worker may miss ps:1 until it has learned that ps:1 has left.
+            silent = "does not answer" in found["job_state"]["sentence"]
+            return found if both and not silent else None
+        for server in 0, 2:
+            found = processes.wait_for(lambda s=server: shows_both(s), WAIT_SECONDS,
+                                       f"both servers on the page of ps:{server}")
+            self.assertEqual(found["cluster"]["servers"], 2)
+            self.assertEqual([s["address"] for s in found["servers"]],
+                             [cluster.addresses[0], cluster.addresses[2]])
+
+
 class PageCluster(processes.Cluster):
     """Servers that know each other's addresses, each with a page."""
 
@@ -262,6 +301,16 @@ class PageCluster(processes.Cluster):
             self.wait_until_ready(index)
             self.http[index].wait()
         return self
+
+    def spawn_next(self):
+        """Starts a server that the others do not know yet."""
+        index = len(self.known)
+        self.reach(index)
+        self.known.append(addresses.own_address())
+        self.http.append(scrape.Http(os.path.join(self.folder, f"http{index}")))
+        self.spawn(index, self.known[index])
+        self.wait_until_ready(index)
+        self.http[index].wait()
 
     def spawn(self, index, address):
         path = self.path("servers.yaml")

@@ -50,7 +50,7 @@
 #include "tests/support/soak_worker.h"
 #include "thrift/client/wire_client.h"
 #include "thrift/errors.h"
-#include "worker/client/moves/member_list.h"
+#include "thrift/member_list.h"
 #include "worker/client/moves/remote_moves.h"
 #include "worker/client/moves/row_mover.h"
 

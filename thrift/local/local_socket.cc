@@ -81,10 +81,21 @@ size_t TakeDescriptors(msghdr& message, Descriptor* memory) {
   return taken;
 }
 
-absl::Status ReceiveAll(int fd, void* to, size_t bytes) {
+// Limits the next wait of the socket for `option` (SO_RCVTIMEO, SO_SNDTIMEO) to the time left.
+void LimitWait(int fd, int option, Deadline deadline) {
+  const timeval timeout = absl::ToTimeval(std::max(deadline.Remaining(), absl::Milliseconds(1)));
+  ::setsockopt(fd, SOL_SOCKET, option, &timeout, sizeof(timeout));
+}
+
+absl::Status ReceiveAll(int fd, void* to, size_t bytes, Deadline deadline) {
   auto* at = static_cast<char*>(to);
   while (bytes > 0) {
+    LimitWait(fd, SO_RCVTIMEO, deadline);
     const ssize_t got = ::recv(fd, at, bytes, 0);
+    if (got > 0 && deadline.Expired()) {  // of a server that sends a few bytes at a time
+      errno = EAGAIN;
+      return SocketCallFailed("the server's answer");
+    }
     if (got == 0) return absl::UnavailableError("local transport: the server closed it");
     if (got < 0) return SocketCallFailed("the server's answer");
     at += got;
@@ -93,11 +104,11 @@ absl::Status ReceiveAll(int fd, void* to, size_t bytes) {
   return absl::OkStatus();
 }
 
-absl::Status ReceiveVerdict(int fd) {
+absl::Status ReceiveVerdict(int fd, Deadline deadline) {
   Verdict verdict;
-  RETURN_IF_ERROR(ReceiveAll(fd, &verdict, sizeof(verdict)));
+  RETURN_IF_ERROR(ReceiveAll(fd, &verdict, sizeof(verdict), deadline));
   std::string text(std::min(verdict.text_bytes, kLocalVerdictBytes), '\0');
-  RETURN_IF_ERROR(ReceiveAll(fd, text.data(), text.size()));
+  RETURN_IF_ERROR(ReceiveAll(fd, text.data(), text.size(), deadline));
   if (verdict.code == 0) return absl::OkStatus();
   return {static_cast<absl::StatusCode>(verdict.code),
           absl::StrCat("local transport: ", PrintableText(text))};
@@ -183,11 +194,9 @@ absl::StatusOr<LocalConnection> ConnectLocally(const std::string& path, const st
   std::copy(ticket.begin(), ticket.end(), opening.ticket.begin());
   Descriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (fd.get() < 0) return SocketCallFailed("socket");
-  const absl::Duration longest =
-      std::clamp(deadline.Remaining(), absl::Milliseconds(1), absl::Seconds(kLocalConnectSeconds));
-  const timeval timeout = absl::ToTimeval(longest);
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+  const Deadline limit =
+      Deadline::Earlier(deadline, Deadline::In(absl::Seconds(kLocalConnectSeconds)));
+  LimitWait(fd.get(), SO_SNDTIMEO, limit);
   if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) {
     return SocketCallFailed("connect");
   }
@@ -196,7 +205,7 @@ absl::StatusOr<LocalConnection> ConnectLocally(const std::string& path, const st
   ASSIGN_OR_RETURN(SharedRings rings, SharedRings::Create(kLocalRingBytes, &memory));
   // A server that refuses at once may have closed the socket already; its verdict has the reason.
   (void)SendOpening(fd.get(), opening, memory.get());
-  RETURN_IF_ERROR(ReceiveVerdict(fd.get()));
+  RETURN_IF_ERROR(ReceiveVerdict(fd.get(), limit));
   auto stream =
       std::make_unique<LocalStream>(fd.get(), std::move(rings), LocalStream::Side::kClient, peer);
   return LocalConnection{std::move(fd), std::move(stream)};

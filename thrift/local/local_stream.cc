@@ -313,7 +313,9 @@ ssize_t LocalStream::AwaitRoom() {
     const bool is_full = end_ - at_ == kLocalHeldBytes;
     pollfd waiting = {fd_, static_cast<int16_t>(is_full ? 0 : POLLIN), 0};
     ::poll(&waiting, 1, SendTimeoutMs(fd_));
-    filled = Fill(/*waits=*/false);
+    // A full buffer hides the end of the connection from Fill, and poll would return at once.
+    const bool is_closed = is_full && (waiting.revents & (POLLHUP | POLLERR)) != 0;
+    filled = is_closed ? 0 : Fill(/*waits=*/false);
   }
   if (filled != 0) return filled;
   failure_ = absl::UnavailableError("it closed the connection");

@@ -1,11 +1,11 @@
 #include "thrift/security/client_security.h"
 
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "common/config/cluster_config.h"
 #include "common/errors.h"
+#include "common/regular_file.h"
 #include "common/status.h"
 #include "thrift/limits.h"
 #include "thrift/security/certificate.h"
@@ -28,9 +28,9 @@ absl::StatusOr<std::shared_ptr<ClientSecurity>> ClientSecurity::Load(
 absl::StatusOr<std::string> ClientSecurity::Token() const {
   const std::string& path = options_.token_file;
   RETURN_IF_ERROR(CheckSecretFile(path, "token_file"));
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
+  const absl::StatusOr<std::string> text = ReadRegularFile(path, kMaxTokenFileBytes);
+  if (!text.ok()) return Annotate(text.status(), "--token_file");
+  const absl::string_view line = absl::string_view(*text).substr(0, text->find('\n'));
   std::string token(absl::StripAsciiWhitespace(line));
   if (token.size() >= kMinTokenBytes && token.size() <= kMaxTokenBytes) return token;
   return InvalidArgument("--token_file ", path, ": its first line has ", token.size(),

@@ -4,13 +4,13 @@
 #include <openssl/sha.h>
 
 #include <algorithm>
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/errors.h"
 #include "common/log.h"
+#include "common/regular_file.h"
 #include "common/status.h"
 #include "thrift/limits.h"
 #include "thrift/security/certificate.h"
@@ -33,38 +33,41 @@ absl::StatusOr<std::shared_ptr<TokenTable>> TokenTable::Load(const std::string& 
 
 absl::StatusOr<std::vector<TokenTable::Entry>> TokenTable::Read() const {
   RETURN_IF_ERROR(CheckSecretFile(path_, "accepted_tokens"));
-  std::ifstream file(path_);
+  const absl::StatusOr<std::string> text = ReadRegularFile(path_, kMaxTokenFileBytes);
+  if (!text.ok()) return Annotate(text.status(), "--accepted_tokens");
+  if (text->empty()) {
+    return InvalidArgument("--accepted_tokens ", path_,
+                           " is empty: a program may be about to write it; to accept no token, "
+                           "leave a comment line (#) in it");
+  }
   std::vector<Entry> entries;
-  std::string line;
-  int64_t bytes = 0;
-  const auto refuse = [&](int number, absl::string_view what) {
+  int number = 0;
+  const auto refuse = [&](absl::string_view what) {
     return InvalidArgument("--accepted_tokens ", path_, ":", number, ": ", what,
                            "; a line is TOKEN ROLE[,ROLE] [NAME]");
   };
-  for (int number = 1; std::getline(file, line); ++number) {
-    bytes += static_cast<int64_t>(line.size()) + 1;
-    if (bytes > kMaxTokenFileBytes) return refuse(number, "more than kMaxTokenFileBytes");
+  for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
+    ++number;
     const std::vector<std::string> words =
         absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
     if (words.empty() || words[0][0] == '#') continue;
     if (words.size() < 2 || words.size() > 3) {
-      return refuse(number, absl::StrCat(words.size(), " words"));
+      return refuse(absl::StrCat(words.size(), " words"));
     }
     if (words[0].size() < kMinTokenBytes || words[0].size() > kMaxTokenBytes) {
-      return refuse(number, absl::StrCat("a token of ", words[0].size(), " bytes, not ",
-                                         kMinTokenBytes, " … ", kMaxTokenBytes));
+      return refuse(absl::StrCat("a token of ", words[0].size(), " bytes, not ", kMinTokenBytes,
+                                 " … ", kMaxTokenBytes));
     }
     const absl::StatusOr<RoleSet> roles = RolesFromText(words[1]);
-    if (!roles.ok()) return refuse(number, std::string(roles.status().message()));
+    if (!roles.ok()) return refuse(std::string(roles.status().message()));
     const TokenDigest digest = DigestOf(words[0]);
     const auto earlier = std::ranges::find_if(entries, [&](const Entry& entry) {
       return entry.digest == digest && entry.identity.roles != *roles;
     });
     if (earlier != entries.end()) {
-      return refuse(number,
-                    "an earlier line gives the token other roles; give each token one line");
+      return refuse("an earlier line gives the token other roles; give each token one line");
     }
-    if (entries.size() == kMaxTokens) return refuse(number, "more than kMaxTokens tokens");
+    if (entries.size() == kMaxTokens) return refuse("more than kMaxTokens tokens");
     entries.push_back({digest, {.roles = *roles, .name = words.size() == 3 ? words[2] : ""}});
   }
   return entries;

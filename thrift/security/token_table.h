@@ -3,7 +3,9 @@
 //   # TOKEN ROLE[,ROLE...] [NAME]
 //   2f1d0c7b9a6e4f53 reader grafana
 //
-// Tokens have 16 … 512 bytes and no spaces. The file must not be readable by others.
+// Tokens have 16 … 512 bytes and no spaces. The file must not be readable by others. An empty file
+// is an error, because a program that rewrites the file may have truncated it a moment before; a
+// comment line is a valid file without tokens.
 #pragma once
 
 #include <array>
@@ -31,8 +33,8 @@ TokenDigest DigestOf(absl::string_view token);
 // Thread safety: every method may be called from several threads at once.
 class TokenTable {
  public:
-  // kNotFound, kFailedPrecondition (readable by others), kInvalidArgument (with the line): the
-  // message names the file, never a token.
+  // kFailedPrecondition: others can read the file, or it is not a regular file. kInvalidArgument
+  // (with the line). Other errors as ReadRegularFile. The message names the file, never a token.
   static absl::StatusOr<std::shared_ptr<TokenTable>> Load(const std::string& path);
 
   // Checks the file for changes. The version changes with the tokens. If the changed file cannot be

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "common/config/cluster_config.h"
 #include "common/errors.h"
 #include "common/monotonic_cond_var.h"
 #include "common/status.h"
@@ -106,16 +106,10 @@ absl::StatusOr<int32_t> TaskOf(const ClusterSpec& cluster, const std::string& jo
 }
 
 absl::Status SplitAddress(const std::string& address, ListenerOptions* listener) {
-  const size_t colon = address.rfind(':');
-  int32_t port = -1;
-  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
-      port < 0 || port > 65535) {
-    return InvalidArgument("server: address \"", address,
-                           "\" has no port in [0, 65535]; it must be \"host:port\"");
-  }
-  listener->host = address.substr(0, colon);
-  if (listener->host == "localhost") listener->host = "127.0.0.1";
-  listener->port = port;
+  absl::StatusOr<HostPort> parsed = ParseHostPort(address);
+  if (!parsed.ok()) return Annotate(parsed.status(), "server");
+  listener->host = parsed->host == "localhost" ? "127.0.0.1" : std::move(parsed->host);
+  listener->port = parsed->port;
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
 #include "worker/ctl/background.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,11 +51,16 @@ absl::StatusOr<Answer> InBackground(
   int pipe_ends[2];
   if (pipe2(pipe_ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "making a pipe");
   std::fflush(nullptr);
+  const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) return absl::ErrnoToStatus(errno, "starting the background process");
   if (child == 0) {
+    // Until it is ready, the child ends with the command that the user started.
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(1);  // the parent ended before PR_SET_PDEATHSIG took effect
     close(pipe_ends[0]);
     const auto ready = [file = pipe_ends[1]](const Answer& answer) {
+      prctl(PR_SET_PDEATHSIG, 0);
       const Json json = {{"json", answer.json}, {"text", answer.text}};
       (void)WriteAll(file, json.dump(-1, ' ', false, Json::error_handler_t::replace));
       close(file);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -115,6 +116,13 @@ absl::StatusOr<std::vector<CertificateRequest>> Requests(const CertsOptions& opt
   if (requests.empty()) {
     return absl::InvalidArgumentError(
         "no certificate is requested: give --cluster FILE, or --issue NAME=ROLE");
+  }
+  std::set<absl::string_view> names;
+  for (const CertificateRequest& request : requests) {
+    if (names.insert(request.name).second) continue;
+    return InvalidArgument("two certificates would have the name '", request.name,
+                           "': --cluster makes one for each task, admin and reader, and each "
+                           "--issue NAME=... one more; give another NAME");
   }
   return requests;
 }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <random>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -48,37 +49,16 @@ int64_t StepOf(const std::vector<ServerCheckpoint>& parts) {
   return position.ok() ? position->total_steps : 0;
 }
 
-// Makes the parts; deletes them after an error.
-absl::StatusOr<std::vector<ServerCheckpoint>> MakeParts(PsClient& client,
-                                                        const std::string& directory,
-                                                        const std::string& name,
-                                                        Deadline deadline) {
+// Deletes an incomplete checkpoint. Returns `why` it is incomplete, which names the directory if
+// something of it stays.
+absl::Status Discard(PsClient& client, const std::string& directory, const std::string& name,
+                     Deadline deadline, const absl::Status& why) {
   const std::string folder = absl::StrCat(directory, "/", name);
+  const bool dropped = client.DropCheckpoint(directory, name, deadline).ok();
   std::error_code error;
-  fs::create_directory(folder, error);
-  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("making ", folder));
-  absl::StatusOr<std::vector<ServerCheckpoint>> parts =
-      client.Checkpoint(directory, name, deadline);
-  if (parts.ok()) return parts;
-  if (!client.DropCheckpoint(directory, name, deadline).ok()) {
-    return Annotate(parts.status(), absl::StrCat("delete the incomplete ", folder));
-  }
-  fs::remove(folder, error);
-  return parts;
-}
-
-absl::StatusOr<CheckpointManifest> Create(PsClient& client, const Target& target,
-                                          const std::string& directory) {
-  const Deadline deadline = Deadline::In(Checkpointer::kTimeout);
-  const absl::Duration begin = MonotonicNow();
-  CheckpointManifest manifest{.job = target.job, .name = NewName(target.job), .number = 1};
-  ASSIGN_OR_RETURN(manifest.servers, MakeParts(client, directory, manifest.name, deadline));
-  manifest.step = StepOf(manifest.servers);
-  manifest.timeline = TimelineOf(manifest.servers);
-  manifest.made = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
-  manifest.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
-  RETURN_IF_ERROR(manifest.WriteTo(absl::StrCat(directory, "/", manifest.name)));
-  return manifest;
+  if (dropped) fs::remove(folder, error);
+  if (dropped && !error) return why;
+  return Annotate(why, absl::StrCat("delete the incomplete ", folder));
 }
 
 absl::StatusOr<std::string> MakeDirectory(const CheckpointCreateOptions& options,
@@ -121,6 +101,28 @@ absl::Status CheckNoLiveWorkers(const Target& target) {
 
 }  // namespace
 
+absl::StatusOr<CheckpointManifest> MakeCheckpoint(PsClient& client, const std::string& job,
+                                                  const std::string& directory) {
+  const Deadline deadline = Deadline::In(Checkpointer::kTimeout);
+  const absl::Duration begin = MonotonicNow();
+  CheckpointManifest manifest{.job = job, .name = NewName(job), .number = 1};
+  const std::string folder = absl::StrCat(directory, "/", manifest.name);
+  std::error_code error;
+  fs::create_directory(folder, error);
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("making ", folder));
+  absl::StatusOr<std::vector<ServerCheckpoint>> parts =
+      client.Checkpoint(directory, manifest.name, deadline);
+  if (!parts.ok()) return Discard(client, directory, manifest.name, deadline, parts.status());
+  manifest.servers = *std::move(parts);
+  manifest.step = StepOf(manifest.servers);
+  manifest.timeline = TimelineOf(manifest.servers);
+  manifest.made = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
+  manifest.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
+  const absl::Status written = manifest.WriteTo(folder);
+  if (!written.ok()) return Discard(client, directory, manifest.name, deadline, written);
+  return manifest;
+}
+
 absl::StatusOr<Answer> CreateCheckpoint(const CheckpointCreateOptions& options) {
   ASSIGN_OR_RETURN(const Target target, ResolveTarget(options.target));
   ASSIGN_OR_RETURN(const std::string directory, MakeDirectory(options, target));
@@ -130,7 +132,8 @@ absl::StatusOr<Answer> CreateCheckpoint(const CheckpointCreateOptions& options) 
   if (specs.empty()) {
     return NotFound("the servers hold nothing of a job '", target.job, "': is that its name?");
   }
-  ASSIGN_OR_RETURN(const CheckpointManifest manifest, Create(*client, target, directory));
+  ASSIGN_OR_RETURN(const CheckpointManifest manifest,
+                   MakeCheckpoint(*client, target.job, directory));
   const std::string folder = absl::StrCat(directory, "/", manifest.name);
   Answer answer;
   answer.json = {

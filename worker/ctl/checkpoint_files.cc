@@ -107,6 +107,7 @@ struct Verified {
 };
 
 void VerifyServer(const std::string& folder, const ServerCheckpoint& server, Verified* verified) {
+  if (server.files.empty()) return;  // the server had left the cluster: it has no part
   // The parts are looked for beside the manifest, since the checkpoint may have been moved.
   const std::string part = absl::StrCat(folder, "/ps-", server.server);
   std::error_code error;

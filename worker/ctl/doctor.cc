@@ -148,22 +148,29 @@ Finding Gpus() {
   return JudgeGpus(files, files == 0 ? absl::OkStatus() : CudaStatus(), NcclStatus());
 }
 
-// Checks a ps task's address: a server answers, the port is free on this machine, or neither.
-Finding Server(const Target& target, const ServerView& view, size_t index) {
+// Checks a ps task's address: a server answers or refuses, the port is free on this machine, or
+// neither. `cluster_runs`: another server answers.
+Finding Server(const ServerView& view, bool cluster_runs) {
   Finding finding{.what = view.name};
   if (view.status.ok()) {
     finding.found = absl::StrCat("answers, up ", SecondsText(view.described.uptime_seconds));
     return finding;
   }
+  if (IsRefusal(view.status)) {
+    return {Level::kBad, view.name, std::string(view.status.message()),
+            "the server runs and refuses this command: give or change what the message names"};
+  }
   LocalPorts ports;
-  const absl::Status held =
-      ports.Hold(target.members.addresses[index], /*must_be_free=*/true).status();
-  if (held.ok()) {
+  const absl::Status held = ports.Hold(view.address, /*must_be_free=*/true).status();
+  if (held.ok() && !cluster_runs) {
     finding.found = "is not started; the port is free on this machine";
     return finding;
   }
   finding.level = Level::kBad;
-  if (absl::IsAlreadyExists(held)) {
+  if (held.ok()) {
+    finding.found = "is not started, and other servers of the cluster are";
+    finding.fix = "start cairn-ps there, on its --data_dir if it ran before: workers wait for it";
+  } else if (absl::IsAlreadyExists(held)) {
     finding.found =
         absl::StrCat("the process that listens there is not cairn-ps, or does not respond: ",
                      view.status.message());
@@ -208,8 +215,9 @@ absl::Status AddServers(const DoctorOptions& options, std::vector<Finding>* find
                                                        .timeout_seconds = options.timeout_seconds,
                                                        .security = options.security}));
   const std::vector<ServerView> servers = AskServers(target);
-  for (size_t i = 0; i < servers.size(); ++i)
-    findings->push_back(Server(target, servers[i], servers[i].index));
+  const bool runs = std::any_of(servers.begin(), servers.end(),
+                                [](const ServerView& server) { return server.status.ok(); });
+  for (const ServerView& server : servers) findings->push_back(Server(server, runs));
   if (AnyMissing(servers).ok()) AddJobs(target, servers, findings);
   return absl::OkStatus();
 }

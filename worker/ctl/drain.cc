@@ -75,12 +75,16 @@ absl::Status Drain(const Target& target, size_t server, Deadline deadline) {
 std::vector<Drained> DrainAll(const Target& target, const std::vector<size_t>& servers,
                               absl::Duration timeout) {
   std::vector<Drained> drained(servers.size());
-  CallAtOnce(servers.size(), [&](size_t i) {
+  const std::vector<absl::Status> results = CallAtOnce(servers.size(), [&](size_t i) {
     const absl::Duration begin = MonotonicNow();
-    drained[i].server = servers[i];
-    drained[i].status = Drain(target, servers[i], Deadline::In(timeout));
+    absl::Status status = Drain(target, servers[i], Deadline::In(timeout));
     drained[i].took = MonotonicNow() - begin;
+    return status;
   });
+  for (size_t i = 0; i < servers.size(); ++i) {
+    drained[i].server = servers[i];
+    drained[i].status = results[i];
+  }
   return drained;
 }
 

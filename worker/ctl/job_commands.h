@@ -12,6 +12,7 @@
 #include "worker/ctl/answer.h"
 #include "worker/ctl/server_view.h"
 #include "worker/ctl/target.h"
+#include "worker/trainer/checkpoints/checkpoint_manifest.h"
 
 namespace cairn {
 
@@ -86,6 +87,11 @@ struct CheckpointCreateOptions {
 // retention. Under sync no step may close in the meantime: a few attempts are made, then kAborted.
 // kNotFound: the servers hold nothing of the job.
 absl::StatusOr<Answer> CreateCheckpoint(const CheckpointCreateOptions& options);
+
+// What CreateCheckpoint does once `client` is connected and `directory` exists. After an error the
+// parts are deleted, or the message names the directory to delete.
+absl::StatusOr<CheckpointManifest> MakeCheckpoint(PsClient& client, const std::string& job,
+                                                  const std::string& directory);
 
 struct CheckpointRestoreOptions {
   TargetOptions target;  // an empty job name: the checkpoint's

@@ -8,7 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/errors.h"
 #include "common/exit_status.h"
+#include "common/nearest.h"
 #include "common/status.h"
 #include "thrift/job_state.h"
 #include "worker/ctl/human_text.h"
@@ -48,6 +50,17 @@ std::vector<std::string> JobNames(const std::vector<ServerView>& servers) {
   return {names.begin(), names.end()};
 }
 
+absl::Status CheckThereIsTheJob(const std::string& job, const std::vector<ServerView>& servers) {
+  const std::vector<std::string> names = JobNames(servers);
+  const bool known = std::find(names.begin(), names.end(), job) != names.end();
+  if (known || names.empty() || !WorkersOf(servers).empty() || VariablesOf(servers).count > 0) {
+    return absl::OkStatus();
+  }
+  const std::vector<absl::string_view> known_names(names.begin(), names.end());
+  return AsBadInput(NotFound("the servers have no job '", job, "'", DidYouMean(job, known_names),
+                             "; they have ", absl::StrJoin(names, ", ")));
+}
+
 Answer JobsAnswer(const std::vector<JobAnswers>& jobs, const absl::Status& missing) {
   Answer answer;
   answer.problem = missing;
@@ -80,7 +93,9 @@ Answer JobsAnswer(const std::vector<JobAnswers>& jobs, const absl::Status& missi
                state.Sentence()});
   }
   answer.json["jobs"] = std::move(list);
-  answer.text = jobs.empty() ? "the servers have no job\n" : table.Text();
+  answer.text = !jobs.empty()  ? table.Text()
+                : missing.ok() ? "the servers have no job\n"
+                               : "no server that answers has a job\n";
   return answer;
 }
 

@@ -21,6 +21,10 @@ struct JobAnswers {
 // Names of the jobs on `servers`, in order, without those of cairnctl itself.
 std::vector<std::string> JobNames(const std::vector<ServerView>& servers);
 
+// kNotFound (AsBadInput): the servers have other jobs only; lists them. OK without any job on them,
+// because `job` may begin. Requires that every server answers.
+absl::Status CheckThereIsTheJob(const std::string& job, const std::vector<ServerView>& servers);
+
 // A line for each job. Finding: a server did not answer.
 Answer JobsAnswer(const std::vector<JobAnswers>& jobs, const absl::Status& missing);
 

@@ -74,6 +74,7 @@ class Launcher {
   void ReadSignals();
   void Reap();
   void OnFailure(LaunchTask& task);
+  void OnServerEnd(const LaunchTask& server);
   absl::Status RestartDue();
   // Stops all restarts. Only the first reason given is reported.
   void End(int exit_status, const std::string& why);
@@ -96,6 +97,7 @@ class Launcher {
   Deadline grace_ = Deadline::In(absl::ZeroDuration());
   int exit_status_ = 0;
   std::string why_;
+  bool failed_at_end_ = false;  // exit_status_ is that of a server that failed while it ended
 };
 
 absl::Status Launcher::CatchSignals() {
@@ -183,7 +185,21 @@ void Launcher::Reap() {
     task->Ended(ending);
     const bool running = phase_ == Phase::kServersStart || phase_ == Phase::kRuns;
     if (running && (ending.failed() || task->server())) OnFailure(*task);
+    if (!running && task->server()) OnServerEnd(*task);
   }
+}
+
+// A server that fails while it ends may have lost updates that it should have written.
+void Launcher::OnServerEnd(const LaunchTask& server) {
+  // A server that has not started yet has nothing to write, and SIGTERM ends it at once.
+  if (!server.ending().failed() || server.ending().signal == SIGTERM) return;
+  const std::string what =
+      absl::StrCat(server.name(), " ", server.ending().Text(), " while the launch ended");
+  self_->Say(what);
+  if (exit_status_ != 0) return;
+  exit_status_ = server.ending().exit_status();
+  why_ = what;
+  failed_at_end_ = true;
 }
 
 absl::Status Launcher::RestartDue() {
@@ -327,9 +343,10 @@ Answer Launcher::MakeAnswer() const {
                  {"job", plan_.job},          {"cluster", plan_.cluster.tasks},
                  {"tasks", std::move(tasks)}, {"reports", std::move(reports)}};
   answer.json["log_directory"] = plan_.log_directory;
-  if (exit_status_ != 0 && !interrupted) {
-    // A task that refused its flags or files would refuse them again.
-    const bool would_help = !options_.restart_on_failure && exit_status_ != kRefused;
+  if (exit_status_ != 0 && !why_.empty()) {
+    // A task that refused its flags or files would refuse them again, and at the end none restarts.
+    const bool would_help =
+        !options_.restart_on_failure && exit_status_ != kRefused && !failed_at_end_;
     const char* const next = would_help
                                  ? "its last lines above say why; --restart on-failure restarts it"
                                  : "its last lines above say why";

@@ -54,8 +54,11 @@ std::string ProgressLine(const std::vector<ServerView>& servers, absl::Duration 
 bool HaveJoined(const std::vector<ServerView>& servers, size_t workers) {
   size_t joined = 0;
   for (const wire::WorkerStanding& worker : WorkersOf(servers)) {
-    // With an earlier launch's --state, workers are "returning" until they call hello.
-    if (worker.state != "expected" && worker.state != "returning") ++joined;
+    // With an earlier launch's --state, workers are "returning", "left" or "lost" until they call
+    // hello. Only a worker that has called hello since the servers' start has an origin.
+    const bool came_before =
+        worker.origin.empty() && (worker.state == "left" || worker.state == "lost");
+    if (worker.state != "expected" && worker.state != "returning" && !came_before) ++joined;
   }
   return joined >= workers;
 }

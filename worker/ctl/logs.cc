@@ -139,20 +139,50 @@ absl::StatusOr<Logs> OpenLogs(const LogsOptions& options, const std::string& dir
   return logs;
 }
 
+// Prefixes each task's lines with its name, padded to the longest name, in a color of its own.
+struct Prefixes {
+  void Add(const std::string& task) {
+    all.emplace_back(task, width, colors ? static_cast<int>(all.size()) : -1);
+  }
+
+  size_t width = 0;
+  const bool colors = ShowsColors(STDOUT_FILENO);
+  std::vector<LinePrefix> all;  // by log
+};
+
+// Adds the logs that tasks have begun since the last look: a task's log begins with its first
+// output.
+void AddNew(const std::string& directory, Logs& logs, Prefixes& prefixes) {
+  for (const std::string& task : TasksIn(directory)) {
+    const bool known =
+        std::any_of(logs.begin(), logs.end(), [&](const auto& log) { return log->task() == task; });
+    if (known) continue;
+    auto log = std::make_unique<TaskLog>(task, TaskLogPath(directory, task));
+    if (!log->Open().ok()) continue;  // the next look tries again
+    logs.push_back(std::move(log));
+    prefixes.Add(task);
+  }
+}
+
 // Prints new lines until the launch, if it is known, has ended and its logs are read to the end.
-void Follow(const Logs& logs, std::vector<LinePrefix>& prefixes,
+// `add_new`: also of tasks without a log so far.
+void Follow(const std::string& directory, bool add_new, Logs& logs, Prefixes& prefixes,
             const std::optional<LaunchRecord>& launch) {
   for (;;) {
     const bool ended = launch.has_value() && !IsRunning(*launch);
+    if (add_new) AddNew(directory, logs, prefixes);
     bool any = false;
     for (size_t i = 0; i < logs.size(); ++i) {
       const std::string text = logs[i]->More();
       any = any || !text.empty();
-      if (!WriteAll(STDOUT_FILENO, prefixes[i].Feed(text))) return;
+      if (!WriteAll(STDOUT_FILENO, prefixes.all[i].Feed(text))) return;
     }
     if (any) continue;
-    if (ended) return;
+    if (ended) break;
     absl::SleepFor(kLogPollInterval);
+  }
+  for (LinePrefix& prefix : prefixes.all) {
+    if (!WriteAll(STDOUT_FILENO, prefix.End())) return;
   }
 }
 
@@ -170,27 +200,24 @@ absl::StatusOr<Answer> RunLogs(const LogsOptions& options, bool json) {
     ASSIGN_OR_RETURN(launch, FindLaunch(options.launch));
     directory = launch->log_directory;
   }
-  ASSIGN_OR_RETURN(const Logs logs, AsBadInput(OpenLogs(options, directory)));
-  size_t width = 0;
-  for (const auto& log : logs) width = std::max(width, log->task().size());
-  const bool colors = ShowsColors(STDOUT_FILENO);
+  ASSIGN_OR_RETURN(Logs logs, AsBadInput(OpenLogs(options, directory)));
+  Prefixes prefixes;
+  for (const auto& log : logs) prefixes.width = std::max(prefixes.width, log->task().size());
   Answer answer;
   Json list = Json::array();
-  std::vector<LinePrefix> prefixes;
-  for (size_t i = 0; i < logs.size(); ++i) {
-    TaskLog& log = *logs[i];
-    prefixes.emplace_back(log.task(), width, colors ? static_cast<int>(i) : -1);
-    const std::string text = log.Tail(options.lines);
+  for (const auto& log : logs) {
+    prefixes.Add(log->task());
+    const std::string text = log->Tail(options.lines);
     std::vector<std::string> lines =
         absl::StrSplit(absl::StripSuffix(text, "\n"), '\n', absl::SkipEmpty());
-    list.push_back({{"task", log.task()}, {"file", log.path()}, {"lines", std::move(lines)}});
-    absl::StrAppend(&answer.text, prefixes.back().Feed(text));
-    if (!options.follow) absl::StrAppend(&answer.text, prefixes.back().End());
+    list.push_back({{"task", log->task()}, {"file", log->path()}, {"lines", std::move(lines)}});
+    absl::StrAppend(&answer.text, prefixes.all.back().Feed(text));
+    if (!options.follow) absl::StrAppend(&answer.text, prefixes.all.back().End());
   }
   answer.json = {{"log_directory", directory}, {"tasks", std::move(list)}};
   if (!options.follow) return answer;
   if (!WriteAll(STDOUT_FILENO, answer.text)) return Answer{};
-  Follow(logs, prefixes, launch);
+  Follow(directory, options.tasks.empty(), logs, prefixes, launch);
   return Answer{};
 }
 

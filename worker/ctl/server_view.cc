@@ -36,23 +36,25 @@ std::vector<ServerView> AskServers(const Target& given) {
   // If ps:0 does not answer, its own view reports that.
   target.LearnMembers().IgnoreError();
   const std::vector<int32_t> servers = target.members.Live();
-  std::vector<ServerView> views(servers.size());
-  CallAtOnce(views.size(), [&](size_t i) {
-    views[i].index = static_cast<size_t>(servers[i]);
-    views[i].name = target.ServerName(views[i].index);
-    ServerView answer{.index = views[i].index, .name = views[i].name};
-    answer.status = Ask(target, answer.index, &answer);
-    if (answer.status.ok() && answer.described.server_index != servers[i]) {
-      answer.status =
-          FailedPrecondition("answers as ps:", answer.described.server_index,
-                             ": name the servers in the order of the cluster's ps tasks");
+  std::vector<ServerView> views;
+  views.reserve(servers.size());
+  for (const int32_t server : servers) {
+    const auto index = static_cast<size_t>(server);
+    views.push_back({.index = index,
+                     .name = target.ServerName(index),
+                     .address = target.members.addresses[index]});
+  }
+  const std::vector<absl::Status> results = CallAtOnce(views.size(), [&](size_t i) {
+    ServerView answer = views[i];
+    RETURN_IF_ERROR(Ask(target, answer.index, &answer));
+    if (answer.described.server_index != servers[i]) {
+      return FailedPrecondition("answers as ps:", answer.described.server_index,
+                                ": name the servers in the order of the cluster's ps tasks");
     }
-    if (answer.status.ok()) {
-      views[i] = std::move(answer);
-    } else {
-      views[i].status = answer.status;
-    }
+    views[i] = std::move(answer);
+    return absl::OkStatus();
   });
+  for (size_t i = 0; i < views.size(); ++i) views[i].status = results[i];
   return views;
 }
 

@@ -16,6 +16,7 @@ namespace cairn {
 struct ServerView {
   size_t index = 0;
   std::string name;     // "ps:1 (127.0.0.1:7002)"
+  std::string address;  // "127.0.0.1:7002"
   absl::Status status;  // why the server does not answer; then the rest is empty
   wire::DescribeReply described;
   wire::WhyReply why;

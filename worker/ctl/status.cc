@@ -16,7 +16,6 @@
 #include "common/deadline.h"
 #include "common/errors.h"
 #include "common/exit_status.h"
-#include "common/nearest.h"
 #include "common/status.h"
 #include "thrift/server_counters.h"
 #include "worker/ctl/human_text.h"
@@ -138,7 +137,7 @@ class StatusWriter {
     WriteWaits();
     WriteCheckpoint();
     answer_.problem = AnythingWrong(target_.job, servers_);
-    if (answer_.problem.ok()) answer_.problem = CheckThereIsTheJob();
+    if (answer_.problem.ok()) answer_.problem = CheckThereIsTheJob(target_.job, servers_);
     return std::move(answer_);
   }
 
@@ -150,7 +149,6 @@ class StatusWriter {
   void WriteJobs();
   void WriteWaits();
   void WriteCheckpoint();
-  absl::Status CheckThereIsTheJob() const;
 
   const Target& target_;
   const std::vector<ServerView>& servers_;
@@ -249,20 +247,6 @@ void StatusWriter::WriteVariables() {
       {"count", all.count}, {"rows", all.rows}, {"memory_bytes", all.memory_bytes}};
   absl::StrAppend(&answer_.text, "\n  ", all.count, " variables, ", all.rows, " rows, ",
                   BytesText(all.memory_bytes), "\n");
-}
-
-// kNotFound: every server answers, and they have other jobs only. Servers without any job are those
-// of a job that begins.
-absl::Status StatusWriter::CheckThereIsTheJob() const {
-  const std::vector<std::string> names = JobNames(servers_);
-  const bool known = std::ranges::find(names, target_.job) != names.end();
-  if (known || names.empty() || !WorkersOf(servers_).empty() || VariablesOf(servers_).count > 0) {
-    return absl::OkStatus();
-  }
-  const std::vector<absl::string_view> known_names(names.begin(), names.end());
-  return AsBadInput(NotFound("the servers have no job '", target_.job, "'",
-                             DidYouMean(target_.job, known_names), "; they have ",
-                             absl::StrJoin(names, ", ")));
 }
 
 void StatusWriter::WriteJobs() {

@@ -13,7 +13,7 @@
 #include "common/config/security_options.h"
 #include "common/deadline.h"
 #include "thrift/client/wire_client.h"
-#include "worker/client/moves/member_list.h"
+#include "thrift/member_list.h"
 #include "worker/client/ps_client.h"
 
 namespace cairn {

@@ -85,6 +85,24 @@ std::string AdviceOn(const wire::WorkerStanding& worker) {
   return "it runs, and is slower than the others";
 }
 
+// Adds the servers without an answer to `text`, and returns them for the JSON.
+Json AddSilent(const std::vector<ServerView>& servers, std::string& text) {
+  Json silent = Json::array();
+  for (const ServerView& server : servers) {
+    if (server.status.ok()) continue;
+    silent.push_back({{"server", server.name}, {"error", std::string(server.status.message())}});
+    if (IsRefusal(server.status)) {
+      absl::StrAppend(&text, "\n", server.name, ": refuses this command: ", server.status.message(),
+                      "\n");
+      continue;
+    }
+    absl::StrAppend(&text, "\n", server.name,
+                    ": does not answer; workers with a part there wait for it until "
+                    "strategy.ps_wait_seconds: restart it on its --data_dir\n");
+  }
+  return silent;
+}
+
 }  // namespace
 
 Answer WhyAnswer(const Target& target, const std::vector<ServerView>& servers) {
@@ -138,14 +156,7 @@ Answer WhyAnswer(const Target& target, const std::vector<ServerView>& servers) {
     absl::StrAppend(&answer.text, "\n", name, ": ", StandingText(worker), "\n  ", waiters,
                     " for it; ", AdviceOn(worker), "\n");
   }
-  Json silent = Json::array();
-  for (const ServerView& server : servers) {
-    if (server.status.ok()) continue;
-    silent.push_back({{"server", server.name}, {"error", std::string(server.status.message())}});
-    absl::StrAppend(&answer.text, "\n", server.name,
-                    ": does not answer; workers with a part there wait for it until "
-                    "strategy.ps_wait_seconds: restart it on its --data_dir\n");
-  }
+  Json silent = AddSilent(servers, answer.text);
   answer.json = {{"job", target.job},
                  {"state", std::string(JobPhaseName(state.phase))},
                  {"sentence", state.Sentence()},
@@ -154,6 +165,7 @@ Answer WhyAnswer(const Target& target, const std::vector<ServerView>& servers) {
                  {"causes", std::move(causes)},
                  {"servers_without_answer", std::move(silent)}};
   answer.problem = AnythingWrong(target.job, servers);
+  if (answer.problem.ok()) answer.problem = CheckThereIsTheJob(target.job, servers);
   return answer;
 }
 

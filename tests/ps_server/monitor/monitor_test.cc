@@ -8,6 +8,7 @@
 #include <sys/time.h>
 
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "gtest/gtest.h"
 #include "ps_server/monitor/peers.h"
 #include "tests/support/addresses.h"
+#include "tests/support/engine_cluster.h"
 #include "tests/support/status_matchers.h"
 
 namespace cairn {
@@ -79,6 +81,47 @@ TEST(Peers, TheirEndAsksNoFurtherServers) {
   int asked = 0;
   while (Descriptor(::accept(listener.get(), nullptr, nullptr)).get() >= 0) ++asked;
   EXPECT_LT(asked, kServers / 2);
+}
+
+// ps:0 keeps the list; another server learns it from ps:0.
+TEST(Peers, AskServersThatHaveJoinedAndNoneThatHasLeft) {
+  test::EngineCluster cluster(3);
+  const int32_t fourth = cluster.Add();
+  const std::vector<std::string> file = {cluster.address(0), cluster.address(1),
+                                         cluster.address(2)};
+  wire::ChangeMembersRequest request;
+  request.caller.job = "job";
+  request.action = wire::MembersAction::ADD;
+  request.index = fourth;
+  request.address = cluster.address(fourth);
+  wire::ChangeMembersReply reply;
+  cluster.service(0).change_members(reply, request);
+  request.action = wire::MembersAction::REMOVE;
+  request.index = 1;
+  cluster.service(0).change_members(reply, request);
+  cluster.Stop(1);
+
+  const auto asked = [](Peers& peers, const wire::Members& own) {
+    const Deadline deadline = Deadline::In(absl::Seconds(20));
+    std::vector<std::string> answered;
+    while (answered.size() < 2 && !deadline.Expired()) {
+      std::this_thread::yield();
+      const auto answers = peers.Get("job", own);
+      if (answers == nullptr) continue;
+      answered.clear();
+      for (const PeerAnswer& answer : *answers) {
+        EXPECT_OK(answer.status) << answer.server;
+        answered.push_back(absl::StrCat(answer.server, " ", answer.address));
+      }
+    }
+    return answered;
+  };
+  const std::string last = absl::StrCat("3 ", cluster.address(fourth));
+  Peers of_first({.servers = file, .self = 0});
+  EXPECT_THAT(asked(of_first, reply.members),
+              testing::ElementsAre(absl::StrCat("2 ", file[2]), last));
+  Peers of_third({.servers = file, .self = 2});
+  EXPECT_THAT(asked(of_third, {}), testing::ElementsAre(absl::StrCat("0 ", file[0]), last));
 }
 
 TEST(Monitor, SlowReadersOfThePagesDoNotHoldUpProbes) {

@@ -59,6 +59,28 @@ PeerAnswer Peer(const std::vector<wire::WorkerStanding>& workers) {
   return peer;
 }
 
+TEST(StatusJson, ServersAreThisOneAndThoseThatAreAsked) {
+  StatusReading reading = Reading(EngineStatistics());
+  const auto tasks = [](const Json& status) {
+    std::vector<std::string> found;
+    for (const Json& server : status["servers"]) {
+      found.push_back(absl::StrCat(server["task"].get<std::string>(), " ",
+                                   server["address"].get<std::string>()));
+    }
+    return found;
+  };
+  Json status = StatusOf(reading);  // of the cluster file, before the others have answered
+  EXPECT_THAT(tasks(status), ElementsAre("ps:0 a:1", "ps:1 b:1"));
+  EXPECT_EQ(status["cluster"]["servers"], 2);
+  // ps:1 has left; ps:2 and ps:3 have joined.
+  reading.peers = std::make_shared<std::vector<PeerAnswer>>(
+      std::vector<PeerAnswer>{{.server = 2, .address = "c:1"}, {.server = 3, .address = "d:1"}});
+  status = StatusOf(reading);
+  EXPECT_THAT(tasks(status), ElementsAre("ps:0 a:1", "ps:2 c:1", "ps:3 d:1"));
+  EXPECT_EQ(status["cluster"]["servers"], 3);
+  EXPECT_EQ(status["cluster"]["answered"], 3);
+}
+
 TEST(StatusJson, JobsWithWorkersComeFirstAndAllAreCounted) {
   EngineStatistics engine;
   for (size_t i = 0; i < kMaxJobsShown + 5; ++i) {

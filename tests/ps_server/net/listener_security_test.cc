@@ -1,6 +1,7 @@
 // Callers are admitted by certificate or token, may make the calls that their roles allow, and
 // learn why a call is refused. Unauthenticated callers get no answer, and a flood of half-open
 // connections excludes no other caller.
+#include <poll.h>
 #include <thrift/transport/TSocket.h>
 #include <functional>
 
@@ -329,6 +330,28 @@ TEST_F(ListenerSecurityTest, AConnectionThatRestsTooLongIsClosed) {
   const Deadline deadline = Soon();
   while (!(*client)->PeerClosed() && !deadline.Expired()) std::this_thread::yield();
   EXPECT_FALSE(deadline.Expired());
+}
+
+// Bytes of a record that never ends are no call.
+TEST_F(ListenerSecurityTest, AnUnfinishedRecordDoesNotRenewTheRest) {
+  StartTls({.idle_seconds = 0.3});
+  const auto context =
+      TlsContext::Load(certificates_.Issue(TestCertificates::ClientRequest("w", kWorker)),
+                       TlsContext::Side::kClient);
+  ASSERT_OK(context);
+  RawSocket socket = RawSocket::Connect(listener_->address());
+  const auto stream = TlsStream::Connect(**context, socket.fd(), OwnHost(), "ps:0", Soon());
+  ASSERT_OK(stream);
+  std::string record("\x17\x03\x03\x40\x00", 5);  // the head of a record of 16 KiB
+  record.append(1 << 14, 'x');
+  const Deadline deadline = Soon();
+  pollfd closed = {socket.fd(), POLLRDHUP, 0};
+  for (const char byte : record) {
+    if (deadline.Expired() || !socket.Send(std::string(1, byte))) break;
+    if (::poll(&closed, 1, 100) != 0) break;
+  }
+  EXPECT_FALSE(deadline.Expired());
+  ExpectCallsSucceed([&] { return ConnectAs("worker-0", kWorker); });
 }
 
 TEST_F(ListenerSecurityTest, ConnectionsOfOneAddressAreLimited) {

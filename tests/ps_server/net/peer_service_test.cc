@@ -1,6 +1,10 @@
 // What a connection's caller may do, by its roles.
 #include "ps_server/net/peer_service.h"
 
+#include <functional>
+#include <map>
+
+#include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
 #include "tests/thrift/examples.h"
 #include "thrift/limits.h"
@@ -16,7 +20,56 @@ class CountingService : public wire::ParameterServerNull {
   void push(wire::PushReply&, const wire::PushRequest&) override { ++calls; }
   void pull(wire::PullReply&, const wire::PullRequest&) override { ++calls; }
   void describe(wire::DescribeReply&, const wire::DescribeRequest&) override { ++calls; }
+  void scan(wire::ScanReply&, const wire::ScanRequest&) override { ++calls; }
+  void why(wire::WhyReply&, const wire::Caller&) override { ++calls; }
+  void members(wire::Members&, const wire::Caller&) override { ++calls; }
 };
+
+// Calls a method with a request that has only a caller.
+using CallAs = std::function<void(PeerService&, const wire::Caller&)>;
+
+// How to call each method that a reader may call.
+const std::map<absl::string_view, CallAs>& CallsOfReaders() {
+  static const auto* const calls = new std::map<absl::string_view, CallAs>{
+      {"hello",
+       [](PeerService& service, const wire::Caller& caller) {
+         wire::HelloRequest request;
+         request.worker = caller.worker;
+         wire::HelloReply reply;
+         service.hello(reply, request);
+       }},
+      {"describe",
+       [](PeerService& service, const wire::Caller& caller) {
+         wire::DescribeRequest request;
+         request.caller = caller;
+         wire::DescribeReply reply;
+         service.describe(reply, request);
+       }},
+      {"scan",
+       [](PeerService& service, const wire::Caller& caller) {
+         wire::ScanRequest request;
+         request.caller = caller;
+         wire::ScanReply reply;
+         service.scan(reply, request);
+       }},
+      {"why",
+       [](PeerService& service, const wire::Caller& caller) {
+         wire::WhyReply reply;
+         service.why(reply, caller);
+       }},
+      {"pull",
+       [](PeerService& service, const wire::Caller& caller) {
+         wire::PullRequest request;
+         request.caller = caller;
+         wire::PullReply reply;
+         service.pull(reply, request);
+       }},
+      {"members", [](PeerService& service, const wire::Caller& caller) {
+         wire::Members reply;
+         service.members(reply, caller);
+       }}};
+  return *calls;
+}
 
 class PeerServiceTest : public ::testing::Test {
  protected:
@@ -77,6 +130,21 @@ TEST_F(PeerServiceTest, AReaderSpeaksForNoWorker) {
   wire::PullRequest forgets = request;
   forgets.all_durable_step = 1;
   EXPECT_FALSE(Pull(forgets));
+}
+
+TEST_F(PeerServiceTest, NoMethodOfReadersSpeaksForAWorker) {
+  wire::Caller reader;
+  reader.job = "job";
+  wire::Caller worker = reader;
+  worker.worker = 0;
+  for (const MethodRoles& row : kMethodRoles) {
+    if ((row.roles & kReader) == 0) continue;
+    SCOPED_TRACE(row.name);
+    const auto call = CallsOfReaders().find(row.name);
+    ASSERT_NE(call, CallsOfReaders().end()) << "add it to CallsOfReaders";
+    EXPECT_TRUE(Arrives([&](PeerService& service) { call->second(service, reader); }));
+    EXPECT_FALSE(Arrives([&](PeerService& service) { call->second(service, worker); }));
+  }
 }
 
 // A caller of several roles is no mere reader. The identity may change between calls.

@@ -221,6 +221,52 @@ TEST(LocalTransport, APeerThatSendsWithoutReadingDoesNotKeepTheSenderBusy) {
             absl::Milliseconds(100));
 }
 
+// The end of the connection is behind the bytes that are held for the reader, so reading does not
+// show it.
+TEST(LocalTransport, APeerThatClosesWhileItsBytesAreHeldEndsTheSending) {
+  LocalTransportPair pair = MakeLocalPair();
+  pair.Say(LocalRecord::kInline, 2 * kLocalHeldBytes);
+  pair.raw.Send(std::string(2 * kLocalHeldBytes, 'x'));
+  std::thread closer([&] {
+    // Once the ring is full, the sender waits and sends nothing that the close would break.
+    for (uint32_t heard = 0; heard < kLocalRingBytes;) heard += pair.Hear().bytes;
+    pair.raw.Close();
+  });
+  const std::string bytes(4 << 20, 'x');
+  pair.transport->SetDeadline(Deadline::In(absl::Seconds(5)));
+  const auto [type, text] = Thrown([&] {
+    pair.transport->WriteView(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
+    pair.transport->flush();
+  });
+  closer.join();
+  EXPECT_EQ(type, TTransportException::NOT_OPEN);
+  EXPECT_THAT(text, HasSubstr("closed the connection"));
+}
+
+// A server that sends a byte at a time does not keep its client waiting for longer.
+TEST(LocalTransport, ATrickledAnswerToTheOpeningHasOneDeadline) {
+  const absl::StatusOr<LocalListener> listener = ListenLocally();
+  ASSERT_OK(listener);
+  std::thread server([fd = listener->fd.get()] {
+    pollfd arrival = {fd, POLLIN, 0};
+    ASSERT_EQ(::poll(&arrival, 1, 20000), 1);
+    RawSocket raw(::accept4(fd, nullptr, nullptr, SOCK_CLOEXEC));
+    const std::string head("\x01\x00\x00\x00\x00\x10\x00\x00", 8);  // an error with a long text
+    const Deadline end = Deadline::In(absl::Seconds(20));
+    for (size_t i = 0; !end.Expired(); ++i) {
+      if (!raw.Send(std::string(1, i < head.size() ? head[i] : 'x'))) return;
+      pollfd closed = {raw.fd(), 0, 0};  // POLLHUP
+      if (::poll(&closed, 1, 20) != 0) return;
+    }
+  });
+  const Deadline generous = Deadline::In(absl::Seconds(10));
+  EXPECT_THAT(ConnectLocally(listener->path, std::string(sizeof(LocalOpening().ticket), 't'),
+                             LocalTransport::kSameUser, "peer", Deadline::In(absl::Seconds(0.3))),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("not in time")));
+  EXPECT_FALSE(generous.Expired());
+  server.join();
+}
+
 TEST(LocalTransport, AServerWaitsBetweenMessagesButNotInsideOne) {
   LocalTransportPair pair = MakeLocalPair({.stall = absl::Milliseconds(100)});
   pair.transport->BeginMessage();

@@ -2,6 +2,9 @@
 // after they are removed from the file.
 #include "thrift/security/token_table.h"
 
+#include <sys/stat.h>
+
+#include <filesystem>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -72,6 +75,11 @@ TEST_F(TokenTableTest, ErrorsGiveTheLineButNotTheToken) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has mode 0644")));
   EXPECT_THAT(TokenTable::Load(folder_.Join("none")),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("none")));
+  EXPECT_THAT(LoadError(""), StatusIs(bad, HasSubstr("tokens is empty")));
+  std::filesystem::remove(path_);
+  ASSERT_EQ(::mkdir(path_.c_str(), 0700), 0);
+  EXPECT_THAT(TokenTable::Load(path_),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is a directory")));
 }
 
 TEST_F(TokenTableTest, AnUnusableFileLeavesTheLastValidTokens) {
@@ -80,9 +88,19 @@ TEST_F(TokenTableTest, AnUnusableFileLeavesTheLastValidTokens) {
   WriteFile(path_, "half a li");
   EXPECT_TRUE(table->Find(DigestOf(kFirst)).has_value());
   EXPECT_EQ(table->Version(), version);
+  WriteFile(path_, "");  // a program has truncated it and is about to write it
+  EXPECT_TRUE(table->Find(DigestOf(kFirst)).has_value());
+  EXPECT_EQ(table->Version(), version);
+  std::filesystem::remove(path_);
+  ASSERT_EQ(::mkdir(path_.c_str(), 0700), 0);  // an error of reads, for root too
+  EXPECT_TRUE(table->Find(DigestOf(kFirst)).has_value());
+  EXPECT_EQ(table->Version(), version);
+  std::filesystem::remove(path_);
   WriteFile(path_, std::string(kSecond) + " worker\n");
   EXPECT_FALSE(table->Find(DigestOf(kFirst)).has_value());
   EXPECT_GT(table->Version(), version);
+  WriteFile(path_, "# every token is revoked\n");
+  EXPECT_FALSE(table->Find(DigestOf(kSecond)).has_value());
 }
 
 TEST_F(TokenTableTest, ARevokedTokenIsRefusedAtItsNextCall) {
@@ -129,6 +147,11 @@ TEST_F(TokenTableTest, AClientSendsItsTokenOnlyOverTrustedConnections) {
   WriteFile(path_, "");
   EXPECT_THAT(ClientSecurity::Load(options),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("has 0 bytes")));
+  std::filesystem::remove(path_);
+  ASSERT_EQ(::mkdir(path_.c_str(), 0700), 0);
+  EXPECT_THAT(ClientSecurity::Load(options),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("--token_file: " + path_ + " is a directory")));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
@@ -41,6 +42,14 @@ class ServerTest : public ::testing::Test {
 TEST_F(ServerTest, D11_AnAddressWithoutAPortIsRefused) {
   EXPECT_THAT(Make({{"local", {"localhost"}}}), StatusIs(kInvalid, HasSubstr("port")));
   EXPECT_THAT(Make({{"local", {"localhost:many"}}}), StatusIs(kInvalid, HasSubstr("port")));
+}
+
+TEST_F(ServerTest, AnIpv6AddressIsInBrackets) {
+  const auto server = Make({{"ps", {"[::1]:0"}}});
+  ASSERT_OK(server);
+  EXPECT_THAT((*server)->target(), StartsWith("[::1]:"));
+  EXPECT_OK(Connect(**server)->Leave(Soon()));
+  EXPECT_THAT(Make({{"ps", {"::1:0"}}}), StatusIs(kInvalid, HasSubstr("in brackets")));
 }
 
 TEST_F(ServerTest, D11_APortInUseIsRefused) {

@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -174,6 +175,17 @@ TEST_F(CertsTest, DoctorFindsWhatIsWrong) {
   options = {};
   options.token_file = path("none");
   EXPECT_THAT(Judge(options), bad(Level::kBad, "token", "No such file"));
+}
+
+TEST_F(CertsTest, ARepeatedNameIsRefusedBeforeAnythingIsWritten) {
+  CertsOptions options = ForCluster();
+  options.issue = {"admin=admin"};
+  EXPECT_THAT(MakeCerts(options),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the name 'admin'")));
+  options = {.directory = directory_, .issue = {"a=reader", "b=reader", "a=worker"}};
+  EXPECT_THAT(MakeCerts(options),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the name 'a'")));
+  EXPECT_FALSE(std::filesystem::exists(directory_));
 }
 
 }  // namespace

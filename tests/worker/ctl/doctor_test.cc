@@ -2,9 +2,15 @@
 // status.
 #include "worker/ctl/doctor.h"
 
+#include <fstream>
+
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "tests/support/engine_cluster.h"
+#include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
+#include "worker/ctl/cluster_commands.h"
 
 namespace cairn {
 namespace {
@@ -56,6 +62,43 @@ TEST(Doctor, AFolderThatIsNotThereIsBad) {
   const auto answer = RunDoctor({.directory = "/no/such/folder"});
   ASSERT_TRUE(answer.ok());
   EXPECT_FALSE(answer->problem.ok());
+}
+
+TEST(Doctor, AServerThatHasJoinedIsLookedAtToo) {
+  const TempDir temp;
+  test::EngineCluster cluster(2);
+  const int32_t third = cluster.Add();
+  ServersOptions added{.task = "ps:2", .address = cluster.address(third)};
+  added.target.servers = absl::StrCat(cluster.address(0), ",", cluster.address(1));
+  ASSERT_OK(RunServersAdd(added));
+  cluster.Stop(third);
+  std::ofstream(temp.Join("cluster.yaml")) << absl::StrCat("cluster: {ps: [\"", cluster.address(0),
+                                                           "\", \"", cluster.address(1), "\"]}\n");
+  const auto answer = RunDoctor(
+      {.directory = temp.path(), .cluster_file = temp.Join("cluster.yaml"), .timeout_seconds = 20});
+  ASSERT_OK(answer);
+  const auto& findings = answer->json["findings"];
+  ASSERT_EQ(findings.size(), 9U);
+  EXPECT_EQ(findings[6]["level"], "ok");
+  EXPECT_EQ(findings[8]["level"], "bad");
+  EXPECT_EQ(findings[8]["what"], absl::StrCat("ps:2 (", added.address, ")"));
+  EXPECT_EQ(findings[8]["found"], "is not started, and other servers of the cluster are");
+}
+
+TEST(Doctor, AServerThatRefusesTheCallerIsNotToBeEnded) {
+  const TempDir temp;
+  const test::EngineCluster cluster(2);
+  // In the wrong order: each answers as the other.
+  std::ofstream(temp.Join("cluster.yaml")) << absl::StrCat("cluster: {ps: [\"", cluster.address(1),
+                                                           "\", \"", cluster.address(0), "\"]}\n");
+  const auto answer = RunDoctor(
+      {.directory = temp.path(), .cluster_file = temp.Join("cluster.yaml"), .timeout_seconds = 20});
+  ASSERT_OK(answer);
+  const auto& findings = answer->json["findings"];
+  ASSERT_EQ(findings.size(), 8U);
+  EXPECT_EQ(findings[6]["level"], "bad");
+  EXPECT_TRUE(absl::StrContains(findings[6]["found"].get<std::string>(), "answers as ps:1"));
+  EXPECT_TRUE(absl::StrContains(findings[6]["fix"].get<std::string>(), "the server runs"));
 }
 
 }  // namespace

@@ -230,6 +230,30 @@ TEST(Why, ASilentWorkerThatNobodyWaitsForIsNamedToo) {
   EXPECT_FALSE(answer.problem.ok());
 }
 
+TEST(Why, AJobThatNoServerHasIsAnError) {
+  Target target = TwoServers();
+  std::vector<ServerView> servers = {Answering(target, 0, 0), Answering(target, 1, 0)};
+  for (ServerView& server : servers) {
+    server.described.variables.clear();
+    server.described.jobs = {"clicks"};
+  }
+  target.job = "cliks";
+  EXPECT_THAT(WhyAnswer(target, servers).problem,
+              StatusIs(absl::StatusCode::kNotFound, ::testing::HasSubstr("did you mean 'clicks'")));
+  target.job = "clicks";
+  EXPECT_OK(WhyAnswer(target, servers).problem);
+}
+
+TEST(Why, AServerThatRefusesIsNotToBeRestarted) {
+  const Target target = TwoServers();
+  std::vector<ServerView> servers = {Answering(target, 0, 1), Silent(target, 1)};
+  EXPECT_TRUE(absl::StrContains(WhyAnswer(target, servers).text, "restart it"));
+  servers[1].status = absl::UnauthenticatedError("give a token");
+  const std::string text = WhyAnswer(target, servers).text;
+  EXPECT_FALSE(absl::StrContains(text, "restart it")) << text;
+  EXPECT_TRUE(absl::StrContains(text, "refuses this command: give a token")) << text;
+}
+
 TEST(Why, BeginsWithTheSentenceOnTheJobThatStatusHasToo) {
   const Target target = TwoServers();
   std::vector<ServerView> servers = {Answering(target, 0, 1), Silent(target, 1)};
@@ -266,6 +290,13 @@ TEST(Jobs, HaveALineEachAndCairnctlsOwnNone) {
   EXPECT_TRUE(absl::StrContains(answer.text, "0.5s ago")) << answer.text;
 }
 
+TEST(Jobs, NoAnswerIsNotTheAnswerThatThereIsNone) {
+  EXPECT_EQ(JobsAnswer({}, absl::OkStatus()).text, "the servers have no job\n");
+  const Answer silent = JobsAnswer({}, absl::UnavailableError("ps:0 does not answer"));
+  EXPECT_EQ(silent.text, "no server that answers has a job\n");
+  EXPECT_FALSE(silent.problem.ok());
+}
+
 TEST(Launch, ALineOfProgressHasTheSpeedSinceTheLineBefore) {
   const Target target = TwoServers();
   std::vector<ServerView> servers = {Answering(target, 0, 1)};
@@ -291,6 +322,15 @@ TEST(Launch, IsReadyWhenEveryWorkerHasJoinedNotWhenServersRememberThem) {
   EXPECT_FALSE(HaveJoined(servers, 2));
   servers[0].why.workers[1].state = "live";
   EXPECT_TRUE(HaveJoined(servers, 2));
+  // A worker that left or was lost may be of an earlier launch, which its record does not name, or
+  // of this one.
+  for (const char* const state : {"left", "lost"}) {
+    servers[0].why.workers[1].state = state;
+    servers[0].why.workers[1].origin.clear();
+    EXPECT_FALSE(HaveJoined(servers, 2)) << state;
+    servers[0].why.workers[1].origin = "host/7";
+    EXPECT_TRUE(HaveJoined(servers, 2)) << state;
+  }
 }
 
 TEST(Inspect, AVariableIsTheSumOfItsShards) {

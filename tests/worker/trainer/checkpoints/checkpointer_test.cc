@@ -17,7 +17,7 @@
 #include "tests/support/refusing_threads.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
-#include "tests/worker/trainer/recording_client.h"
+#include "tests/worker/trainer/checkpoints/parts_client.h"
 #include "worker/trainer/checkpoints/checkpoint_folders.h"
 
 namespace cairn {
@@ -25,41 +25,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using test::PartsClient;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Ne;
-
-// Writes and deletes parts of one server.
-class PartsClient : public test::RecordingClient {
- public:
-  // Runs after the part is written and before its call returns.
-  void Meanwhile(std::function<absl::Status()> what) { meanwhile_ = std::move(what); }
-  const std::vector<std::string>& dropped() const { return dropped_; }
-
-  absl::StatusOr<std::vector<ServerCheckpoint>> Checkpoint(absl::string_view directory,
-                                                           absl::string_view name,
-                                                           Deadline) override {
-    const std::string part = absl::StrCat(directory, "/", name, "/ps-0");
-    fs::create_directories(part);
-    if (meanwhile_ != nullptr) {
-      const absl::Status status = std::exchange(meanwhile_, nullptr)();
-      if (!status.ok()) return status;
-    }
-    ServerCheckpoint server{.server = 0, .folder = part, .host = "h"};
-    server.files = {{"CAIRN", 7, 1}};
-    return std::vector<ServerCheckpoint>{server};
-  }
-  absl::Status DropCheckpoint(absl::string_view directory, absl::string_view name,
-                              Deadline) override {
-    dropped_.emplace_back(name);
-    fs::remove_all(absl::StrCat(directory, "/", name, "/ps-0"));
-    return absl::OkStatus();
-  }
-
- private:
-  std::function<absl::Status()> meanwhile_;
-  std::vector<std::string> dropped_;
-};
 
 class CheckpointerTest : public testing::Test {
  protected:

@@ -1,4 +1,4 @@
-#include "worker/client/moves/member_list.h"
+#include "thrift/member_list.h"
 
 #include "thrift/limits.h"
 

@@ -1,5 +1,5 @@
 // The servers of a cluster file, updated with the servers that have joined and left since. For
-// tools.
+// tools and status pages.
 #pragma once
 
 #include <cstdint>
