@@ -7,12 +7,18 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/deadline.h"
+#include "common/monotonic_cond_var.h"
 
 namespace cairn {
 namespace {
 
 // A device copies smaller blocks together with others, from memory of its own.
 constexpr size_t kLargeBytes = size_t{64} << 10;
+
+// A call of the source takes milliseconds, or waits for a device that hangs.
+constexpr absl::Duration kLongestCall = absl::Minutes(2);
 
 // Page-locked blocks, in use and free. Never destroyed: the device's runtime may end before the
 // last vector. There are tens of them, a few for each variable of a step.
@@ -33,11 +39,29 @@ class PageLockedBlocks {
 
   // Null: there is no block, and none to be had.
   void* Allocate(size_t bytes) {
+    std::vector<Block> surplus;
+    HostMemorySource source;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (ended_) return nullptr;
+      if (Block* const block = FreeBlock(bytes); block != nullptr) {
+        block->used = true;
+        return block->memory;
+      }
+      if (pauses_ > 0) return nullptr;
+      blocks_.reserve(blocks_.size() + static_cast<size_t>(calling_) + 1);
+      surplus = TakeSurplus();
+      source = source_;
+      ++calling_;
+    }
+    // Without the lock, because a device that hangs would keep it for ever.
+    for (const Block& block : surplus) source.free(block.memory);
+    void* const memory = source.allocate(bytes);
     absl::MutexLock lock(&mutex_);
-    Block* const block = FreeBlock(bytes);
-    if (block == nullptr) return AddBlock(bytes);
-    block->used = true;
-    return block->memory;
+    if (memory != nullptr) blocks_.push_back({memory, bytes, true});
+    --calling_;
+    changed_.SignalAll();
+    return memory;
   }
 
   // False: `memory` is no block.
@@ -57,9 +81,21 @@ class PageLockedBlocks {
                        [memory](const Block& block) { return block.memory == memory; });
   }
 
-  void Pause(int more) {
+  void Pause() {
     absl::MutexLock lock(&mutex_);
-    pauses_ += more;
+    ++pauses_;
+    const Deadline deadline = Deadline::In(kLongestCall);
+    while (calling_ > 0 && !ended_ && !deadline.Expired()) changed_.WaitUntil(&mutex_, deadline);
+  }
+  void EndPause() {
+    absl::MutexLock lock(&mutex_);
+    --pauses_;
+  }
+
+  void End() {
+    absl::MutexLock lock(&mutex_);
+    ended_ = true;
+    changed_.SignalAll();
   }
 
  private:
@@ -79,30 +115,26 @@ class PageLockedBlocks {
     return best;
   }
 
-  void* AddBlock(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (pauses_ > 0) return nullptr;
-    Trim();
-    blocks_.reserve(blocks_.size() + 1);
-    void* const memory = source_.allocate(bytes);
-    if (memory != nullptr) blocks_.push_back({memory, bytes, true});
-    return memory;
-  }
-
-  // Gives free blocks back once they are more than those in use, as after a vector has grown.
-  void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  // Removes and returns the free blocks once they are more than those in use, as after a vector has
+  // grown.
+  std::vector<Block> TakeSurplus() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     size_t used = 0, free = 0;
     for (const Block& block : blocks_) (block.used ? used : free) += block.bytes;
-    if (free <= used) return;
+    if (free <= used) return {};
     const auto kept = std::partition(blocks_.begin(), blocks_.end(),
                                      [](const Block& block) { return block.used; });
-    std::for_each(kept, blocks_.end(), [this](const Block& block) { source_.free(block.memory); });
+    std::vector<Block> surplus(kept, blocks_.end());
     blocks_.erase(kept, blocks_.end());
+    return surplus;
   }
 
   std::atomic<bool> has_source_ = false;
   absl::Mutex mutex_;
   HostMemorySource source_ ABSL_GUARDED_BY(mutex_);
   int pauses_ ABSL_GUARDED_BY(mutex_) = 0;
+  int calling_ ABSL_GUARDED_BY(mutex_) = 0;  // threads that call the source
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  MonotonicCondVar changed_;
   std::vector<Block> blocks_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -115,8 +147,10 @@ bool IsPageLocked(const void* memory) {
   return blocks.has_source() && blocks.Has(memory);
 }
 
-HostMemoryPause::HostMemoryPause() { PageLockedBlocks::Get().Pause(1); }
-HostMemoryPause::~HostMemoryPause() { PageLockedBlocks::Get().Pause(-1); }
+HostMemoryPause::HostMemoryPause() { PageLockedBlocks::Get().Pause(); }
+HostMemoryPause::~HostMemoryPause() { PageLockedBlocks::Get().EndPause(); }
+
+void EndPageLocking() { PageLockedBlocks::Get().End(); }
 
 void* host_memory_internal::Allocate(size_t bytes) {
   if (bytes > kLargeBytes && PageLockedBlocks::Get().has_source()) {

@@ -26,7 +26,8 @@ bool IsPageLocked(const void* memory);
 
 // While one exists, new HostVectors get blocks that are page-locked already and free, or ordinary
 // memory. Page locking takes locks of the device's runtime and may wait for all work of a device;
-// that work may wait for calls of other threads, which need those locks.
+// that work may wait for calls of other threads, which need those locks. The constructor waits
+// until no thread page-locks, for as long as no device hangs (EndPageLocking).
 class HostMemoryPause {
  public:
   HostMemoryPause();
@@ -34,6 +35,11 @@ class HostMemoryPause {
   HostMemoryPause(const HostMemoryPause&) = delete;
   HostMemoryPause& operator=(const HostMemoryPause&) = delete;
 };
+
+// A device hangs: from here on no HostVector is page-locked, because that would wait for the
+// device, and freed blocks are not used again, because the device may still copy to them. Waits for
+// nothing. Thread safety: any thread.
+void EndPageLocking();
 
 namespace host_memory_internal {
 void* Allocate(size_t bytes);  // throws std::bad_alloc

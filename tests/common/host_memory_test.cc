@@ -1,10 +1,14 @@
 // Large HostVectors use page-locked memory once there is a source of it, and reuse it.
 #include "common/host_memory.h"
 
+#include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <map>
+#include <thread>
 #include <utility>
 
+#include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
 
 namespace cairn {
@@ -17,6 +21,7 @@ struct Source {
   std::map<const void*, size_t> blocks;  // bytes
   int allocations = 0;
   bool exhausted = false;
+  std::function<void()> wait;
 };
 Source& source() {
   static Source source;
@@ -31,6 +36,8 @@ class HostMemory : public ::testing::Test {
     early = &before;
     SetHostMemorySource({.allocate = [](size_t bytes) -> void* {
                            if (source().exhausted) return nullptr;
+                           const std::function<void()> wait = source().wait;
+                           if (wait != nullptr) wait();
                            ++source().allocations;
                            void* const block = std::malloc(bytes);
                            source().blocks[block] = bytes;
@@ -109,6 +116,67 @@ TEST_F(HostMemory, DuringAPauseNothingIsPageLockedButFreeBlocksAreUsed) {
   }
   EXPECT_EQ(source().allocations, before);
   EXPECT_TRUE(IsPageLocked(HostVector<float>(kLarge * 32).data()));
+}
+
+// A vector of a thread of its own, whose page locking waits for the test. No free block may have
+// its size.
+class WaitingVector {
+ public:
+  explicit WaitingVector(size_t floats) {
+    source().wait = [this] {
+      begun_.Notify();
+      end_.WaitForNotification();
+      ended_ = true;
+    };
+    thread_ = std::thread([floats] { const HostVector<float> vector(floats); });
+    begun_.WaitForNotification();
+    source().wait = nullptr;
+  }
+  ~WaitingVector() {
+    if (!end_.HasBeenNotified()) end_.Notify();
+    thread_.join();
+  }
+  void End() { end_.Notify(); }
+  bool ended() const { return ended_; }
+
+ private:
+  absl::Notification begun_, end_;
+  std::atomic<bool> ended_ = false;
+  std::thread thread_;
+};
+
+TEST_F(HostMemory, APauseBeginsWhenNoThreadPageLocks) {
+  WaitingVector vector(2 * kLarge);
+  std::thread ends([&vector] { vector.End(); });
+  const HostMemoryPause pause;
+  EXPECT_TRUE(vector.ended());
+  ends.join();
+}
+
+// The device does not answer the source.
+TEST_F(HostMemory, OneVectorThatWaitsForTheSourceHoldsUpNoOther) {
+  const HostVector<float> used(4 * kLarge);
+  { const HostVector<float> first(kLarge); }
+  const int before = source().allocations;
+  const WaitingVector waiting(3 * kLarge);
+  const HostVector<float> free_block(kLarge);
+  EXPECT_TRUE(IsPageLocked(free_block.data()));
+  EXPECT_EQ(source().allocations, before);
+}
+
+// The last test: nothing is page-locked afterwards.
+TEST_F(HostMemory, WhenADeviceHangsNothingIsPageLockedAndFreedBlocksAreNotUsed) {
+  { const HostVector<float> first(kLarge); }
+  HostVector<float> used(kLarge);
+  const float* const block = used.data();
+  const WaitingVector waiting(7 * kLarge);
+  EndPageLocking();
+  const HostMemoryPause pause;  // waits for nothing
+  EXPECT_TRUE(IsPageLocked(block));
+  used = HostVector<float>();
+  const HostVector<float> other(kLarge);
+  EXPECT_FALSE(IsPageLocked(other.data()));
+  EXPECT_NE(other.data(), block);
 }
 
 }  // namespace

@@ -27,13 +27,15 @@ namespace cairn {
 // kInvalidArgument: this rank's arguments are wrong, or ranks call different operations, dtypes or
 //   counts. Every rank gets this error, no output was written, and the group stays usable.
 // kDeadlineExceeded: some ranks, which the message names, did not call by `deadline`.
-// kUnavailable: a rank is gone. kAborted: a rank called Abort().
-// After these three errors outputs are unspecified; usable() and the group's own header say whether
+// kUnavailable: a rank is gone. kAborted: a rank called Abort(), or had no memory for the call.
+// kResourceExhausted: this rank had no memory for the call.
+// After these four errors outputs are unspecified; usable() and the group's own header say whether
 // the group can be used again.
 class CollectiveGroup {
  public:
   // Given every rank's element count, returns the memory for all elements; its count must be the
-  // sum. An error affects only this rank; the other ranks' calls succeed.
+  // sum. An error, or an exception (kResourceExhausted), affects only this rank; the other ranks'
+  // calls succeed.
   using PlaceGathered =
       absl::FunctionRef<absl::StatusOr<MutableBuffer>(absl::Span<const int64_t> counts)>;
 

@@ -32,11 +32,13 @@ absl::StatusOr<GatheredSlices> GatherSlices(CollectiveGroup& group, ReduceOp op,
   };
   RETURN_IF_ERROR(group.AllGatherV(ids, place_ids, deadline));
   const int64_t total = static_cast<int64_t>(gathered.ids.size()) * width;
-  gathered.rows.resize(static_cast<size_t>(total) * DTypeBytes(rows.dtype));
-  MutableBuffer out = {rows.dtype, gathered.rows.data(), total};
-  RETURN_IF_ERROR(group.AllGatherV(
-      rows, [&](absl::Span<const int64_t>) { return absl::StatusOr<MutableBuffer>(out); },
-      deadline));
+  MutableBuffer out = {rows.dtype, nullptr, total};
+  const auto place_rows = [&](absl::Span<const int64_t>) -> absl::StatusOr<MutableBuffer> {
+    gathered.rows.resize(static_cast<size_t>(total) * DTypeBytes(rows.dtype));
+    out.data = gathered.rows.data();
+    return out;
+  };
+  RETURN_IF_ERROR(group.AllGatherV(rows, place_rows, deadline));
   if (op == ReduceOp::kMean && total > 0) {
     const void* in = out.data;
     SumBuffers(out.dtype, {&in, 1}, {&out.data, 1}, static_cast<size_t>(total), group.size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -44,6 +45,16 @@ size_t InputBytes(const CollectiveCall& call) {
 }
 
 bool IsEager(const CollectiveCall& call) { return InputBytes(call) <= kEagerBytes; }
+
+absl::StatusOr<MutableBuffer> Placed(CollectiveGroup::PlaceGathered place,
+                                     absl::Span<const int64_t> counts) {
+  try {
+    return place(counts);
+  } catch (const std::exception& thrown) {
+    return ResourceExhausted("no memory for the values of ", counts.size(),
+                             " ranks: ", thrown.what());
+  }
+}
 
 class GlooGroup final : public CollectiveGroup {
  public:
@@ -281,6 +292,11 @@ absl::Status GlooGroup::Run(CollectiveCall call, ConstBuffer in, MutableBuffer* 
   } catch (const GlooFailure& failure) {
     Break(failure, deadline);
     return Broken(call.kind, number_);
+  } catch (const std::exception& thrown) {
+    // Such as std::bad_alloc. The others wait for this rank.
+    status = absl::ResourceExhaustedError(thrown.what());
+    Abort(status);
+    return Annotate(status, CallerText(call.kind, number_, rank(), peer(rank())));
   }
   {
     absl::MutexLock lock(&mutex_);
@@ -427,21 +443,17 @@ absl::Status GlooGroup::AllGatherV(ConstBuffer in, PlaceGathered place, Deadline
     std::vector<int64_t> counts(ranks);
     std::vector<size_t> bytes(ranks);
     const auto is_eager = std::make_unique<bool[]>(ranks);
-    size_t total = 0;
     for (size_t r = 0; r < ranks; ++r) {
       counts[r] = calls_[r].count;
       bytes[r] = static_cast<size_t>(counts[r]) * DTypeBytes(in.dtype);
       is_eager[r] = IsEager(calls_[r]);
-      total += bytes[r];
     }
-    absl::StatusOr<MutableBuffer> out = place(counts);
+    const absl::StatusOr<MutableBuffer> out = Placed(place, counts);
     absl::Status status = out.status();
     if (status.ok()) status = CheckPlace(*out, in.dtype, counts);
-    // The other ranks still send to this rank, so it must receive.
-    const auto nowhere = std::make_unique<char[]>(status.ok() ? 0 : total);
-    char* to = status.ok() ? static_cast<char*>(out->data) : nowhere.get();
+    char* to = status.ok() ? static_cast<char*>(out->data) : nullptr;
     DirectGather(*link_, in.data, bytes, absl::MakeConstSpan(is_eager.get(), ranks), to);
-    for (size_t r = 0; r < ranks; to += bytes[r], ++r) {
+    for (size_t r = 0; r < ranks && to != nullptr; to += bytes[r], ++r) {
       const bool own = r == static_cast<size_t>(rank());
       if (bytes[r] == 0 || (!own && !is_eager[r])) continue;
       std::memcpy(to, own ? in.data : eager_of(static_cast<int>(r)), bytes[r]);

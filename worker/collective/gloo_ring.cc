@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <numeric>
 #include <vector>
 
 #include "worker/collective/reduce_kernels.h"
@@ -227,13 +226,21 @@ void ChainBroadcast(GlooLink& link, int root, MutableBuffer buffer) {
 
 void DirectGather(GlooLink& link, const void* in, absl::Span<const size_t> bytes,
                   absl::Span<const bool> present, void* to) {
-  const size_t total = std::accumulate(bytes.begin(), bytes.end(), size_t{0});
   const auto rank = static_cast<size_t>(link.rank());
-  GlooBuffer from_here(link, const_cast<void*>(in), bytes[rank]);
-  GlooBuffer to_here(link, to, total);
-  size_t offset = 0;
+  const auto arrives = [&](size_t r) { return r != rank && !present[r]; };
+  size_t total = 0, largest = 0;
   for (size_t r = 0; r < bytes.size(); ++r) {
-    if (r != rank && !present[r]) to_here.Post(static_cast<int>(r), kDataTag, offset, bytes[r]);
+    total += bytes[r];
+    if (arrives(r)) largest = std::max(largest, bytes[r]);
+  }
+  // Dropped bytes arrive in the same memory, one rank's after the other's.
+  const bool drops = to == nullptr;
+  const auto nowhere = std::make_unique<char[]>(drops ? largest : 0);
+  GlooBuffer from_here(link, const_cast<void*>(in), bytes[rank]);
+  GlooBuffer to_here(link, drops ? nowhere.get() : to, drops ? largest : total);
+  size_t offset = 0;
+  for (size_t r = 0; r < bytes.size() && !drops; ++r) {
+    if (arrives(r)) to_here.Post(static_cast<int>(r), kDataTag, offset, bytes[r]);
     offset += bytes[r];
   }
   // Starts after its own number, so that ranks do not all send to rank 0 first.
@@ -241,7 +248,9 @@ void DirectGather(GlooLink& link, const void* in, absl::Span<const size_t> bytes
     from_here.Send(static_cast<int>((rank + k) % bytes.size()), kDataTag, 0, bytes[rank]);
   }
   for (size_t r = 0; r < bytes.size(); ++r) {
-    if (r != rank && !present[r]) to_here.AwaitReceived(static_cast<int>(r));
+    if (!arrives(r)) continue;
+    if (drops) to_here.Post(static_cast<int>(r), kDataTag, 0, bytes[r]);
+    to_here.AwaitReceived(static_cast<int>(r));
   }
   from_here.AwaitSent();
 }

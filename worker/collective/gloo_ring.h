@@ -1,5 +1,5 @@
 // The transfers of large collectives between processes. Every rank calls the same function with the
-// same counts; the caller has compared them. All functions throw GlooFailure.
+// same counts; the caller has compared them. All functions throw GlooFailure and std::bad_alloc.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ void ChainBroadcast(GlooLink& link, int root, MutableBuffer buffer);
 
 // Sends every rank's `bytes[r]` bytes to all ranks; rank r's bytes go to `to` + the sum of the
 // bytes of lower ranks. If `present[r]`, rank r's bytes are in place already, and r does not send
-// them.
+// them. If `to` is null, the bytes that this rank receives are dropped.
 void DirectGather(GlooLink& link, const void* in, absl::Span<const size_t> bytes,
                   absl::Span<const bool> present, void* to);
 

@@ -38,9 +38,18 @@ constexpr absl::Duration kRequestTimeout = absl::Milliseconds(200);
 constexpr absl::Duration kExplanationTimeout = absl::Seconds(2);
 constexpr absl::Duration kExplanationPause = absl::Milliseconds(50);
 
+// A rank's wait of at most `limit` for the other ranks: when it may ask the other processes.
+struct Wait {
+  explicit Wait(absl::Duration limit)
+      : end(Deadline::In(limit)),
+        first_request(Deadline::In(kFirstRequest)),
+        last_request(Deadline::In(limit - std::min(2 * kRequestTimeout, limit / 4))) {}
+
+  Deadline end, first_request, last_request;
+};
+
 // State that the ranks of a process share: their failure, and the connection to the other
-// processes. Thread safety: Set, Get and Explain from any thread; the other methods from the first
-// rank's thread.
+// processes. Thread safety: any thread.
 class Failure {
  public:
   explicit Failure(const NcclPeers& peers) : peers_(peers) {}
@@ -59,17 +68,11 @@ class Failure {
     return why_;
   }
 
-  // Begins a wait of at most `limit` for the other ranks.
-  void BeginWait(absl::Duration limit) {
-    end_ = Deadline::In(limit);
-    last_request_ = Deadline::In(limit - std::min(2 * kRequestTimeout, limit / 4));
-    request_ = Deadline::In(kFirstRequest);
-  }
   // Call repeatedly during a wait. Returns an error if the wait is in vain; Get returns it from
   // then on.
-  absl::Status Look() {
+  absl::Status Look(const Wait& wait) {
     absl::MutexLock lock(&peers_mutex_);
-    return Note(FindFault());
+    return Note(FindFault(wait));
   }
   // Returns the failure of another process that explains `own`, NCCL's error for a lost connection,
   // which names no process; Get returns it from then on. Returns `own` if no process failed.
@@ -95,31 +98,32 @@ class Failure {
     if (why_.ok()) why_ = fault;
     return why_;
   }
-  absl::Status FindFault() {
+  absl::Status FindFault(const Wait& wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(peers_mutex_) {
     if (peers_.workers == nullptr) return absl::OkStatus();
     RETURN_IF_ERROR(peers_.workers->usable());
-    if (last_request_.Expired()) {
-      RETURN_IF_ERROR(
-          peers_.workers->FindFault(/*silence_is_fault=*/true, Deadline::In(end_.Remaining() / 2)));
+    if (wait.last_request.Expired()) {
+      RETURN_IF_ERROR(peers_.workers->FindFault(
+          /*silence_is_fault=*/true,
+          Deadline::In(std::max(wait.end.Remaining() / 2, kRequestTimeout / 2))));
       const absl::Status late = absl::DeadlineExceededError(
           "NCCL: a sum over the workers' GPUs was not done in time: all workers answer; is a GPU "
           "busy or hung?");
       peers_.workers->Abort(late);
       return late;
     }
-    if (!request_.Expired()) return absl::OkStatus();
-    request_ = Deadline::In(kRequestPause);
+    if (!wait.first_request.Expired() || !next_request_.Expired()) return absl::OkStatus();
+    next_request_ = Deadline::In(kRequestPause);
     return peers_.workers->FindFault(
         /*silence_is_fault=*/false,
-        Deadline::Earlier(last_request_, Deadline::In(kRequestTimeout)));
+        Deadline::Earlier(wait.last_request, Deadline::In(kRequestTimeout)));
   }
 
   const NcclPeers peers_;
   absl::Mutex peers_mutex_;  // held while a rank asks the other processes
   mutable absl::Mutex mutex_;
   absl::Status why_ ABSL_GUARDED_BY(mutex_);
-  Deadline end_ = Deadline::In(absl::ZeroDuration());
-  Deadline last_request_ = end_, request_ = end_;
+  // One rank asks for all: each request holds up the others.
+  Deadline next_request_ ABSL_GUARDED_BY(peers_mutex_) = Deadline::In(absl::ZeroDuration());
 };
 
 absl::Status CheckNccl(ncclResult_t result, absl::string_view what) {
@@ -143,9 +147,8 @@ static_assert(sizeof(Seat) == Seat::kWords * sizeof(int64_t), "sent as raw bytes
 // rank's own thread uses the communicator.
 class NcclRank final : public DeviceRank {
  public:
-  // `looks`: whether the rank looks for faults of other processes when it waits.
-  NcclRank(Device device, std::shared_ptr<Failure> failure, absl::Duration timeout, bool looks)
-      : device_(device), failure_(std::move(failure)), timeout_(timeout), looks_(looks) {}
+  NcclRank(Device device, std::shared_ptr<Failure> failure, absl::Duration timeout)
+      : device_(device), failure_(std::move(failure)), timeout_(timeout) {}
   ~NcclRank() override { End(); }
 
   // Makes this device the calling thread's current one.
@@ -154,12 +157,12 @@ class NcclRank final : public DeviceRank {
   // Starts to connect; Ready waits for the connection. Called for all ranks between NCCL's group
   // calls.
   absl::Status Begin(const ncclUniqueId& id, int rank, int ranks);
-  // `looks`: as in the constructor.
-  absl::Status Ready(absl::string_view what, absl::Duration limit, bool looks);
+  absl::Status Ready(absl::string_view what, absl::Duration limit);
 
   absl::Status Reduce(absl::Span<const RankSum> sums, CUstream_st* stream) override;
   absl::Status Check() override { return CheckState(/*waits=*/true); }
   absl::Status Usable() override { return CheckState(/*waits=*/false); }
+  absl::Duration limit() const override { return timeout_; }
   void Fail(const absl::Status& why) override { failure_->Set(why); }
   void Abandon(const absl::Status& why) override {
     failure_->Set(why);
@@ -181,7 +184,7 @@ class NcclRank final : public DeviceRank {
   const Device device_;
   const std::shared_ptr<Failure> failure_;
   const absl::Duration timeout_;
-  const bool looks_;
+  Wait wait_{absl::ZeroDuration()};  // for the sums in progress, or for the connection
   ncclComm_t comm_ = nullptr;
 };
 
@@ -221,17 +224,16 @@ absl::Status NcclRank::Begin(const ncclUniqueId& id, int rank, int ranks) {
   return Named(Nccl::Get().init_rank(&comm_, ranks, id, rank, &config), "connect");
 }
 
-absl::Status NcclRank::Ready(absl::string_view what, absl::Duration limit, bool looks) {
-  const Deadline deadline = Deadline::In(limit);
-  if (looks) failure_->BeginWait(limit);
+absl::Status NcclRank::Ready(absl::string_view what, absl::Duration limit) {
+  wait_ = Wait(limit);
   for (int polls = 0;; ++polls) {
     RETURN_IF_ERROR(failure_->Get());
     ncclResult_t state = ncclSuccess;
     RETURN_IF_ERROR(AsyncError(what, &state));
     if (state != ncclInProgress) return absl::OkStatus();
     if (polls < kLooksWithoutPause) continue;
-    if (looks) RETURN_IF_ERROR(failure_->Look());
-    if (deadline.Expired()) {
+    RETURN_IF_ERROR(failure_->Look(wait_));
+    if (wait_.end.Expired()) {
       return DeadlineExceeded(device_.text(), ": NCCL: ", what, " was not done in ",
                               absl::FormatDuration(limit), ": another GPU hangs, or others use it");
     }
@@ -242,7 +244,7 @@ absl::Status NcclRank::Ready(absl::string_view what, absl::Duration limit, bool 
 // NCCL may queue the work from a thread of its own, so this waits until NCCL has queued it: later
 // work in the stream must follow it.
 absl::Status NcclRank::Reduce(absl::Span<const RankSum> sums, CUstream_st* stream) {
-  if (looks_) failure_->BeginWait(timeout_);
+  wait_ = Wait(timeout_);
   RETURN_IF_ERROR(Check());
   const Nccl& nccl = Nccl::Get();
   absl::Status status = Named(nccl.group_start(), "reduce");
@@ -256,7 +258,7 @@ absl::Status NcclRank::Reduce(absl::Span<const RankSum> sums, CUstream_st* strea
   }
   const absl::Status ended = Named(nccl.group_end(), "reduce");
   if (status.ok()) status = ended;
-  if (status.ok()) status = Ready("reduce", timeout_, looks_);
+  if (status.ok()) status = Ready("reduce", timeout_);
   if (!status.ok()) failure_->Set(status);
   return status.ok() ? status : Check();
 }
@@ -266,7 +268,7 @@ absl::Status NcclRank::CheckState(bool waits) {
   if (why.ok()) {
     ncclResult_t state = ncclSuccess;
     absl::Status own = AsyncError("sum", &state);
-    if (own.ok() && looks_) own = waits ? failure_->Look() : failure_->Reported();
+    if (own.ok()) own = waits ? failure_->Look(wait_) : failure_->Reported();
     if (own.ok()) return own;
     failure_->Set(own);
     why = failure_->Get();
@@ -353,7 +355,7 @@ absl::Status Connect(const Ranks& ranks, const NcclPeers& peers) {
   }
   status.Update(CheckNccl(nccl.group_end(), "connect"));
   for (const std::unique_ptr<NcclRank>& rank : ranks) {
-    if (status.ok()) status = rank->Ready("connecting", deadline.Remaining(), /*looks=*/true);
+    if (status.ok()) status = rank->Ready("connecting", deadline.Remaining());
   }
   return status;
 }
@@ -369,8 +371,7 @@ absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> JoinByNccl(
   const auto failure = std::make_shared<Failure>(peers);
   Ranks ranks;
   for (const Device device : devices) {
-    const bool looks = ranks.empty();
-    ranks.push_back(std::make_unique<NcclRank>(device, failure, peers.timeout, looks));
+    ranks.push_back(std::make_unique<NcclRank>(device, failure, peers.timeout));
   }
   const KeepCurrentGpu keep;
   RETURN_IF_ERROR(Connect(ranks, peers));

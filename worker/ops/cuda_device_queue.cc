@@ -2,9 +2,11 @@
 
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/time/clock.h"
 #include "common/errors.h"
 #include "common/status.h"
@@ -17,10 +19,6 @@ namespace {
 
 constexpr unsigned kThreadsPerBlock = 256;
 
-// A step whose own ops are done waits this much longer for its sums with other devices, so that the
-// error names a device that hangs and not a device that waits for it. After the sums are given up,
-// their stream may take as long again to end.
-constexpr absl::Duration kSumExtra = absl::Seconds(10);
 constexpr int kLooksWithoutPause = 200;
 constexpr absl::Duration kLookPause = absl::Microseconds(20);
 
@@ -42,13 +40,15 @@ void CudaDeviceQueue::Select() {
   Note(error, "select");
 }
 
+void CudaDeviceQueue::Deselect() { SelectingQueue() = nullptr; }
+
 CudaDeviceQueue::~CudaDeviceQueue() {
   if (blas_ != nullptr && !stuck_) {
     Select();
     Cublas::Get().destroy(blas_);
     if (blas_workspace_ != nullptr) Note(cudaFree(blas_workspace_), "free");
   }
-  SelectingQueue() = nullptr;
+  Deselect();
 }
 
 // The runtime keeps a thread's last error until someone reads it. So this reads the error:
@@ -70,6 +70,7 @@ absl::Status CudaDeviceQueue::Open() {
        "number of multiprocessors");
   constexpr unsigned kBlocksPerProcessor = 2048 / kThreadsPerBlock;
   blocks_ = static_cast<unsigned>(processors) * kBlocksPerProcessor;
+  Deselect();
   return std::exchange(error_, absl::OkStatus());
 }
 
@@ -77,6 +78,7 @@ template <typename Get>
 absl::StatusOr<void*> CudaDeviceQueue::Allocate(absl::string_view what, size_t bytes, Get get) {
   // Allocating would wait for the step that never ends.
   if (stuck_) return StuckError();
+  const absl::Cleanup deselect = [] { Deselect(); };
   Select();
   RETURN_IF_ERROR(error_);
   void* memory = nullptr;
@@ -110,6 +112,7 @@ void CudaDeviceQueue::FreeDevice(void* memory) {
   const auto found = allocated_.find(memory);
   CountGpuMemory(-static_cast<int64_t>(found->second));
   allocated_.erase(found);
+  Deselect();
 }
 
 void CudaDeviceQueue::FreeHost(void* memory) {
@@ -117,6 +120,7 @@ void CudaDeviceQueue::FreeHost(void* memory) {
   IssueDeferred();
   Select();
   Note(cudaFreeHost(memory), "free");
+  Deselect();
 }
 
 int CudaDeviceQueue::CopyIn(const void* host, void* device, size_t bytes) {
@@ -251,32 +255,35 @@ void CudaDeviceQueue::CountStep() {
 
 void CudaDeviceQueue::Fail(const absl::Status& why) { error_.Update(why); }
 
-// Returns whether to stop waiting because `deadline` has passed. If only the sums are missing,
-// gives them up, which lets their stream end, and extends the deadline.
-bool CudaDeviceQueue::GiveUp(const CudaStream& stream, Deadline* deadline) {
+// Returns whether to stop waiting because `deadline` has passed, `limit` after the wait began or
+// later. If only the sums are missing, gives them up, which lets their stream end, and extends the
+// deadline.
+bool CudaDeviceQueue::GiveUp(const CudaStream& stream, absl::Duration limit, Deadline* deadline) {
   if (!deadline->Expired()) return false;
   const bool sums = &stream == &sums_ && rank_ != nullptr;
-  const absl::Status why = DeadlineExceeded(
-      device_.text(), ": a step was not done in ", absl::FormatDuration(step_timeout_),
-      sums ? ": its own ops are, the sums with the other GPUs are not"
-           : ": the GPU hangs, or others use it");
+  const absl::Status why =
+      DeadlineExceeded(device_.text(), ": a step was not done in ", absl::FormatDuration(limit),
+                       sums ? ": its own ops are, the sums with the other GPUs are not"
+                            : ": the GPU hangs, or others use it");
   Fail(why);
   if (sums) {
     rank_->Fail(why);
     rank_->Check().IgnoreError();
     rank_ = nullptr;
-    *deadline = Deadline::In(kSumExtra);
+    *deadline = Deadline::In(sum_extra_);
     return false;
   }
   if (rank_ != nullptr) rank_->Abandon(why);
   stuck_ = true;
+  EndPageLocking();
   return true;
 }
 
 // Looks without a pause first, because a small step is done in some 50 us.
 cudaError_t CudaDeviceQueue::Await(const CudaStream& stream) {
   const bool sums = &stream == &sums_ && rank_ != nullptr;
-  Deadline deadline = Deadline::In(sums ? step_timeout_ + kSumExtra : step_timeout_);
+  const absl::Duration limit = sums ? std::max(step_timeout_, rank_->limit()) : step_timeout_;
+  Deadline deadline = Deadline::In(sums ? limit + sum_extra_ : limit);
   for (int looks = 0;; ++looks) {
     // This comes first: cudaStreamQuery may wait for a lock that another rank's call holds until
     // the sums end.
@@ -284,12 +291,12 @@ cudaError_t CudaDeviceQueue::Await(const CudaStream& stream) {
     if (!sums_status.ok()) {
       Fail(sums_status);
       rank_ = nullptr;
-      if (&stream == &sums_) deadline = Deadline::Earlier(deadline, Deadline::In(kSumExtra));
+      if (&stream == &sums_) deadline = Deadline::Earlier(deadline, Deadline::In(sum_extra_));
     }
     const cudaError_t error = cudaStreamQuery(stream.get());
     if (error != cudaErrorNotReady) return error;
     if (looks < kLooksWithoutPause) continue;
-    if (GiveUp(stream, &deadline)) return error;
+    if (GiveUp(stream, limit, &deadline)) return error;
     PauseExactly(kLookPause);
   }
 }
@@ -313,7 +320,7 @@ absl::Status CudaDeviceQueue::Finish() {
   sums_pause_.reset();
   events_.Reset();
   copies_.clear();
-  SelectingQueue() = nullptr;
+  Deselect();
   out_lags_ = true;
   return std::exchange(error_, absl::OkStatus());
 }

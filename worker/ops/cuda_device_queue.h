@@ -35,8 +35,11 @@ class CudaDeviceQueue : public DeviceQueue {
   ~CudaDeviceQueue() override;
   // Call once, before everything else. kInternal: an error of CUDA.
   absl::Status Open();
-  // For tests: how long a step may take, two minutes by default.
-  void set_step_timeout(absl::Duration timeout) { step_timeout_ = timeout; }
+  // For tests: how long a step may take, two minutes by default, and how much longer its sums.
+  void set_step_timeout(absl::Duration timeout, absl::Duration sum_extra = absl::Seconds(10)) {
+    step_timeout_ = timeout;
+    sum_extra_ = sum_extra;
+  }
   // For tests: later steps defer no calls.
   void StopGraphs() { graphs_.Stop(); }
 
@@ -91,9 +94,11 @@ class CudaDeviceQueue : public DeviceQueue {
   void Note(cudaError_t error, absl::string_view what);
 
  private:
-  // The calling thread works on this device from here on, until this queue's Finish or another
-  // queue's call.
+  // The calling thread works on this device from here on, until Deselect or another queue's call.
   void Select();
+  // The calling thread may choose another device from here on. Called at the end of a step and of
+  // every call that is no part of one.
+  static void Deselect();
   // Before each op: selects the device.
   void BeginOp();
   // Records a point of `stream` if the step is measured.
@@ -111,12 +116,16 @@ class CudaDeviceQueue : public DeviceQueue {
   absl::StatusOr<void*> Allocate(absl::string_view what, size_t bytes, Get get);
   absl::Status StuckError() const;
   cudaError_t Await(const CudaStream& stream);
-  bool GiveUp(const CudaStream& stream, Deadline* deadline);
+  bool GiveUp(const CudaStream& stream, absl::Duration limit, Deadline* deadline);
 
   const Device device_;
   const int gpu_;
   // A step takes milliseconds; other programs on the GPU may hold it up.
   absl::Duration step_timeout_ = absl::Seconds(120);
+  // A step whose own ops are done waits this much longer for its sums with other devices, so that
+  // the error names a device that hangs and not a device that waits for it. After the sums are
+  // given up, their stream may take as long again to end.
+  absl::Duration sum_extra_ = absl::Seconds(10);
   // A step never ended. The process keeps what the step may still use until its end, because
   // freeing it would wait for the step.
   bool stuck_ = false;

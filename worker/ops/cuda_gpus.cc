@@ -86,7 +86,8 @@ void Enable(int device, int other) {
                << " go through the host: " << cudaGetErrorString(error);
 }
 
-// The GPU whose context page-locks memory. All GPUs copy such memory directly.
+// The GPU whose context page-locks memory. All GPUs copy such memory directly. A call of CUDA in a
+// thread that has chosen no GPU would create a context on GPU 0.
 std::atomic<int> page_locking_gpu = 0;
 
 void* AllocatePageLocked(size_t bytes) {
@@ -104,7 +105,9 @@ void* AllocatePageLocked(size_t bytes) {
 
 void FreePageLocked(void* memory) {
   const KeepCurrentGpu keep;
-  if (cudaFreeHost(memory) != cudaSuccess) cudaGetLastError();
+  cudaError_t error = cudaSetDevice(page_locking_gpu.load());
+  if (error == cudaSuccess) error = cudaFreeHost(memory);
+  if (error != cudaSuccess) cudaGetLastError();
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // CudaDeviceQueue's matrix products, by cuBLAS.
+#include "absl/cleanup/cleanup.h"
 #include "common/errors.h"
 #include "common/status.h"
 #include "worker/ops/cublas_library.h"
@@ -39,6 +40,7 @@ absl::Status CudaDeviceQueue::OpenBlas() {
 }
 
 absl::Status CudaDeviceQueue::PrepareProducts() {
+  const absl::Cleanup deselect = [] { Deselect(); };
   Select();
   RETURN_IF_ERROR(error_);
   return OpenBlas();

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 
 struct CUstream_st;  // cudaStream_t is a pointer to it
@@ -39,6 +40,9 @@ class DeviceRank {
   // permanent: new ranks are needed. After the sums' time limit, other ranks that are silent count
   // as failed.
   virtual absl::Status Check() = 0;
+
+  // How long Check lets sums wait for the other ranks. A queue does not give them up before.
+  virtual absl::Duration limit() const { return absl::ZeroDuration(); }
 
   // Like Check, but called while no sums are queued, when ranks may be silent for any time.
   virtual absl::Status Usable() { return Check(); }

@@ -113,10 +113,33 @@ void DeviceTensors::FreeUnused() {
 }
 
 absl::Status DeviceTensors::Compute(absl::FunctionRef<void(DeviceQueue&)> use) {
-  const KeepCurrentGpu keep;
   absl::MutexLock lock(&mutex_);
+  return ComputeLocked(use);
+}
+
+absl::Status DeviceTensors::ComputeLocked(absl::FunctionRef<void(DeviceQueue&)> use) {
+  const KeepCurrentGpu keep;
   use(*queue_);
   return queue_->Finish();
+}
+
+// All callers lock in the order of the devices.
+DeviceTensorsLock::DeviceTensorsLock(std::vector<std::shared_ptr<DeviceTensors>> gpus)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS : gpus_(std::move(gpus)) {
+  std::vector<DeviceTensors*> ordered;
+  for (const std::shared_ptr<DeviceTensors>& gpu : gpus_) ordered.push_back(gpu.get());
+  std::sort(ordered.begin(), ordered.end(),
+            [](const DeviceTensors* a, const DeviceTensors* b) { return a->device_ < b->device_; });
+  for (DeviceTensors* const gpu : ordered) gpu->mutex_.Lock();
+}
+
+DeviceTensorsLock::~DeviceTensorsLock() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  for (const std::shared_ptr<DeviceTensors>& gpu : gpus_) gpu->mutex_.Unlock();
+}
+
+absl::Status DeviceTensorsLock::Compute(size_t i, absl::FunctionRef<void(DeviceQueue&)> use)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  return gpus_[i]->ComputeLocked(use);
 }
 
 }  // namespace cairn

@@ -42,12 +42,15 @@ class DeviceTensors : public std::enable_shared_from_this<DeviceTensors> {
   absl::Status Compute(absl::FunctionRef<void(DeviceQueue&)> use);
 
  private:
+  friend class DeviceTensorsLock;
   // Free memory blocks, by size.
   using FreeBlocks = absl::btree_map<size_t, std::vector<void*>>;
 
   absl::StatusOr<void*> TakeBlock(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void GiveBack(void* block, size_t bytes);
   void FreeUnused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ComputeLocked(absl::FunctionRef<void(DeviceQueue&)> use)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Device device_;
   absl::Mutex mutex_;
@@ -55,6 +58,25 @@ class DeviceTensors : public std::enable_shared_from_this<DeviceTensors> {
   FreeBlocks free_ ABSL_GUARDED_BY(mutex_);
   size_t free_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t used_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+// Locks the tensors of several GPUs for work that one GPU does only together with the others, such
+// as sums between them. A thread that locked one GPU after the other would deadlock with a second
+// such thread, and with an allocation that waits for all GPUs.
+class DeviceTensorsLock {
+ public:
+  // Waits until other calls for these GPUs, which must be different, have returned; calls after
+  // that wait until the lock's end.
+  explicit DeviceTensorsLock(std::vector<std::shared_ptr<DeviceTensors>> gpus);
+  ~DeviceTensorsLock();
+  DeviceTensorsLock(const DeviceTensorsLock&) = delete;
+  DeviceTensorsLock& operator=(const DeviceTensorsLock&) = delete;
+
+  // DeviceTensors::Compute on gpus[i]. Thread safety: one thread for each GPU.
+  absl::Status Compute(size_t i, absl::FunctionRef<void(DeviceQueue&)> use);
+
+ private:
+  const std::vector<std::shared_ptr<DeviceTensors>> gpus_;
 };
 
 }  // namespace cairn

@@ -27,7 +27,8 @@ class TensorOps {
   virtual ~TensorOps() = default;
 
   // Fill: to[i] = value. Cast: to[i] = from[i]. Conversions to integers truncate as in C++; all
-  // others round to nearest even.
+  // others round to nearest even. Those from float64 and integers to 16-bit types round twice, as
+  // TensorFlow's do: first to float32.
   virtual void Fill(DType dtype, double value, size_t count, void* to) = 0;
   virtual void Cast(DType from_type, const void* from, size_t count, DType to_type, void* to) = 0;
   // to[i] = to[i] op from[i]. Integer divisors must not be 0.

@@ -75,7 +75,8 @@ absl::StatusOr<std::vector<GpuAllReduce::Pack>> GpuAllReduce::MakePacks(
 
 absl::Status GpuAllReduce::RunDevice(size_t device, ReduceOp op,
                                      absl::Span<const Value::Sequence> locals,
-                                     absl::Span<Pack> packs, DeviceRank& rank) const {
+                                     absl::Span<Pack> packs, DeviceTensorsLock& gpus,
+                                     DeviceRank& rank) const {
   const CollectiveGroup* const others = ranks_->peers().workers;
   const int workers = others == nullptr ? 1 : others->size();
   const float count = static_cast<float>(devices_.size()) * static_cast<float>(workers);
@@ -98,29 +99,22 @@ absl::Status GpuAllReduce::RunDevice(size_t device, ReduceOp op,
     }
     if (!sums.empty()) queue.Reduce(rank, sums);
   };
-  const absl::StatusOr<std::shared_ptr<DeviceTensors>> gpu = DeviceTensors::Of(devices_[device]);
-  const absl::Status status = gpu.ok() ? (*gpu)->Compute(queue_all) : gpu.status();
+  absl::Status status = gpus.Compute(device, queue_all);
   if (!status.ok()) rank.Fail(status);
   return status;
 }
 
-absl::StatusOr<std::vector<Value>> GpuAllReduce::Reduce(ReduceOp op,
-                                                        absl::Span<const Value::Sequence> locals) {
-  absl::MutexLock lock(&mutex_);
-  ranks_->Acquire();
-  const absl::Cleanup give_back = [this] { ranks_->Release(); };
-  ASSIGN_OR_RETURN(const absl::Span<const std::unique_ptr<DeviceRank>> ranks, ranks_->Joined());
-  // Allocates before anything is queued, because an allocation may wait for sums.
-  absl::StatusOr<std::vector<Pack>> made = MakePacks(locals);
-  if (!made.ok()) {
-    // The other workers wait for this one's ranks. This process's own ranks stay usable.
-    if (ranks_->peers().workers != nullptr) ranks.front()->Fail(made.status());
-    return made.status();
+absl::Status GpuAllReduce::RunDevices(ReduceOp op, absl::Span<const Value::Sequence> locals,
+                                      absl::Span<Pack> packs,
+                                      absl::Span<const std::unique_ptr<DeviceRank>> ranks) const {
+  std::vector<std::shared_ptr<DeviceTensors>> tensors;
+  for (const Device device : devices_) {
+    ASSIGN_OR_RETURN(tensors.emplace_back(), DeviceTensors::Of(device));
   }
-  std::vector<Pack> packs = *std::move(made);
+  DeviceTensorsLock gpus(std::move(tensors));
   std::vector<absl::Status> statuses(devices_.size());
   const auto run = [&](size_t device) {
-    statuses[device] = RunDevice(device, op, locals, absl::MakeSpan(packs), *ranks[device]);
+    statuses[device] = RunDevice(device, op, locals, packs, gpus, *ranks[device]);
   };
   // Each device has a thread, because NCCL's calls wait for the other ranks' calls.
   std::vector<std::thread> threads;
@@ -138,9 +132,25 @@ absl::StatusOr<std::vector<Value>> GpuAllReduce::Reduce(ReduceOp op,
   for (const absl::Status& status : statuses) {
     if (failure.ok() || (absl::IsAborted(failure) && !status.ok())) failure = status;
   }
-  if (!failure.ok()) return Annotate(failure, "sums over GPUs by NCCL");
+  return Annotate(failure, "sums over GPUs by NCCL");
+}
+
+absl::StatusOr<std::vector<Value>> GpuAllReduce::Reduce(ReduceOp op,
+                                                        absl::Span<const Value::Sequence> locals) {
+  absl::MutexLock lock(&mutex_);
+  ranks_->Acquire();
+  const absl::Cleanup give_back = [this] { ranks_->Release(); };
+  ASSIGN_OR_RETURN(const absl::Span<const std::unique_ptr<DeviceRank>> ranks, ranks_->Joined());
+  // Allocates before anything is queued, because an allocation may wait for sums.
+  absl::StatusOr<std::vector<Pack>> packs = MakePacks(locals);
+  absl::Status status = packs.status();
+  if (packs.ok()) status = RunDevices(op, locals, absl::MakeSpan(*packs), ranks);
+  // The other workers wait for this one's ranks. Without others, ranks stay usable where memory was
+  // short.
+  if (!status.ok() && ranks_->peers().workers != nullptr) ranks.front()->Fail(status);
+  RETURN_IF_ERROR(ranks_->Agree(status));
   std::vector<Value> results(locals.size());
-  for (const Pack& pack : packs) {
+  for (const Pack& pack : *packs) {
     for (size_t i = 0; i < pack.values.size(); ++i) {
       const Shape& shape = locals[pack.values[i]][0].tensor().shape();
       Value::Sequence copies;

@@ -11,6 +11,7 @@
 #include "common/device.h"
 #include "worker/collective/reduce_op.h"
 #include "worker/ops/device_rank.h"
+#include "worker/ops/device_tensors.h"
 #include "worker/strategy/gpu_ranks.h"
 #include "worker/strategy/value.h"
 
@@ -33,15 +34,19 @@ class GpuAllReduce {
   // locals[v][d] is value v's tensor on device d. Returns for each value a Mirrored value of its
   // sum (kMean: the mean) over the devices of all workers, on every device. Other workers must
   // reduce values of the same sizes. Errors: those of joining; the first device's that is not a
-  // consequence of another's.
+  // consequence of another's; kAborted: another worker failed.
   absl::StatusOr<std::vector<Value>> Reduce(ReduceOp op, absl::Span<const Value::Sequence> locals);
 
  private:
   struct Pack;
 
   absl::StatusOr<std::vector<Pack>> MakePacks(absl::Span<const Value::Sequence> locals) const;
+  // Sums the packs over the devices. `ranks` are those of `devices_`.
+  absl::Status RunDevices(ReduceOp op, absl::Span<const Value::Sequence> locals,
+                          absl::Span<Pack> packs,
+                          absl::Span<const std::unique_ptr<DeviceRank>> ranks) const;
   absl::Status RunDevice(size_t device, ReduceOp op, absl::Span<const Value::Sequence> locals,
-                         absl::Span<Pack> packs, DeviceRank& rank) const;
+                         absl::Span<Pack> packs, DeviceTensorsLock& gpus, DeviceRank& rank) const;
 
   const std::vector<Device> devices_;
   const int64_t bytes_per_pack_;

@@ -25,6 +25,14 @@ absl::Status CheckGpus(absl::Span<const Device> devices) {
   return absl::OkStatus();
 }
 
+// Returns how many workers are `counted`.
+absl::StatusOr<int64_t> CountWorkers(bool counted, const NcclPeers& peers, Deadline deadline) {
+  int64_t count = counted ? 1 : 0;
+  RETURN_IF_ERROR(
+      peers.workers->AllReduce(ReduceOp::kSum, MutableBuffer{DType::kInt64, &count, 1}, deadline));
+  return count;
+}
+
 }  // namespace
 
 absl::Status CheckNccl(absl::Span<const Device> devices) {
@@ -32,7 +40,7 @@ absl::Status CheckNccl(absl::Span<const Device> devices) {
   if (devices.size() < 2) return absl::FailedPreconditionError("NCCL needs more than one GPU");
   RETURN_IF_ERROR(NcclStatus());
   for (const Device device : devices) {
-    if (PhysicalGpu(device) < UsableGpuCount()) continue;
+    if (device.index < UsableGpuCount()) continue;
     return FailedPrecondition("NCCL needs GPUs that CUDA can use; it can use ", UsableGpuCount(),
                               " here");
   }
@@ -68,36 +76,38 @@ absl::StatusOr<absl::Span<const std::unique_ptr<DeviceRank>>> GpuRanks::Joined()
   return absl::Span<const std::unique_ptr<DeviceRank>>();
 }
 
-namespace {
-
-// Returns how many workers are `counted`. Waits twice the connect timeout: a worker may fail early
-// while others still wait for it until the timeout.
-absl::StatusOr<int64_t> CountWorkers(bool counted, const NcclPeers& peers) {
-  int64_t count = counted ? 1 : 0;
-  RETURN_IF_ERROR(peers.workers->AllReduce(ReduceOp::kSum, MutableBuffer{DType::kInt64, &count, 1},
-                                           Deadline::In(2 * peers.connect_timeout)));
-  return count;
+absl::Status GpuRanks::Agree(const absl::Status& own) const {
+  if (peers_.workers == nullptr) return own;
+  const absl::StatusOr<int64_t> well = CountWorkers(own.ok(), peers_, Deadline::In(peers_.timeout));
+  RETURN_IF_ERROR(own);
+  RETURN_IF_ERROR(well.status());
+  const int64_t failed = peers_.workers->size() - *well;
+  if (failed == 0) return absl::OkStatus();
+  return Aborted(failed, " of ", peers_.workers->size(),
+                 " workers failed in their sums; their own errors say why");
 }
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<GpuRanks>> JoinWorkers(const WorkerGpus& gpus) {
   const NcclPeers& peers = gpus.peers;
+  // A worker may fail early while others still wait for it until the timeout.
+  const auto count = [&peers](bool counted) {
+    return CountWorkers(counted, peers, Deadline::In(2 * peers.connect_timeout));
+  };
   if (gpus.implementation == CommunicationImplementation::kRing) return nullptr;
   absl::Status own = CheckGpus(gpus.devices);
   const bool required = gpus.implementation == CommunicationImplementation::kNccl;
   const bool expected = required || own.ok();
-  ASSIGN_OR_RETURN(int64_t able, CountWorkers(own.ok(), peers));
+  ASSIGN_OR_RETURN(int64_t able, count(own.ok()));
   if (able == peers.workers->size()) {
     absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> joined =
         gpus.join(gpus.devices, peers);
     own = joined.status();
-    ASSIGN_OR_RETURN(able, CountWorkers(own.ok(), peers));
+    ASSIGN_OR_RETURN(able, count(own.ok()));
     if (able == peers.workers->size()) return std::make_unique<GpuRanks>(*std::move(joined), peers);
   }
   // A worker that ends breaks the group, also for workers that still wait for the count above.
   // After this call every worker has it.
-  const absl::Status counted = CountWorkers(required, peers).status();
+  const absl::Status counted = count(required).status();
   if (!required) RETURN_IF_ERROR(counted);
   if (!expected) return nullptr;
   if (own.ok()) {

@@ -41,6 +41,10 @@ class GpuRanks {
   // `join`, if required; the error of ranks that cannot be joined again.
   absl::StatusOr<absl::Span<const std::unique_ptr<DeviceRank>>> Joined();
 
+  // Returns `own`, how this worker's sums ended, or an error if another worker's failed: its GPUs
+  // may have added unspecified data. Every worker calls it after its sums.
+  absl::Status Agree(const absl::Status& own) const;
+
  private:
   const std::vector<Device> devices_;
   const JoinGpus join_;

@@ -4,10 +4,13 @@
 #include "worker/collective/gloo_group.h"
 
 #include <memory>
+#include <new>
 #include <vector>
 
+#include "common/deadline.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/ps_server/refusing_memory.h"
 #include "tests/support/addresses.h"
 #include "tests/support/status_matchers.h"
 #include "tests/worker/collective/ranks.h"
@@ -21,6 +24,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+constexpr size_t kMiB = size_t{1} << 20;
 
 // The name of a rank in errors.
 std::string Rank(int rank) {
@@ -183,6 +188,54 @@ TEST(GlooGroupErrors, GatherIntoTooLittleMemoryFailsOnlyOnThatRank) {
       EXPECT_EQ(out[8999], 2.0F);
     }
     EXPECT_OK(ranks[r].Barrier(Soon()));
+  });
+}
+
+// Gathers 1 MiB from each rank; rank 1 has no memory for it, and if `none`, not even for the bytes
+// of one rank.
+absl::Status GatherWithoutMemory(CollectiveGroup& rank, bool none) {
+  const std::vector<float> in(kMiB / sizeof(float), static_cast<float>(rank.rank()));
+  std::vector<float> out;
+  const auto place = [&](absl::Span<const int64_t> counts) -> absl::StatusOr<MutableBuffer> {
+    if (rank.rank() == 1) {
+      if (none) refused_size = kMiB;
+      throw std::bad_alloc();
+    }
+    out.resize(counts.size() * in.size());
+    return Into(out);
+  };
+  const absl::Status status = rank.AllGatherV(Of(in), place, Soon());
+  refused_size = 0;
+  if (status.ok()) {
+    EXPECT_EQ(out.back(), static_cast<float>(rank.size() - 1));
+  }
+  return status;
+}
+
+TEST(GlooGroupErrors, ARankWithoutMemoryForAGatherFailsAlone) {
+  Ranks ranks(3);
+  OnRanks(3, [&](int r) {
+    const absl::Status status = GatherWithoutMemory(ranks[r], /*none=*/false);
+    if (r == 1) {
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
+                                   HasSubstr("no memory for the values of 3 ranks")));
+    } else {
+      EXPECT_OK(status);
+    }
+    EXPECT_OK(ranks[r].Barrier(Soon()));
+  });
+}
+
+TEST(GlooGroupErrors, ARankWithoutMemoryForACallEndsItOnEveryRank) {
+  Ranks ranks(2);
+  OnRanks(2, [&](int r) {
+    const absl::Duration begin = MonotonicNow();
+    const absl::Status status = GatherWithoutMemory(ranks[r], /*none=*/true);
+    EXPECT_THAT(status,
+                StatusIs(r == 1 ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kAborted,
+                         AllOf(HasSubstr(Rank(1)), HasSubstr("bad_alloc"))));
+    EXPECT_FALSE(ranks[r].Barrier(Soon()).ok());
+    EXPECT_LT(MonotonicNow() - begin, absl::Seconds(20));
   });
 }
 

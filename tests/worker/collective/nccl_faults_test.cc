@@ -66,6 +66,23 @@ TEST(NcclFaults, AnAbortInTheMiddleOfASumEndsTheOthers) {
   });
 }
 
+// A process's second GPU may wait for another process while the first one has no sums.
+TEST(NcclFaults, EveryGpuOfAProcessLearnsOfAnAbort) {
+  Ranks group(2), others(2);
+  OnRanks(2, [&](int r) {
+    const std::vector<Device> gpus = r == 0 ? std::vector{Gpu(0), Gpu(1)} : std::vector{Gpu(2)};
+    const auto ranks = JoinByNccl(gpus, {.workers = &group[r]});
+    ASSERT_OK(ranks);
+    ASSERT_OK(others[r].Barrier(Soon()));
+    if (r == 1) return group[r].Abort(absl::InternalError("no more"));
+    DeviceRank& second = *(*ranks)[1];
+    const Deadline deadline = Deadline::In(absl::Seconds(10));
+    while (second.Check().ok() && !deadline.Expired()) fake::Pause(1000);
+    EXPECT_THAT(second.Check(), StatusIs(absl::StatusCode::kAborted,
+                                         AllOf(HasSubstr("no more"), HasSubstr(group[r].peer(1)))));
+  });
+}
+
 // Between sums, ranks may be silent for longer than a sum may take: an evaluation, a checkpoint.
 TEST(NcclFaults, APauseLongerThanTheTimeoutIsNoFault) {
   Ranks group(2);

@@ -2,11 +2,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "common/deadline.h"
+#include "common/host_memory.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/fake_cuda/fake_gpus.h"
@@ -23,6 +26,8 @@ namespace cairn::test {
 namespace {
 
 using ::testing::HasSubstr;
+
+constexpr size_t kLargeVector = size_t{1} << 20;  // bytes of a HostVector that is page-locked
 
 TEST(FakeGpus, KeepHostThreadsOutOfTheirMemory) {
   if (!fake::IsProtected()) GTEST_SKIP() << "this processor has no protection keys";
@@ -62,6 +67,12 @@ TEST(CudaGpus, WorkOnOneGpuCreatesNoContextOnAnother) {
   EXPECT_TRUE(fake::HasContext(3));
   EXPECT_FALSE(fake::HasContext(0));
   fake::settings().forbidden = -1;
+  // A block of HostVectors that is given back for a larger one.
+  { const HostVector<char> small(kLargeVector); }
+  const size_t bytes = fake::HostBytes();
+  std::thread([] { EXPECT_TRUE(IsPageLocked(HostVector<char>(4 * kLargeVector).data())); }).join();
+  EXPECT_EQ(fake::HostBytes(), bytes + 3 * kLargeVector);
+  EXPECT_FALSE(fake::HasContext(0));
 }
 
 TEST(CudaGpus, AThreadKeepsTheGpuThatItHasChosen) {
@@ -71,6 +82,26 @@ TEST(CudaGpus, AThreadKeepsTheGpuThatItHasChosen) {
     int device = -1;
     ASSERT_EQ(cudaGetDevice(&device), cudaSuccess);
     EXPECT_EQ(device, 2);
+  }).join();
+}
+
+// Not only with tensors: between the steps of a queue, too.
+TEST(CudaGpus, AThreadMayChooseAGpuBetweenTheStepsOfAQueue) {
+  std::thread([] {
+    const auto queue = OpenGpuQueue(Gpu(1)).value();
+    const std::vector<std::function<void()>> calls = {
+        [&] { queue->FreeHost(queue->AllocateHost(64).value()); },
+        [&] { queue->FreeDevice(queue->AllocateDevice(64).value()); },
+        [&] { EXPECT_OK(queue->PrepareProducts()); },
+    };
+    auto* const x = static_cast<float*>(queue->AllocateDevice(64).value());
+    for (const std::function<void()>& call : calls) {
+      call();
+      ASSERT_EQ(cudaSetDevice(2), cudaSuccess);
+      queue->ops().Scale(2, x, 16);
+      EXPECT_OK(queue->Finish());
+    }
+    queue->FreeDevice(x);
   }).join();
 }
 
@@ -149,6 +180,39 @@ TEST(CudaQueue, ACopyToTheHostWaitsForItsSum) {
   queue->FreeHost(host);
 }
 
+// The rank knows how long it waits for the other ranks.
+TEST(CudaQueue, SumsAreWaitedForAsLongAsTheirRankWaits) {
+  std::unique_ptr<CudaDeviceQueue> queue = MakeCudaQueue(Gpu(1), 1);
+  ASSERT_OK(queue->Open());
+  queue->set_step_timeout(absl::Milliseconds(20), /*sum_extra=*/absl::Milliseconds(20));
+  class LateRank final : public DeviceRank {
+   public:
+    absl::Status Reduce(absl::Span<const RankSum>, CUstream_st* stream) override {
+      begin_ = MonotonicNow();
+      fake::Enqueue(stream, [done = done_] {
+        while (!*done) fake::Pause(100);
+      });
+      return absl::OkStatus();
+    }
+    absl::Status Check() override {
+      if (MonotonicNow() - begin_ > absl::Milliseconds(300)) *done_ = true;
+      return absl::OkStatus();
+    }
+    absl::Duration limit() const override { return absl::Seconds(20); }
+    void Fail(const absl::Status&) override { *done_ = true; }
+    void Abandon(const absl::Status&) override { *done_ = true; }
+
+   private:
+    absl::Duration begin_;
+    const std::shared_ptr<std::atomic<bool>> done_ = std::make_shared<std::atomic<bool>>(false);
+  } rank;
+  auto* const x = static_cast<float*>(queue->AllocateDevice(64).value());
+  const RankSum sum = {x, 16, RankSum::kAllRanks};
+  queue->Reduce(rank, {&sum, 1});
+  EXPECT_OK(queue->Finish());
+  queue->FreeDevice(x);
+}
+
 uint64_t LargestKernel(const std::vector<fake::TracedCall>& calls) {
   uint64_t largest = 0;
   for (const fake::TracedCall& call : calls) {
@@ -185,11 +249,16 @@ TEST(CudaTensors, RepeatedRowsAndLongSumsAreDoneByManyThreads) {
   EXPECT_EQ(HostTensor(sum)->ToDoubles()[0], 100'003);
 }
 
-// After a step that never ends nothing waits for the device any longer.
+// After a step that never ends nothing waits for the device any longer. No test after this one has
+// page-locked HostVectors.
 TEST(CudaQueue, AStepThatNeverEndsIsNamedAndNothingWaitsForItAgain) {
   std::unique_ptr<CudaDeviceQueue> queue = MakeCudaQueue(Gpu(2), 2);
   ASSERT_OK(queue->Open());
   queue->set_step_timeout(absl::Milliseconds(50));
+  PageLockHostMemory(Gpu(2));
+  auto gradient = std::make_unique<HostVector<char>>(kLargeVector);
+  const char* const gradient_memory = gradient->data();
+  ASSERT_TRUE(IsPageLocked(gradient_memory));
   auto* const x = static_cast<float*>(queue->AllocateDevice(64).value());
   fake::BeginTrace();
   queue->ops().Zero(x, 16);
@@ -204,6 +273,11 @@ TEST(CudaQueue, AStepThatNeverEndsIsNamedAndNothingWaitsForItAgain) {
                                                   HasSubstr("start the process again")));
   EXPECT_THAT(queue->AllocateHost(64), StatusIs(absl::StatusCode::kFailedPrecondition,
                                                 HasSubstr("start the process again")));
+  // A HostVector is not page-locked, and does not get memory to which the step may still copy.
+  gradient.reset();
+  const HostVector<char> vector(kLargeVector);
+  EXPECT_FALSE(IsPageLocked(vector.data()));
+  EXPECT_NE(vector.data(), gradient_memory);
   queue->FreeDevice(x);
   EXPECT_FALSE(queue->Finish().ok());
   queue.reset();

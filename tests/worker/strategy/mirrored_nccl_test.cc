@@ -1,12 +1,15 @@
 // MirroredStrategy adds up by NCCL between fake GPUs: how many calls, how many bytes, which values.
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/fake_cuda/fake_gpus.h"
 #include "tests/support/refusing_threads.h"
 #include "tests/worker/strategy/case_support.h"
+#include "worker/strategy/gpu_ranks.h"
 #include "worker/strategy/variable_optimizer.h"
 
 namespace cairn::test {
@@ -153,6 +156,45 @@ TEST(MirroredNccl, AnyFailedCallIsTheStepsErrorAndTheNextStepIsRight) {
     AllReduceThree(*strategy, ReduceOp::kSum, 3, 30, 300);
   }
   EXPECT_GT(failures, 5);
+}
+
+// Each sum needs both GPUs.
+TEST(MirroredNccl, TwoStrategiesOfTheSameGpusMaySumInTwoThreads) {
+  const auto reduce = [] {
+    const auto strategy = MirroredStrategy::Create(Gpus(2)).value();
+    for (int i = 0; i < 100; ++i) AllReduceThree(*strategy, ReduceOp::kSum, 3, 30, 300);
+  };
+  std::thread other(reduce);
+  reduce();
+  other.join();
+}
+
+// An allocation may wait for the work of all GPUs. Here it never waits for a sum that waits for the
+// GPU that allocates.
+TEST(MirroredNccl, TensorsMayBeMadeDuringASum) {
+  const auto strategy = MirroredStrategy::Create(Gpus(2)).value();
+  AllReduceThree(*strategy, ReduceOp::kSum, 3, 30, 300);
+  fake::settings().allocation_waits = true;
+  std::atomic<bool> done = false;
+  std::thread maker([&done] {
+    for (int64_t i = 1; !done; ++i) {
+      EXPECT_OK(FullTensor(DType::kFloat32, {i % 300 * 4099}, 1, Gpu(1)));
+    }
+  });
+  for (int i = 0; i < 50; ++i) AllReduceThree(*strategy, ReduceOp::kSum, 3, 30, 300);
+  done = true;
+  maker.join();
+  fake::settings().allocation_waits = false;
+}
+
+TEST(MirroredNccl, LogicalGpusAreCountedAsSuch) {
+  ASSERT_OK(SetLogicalGpus({2, 3}));
+  EXPECT_OK(CheckNccl({Gpu(0), Gpu(1)}));
+  EXPECT_THAT(CheckNccl({Gpu(0), Gpu(2)}), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                                    HasSubstr("shares a GPU with another")));
+  EXPECT_THAT(CheckNccl({Gpu(0), Gpu(4)}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("it can use 2 here")));
+  ASSERT_OK(SetLogicalGpus({}));
 }
 
 // The other GPUs would wait for the one that has no thread.

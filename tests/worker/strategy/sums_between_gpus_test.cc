@@ -181,6 +181,30 @@ TEST_F(SumsBetweenGpus, AWorkerWithoutMemoryForTheSumsDoesNotLeaveTheOthersWaiti
   });
 }
 
+// A device that fails still takes part in the sum, with unspecified data.
+TEST_F(SumsBetweenGpus, AWorkerWhoseOpsFailedFailsTheSumOnEveryWorker) {
+  if (!loops_.has_value()) GTEST_SKIP() << "its own loops fail";
+  LoopQueue* queue = nullptr;  // of Gpu(2)
+  DeviceTensors::Reset([&queue](Device device) {
+    auto made = std::make_unique<LoopQueue>();
+    if (device == Gpu(2)) queue = made.get();
+    return absl::StatusOr<std::unique_ptr<DeviceQueue>>(std::move(made));
+  });
+  OnWorkers(CommunicationImplementation::kAuto, [&queue](Made made) {
+    ASSERT_OK(made);
+    std::vector<Value::Sequence> locals(1);
+    for (const Device device : (*made)->worker_devices()) {
+      locals[0].emplace_back(FullTensor(DType::kFloat32, {100}, 1, device).value());
+    }
+    ASSERT_OK((*made)->ReduceAll(ReduceOp::kSum, locals, {}));
+    const bool fails = (*made)->worker_index() == 1;
+    if (fails) queue->Fail(absl::InternalError("no kernel"));
+    EXPECT_THAT((*made)->ReduceAll(ReduceOp::kSum, locals, {}),
+                StatusIs(fails ? absl::StatusCode::kInternal : absl::StatusCode::kAborted,
+                         HasSubstr(fails ? "no kernel" : "1 of 2 workers failed")));
+  });
+}
+
 TEST_F(SumsBetweenGpus, GoBetweenCpusIfOneWorkerCannotConnect) {
   joined_[1] = absl::InternalError("no such link");
   OnWorkers(CommunicationImplementation::kAuto, [](Made made) {
