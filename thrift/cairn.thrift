@@ -207,7 +207,7 @@ struct Sequence {
   /** The previous number on this server. It must be applied or within Caller.through, else
       REPLAY. */
   2: i64 after = 0
-  /** Opaque resume position (<= 1 KiB), stored with the sequence. */
+  /** Opaque resume position (<= 6 KiB), stored with the sequence. */
   3: binary position
 }
 

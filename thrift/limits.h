@@ -121,13 +121,13 @@ inline constexpr int32_t kDefaultMaxJobs = 1024;
 // Workers that a server keeps, in all jobs together, including absent ones: --max_workers. Sixteen
 // times the default number of connections. Also bounds HelloRequest.expected_workers.
 inline constexpr int32_t kDefaultMaxWorkers = 16384;
-// The highest values times their charges are 5.5 GiB, which only the memory budget then bounds.
+// The highest values times their charges are 15.5 GiB, which only the memory budget then bounds.
 inline constexpr int32_t kMaxJobsLimit = 65536;
 inline constexpr int32_t kMaxWorkersLimit = 1 << 20;
 // Memory charged to the server's budget for each: its structures with the longest names and
-// positions (asserted in registry.cc). 88 MiB for the default limits.
+// positions (asserted in registry.cc). 248 MiB for the default limits.
 inline constexpr int64_t kJobChargeBytes = 8 << 10;
-inline constexpr int64_t kWorkerChargeBytes = 5 << 10;
+inline constexpr int64_t kWorkerChargeBytes = 15 << 10;
 
 // One request (ps_server/calls/check_request.h)
 
@@ -176,7 +176,8 @@ inline constexpr int64_t kMaxTaskTypeBytes = 64;
 inline constexpr int64_t kMaxOriginBytes = 256;
 // A worker's vitals are kept with its session: see kWorkerChargeBytes.
 inline constexpr int64_t kMaxGoneServers = 64;
-inline constexpr int64_t kMaxPositionBytes = 1024;
+// A client stores its record of kMaxServers servers beside the user's 512 bytes.
+inline constexpr int64_t kMaxPositionBytes = 6 << 10;
 // Paths: Linux' PATH_MAX. A checkpoint's name is one component of a path.
 inline constexpr int64_t kMaxPathBytes = 4096;
 inline constexpr int64_t kMaxCheckpointNameBytes = 200;

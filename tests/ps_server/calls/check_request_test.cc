@@ -48,8 +48,9 @@ TEST(CheckRequest, EachLimitIsNamed) {
   limit(After(ExampleHello(), [](auto& r) { r.task_type.assign(65, 't'); }), "kMaxTaskTypeBytes");
   limit(After(ExampleHello(), [](auto& r) { r.host_id.assign(257, 'h'); }), "host_id");
   limit(After(ExampleHello(), [](auto& r) { r.origin.assign(257, 'o'); }), "kMaxOriginBytes");
-  limit(After(ExamplePush(), [](auto& r) { r.sequence.position.assign(1025, 'p'); }),
-        "kMaxPositionBytes");
+  limit(
+      After(ExamplePush(), [](auto& r) { r.sequence.position.assign(kMaxPositionBytes + 1, 'p'); }),
+      "kMaxPositionBytes");
   limit(After(ExamplePush(), [](auto& r) { r.items[1].variable.assign(513, 'v'); }),
         "items[1]: field variable has 513 bytes; at most 512 are allowed (kMaxVariableNameBytes)");
   limit(After(ExamplePush(), [](auto& r) { r.items.resize(kMaxItemsPerCall + 1, r.items[0]); }),

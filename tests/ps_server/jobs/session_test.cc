@@ -11,6 +11,7 @@
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/errors.h"
+#include "thrift/limits.h"
 #include "thrift/number_limits.h"
 
 namespace cairn {
@@ -356,9 +357,9 @@ TEST_F(SessionTest, MalformedSequencesAreRejected) {
   EXPECT_FALSE(client.Send(Numbered(client, 2, 2)).ok());
   EXPECT_FALSE(client.Send(Numbered(client, 2, -1)).ok());
   wire::PushRequest request = Numbered(client, 1, 0);
-  request.sequence.position.assign(1025, 'p');
+  request.sequence.position.assign(kMaxPositionBytes + 1, 'p');
   EXPECT_EQ(ReasonOf(client.Send(request).status()), wire::ErrorReason::LIMIT);
-  request.sequence.position.resize(1024);
+  request.sequence.position.resize(kMaxPositionBytes);
   EXPECT_OK(client.Send(request));
 }
 
