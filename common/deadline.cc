@@ -28,8 +28,13 @@ Deadline Deadline::In(absl::Duration timeout) {
 
 absl::Duration Deadline::Remaining() const {
   const int64_t now = MonotonicNanos();
-  if (Interruption::Check(now)) return absl::ZeroDuration();
+  if (Interruption::Interrupted(now)) return absl::ZeroDuration();
   return absl::Nanoseconds(std::max<int64_t>(0, at_ns_ - now));
+}
+
+absl::Duration Deadline::RemainingInWait() const {
+  Interruption::Check(MonotonicNanos());
+  return Remaining();
 }
 
 }  // namespace cairn

@@ -18,6 +18,9 @@ class Deadline {
 
   // Time left; never negative.
   absl::Duration Remaining() const;
+  // The same for a thread that waits and holds no lock: asks first whether the thread is to be
+  // interrupted (common/interruption.h), which may run code of the program.
+  absl::Duration RemainingInWait() const;
   bool Expired() const { return Remaining() <= absl::ZeroDuration(); }
 
   // The same point in time for absl::CondVar and absl::Mutex, which take wall-clock times.

@@ -19,20 +19,24 @@ absl::Duration Interruption::LongestWait() {
   return of_this_thread == nullptr ? absl::InfiniteDuration() : kInterval;
 }
 
-bool Interruption::Check(int64_t now_ns) {
+bool Interruption::Interrupted(int64_t now_ns) {
   Interruption* const self = of_this_thread;
   if (self == nullptr) return false;
-  if (self->interrupted_ || checking) return self->interrupted_;
   if (self->next_check_ns_ == 0) {
-    // At the first check, only start the interval: a call that is soon over is never interrupted.
+    // Only start the interval: a call that is soon over is never interrupted.
     self->next_check_ns_ = now_ns + absl::ToInt64Nanoseconds(kInterval);
   }
-  if (now_ns < self->next_check_ns_) return false;
+  return self->interrupted_;
+}
+
+void Interruption::Check(int64_t now_ns) {
+  if (Interrupted(now_ns) || checking) return;
+  Interruption* const self = of_this_thread;
+  if (self == nullptr || now_ns < self->next_check_ns_) return;
   self->next_check_ns_ = now_ns + absl::ToInt64Nanoseconds(kInterval);
   checking = true;
   self->interrupted_ = self->requested_(self->context_);
   checking = false;
-  return self->interrupted_;
 }
 
 }  // namespace cairn

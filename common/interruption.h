@@ -10,9 +10,10 @@ namespace cairn {
 
 // While in scope, every deadline that this thread checks counts as expired once `requested` has
 // returned true, so that the thread's waits end with kDeadlineExceeded. An inner scope hides the
-// outer one. `requested` may itself make scopes and wait: nothing interrupts these waits, and
-// `requested` is not called again in the meantime. Thread safety: none; `requested` runs on the
-// thread that made the scope.
+// outer one. `requested` runs only in waits (MonotonicCondVar, sockets), while the thread does not
+// hold the mutex of the wait. `requested` may itself make scopes and wait: nothing interrupts these
+// waits, and `requested` is not called again in the meantime. Thread safety: none; `requested` runs
+// on the thread that made the scope.
 class Interruption {
  public:
   // How long a wait lasts before `requested` is called, and between two calls.
@@ -31,9 +32,12 @@ class Interruption {
 
   // The longest time for which this thread may block before it must check its deadline again.
   static absl::Duration LongestWait();
-  // Whether this thread is interrupted; calls `requested` if kInterval has passed since the last
-  // call. `now_ns` is the monotonic clock.
-  static bool Check(int64_t now_ns);
+  // Whether this thread is interrupted. Never calls `requested`, so the thread may hold locks.
+  // `now_ns` is the monotonic clock.
+  static bool Interrupted(int64_t now_ns);
+  // Calls `requested` if kInterval has passed since the last call. The thread must hold no lock:
+  // `requested` may be a signal handler that calls this library.
+  static void Check(int64_t now_ns);
 
  private:
   const Requested requested_;

@@ -24,6 +24,7 @@ void MonotonicCondVar::WaitUntil(absl::Mutex* mutex, Deadline deadline) {
     mutex->Unlock();
     signaled_.wait_for(lock, absl::ToChronoNanoseconds(timeout));
   }
+  (void)deadline.RemainingInWait();  // before the lock: a signal handler may call this library
   mutex->Lock();
 }
 

@@ -18,7 +18,8 @@ namespace cairn {
 class MonotonicCondVar {
  public:
   // Releases `mutex`, which the caller holds, and acquires it again before it returns: after a
-  // signal, when `deadline` has passed, or spuriously. Callers must check their condition again.
+  // signal, when `deadline` has passed, or spuriously. Callers must check their condition again. An
+  // Interruption of this thread is asked meanwhile.
   void WaitUntil(absl::Mutex* mutex, Deadline deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Wakes all waiting threads. Change the condition under their mutex before the call.
   void SignalAll();

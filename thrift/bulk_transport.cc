@@ -335,7 +335,7 @@ void BulkTransport::SendPending() {
 // Throws if the time is up; otherwise limits the next system call to the time that is left.
 void BulkTransport::BeforeWait(Direction direction) {
   if (options_.stall > absl::ZeroDuration()) return CheckStall(direction);
-  const absl::Duration left = deadline_.Remaining();
+  const absl::Duration left = deadline_.RemainingInWait();
   if (left <= absl::ZeroDuration()) {
     Throw(TTransportException::TIMED_OUT,
           absl::StrCat("the deadline passed ",

@@ -176,8 +176,8 @@ inline constexpr int64_t kMaxTaskTypeBytes = 64;
 inline constexpr int64_t kMaxOriginBytes = 256;
 // A worker's vitals are kept with its session: see kWorkerChargeBytes.
 inline constexpr int64_t kMaxGoneServers = 64;
-// Of a position 512 bytes are the program's; the rest has room for 5 bytes for each of kMaxServers
-// (worker/client/delivery/position.h). Older servers accept 1,024 bytes in all.
+// A client stores its record of kMaxServers servers beside the user's 512 bytes. Older servers
+// accept 1,024 bytes in all.
 inline constexpr int64_t kMaxPositionBytes = 6 << 10;
 // Paths: Linux' PATH_MAX. A checkpoint's name is one component of a path.
 inline constexpr int64_t kMaxPathBytes = 4096;

@@ -62,6 +62,30 @@ TEST(Interruption, NothingInterruptsTheCheck) {
   EXPECT_EQ(calls, 1);
 }
 
+// As a signal handler that makes the call that the thread is in the middle of.
+TEST(Interruption, TheCheckFindsTheMutexOfTheWaitFree) {
+  static absl::Mutex mutex;
+  static int calls = 0;
+  constexpr Interruption::Requested kLocks = [](void*) {
+    ++calls;
+    const bool is_free = mutex.TryLock();
+    EXPECT_TRUE(is_free);
+    if (is_free) mutex.Unlock();
+    return true;
+  };
+  const Interruption interruption(kLocks, nullptr);
+  MonotonicCondVar never;
+  const Deadline deadline = Deadline::In(absl::Minutes(5));
+  const Deadline late = Deadline::In(2 * Interruption::kInterval);
+  absl::MutexLock lock(&mutex);
+  // Busy beyond the interval, with the lock: a check of a deadline alone calls nothing.
+  while (!late.Expired()) std::this_thread::yield();
+  EXPECT_FALSE(deadline.Expired());
+  EXPECT_EQ(calls, 0);
+  while (!deadline.Expired()) never.WaitUntil(&mutex, deadline);
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(Interruption, AnInnerScopeHidesTheOuterOne) {
   int outer_calls = 0, inner_calls = 0;
   const Interruption outer(CountAndStop, &outer_calls);

@@ -642,6 +642,39 @@ with cairn.launch() as cluster:
         self.assertEqual(done.stdout, "in the handler: late\n" * 5 + "late\n", done.stderr)
         self.assertNotIn("Error", done.stderr)
 
+    def test_a_signal_handler_pushes_while_its_thread_waits_for_another_push(self):
+        program = """
+import os, signal, threading
+import cairn, numpy as np
+with cairn.launch() as cluster:
+    client = cluster.connect(job="handler", worker=0)
+    w = client.variable("w", (1,), optimizer="sgd")
+    w.push(np.ones(1, np.float32))
+    server = cluster.processes[0].pid
+    os.kill(server, signal.SIGSTOP)
+    os.waitpid(server, os.WUNTRACED)
+    ended = []
+    def push(timeout):
+        try:
+            w.push(np.ones(1, np.float32), timeout=timeout)
+        except cairn.Error:
+            ended.append(timeout)
+    signal.signal(signal.SIGALRM, lambda number, frame: push(1.5))
+    begun = threading.Event()
+    other = threading.Thread(target=lambda: (begun.set(), push(8)))
+    other.start()
+    begun.wait()
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    push(4)
+    other.join()
+    os.kill(server, signal.SIGCONT)
+    print(sorted(ended), flush=True)
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                              timeout=120)
+        self.assertEqual(done.stdout, "[1.5, 4, 8]\n", done.stderr)
+        self.assertNotIn("Error", done.stderr)
+
     def test_ctrl_c_ends_flush_on_two_servers(self):
         program = """
 import os, signal, sys, threading

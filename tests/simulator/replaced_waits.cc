@@ -36,6 +36,8 @@ absl::Duration Deadline::Remaining() const {
   return absl::Nanoseconds(std::max<Nanos>(0, at_ns_ - Scheduler::Current().ReadClock()));
 }
 
+absl::Duration Deadline::RemainingInWait() const { return Remaining(); }
+
 void MonotonicCondVar::WaitUntil(absl::Mutex* mutex, Deadline deadline) {
   Scheduler& scheduler = Scheduler::Current();
   const Nanos left = absl::ToInt64Nanoseconds(deadline.Remaining());

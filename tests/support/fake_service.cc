@@ -93,6 +93,26 @@ void FakeService::Epoch() {
   durable_workers_ = workers_;
 }
 
+void FakeService::AddMember(int32_t index, const std::string& address) {
+  absl::MutexLock lock(&mutex_);
+  wire::Member member;
+  member.index = index;
+  member.address = address;
+  members_.members.push_back(member);
+  members_.server_count = std::max(count_, index + 1);
+  ++members_.version;
+}
+
+void FakeService::RemoveMember(int32_t index) {
+  absl::MutexLock lock(&mutex_);
+  wire::Member member;
+  member.index = index;
+  member.left = true;
+  members_.members.push_back(member);
+  members_.server_count = std::max({count_, members_.server_count, index + 1});
+  ++members_.version;
+}
+
 void FakeService::Fence(int32_t worker) {
   absl::MutexLock lock(&mutex_);
   workers_[worker].incarnation = ++incarnations_;
@@ -152,6 +172,7 @@ bool FakeService::Begin(Worker* worker, const wire::Sequence& sequence) {
 
 void FakeService::State(const wire::Caller& caller, wire::ServerState* state) {
   state->boot_id = boot_id_;
+  if (members_.version > 0) state->__set_members_version(members_.version);
   const auto found = workers_.find(caller.worker);
   if (found == workers_.end()) return;
   state->applied = found->second.applied;
@@ -389,6 +410,11 @@ void FakeService::flush(wire::ServerState& state, const wire::Caller& caller) {
 void FakeService::why(wire::WhyReply& reply, const wire::Caller& caller) {
   const Scope scope(this, "why");
   State(caller, &reply.state);
+}
+
+void FakeService::members(wire::Members& reply, const wire::Caller&) {
+  const Scope scope(this, "members");
+  reply = members_;
 }
 
 void FakeService::drop_job(wire::ServerState& state, const wire::Caller& caller) {

@@ -44,6 +44,10 @@ class FakeService : public wire::ParameterServerNull {
   void KeepOnlyWhatIsFlushed() { keeps_flushed_ = true; }
   // With KeepOnlyWhatIsFlushed: a new boot id, and the last durable state.
   void Crash();
+  // Adds a server to the list that this one, as ps:0, gives to clients.
+  void AddMember(int32_t index, const std::string& address);
+  // Marks a server in that list as left.
+  void RemoveMember(int32_t index);
   // Acts as if another start of the worker had replaced it.
   void Fence(int32_t worker);
 
@@ -74,6 +78,7 @@ class FakeService : public wire::ParameterServerNull {
   void flush(wire::ServerState& state, const wire::Caller& caller) override;
   void why(wire::WhyReply& reply, const wire::Caller& caller) override;
   void drop_job(wire::ServerState& state, const wire::Caller& caller) override;
+  void members(wire::Members& reply, const wire::Caller& caller) override;
 
  private:
   struct Stored {
@@ -111,6 +116,7 @@ class FakeService : public wire::ParameterServerNull {
   int64_t incarnations_ = 0;
   std::map<std::string, Stored> variables_;
   std::map<int32_t, Worker> workers_;
+  wire::Members members_;  // version 0: as in the cluster file
   bool keeps_flushed_ = false;
   std::map<std::string, Stored> durable_variables_;
   std::map<int32_t, Worker> durable_workers_;

@@ -68,7 +68,7 @@ absl::Status Unreachable(int error) { return absl::UnavailableError(std::strerro
 // Waits until a non-blocking connect has ended.
 absl::Status AwaitConnected(int fd, Deadline deadline) {
   for (;;) {
-    const absl::Duration left = deadline.Remaining();
+    const absl::Duration left = deadline.RemainingInWait();
     if (left <= absl::ZeroDuration()) {
       return absl::DeadlineExceededError("no connection within the deadline");
     }

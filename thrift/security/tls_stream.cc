@@ -103,7 +103,7 @@ absl::Status OpensslStream::Begin(SSL_CTX* context) {
 }
 
 absl::StatusOr<TlsStream::Stage> OpensslStream::Shake(Deadline deadline, bool waits) {
-  const absl::Duration left = deadline.Remaining();
+  const absl::Duration left = deadline.RemainingInWait();
   if (left <= absl::ZeroDuration()) {
     failed_ = true;
     return DeadlineExceeded(known_.peer, " did not finish the TLS handshake in time");

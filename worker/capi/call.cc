@@ -56,6 +56,30 @@ int SetLastError(const absl::Status& status) {
   return error.code;
 }
 
+// Allocates nothing: the text fits into an empty string.
+int SetOutOfMemory() {
+  LastError& error = OfThisThread();
+  error.code = static_cast<int>(absl::StatusCode::kResourceExhausted);
+  error.message = "out of memory";
+  return error.code;
+}
+
+// Run without the last resort.
+int RunCatching(absl::string_view function, absl::FunctionRef<absl::Status()> body) {
+  const InterruptCheck* const check = interrupt_check;
+  const bool checks = check != nullptr && check->Applies();
+  const Interruption interruption(checks ? Requested : nullptr, const_cast<InterruptCheck*>(check));
+  absl::Status status;
+  const absl::Status thrown = CallCatching(function, [&] { status = body(); });
+  if (!thrown.ok()) status = thrown;
+  if (status.ok()) return CAIRN_OK;
+  if (interruption.interrupted()) {
+    status = Cancelled(function, ": interrupted while it waited (", status.message(),
+                       "); close a client whose push was interrupted and connect again");
+  }
+  return SetLastError(status);
+}
+
 }  // namespace
 
 void Client::Learn(absl::Span<const VariableSpec> specs) {
@@ -83,18 +107,11 @@ absl::StatusOr<Deadline> Client::DeadlineIn(double timeout_seconds) const {
 }
 
 int Run(absl::string_view function, absl::FunctionRef<absl::Status()> body) {
-  const InterruptCheck* const check = interrupt_check;
-  const bool checks = check != nullptr && check->Applies();
-  const Interruption interruption(checks ? Requested : nullptr, const_cast<InterruptCheck*>(check));
-  absl::Status status;
-  const absl::Status thrown = CallCatching(function, [&] { status = body(); });
-  if (!thrown.ok()) status = thrown;
-  if (status.ok()) return CAIRN_OK;
-  if (interruption.interrupted()) {
-    status = Cancelled(function, ": interrupted while it waited (", status.message(),
-                       "); close a client whose push was interrupted and connect again");
+  try {
+    return RunCatching(function, body);
+  } catch (...) {  // no memory for the text of the error
+    return SetOutOfMemory();
   }
-  return SetLastError(status);
 }
 
 int RunWith(absl::string_view function, const cairn_client* handle, double timeout_seconds,
@@ -156,7 +173,8 @@ const char* cairn_last_error_message(void) { return OfThisThread().message.c_str
 
 void cairn_set_interrupt_check(cairn_interrupt_function function, void* context,
                                int this_thread_only) {
-  auto* const check = new InterruptCheck{function, context, {}};
+  auto* const check = new (std::nothrow) InterruptCheck{function, context, {}};
+  if (check == nullptr) return;  // the function cannot report it; the earlier check stays
   if (this_thread_only != 0) check->thread = std::this_thread::get_id();
   interrupt_check = check;
 }

@@ -199,6 +199,8 @@ class PsClient {
   // joined since, without those that have left (ps_server/MEMBERS.md).
   virtual std::vector<int32_t> servers() const = 0;
   int32_t server_count() const { return static_cast<int32_t>(servers().size()); }
+  // Number of servers in the cluster file (or ConnectInProcess's list), whoever has joined or left.
+  virtual int32_t listed_servers() const = 0;
   // Resume position stored with this worker's last push that every server had when this client
   // connected; empty: none. The next push gets the number after that push. Servers that already
   // have later pushes skip their recomputed versions.
@@ -209,6 +211,7 @@ class PsClient {
   // all servers in turn. Later calls may name only variables that this client has created or
   // described.
   // kAlreadyExists: the variable exists with another spec; the message shows the difference.
+  // kUnavailable: also a part of a new variable was to be on a server that has left the cluster.
   // kDeadlineExceeded: also after a wait for another Create of this client, which the message
   // names.
   virtual absl::Status Create(absl::Span<const VariableSpec> specs, Deadline deadline) = 0;
@@ -235,9 +238,8 @@ class PsClient {
   // exactly.
   virtual absl::Status Push(absl::Span<const PushSource> sources, absl::string_view position,
                             Deadline deadline) = 0;
-  // A push and a pull that sees it, in one round trip per server. Where a server applies its part
-  // of the push and refuses the pull, the error says "the push is applied": pull again, do not
-  // push.
+  // A push and a pull that sees it, in one round trip per server. Where the push is applied and a
+  // pull is refused or fails, the error says "the push is applied": pull again, do not push.
   virtual absl::Status PushPull(absl::Span<const PushSource> sources, absl::string_view position,
                                 absl::Span<const PullTarget> targets, Deadline deadline) = 0;
   // Begins the worker's next training step: a PushPull with the gradients of the previous step

@@ -176,8 +176,10 @@ bool ClusterCoordinator::Core::Recover(int32_t worker, const Call& call, const a
   LOG(WARNING) << "worker " << worker << " is lost (" << loss.message()
                << "); its function is scheduled again";
   if (++call->losses >= kMaxLosses) {
+    // Without WorkerLost's mark: a function that returns this error has not lost its own worker.
     Finish(worker, call,
-           Annotate(loss, absl::StrCat("a function lost ", call->losses, " workers")));
+           absl::Status(loss.code(), absl::StrCat("a function lost ", call->losses,
+                                                  " workers: ", loss.message())));
   } else {
     absl::MutexLock lock(&mutex_);
     if (Return(worker, call)) {

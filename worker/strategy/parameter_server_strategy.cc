@@ -52,14 +52,15 @@ absl::StatusOr<std::unique_ptr<ParameterServerStrategy>> ParameterServerStrategy
     return absl::InvalidArgumentError(
         "ParameterServerStrategy: the host of its variables is null; give HostOnServers(client)");
   }
-  if (host->server_count() == 0) {
+  if (host->listed_servers() == 0) {
     return absl::InvalidArgumentError(
         "ParameterServerStrategy: the client of the variables' host is null");
   }
   const int32_t servers = cluster.task_count("ps");
-  if (servers != host->server_count()) {
+  // Servers that have joined or left since are in neither (ps_server/MEMBERS.md).
+  if (servers != host->listed_servers()) {
     return InvalidArgument("ParameterServerStrategy: the cluster has ", servers,
-                           " ps tasks, the client is connected to ", host->server_count(),
+                           " ps tasks, the client was given ", host->listed_servers(),
                            " servers; give both the same cluster");
   }
   RETURN_IF_ERROR(CheckDevices("ParameterServerStrategy", options.worker_devices));
@@ -117,10 +118,9 @@ absl::StatusOr<std::vector<DenseShard>> ParameterServerStrategy::Place(
   }
   ASSIGN_OR_RETURN(const int64_t count, CountShards(options));
   ASSIGN_OR_RETURN(std::vector<DenseShard> shards, DivShards(rows, count));
+  const std::vector<int32_t> live = host_->servers();
   absl::MutexLock lock(&mutex_);
-  for (DenseShard& shard : shards) {
-    shard.ps = static_cast<int32_t>(placed_++ % host_->server_count());
-  }
+  for (DenseShard& shard : shards) shard.ps = live[placed_++ % live.size()];
   return shards;
 }
 

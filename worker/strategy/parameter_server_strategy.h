@@ -52,17 +52,17 @@ struct VariableGradient {
 class ParameterServerStrategy : public Strategy {
  public:
   // kInvalidArgument: a cluster without workers or without servers, with more than one chief, or
-  // with a job other than chief, worker, ps and evaluator; a number of servers that differs from
-  // the host's; no device, or a duplicate device; an optimizer with global_clipnorm.
+  // with a job other than chief, worker, ps and evaluator; another number of servers than in the
+  // client's cluster; no device, or a duplicate device; an optimizer with global_clipnorm.
   static absl::StatusOr<std::unique_ptr<ParameterServerStrategy>> Create(
       const ClusterSpec& cluster, std::shared_ptr<VariableHost> host,
       ParameterServerOptions options = {});
   ~ParameterServerStrategy() override;
 
   std::string name() const override { return "ParameterServerStrategy"; }
-  // Numbers of tasks in the cluster.
+  // Numbers of workers in the cluster, and of its current servers.
   int32_t worker_count() const { return worker_count_; }
-  int32_t server_count() const { return host_->server_count(); }
+  int32_t server_count() const { return static_cast<int32_t>(host_->servers().size()); }
   // The device on which values of variables arrive.
   std::vector<Device> parameter_devices() const override { return {Cpu(0)}; }
 
@@ -103,7 +103,7 @@ class ParameterServerStrategy : public Strategy {
   const ParameterServerOptions options_;
   const int32_t worker_count_;
   absl::Mutex mutex_;
-  int64_t placed_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t placed_ ABSL_GUARDED_BY(mutex_) = 0;
   std::set<std::string> names_ ABSL_GUARDED_BY(mutex_);
   std::weak_ptr<ClusterCoordinator> coordinator_ ABSL_GUARDED_BY(mutex_);
 };

@@ -96,8 +96,12 @@ PushSource SourceOf(const HostedRows& to, const Tensor& kept) {
 VariableHost::VariableHost(std::shared_ptr<PsClient> client, absl::Duration timeout)
     : client_(std::move(client)), timeout_(timeout) {}
 
-int32_t VariableHost::server_count() const {
-  return client_ == nullptr ? 0 : client_->server_count();
+std::vector<int32_t> VariableHost::servers() const {
+  return client_ == nullptr ? std::vector<int32_t>() : client_->servers();
+}
+
+int32_t VariableHost::listed_servers() const {
+  return client_ == nullptr ? 0 : client_->listed_servers();
 }
 
 absl::Status VariableHost::Create(VariableSpec* wanted, const Tensor& initial) {
@@ -175,6 +179,7 @@ absl::Status VariableHost::Add(const HostedRows& to, const Tensor& delta, bool s
         "with trainable false, assign it whole, or push a gradient");
   }
   ASSIGN_OR_RETURN(Tensor kept, Checked("add", to, delta));
+  if (kept.elements() == 0) return absl::OkStatus();
   if (!subtract) {
     ASSIGN_OR_RETURN(kept, DivideTensor(kept, -1));
   }
@@ -211,7 +216,7 @@ absl::StatusOr<Tensor> VariableHost::Checked(absl::string_view method, const Hos
 absl::Status VariableHost::PushKept(absl::Span<const HostedGradient> gradients) {
   std::vector<PushSource> sources;
   for (const HostedGradient& gradient : gradients) {
-    if (gradient.values.elements() > 0) sources.push_back(SourceOf(gradient.to, gradient.values));
+    sources.push_back(SourceOf(gradient.to, gradient.values));
   }
   if (sources.empty()) return absl::OkStatus();
   return client_->Push(sources, "", Deadline::In(timeout_));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/btree_map.h"
@@ -42,7 +43,9 @@ class VariableHost {
   // HostOnServers says what is required of `client`.
   VariableHost(std::shared_ptr<PsClient> client, absl::Duration timeout);
 
-  int32_t server_count() const;
+  // PsClient::servers and PsClient::listed_servers; none without a client.
+  std::vector<int32_t> servers() const;
+  int32_t listed_servers() const;
   // `spec` assigns each range of rows to a server, and gets the ranges and servers of the variable
   // of this name and shape if the servers have it. Its optimizer must be PlainUpdates() for Add to
   // work. `initial`, of the spec's dtype and shape, is written if no program has written it; other
@@ -56,7 +59,7 @@ class VariableHost {
   // Adds or subtracts exactly once, and atomically for all readers and writers of a row; repeated
   // rows are summed first. kUnimplemented: the variable has another optimizer.
   absl::Status Add(const HostedRows& to, const Tensor& delta, bool subtract);
-  // One update of every named variable, by its own optimizer.
+  // One update of every named variable, by its own optimizer, also where the gradient has no rows.
   absl::Status Push(absl::Span<const HostedGradient> gradients);
 
  private:

@@ -267,6 +267,20 @@ TEST_F(CoordinatorTest, H10_FunctionsOfALostWorkerRunAgain) {
   EXPECT_EQ(returned, losses - 4 + 1);
 }
 
+// The error is not a lost worker of a function that returns it.
+TEST_F(CoordinatorTest, AFunctionThatLosesWorkerAfterWorkerFails) {
+  Start(1);
+  std::atomic<int> losses = 0;
+  ASSERT_OK(coordinator_->Schedule([&](absl::Span<const Value>) -> absl::StatusOr<Value> {
+    ++losses;
+    return WorkerLost("killed");
+  }));
+  const absl::Status failed = coordinator_->Join(Soon());
+  EXPECT_THAT(failed, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("lost 100 workers")));
+  EXPECT_EQ(losses, 100);
+  EXPECT_FALSE(IsWorkerLost(failed));
+}
+
 TEST_F(CoordinatorTest, ALostWorkersDatasetIsMadeAgainAndRestarts) {
   Start(1);
   std::atomic<int> made = 0;

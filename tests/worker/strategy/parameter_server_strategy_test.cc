@@ -336,6 +336,47 @@ TEST_F(PsStrategyTest, GradientsOfAllReplicasAreOneUpdateOfTheServersOptimizer) 
               StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("trainable false")));
 }
 
+// Adam moves every row in every update, as in Keras, where rows without a gradient have zero.
+TEST_F(PsStrategyTest, SlicesWithoutRowsAreAnUpdate) {
+  ParameterServerOptions options = Fixed(2);
+  options.optimizer.type = "adam";
+  options.optimizer.learning_rate = ConstantRate(0.5);
+  Start(2, options);
+  const VariablePtr slices = Counting("slices", {4, 1});
+  const VariablePtr zeros = Counting("zeros", {4, 1});
+  const VariablePtr once = Counting("once", {4, 1});
+  const Tensor gradient = Tensor::Of<float>({4, 1}, {1, 2, 3, 4});
+  ASSERT_OK(strategy_->ApplyGradients({{slices, gradient}, {zeros, gradient}, {once, gradient}}));
+  ASSERT_OK(strategy_->ApplyGradients(
+      {{slices, IndexedSlices{Tensor::Vector<int64_t>({}), Tensor::Of<float>({0, 1}, {})}},
+       {zeros, Tensor::Zeros(DType::kFloat32, {4, 1})}}));
+  EXPECT_EQ(Numbers(slices), Numbers(zeros));
+  EXPECT_NE(Numbers(slices), Numbers(once));
+}
+
+// New variables are placed on the servers that have not left.
+TEST_F(PsStrategyTest, VariablesArePlacedOnLiveServers) {
+  Start(3, Fixed(4));
+  const auto change = [this](int32_t server, wire::MembersAction::type action) {
+    wire::ChangeMembersRequest request;
+    request.caller.job = "tool";
+    request.action = action;
+    request.index = 1;
+    wire::ChangeMembersReply reply;
+    servers_->service(server).change_members(reply, request);
+  };
+  change(1, wire::MembersAction::CLOSE);
+  change(0, wire::MembersAction::REMOVE);
+  const Deadline deadline = Deadline::In(absl::Seconds(30));  // a heartbeat reports it
+  while (strategy_->server_count() > 2 && !deadline.Expired()) std::this_thread::yield();
+  EXPECT_THAT(ServersOf(Counting("a", {8})), ElementsAre(0, 2, 0, 2));
+  EXPECT_THAT(Numbers(Counting("b", {4, 1})), ElementsAre(0, 1, 2, 3));
+  // A new program has the same cluster file.
+  strategy_ = Connect(1, Fixed(4));
+  EXPECT_EQ(strategy_->server_count(), 2);
+  EXPECT_THAT(ServersOf(Counting("c", {8})), ElementsAre(0, 2, 0, 2));
+}
+
 // A sum pairs the replicas' gradients by their place in the call, so every place has one variable.
 TEST_F(PsStrategyTest, ReplicasThatUpdateOtherVariablesAreRefused) {
   Start(1, {.worker_devices = {Cpu(0), Cpu(1)}});

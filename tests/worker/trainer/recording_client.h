@@ -30,6 +30,7 @@ class RecordingClient : public PsClient {
   }
 
   std::vector<int32_t> servers() const override { return {0}; }
+  int32_t listed_servers() const override { return 1; }
   const std::string& position() const override { return position_; }
   absl::Status Create(absl::Span<const VariableSpec>, Deadline) override {
     return absl::OkStatus();

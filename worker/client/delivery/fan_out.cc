@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
@@ -145,6 +146,14 @@ absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, Deadline deadlin
     exchange->expired_wait = exchange->refused_step = absl::OkStatus();
     exchange->outcome = {Progress::kNotSent, absl::OkStatus()};
   }
+  // After an exception, a connection with an answer under way would be left in a reused exchange.
+  const absl::Cleanup close = [exchanges] {
+    for (Exchange* exchange : exchanges) {
+      if (exchange->channel == nullptr) continue;
+      exchange->session->link().Return(exchange->channel, Progress::kUnknown);
+      exchange->channel = nullptr;
+    }
+  };
   Backoff backoff(limits_.ps_wait, deadline);
   bool failed = false;
   // Expired waits do not count as renewals: each took its time on the server.

@@ -127,8 +127,8 @@ PsClientImpl::PsClientImpl(const ClientOptions& options, std::vector<ReachedServ
         }
         return sessions;
       }()),
-      membership_(identity_, std::move(reach), sessions_, order_, variables_, flags_, fan_out_,
-                  calls_) {}
+      membership_(identity_, std::move(reach), sessions_, order_, variables_, flags_, plan_limits_,
+                  fan_out_, calls_) {}
 
 absl::StatusOr<std::vector<VariableSpec>> PsClientImpl::Describe(Deadline deadline) {
   ASSIGN_OR_RETURN(JobHoldings holdings, Examine(deadline));

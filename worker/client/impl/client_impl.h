@@ -26,6 +26,7 @@ class PsClientImpl final : public PsClient {
       absl::Duration longest_pause = absl::Seconds(kHeartbeatSeconds));
 
   std::vector<int32_t> servers() const override { return sessions_.Live(); }
+  int32_t listed_servers() const override { return identity_.server_count; }
   const std::string& position() const override { return lifecycle_.position(); }
   absl::Status Create(absl::Span<const VariableSpec> specs, Deadline deadline) override {
     return catalog_.Create(specs, deadline);

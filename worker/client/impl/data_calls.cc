@@ -45,8 +45,11 @@ absl::Status DataCalls::Push(absl::Span<const PushSource> sources, absl::string_
   const int64_t step = begins_step ? deps_.clock.Next() : 0;
   BeginStep(step, *plan);
   bool moved = false;
-  RETURN_IF_ERROR(Deliver(*plan, !skip && !sources.empty(), &position, deadline, &moved));
-  return moved ? PullAll(targets, step, deadline) : absl::OkStatus();
+  const bool updates = !skip && !sources.empty();
+  RETURN_IF_ERROR(Deliver(*plan, updates, &position, deadline, &moved));
+  if (!moved) return absl::OkStatus();
+  const absl::Status pulled = PullAll(targets, step, deadline);
+  return updates ? AfterUpdate(pulled) : pulled;
 }
 
 absl::Status DataCalls::Assign(absl::Span<const PushSource> sources, Deadline deadline) {

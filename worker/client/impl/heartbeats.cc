@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "common/catch_exceptions.h"
 #include "common/deadline.h"
 #include "common/errors.h"
 #include "common/interruption.h"
@@ -19,6 +20,8 @@ namespace {
 // other calls of the threads end soon after it.
 constexpr absl::Duration kLongestTimeout = absl::Seconds(1);
 constexpr absl::Duration kShortestTimeout = absl::Milliseconds(100);
+// Limits a refresh of the list of servers; the next heartbeat asks for another one.
+constexpr absl::Duration kRefreshTimeout = absl::Seconds(5);
 
 bool IsStopped(void* stop) { return static_cast<const StopFlag*>(stop)->stopped(); }
 
@@ -30,13 +33,18 @@ absl::Status Heartbeats::Start(absl::Duration lease) {
   if (StartThreads(&known)) return absl::OkStatus();
   Stop();
   return ResourceExhausted(deps_.options.task, ": the system refuses a thread for the heartbeats; ",
-                           known, " are needed, one for each server: raise the limit of threads ",
-                           "(ulimit -u, pids.max)");
+                           known + 1, " are needed, one for each server and one for the list of ",
+                           "servers: raise the limit of threads (ulimit -u, pids.max)");
 }
 
 bool Heartbeats::StartThreads(size_t* known) {
   absl::MutexLock lock(&threads_mutex_);
   *known = deps_.sessions.size();
+  if (!stopped_ && threads_.empty()) {
+    ClientThread thread = StartClientThread([this] { RefreshLoop(); });
+    if (thread == nullptr) return false;
+    threads_.push_back(std::move(thread));
+  }
   for (; !stopped_ && started_ < *known; ++started_) {
     ServerSession& session = deps_.sessions[started_];
     if (session.departed()) continue;
@@ -81,6 +89,24 @@ void Heartbeats::Loop(ServerSession& session) {
     deps_.flags.fenced.store(true);
     return;
   } while (!Pause(session, pause));
+}
+
+// A server of the new list may not answer, so no heartbeat waits for the refresh.
+void Heartbeats::RefreshLoop() {
+  while (true) {
+    {
+      absl::MutexLock lock(&mutex_);
+      while (!newer_list_ && !stop_.stopped()) {
+        changed_.WaitUntil(&mutex_, Deadline::In(absl::Hours(1)));
+      }
+      newer_list_ = false;
+    }
+    if (!BeginBeat()) return;
+    const absl::Cleanup end = [this] { EndBeat(); };
+    const Interruption until_stop(IsStopped, &stop_);
+    const absl::Status known = deps_.membership.Refresh(Deadline::In(kRefreshTimeout));
+    if (!known.ok()) LOG(WARNING) << "cannot refresh the list of servers: " << known.message();
+  }
 }
 
 absl::Status Heartbeats::HoldBack(Deadline deadline) {
@@ -145,12 +171,20 @@ wire::WorkerVitals Heartbeats::Vitals() const {
     if (session.replaced()) vitals.servers_replaced.push_back(session.index());
   });
   if (deps_.options.vitals == nullptr) return vitals;
-  const TrainingVitals training = deps_.options.vitals();
-  vitals.__set_steps(training.steps);
-  vitals.__set_examples(training.examples);
-  if (training.loss.has_value()) vitals.__set_loss(*training.loss);
-  if (training.share_done.has_value()) vitals.__set_share_done(*training.share_done);
-  if (training.seconds_left.has_value()) vitals.__set_seconds_left(*training.seconds_left);
+  const absl::StatusOr<TrainingVitals> training = CatchExceptions(
+      "vitals", [this]() -> absl::StatusOr<TrainingVitals> { return deps_.options.vitals(); });
+  if (!training.ok()) {
+    if (!vitals_failed_.exchange(true)) {
+      LOG(ERROR) << deps_.options.task << ": " << training.status().message()
+                 << "; heartbeats are sent without the training's progress";
+    }
+    return vitals;
+  }
+  vitals.__set_steps(training->steps);
+  vitals.__set_examples(training->examples);
+  if (training->loss.has_value()) vitals.__set_loss(*training->loss);
+  if (training->share_done.has_value()) vitals.__set_share_done(*training->share_done);
+  if (training->seconds_left.has_value()) vitals.__set_seconds_left(*training->seconds_left);
   return vitals;
 }
 
@@ -165,8 +199,11 @@ absl::Status Heartbeats::Beat(ServerSession& session, absl::Duration timeout) {
                          });
   if (!status.ok()) return status;
   session.Learn(state);
-  const Interruption until_stop(IsStopped, &stop_);
-  deps_.membership.OnServerState(state);
+  if (deps_.membership.IsOlderThan(state)) {
+    absl::MutexLock lock(&mutex_);
+    newer_list_ = true;
+    changed_.SignalAll();
+  }
   return status;
 }
 

@@ -1,6 +1,7 @@
 // Sends every server heartbeats, several in each lease, with the state of the worker's training.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <vector>
 
@@ -35,9 +36,10 @@ class Heartbeats {
   explicit Heartbeats(const Dependencies& deps) : deps_(deps) {}
   ~Heartbeats() { Stop(); }
 
-  // Starts one thread for each server, and for servers that join later. A server that is down
-  // delays no other server's heartbeats. Call once. kResourceExhausted: the system refuses a
-  // thread; the worker would lose its lease.
+  // Starts one thread for each server, and for servers that join later, and one that keeps the list
+  // of servers current. A server that is down or cannot be greeted delays no other server's
+  // heartbeats. Call once. kResourceExhausted: the system refuses a thread; the worker would lose
+  // its lease.
   absl::Status Start(absl::Duration lease);
   // Ends the threads after their current heartbeats.
   void Stop();
@@ -48,12 +50,14 @@ class Heartbeats {
   void Resume();
 
  private:
-  // Starts the threads of servers that have joined. Sets how many servers the client knows. False:
-  // the system refuses a thread, and a later call tries again.
+  // Starts the list's thread, and the threads of servers that have joined. Sets how many servers
+  // the client knows. False: the system refuses a thread, and a later call tries again.
   bool StartThreads(size_t* known);
   // Waits between two heartbeats. True: the heartbeats have been stopped.
   bool Pause(const ServerSession& session, absl::Duration pause);
   void Loop(ServerSession& session);
+  // Refreshes the list of servers after a heartbeat's answer reports a newer one.
+  void RefreshLoop();
   // Waits while heartbeats are held back. False: they have been stopped.
   bool BeginBeat();
   void EndBeat();
@@ -67,11 +71,13 @@ class Heartbeats {
   absl::Mutex mutex_;
   MonotonicCondVar changed_;
   bool held_back_ ABSL_GUARDED_BY(mutex_) = false;
-  int beats_ ABSL_GUARDED_BY(mutex_) = 0;  // heartbeats under way
+  int beats_ ABSL_GUARDED_BY(mutex_) = 0;            // heartbeats and refreshes under way
+  bool newer_list_ ABSL_GUARDED_BY(mutex_) = false;  // to be fetched
   absl::Mutex threads_mutex_;
   bool stopped_ ABSL_GUARDED_BY(threads_mutex_) = false;
   size_t started_ ABSL_GUARDED_BY(threads_mutex_) = 0;  // servers below this index have a thread
   std::vector<ClientThread> threads_ ABSL_GUARDED_BY(threads_mutex_);
+  mutable std::atomic<bool> vitals_failed_ = false;  // ClientOptions::vitals has thrown
 };
 
 }  // namespace cairn

@@ -54,10 +54,7 @@ absl::Status Lifecycle::SayHello(Deadline deadline, bool dropped, absl::Duration
   double lease_seconds = replies[0].lease_seconds;
   for (size_t s = 0; s < replies.size(); ++s) {
     const wire::HelloReply& reply = replies[s];
-    if (reply.max_message_bytes > 0) {
-      deps_.plan_limits.max_message_bytes =
-          std::min(deps_.plan_limits.max_message_bytes, reply.max_message_bytes);
-    }
+    deps_.plan_limits.LowerMessageBytes(reply.max_message_bytes);
     if (!deps_.sessions[s].departed()) lease_seconds = std::min(lease_seconds, reply.lease_seconds);
   }
   *lease = absl::Seconds(lease_seconds);

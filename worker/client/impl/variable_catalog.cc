@@ -5,6 +5,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/dtype.h"
 #include "common/errors.h"
 #include "common/shape.h"
@@ -100,7 +101,21 @@ absl::Status VariableCatalog::Place(const VariableSpec* existing, VariableSpec* 
       return Conflict(*existing, *spec);
     }
   }
-  return Annotate(ValidateSpec(*spec, static_cast<int32_t>(deps_.sessions.size())), "create");
+  RETURN_IF_ERROR(
+      Annotate(ValidateSpec(*spec, static_cast<int32_t>(deps_.sessions.size())), "create"));
+  return existing == nullptr ? CheckLive(*spec, "place it on these") : absl::OkStatus();
+}
+
+absl::Status VariableCatalog::CheckLive(const VariableSpec& spec,
+                                        absl::string_view next_step) const {
+  for (const int32_t server : PlacesOf(spec)) {
+    const ServerSession& session = deps_.sessions[static_cast<size_t>(server)];
+    if (!session.departed()) continue;
+    return Unavailable("create \"", spec.name, "\": a part of it was to be on ", session.name(),
+                       ", which has left the cluster; live servers: ps:",
+                       absl::StrJoin(deps_.sessions.Live(), ", ps:"), "; ", next_step);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status VariableCatalog::Create(absl::Span<const VariableSpec> specs, Deadline deadline) {
@@ -132,6 +147,12 @@ absl::Status VariableCatalog::CreateExclusively(absl::Span<const VariableSpec> s
     }
   }
   RETURN_IF_ERROR(CreatePlaced(placed, deadline));
+  // A server that has left in the meantime may have refused its part.
+  for (const VariableSpec& spec : placed) {
+    if (by_name.contains(spec.name)) continue;
+    RETURN_IF_ERROR(
+        CheckLive(spec, "create it again, or drop the job if that fails: others have their parts"));
+  }
   for (VariableSpec& spec : placed) deps_.variables.Insert(std::move(spec));
   return absl::OkStatus();
 }
@@ -157,7 +178,7 @@ absl::Status VariableCatalog::CreatePlaced(absl::Span<const VariableSpec> specs,
       if (!HasPart(spec, server)) continue;
       const int64_t bytes = WireBytes(spec);
       if (batch.size() == kMaxItemsPerCall ||
-          batch_bytes + bytes > deps_.limits.max_message_bytes / 2) {
+          batch_bytes + bytes > deps_.limits.max_message_bytes() / 2) {
         RETURN_IF_ERROR(send());
       }
       batch.push_back(ToWire(spec));

@@ -52,6 +52,8 @@ class VariableCatalog {
   absl::Status Place(const VariableSpec* existing, VariableSpec* spec)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CreatePlaced(absl::Span<const VariableSpec> specs, Deadline deadline);
+  // kUnavailable: the new variable has a part on a server that has left the cluster.
+  absl::Status CheckLive(const VariableSpec& spec, absl::string_view next_step) const;
   absl::Status ScanGroup(const ClientVariable& variable, int32_t server, const Row& row,
                          Deadline deadline);
 

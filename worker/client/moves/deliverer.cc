@@ -27,19 +27,32 @@ void SetUnknown(Exchange& exchange, const absl::Status& status) {
   exchange.outcome = {Progress::kUnknown, status};
 }
 
+// Whether only pulls have failed. A step whose pull was refused has said itself that its push is
+// applied.
+bool UpdatesApplied(absl::Span<Exchange* const> exchanges) {
+  return std::all_of(exchanges.begin(), exchanges.end(), [](const Exchange* exchange) {
+    return !Updates(*exchange) || (exchange->done && exchange->outcome.status.ok());
+  });
+}
+
 }  // namespace
+
+absl::Status AfterUpdate(const absl::Status& pulled) {
+  return Annotate(pulled, "the push is applied, but a pull after it failed");
+}
 
 absl::Status Deliverer::Deliver(DataPlan& plan, bool updates, const absl::string_view* position,
                                 Deadline deadline, bool* moved) {
   const size_t waves = plan.WaveCount();
   if (waves == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(updates && deps_.identity.sequenced()
-                      ? DeliverNumbered(plan, position, deadline, moved)
-                      : DeliverUnnumbered(plan, updates, deadline, moved));
-  for (size_t wave = 1; wave < waves && !*moved; ++wave) {
-    RETURN_IF_ERROR(Pull(plan, wave, deadline, moved));
+  absl::Status status = updates && deps_.identity.sequenced()
+                            ? DeliverNumbered(plan, position, deadline, moved)
+                            : DeliverUnnumbered(plan, updates, deadline, moved);
+  if (!status.ok()) return updates && UpdatesApplied(plan.Wave(0)) ? AfterUpdate(status) : status;
+  for (size_t wave = 1; wave < waves && status.ok() && !*moved; ++wave) {
+    status = Pull(plan, wave, deadline, moved);
   }
-  return absl::OkStatus();
+  return updates ? AfterUpdate(status) : status;
 }
 
 absl::Status Deliverer::Pull(DataPlan& plan, size_t wave, Deadline deadline, bool* moved) {

@@ -18,6 +18,9 @@
 
 namespace cairn {
 
+// The error of a pull that followed an applied push in one call; OK stays OK.
+absl::Status AfterUpdate(const absl::Status& pulled);
+
 // Thread safety: every method except Begin may be called from several threads at once. Numbered
 // plans are delivered one at a time.
 class Deliverer {

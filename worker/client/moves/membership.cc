@@ -15,12 +15,6 @@
 #include "thrift/limits.h"
 
 namespace cairn {
-namespace {
-
-// Limits a refresh that a heartbeat starts; the next heartbeat tries again.
-constexpr absl::Duration kRefreshTimeout = absl::Seconds(5);
-
-}  // namespace
 
 absl::Status Membership::SayHelloToFirst(Deadline deadline, wire::HelloReply* reply) {
   // Proposes a timeline, which ps:0 begins only if it holds none for the job.
@@ -84,12 +78,6 @@ bool Membership::AskWhetherLeft(ServerSession& session, Deadline deadline,
 absl::Status Membership::Refresh(Deadline deadline) {
   ASSIGN_OR_RETURN(const wire::Members members, calls_.Members(deadline));
   return Take(members, /*greet=*/true, deadline);
-}
-
-void Membership::OnServerState(const wire::ServerState& state) {
-  if (!state.__isset.members_version || state.members_version <= version()) return;
-  const absl::Status known = Refresh(Deadline::In(kRefreshTimeout));
-  if (!known.ok()) LOG(WARNING) << "cannot refresh the list of servers: " << known.message();
 }
 
 bool Membership::Changed(Deadline deadline) {
@@ -195,6 +183,7 @@ absl::Status Membership::Join(const wire::Member& member, bool greet, Deadline d
       SetFinalSequence(static_cast<size_t>(member.index), reply.state.durable);
     } else {
       CAIRN_CRASH_POINT("worker: a new server is greeted");
+      plan_limits_.LowerMessageBytes(reply.max_message_bytes);
       session->Begin(reply, incarnation_, /*last_part=*/0, /*through=*/order_.settled());
       LOG(INFO) << session->name() << " has joined the cluster";
     }

@@ -24,6 +24,7 @@
 #include "worker/client/delivery/server_table.h"
 #include "worker/client/job_holdings.h"
 #include "worker/client/links/server_link.h"
+#include "worker/client/plan/data_plan.h"
 #include "worker/client/routing/client_variable.h"
 
 namespace cairn {
@@ -41,14 +42,15 @@ class Membership {
 
   // All arguments outlive the membership.
   Membership(const ClientIdentity& identity, ReachServer reach, ServerTable& sessions,
-             const PushOrder& order, ClientVariableMap& variables, Flags& flags, FanOut& fan_out,
-             ServerCalls& calls)
+             const PushOrder& order, ClientVariableMap& variables, Flags& flags,
+             PlanLimits& plan_limits, FanOut& fan_out, ServerCalls& calls)
       : identity_(identity),
         reach_(std::move(reach)),
         sessions_(sessions),
         order_(order),
         variables_(variables),
         flags_(flags),
+        plan_limits_(plan_limits),
         fan_out_(fan_out),
         calls_(calls) {}
 
@@ -75,8 +77,10 @@ class Membership {
   // Fetches the member list from ps:0, says hello to new servers, and learns the placement of rows
   // whose servers have left.
   absl::Status Refresh(Deadline deadline);
-  // Calls Refresh where a server's reply reports a newer member list.
-  void OnServerState(const wire::ServerState& state);
+  // Whether a server's reply reports a newer member list.
+  bool IsOlderThan(const wire::ServerState& state) const {
+    return state.__isset.members_version && state.members_version > version();
+  }
   // Refreshes the list; true where it has changed. A client without heartbeats needs this to tell a
   // server that has left from a server that is down.
   bool Changed(Deadline deadline);
@@ -116,6 +120,7 @@ class Membership {
   const PushOrder& order_;
   ClientVariableMap& variables_;
   Flags& flags_;
+  PlanLimits& plan_limits_;
   FanOut& fan_out_;
   ServerCalls& calls_;
   int64_t incarnation_ = 0;

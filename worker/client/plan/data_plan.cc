@@ -90,6 +90,7 @@ DataPlan::Slot& DataPlan::NewSlot(int32_t server, size_t wave) {
   Slot& slot = slots_[used_++];
   slot.session = &sessions_[server];
   slot.repeatable = true;
+  slot.sent = slot.done = false;
   slot.call.targets.clear();
   slot.call.step = 0;
   slot.call.request.push.step = slot.call.request.push.rows = 0;
@@ -289,7 +290,7 @@ absl::Status DataPlan::PutUpdate(const RequestItem& entry, bool assign) {
   }
   // A push is one message per server, so it cannot be divided further.
   const int64_t items = static_cast<int64_t>(slot.pushes + slot.assigns);
-  if (slot.out_bytes <= limits_.max_message_bytes && slot.ids <= limits_.max_ids &&
+  if (slot.out_bytes <= limits_.max_message_bytes() && slot.ids <= limits_.max_ids &&
       items <= limits_.max_items && payload <= kMaxPayloadBytes) {
     return absl::OkStatus();
   }
@@ -297,7 +298,7 @@ absl::Status DataPlan::PutUpdate(const RequestItem& entry, bool assign) {
       ResourceExhausted(assign ? "assign" : "push", " of \"", entry.variable->spec().name,
                         "\": the part for ", slot.session->name(), " has ", slot.out_bytes,
                         " bytes, ", slot.ids, " ids and ", items, " items; one message takes ",
-                        limits_.max_message_bytes, " bytes (--max_message_bytes), ",
+                        limits_.max_message_bytes(), " bytes (--max_message_bytes), ",
                         limits_.max_ids, " ids and ", limits_.max_items,
                         " items: use several calls, or more shards"),
       wire::ErrorReason::LIMIT);
@@ -338,7 +339,9 @@ absl::Status DataPlan::AddPull(ClientVariablePtr held, const PullTarget& target)
       destination.group = entry.group;
       destination.rows = groups[entry.group].rows;
       destination.out = target.out.data() + groups[entry.group].first_row * row_bytes;
-      if (destination.rows > 0) RETURN_IF_ERROR(PutPullItem(entry, destination, destination.out));
+      // A shard without rows has no values, but counts updates.
+      if (destination.rows == 0 && target.updates == nullptr) continue;
+      RETURN_IF_ERROR(PutPullItem(entry, destination, destination.out));
     }
     return absl::OkStatus();
   }
@@ -368,7 +371,7 @@ absl::Status DataPlan::AddPull(ClientVariablePtr held, const PullTarget& target)
 absl::Status DataPlan::PutPull(const RequestItem& entry, PullDestination destination,
                                std::byte* target) {
   const size_t row_bytes = entry.variable->row_bytes();
-  const int64_t room = std::min(limits_.max_message_bytes - 2 * kMessageBytes, kMaxPayloadBytes);
+  const int64_t room = std::min(limits_.max_message_bytes() - 2 * kMessageBytes, kMaxPayloadBytes);
   const int64_t bytes_per_id = std::max(row_bytes, sizeof(int64_t));
   const size_t most = std::clamp<int64_t>(room / bytes_per_id, 1, limits_.max_ids);
   RequestItem rest = entry;
@@ -391,11 +394,11 @@ absl::Status DataPlan::PutPullItem(const RequestItem& entry, const PullDestinati
   const int64_t values = static_cast<int64_t>(BytesOf(destination, destination.rows));
   const int64_t ids = static_cast<int64_t>(entry.ids.size());
   const int64_t named = static_cast<int64_t>(entry.variable->spec().name.size()) + kItemBytes;
-  if (values + named + kMessageBytes > limits_.max_message_bytes || values > kMaxPayloadBytes) {
+  if (values + named + kMessageBytes > limits_.max_message_bytes() || values > kMaxPayloadBytes) {
     return WithReason(
         ResourceExhausted("pull of \"", entry.variable->spec().name, "\": shard ",
                           entry.variable->groups()[entry.group].shard, " has ", values,
-                          " bytes; one message takes ", limits_.max_message_bytes,
+                          " bytes; one message takes ", limits_.max_message_bytes(),
                           " (--max_message_bytes): use more shards"),
         wire::ErrorReason::LIMIT);
   }
@@ -403,8 +406,8 @@ absl::Status DataPlan::PutPullItem(const RequestItem& entry, const PullDestinati
   Slot* slot = current_[server];
   if (slot == nullptr) {
     slot = &FirstSlot(server);
-  } else if (slot->in_bytes + values + named > limits_.max_message_bytes ||
-             slot->out_bytes + ids * 8 + named > limits_.max_message_bytes ||
+  } else if (slot->in_bytes + values + named > limits_.max_message_bytes() ||
+             slot->out_bytes + ids * 8 + named > limits_.max_message_bytes() ||
              slot->ids + ids > limits_.max_ids ||
              static_cast<int64_t>(slot->destinations.size()) >= limits_.max_items) {
     slot = &NewSlot(server, slot->wave + 1);

@@ -7,6 +7,7 @@
 // number of its sorted row.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -45,10 +46,26 @@ class ScratchArray {
   std::unique_ptr<T[]> data_;
 };
 
-struct PlanLimits {
-  int64_t max_message_bytes = 0;
-  int64_t max_items = 0;
-  int64_t max_ids = 0;
+// Limits of one message, of all servers. Thread safety: every method may be called from several
+// threads at once.
+class PlanLimits {
+ public:
+  PlanLimits(int64_t max_message_bytes, int64_t max_items, int64_t max_ids)
+      : max_items(max_items), max_ids(max_ids), max_message_bytes_(max_message_bytes) {}
+
+  int64_t max_message_bytes() const { return max_message_bytes_.load(std::memory_order_relaxed); }
+  // `bytes`: the limit of another server; 0: none.
+  void LowerMessageBytes(int64_t bytes) {
+    int64_t now = max_message_bytes();
+    while (bytes > 0 && bytes < now && !max_message_bytes_.compare_exchange_weak(now, bytes)) {
+    }
+  }
+
+  const int64_t max_items;
+  const int64_t max_ids;
+
+ private:
+  std::atomic<int64_t> max_message_bytes_;
 };
 
 // Thread safety: none; each call takes a separate plan from the client's pool. All spans of sources

@@ -162,6 +162,12 @@ TEST(FanOut, SendsToAllBeforeItReceives) {
   }));
   EXPECT_EQ(answered, 2);
   EXPECT_EQ(fan_out.retries(), 0);
+  // After an exception no reused exchange has the connection of a call that was not answered.
+  EXPECT_THROW(fan_out.Run(both, Soon(), [](Exchange&) -> absl::Status { throw std::bad_alloc(); })
+                   .IgnoreError(),
+               std::bad_alloc);
+  EXPECT_EQ(exchanges[1].channel, nullptr);
+  EXPECT_OK(fan_out.Run(both, Soon(), [](Exchange&) { return absl::OkStatus(); }));
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 // some server lacks, never at a position of another sequence.
 #include "worker/client/delivery/position.h"
 
+#include <algorithm>
+#include <random>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thrift/limits.h"
@@ -100,6 +103,62 @@ TEST(ResumePoint, DoesNotTrustADamagedRecord) {
 TEST(EncodedPosition, IsShort) {
   // Two servers with close sequences: only a few bytes besides the user's.
   EXPECT_LE(Encoded(1000000, {1000000, 999990}, "").size(), 8u);
+  // A push with a part on every server, and one with a part on the last server only.
+  std::vector<int64_t> last_part(kMaxServers, 1000000);
+  EXPECT_LE(Encoded(1000000, last_part, "").size(), 12u);
+  last_part.assign(kMaxServers, 0);
+  last_part.back() = 1000000;
+  EXPECT_LE(Encoded(1000000, last_part, "").size(), 12u);
+}
+
+// A server that has joined without rows, or left, has no part.
+TEST(EncodedPosition, OfAsManyServersAsThereCanBeFitsIntoItsLimit) {
+  constexpr int64_t kSequence = int64_t{1} << 62;
+  const std::string user(512, 'p');
+  ASSERT_TRUE(CheckUserPosition(user).ok());
+  std::vector<int64_t> last_part;
+  for (int64_t s = 0; s < kMaxServers; ++s) {
+    last_part.push_back(kSequence - (int64_t{1} << 34) + 2 + s);
+  }
+  EXPECT_LE(Encoded(kSequence, last_part, user).size(), kMaxPositionBytes);
+  last_part[7] = 0;
+  EXPECT_LE(Encoded(kSequence, last_part, user).size(), kMaxPositionBytes);
+}
+
+ResumePoint Decoded(const std::string& position, size_t servers, int64_t applied) {
+  std::vector<ResumeAnswer> answers(servers, {applied, ""});
+  answers[0].position = position;
+  return ChooseResumePoint(answers);
+}
+
+TEST(EncodedPosition, IsReadAsItWasWritten) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 2000; ++i) {
+    const auto sequence = static_cast<int64_t>(random() >> (1 + random() % 63)) | 1;
+    std::vector<int64_t> last_part(1 + random() % 40);
+    const uint64_t lags = 1 + random() % 4;
+    for (int64_t& last : last_part) {
+      const auto lag = static_cast<int64_t>(random() % lags);
+      last = random() % 3 == 0 ? 0 : std::max<int64_t>(sequence - lag * lag * lag, 0);
+    }
+    const ResumePoint point =
+        Decoded(Encoded(sequence, last_part, "user's"), last_part.size(), sequence);
+    ASSERT_EQ(point.sequence, sequence) << i;
+    ASSERT_EQ(point.position, "user's") << i;
+    ASSERT_EQ(point.last_part, last_part) << i;
+  }
+}
+
+TEST(EncodedPosition, OfEarlierReleasesIsRead) {
+  // Sequence 300, three servers: all with a part, 0, 1 and 200 behind.
+  const std::string text("\xC1\x01\xAC\x02\x03\x00\x01\xC8\x01user", 13);
+  const ResumePoint dense = Decoded(text, 4, 300);
+  EXPECT_THAT(dense.last_part, ElementsAre(300, 299, 100, 0));
+  EXPECT_EQ(dense.position, "user");
+  // Sequence 300: two servers with a part, each after a skipped one, 1 and 200 behind.
+  const ResumePoint sparse = Decoded("\xC1\x02\xAC\x02\x02\x01\x01\x01\xC8\x01user", 4, 300);
+  EXPECT_THAT(sparse.last_part, ElementsAre(0, 299, 0, 100));
+  EXPECT_EQ(sparse.position, "user");
 }
 
 }  // namespace

@@ -115,6 +115,49 @@ TEST(Create, BehindAnotherEndsAtItsDeadlineAndNamesTheOther) {
   EXPECT_OK(client->Create({Dense("a", {2})}, Soon()));
 }
 
+bool HasLeft(const PsClient& client, int32_t server) {
+  const std::vector<int32_t> live = client.servers();
+  return std::find(live.begin(), live.end(), server) == live.end();
+}
+
+TEST(Create, RefusesAPlaceOnAServerThatHasLeft) {
+  Fleet fleet(3, true);
+  for (int32_t s = 0; s < 3; ++s) fleet.fake(s).lease_seconds = 3;
+  const auto client = fleet.Connect();
+  fleet.fake(0).RemoveMember(1);
+  for (const Deadline deadline = Soon(); !HasLeft(*client, 1) && !deadline.Expired();) {
+    std::this_thread::yield();
+  }
+  VariableSpec table = Table("t", 2);
+  table.bucket_ps = {0, 1, 2, 0};
+  for (const VariableSpec& spec : {Dense("a", {4}, {{0, 2, 0}, {2, 2, 1}}), table}) {
+    EXPECT_THAT(client->Create({spec}, Soon()),
+                StatusIs(absl::StatusCode::kUnavailable,
+                         AllOf(HasSubstr("ps:1"), HasSubstr("has left"), HasSubstr("ps:0, ps:2"))));
+  }
+  for (int32_t s = 0; s < 3; ++s) EXPECT_EQ(fleet.fake(s).calls("create_variables"), 0);
+  ASSERT_OK(client->Create({Dense("b", {2}), Dense("c", {2}), Table("u", 2)}, Soon()));
+  EXPECT_EQ(fleet.fake(1).calls("create_variables"), 0);
+}
+
+// ps:1 refuses its part because it is leaving, and the client learns that it has left before the
+// answer.
+TEST(Create, IsAnErrorWhereAServerLeavesMeanwhile) {
+  Fleet fleet(3, true);
+  for (int32_t s = 0; s < 3; ++s) fleet.fake(s).lease_seconds = 3;
+  const auto client = fleet.Connect();
+  fleet.fake(1).before = [&](absl::string_view method) {
+    if (method != "create_variables") return;
+    fleet.fake(0).RemoveMember(1);
+    for (const Deadline deadline = Soon(); !HasLeft(*client, 1) && !deadline.Expired();) {
+      std::this_thread::yield();
+    }
+    Refuse(wire::ErrorCode::FAILED_PRECONDITION, wire::ErrorReason::NONE, "leaving");
+  };
+  EXPECT_THAT(client->Create({Table("t", 2)}, Soon()),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("ps:1")));
+}
+
 TEST(Describe, MakesVariablesOfOtherTasksKnown) {
   Fleet fleet(2, false);
   ASSERT_OK(fleet.Connect()->Create({Dense("a", {2})}, Soon()));

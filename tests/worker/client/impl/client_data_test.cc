@@ -15,6 +15,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Setting {
   int32_t servers;
@@ -278,6 +279,18 @@ TEST_P(ClientDataTest, CountsBytesAndStaleness) {
   EXPECT_EQ(client->counters().bytes_pushed, 8);
 }
 
+TEST_P(ClientDataTest, CountsUpdatesOfAVariableWithoutRows) {
+  const auto client = fleet_.Connect();
+  ASSERT_OK(client->Create({Dense("empty", {0, 4})}, Soon()));
+  int64_t updates = -1;
+  const PullTarget target{.variable = "empty", .updates = &updates};
+  ASSERT_OK(client->Pull({target}, Soon()));
+  EXPECT_EQ(updates, 0);
+  ASSERT_OK(client->Push({Whole("empty", {})}, "", Soon()));
+  ASSERT_OK(client->Pull({target}, Soon()));
+  EXPECT_EQ(updates, 1);
+}
+
 // Pulls and pushes run concurrently; ThreadSanitizer checks them, and the sum is exact.
 TEST_P(ClientDataTest, ServesManyThreads) {
   const auto client = fleet_.Connect();
@@ -325,6 +338,56 @@ TEST_P(ClientDataTest, GoesOnAfterARefusedPush) {
   fleet_.fake(0).before = nullptr;
   ASSERT_OK(client->Push({Whole("v", {1, 1})}, "", Soon()));
   EXPECT_THAT(PullWhole(*client, "v", 2), ElementsAre(-1, -1));
+}
+
+// The caller may pull again, and must not push again.
+TEST_P(ClientDataTest, AnErrorAfterAnAppliedPushSaysThatItIsApplied) {
+  for (int32_t s = 0; s < GetParam().servers; ++s) fleet_.fake(s).max_message_bytes = 1 << 20;
+  const auto client = fleet_.Connect();
+  // Two of the pulled variables fit into no message.
+  const int64_t size = 150'000;
+  ASSERT_OK(client->Create({Dense("v", {2}, {{0, 2, 0}}), Dense("a", {size}, {{0, size, 0}}),
+                            Dense("b", {size}, {{0, size, 0}})},
+                           Soon()));
+  std::vector<float> out(2), a(size), b(size);
+  fleet_.fake(0).before = [](absl::string_view method) {
+    if (method == "pull") {
+      Refuse(wire::ErrorCode::RESOURCE_EXHAUSTED, wire::ErrorReason::MEMORY_BUDGET, "no memory");
+    }
+  };
+  EXPECT_THAT(
+      client->PushPull({Whole("v", {1, 1})}, "", {WholeInto("a", &a), WholeInto("b", &b)}, Soon()),
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               AllOf(HasSubstr("the push is applied"), HasSubstr("no memory"))));
+  // Of a call that has only the pull, and of one that was refused itself.
+  EXPECT_THAT(client->Pull({WholeInto("v", &out)}, Soon()).message(),
+              Not(HasSubstr("the push is applied")));
+  fleet_.fake(0).before = [](absl::string_view method) {
+    if (method == "step") {
+      Refuse(wire::ErrorCode::RESOURCE_EXHAUSTED, wire::ErrorReason::MEMORY_BUDGET, "no memory");
+    }
+  };
+  EXPECT_THAT(client->PushPull({Whole("v", {1, 1})}, "", {WholeInto("v", &out)}, Soon()).message(),
+              HasSubstr("the push is applied"));
+  fleet_.fake(0).before = nullptr;
+  EXPECT_THAT(PullWhole(*client, "v", 2), ElementsAre(-2, -2));
+  // A call that ends before its push is sent. Its exchange has been used before.
+  EXPECT_THAT(client
+                  ->PushPull({Whole("v", {1, 1})}, "", {WholeInto("v", &out)},
+                             Deadline::In(absl::ZeroDuration()))
+                  .message(),
+              Not(HasSubstr("the push is applied")));
+  if (GetParam().servers == 1) return;
+  // Another server has the pull alone.
+  ASSERT_OK(client->Create({Dense("w", {2}, {{0, 2, 1}})}, Soon()));
+  fleet_.fake(1).before = [](absl::string_view method) {
+    if (method == "pull") {
+      Refuse(wire::ErrorCode::RESOURCE_EXHAUSTED, wire::ErrorReason::MEMORY_BUDGET, "no memory");
+    }
+  };
+  EXPECT_THAT(client->PushPull({Whole("v", {1, 1})}, "", {WholeInto("w", &out)}, Soon()).message(),
+              AllOf(HasSubstr("the push is applied"), HasSubstr("ps:1")));
+  EXPECT_THAT(PullWhole(*client, "v", 2), ElementsAre(-3, -3));
 }
 
 TEST_P(ClientDataTest, StopsAProcessThatAnotherReplaced) {

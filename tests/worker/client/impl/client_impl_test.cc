@@ -360,6 +360,61 @@ TEST(Lease, IsKeptOnTheOtherServersWhereSomeDoNotAnswer) {
   for (size_t i = 1; i < beats.size(); ++i) EXPECT_LT(beats[i] - beats[i - 1], absl::Seconds(2));
 }
 
+TEST(Lease, IsKeptWhileAServerThatHasJoinedDoesNotAnswer) {
+  absl::Mutex mutex;
+  std::vector<absl::Duration> beats;  // when ps:0, which names the server, got each
+  Fleet fleet(2, true);
+  for (int32_t s = 0; s < 2; ++s) fleet.fake(s).lease_seconds = 1;
+  fleet.fake(0).before = [&](absl::string_view method) {
+    absl::MutexLock lock(&mutex);
+    if (method == "heartbeat") beats.push_back(MonotonicNow());
+  };
+  auto client = fleet.Connect();
+  fleet.fake(0).AddMember(2, NobodysAddress());
+  EXPECT_TRUE(Eventually([&] { return fleet.fake(0).calls("members") > 0; }));
+  const absl::Duration asked = MonotonicNow();
+  EXPECT_TRUE(Eventually([&] {
+    absl::MutexLock lock(&mutex);
+    return beats.size() >= 4 && beats.back() > asked + absl::Seconds(2);
+  }));
+  client.reset();
+  absl::MutexLock lock(&mutex);
+  for (size_t i = 1; i < beats.size(); ++i) EXPECT_LT(beats[i] - beats[i - 1], absl::Seconds(2));
+}
+
+TEST(Lease, IsKeptWhereTheProgramsFunctionThrows) {
+  Fleet fleet(1, false);
+  fleet.fake(0).lease_seconds = 3;
+  ClientOptions options = Fleet::Options();
+  std::atomic<int> calls = 0;
+  options.vitals = [&]() -> TrainingVitals {
+    ++calls;
+    throw std::runtime_error("no vitals");
+  };
+  const auto client = fleet.Connect(options);
+  EXPECT_TRUE(Eventually([&] { return fleet.fake(0).calls("heartbeat") > 2; }));
+  EXPECT_GT(calls, 2);
+}
+
+// The limit of a server that joins holds for every later push, before any server gets its part.
+TEST(Join, LowersTheLimitOfMessages) {
+  Fleet fleet(2, true);
+  for (int32_t s = 0; s < 2; ++s) fleet.fake(s).lease_seconds = 3;
+  FakeService third(2, 3);
+  third.max_message_bytes = 1 << 20;
+  const auto listener = Listener::Start(third.engine(), OnOwnAddress<ListenerOptions>()).value();
+  const auto client = fleet.Connect();
+  fleet.fake(0).AddMember(2, listener->address());
+  ASSERT_TRUE(Eventually([&] { return client->server_count() == 3; }));
+  const int64_t rows = 300'000;
+  ASSERT_OK(
+      client->Create({Dense("a", {2}, {{0, 2, 0}}), Dense("big", {rows}, {{0, rows, 2}})}, Soon()));
+  EXPECT_THAT(
+      client->Push({Whole("a", {1, 1}), Whole("big", std::vector<float>(rows))}, "", Soon()),
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("ps:2")));
+  EXPECT_THAT(PullWhole(*client, "a", 2), ElementsAre(0, 0));
+}
+
 TEST(Lease, OfAToolIsNone) {
   Fleet fleet(1, false);
   fleet.fake(0).lease_seconds = 0.01;

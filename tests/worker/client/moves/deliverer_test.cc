@@ -181,7 +181,7 @@ class DelivererTest : public ::testing::Test {
   const ClientIdentity identity_{
       .job = "job", .worker = 0, .server_count = kServers, .ps_wait = absl::Seconds(10)};
   const FanOut::Limits limits_{absl::Seconds(10), absl::Seconds(10)};
-  const PlanLimits limits_of_plans_{1 << 20, 1000, 1000};
+  PlanLimits limits_of_plans_{1 << 20, 1000, 1000};
   bool cut_[kServers] = {};
   std::vector<std::unique_ptr<Recorder>> services_;
   ServerTable sessions_;
@@ -193,8 +193,8 @@ class DelivererTest : public ::testing::Test {
   Retention retention_{0};
   RetentionGate retention_gate_{identity_, retention_, sessions_, order_, calls_of_servers_};
   Membership::Flags flags_;
-  Membership membership_{identity_,  Reach(), sessions_, order_,
-                         variables_, flags_,  fan_out_,  calls_of_servers_};
+  Membership membership_{identity_, Reach(),          sessions_, order_,           variables_,
+                         flags_,    limits_of_plans_, fan_out_,  calls_of_servers_};
   MapFollower maps_{identity_, sessions_, variables_, membership_, gate_};
   UpdateReplanner replanner_{sessions_, order_, variables_};
   StalenessCounter staleness_;

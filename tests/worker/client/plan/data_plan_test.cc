@@ -57,7 +57,7 @@ class DataPlanTest : public ::testing::Test {
     }
     return sessions;
   }()};
-  PlanLimits limits_{.max_message_bytes = 1 << 20, .max_items = 3, .max_ids = 100};
+  PlanLimits limits_{/*max_message_bytes=*/1 << 20, /*max_items=*/3, /*max_ids=*/100};
 };
 
 TEST_F(DataPlanTest, ViewsTheCallersMemoryWhereOneServerHoldsAll) {
