@@ -63,7 +63,7 @@ class StripeKeys {
   // Each view is valid until the next call.
   absl::string_view Header() { return Part(StripePart::kHeader); }
   absl::string_view Image() { return Part(StripePart::kImage); }
-  // Segments of rows count up from 0; a number is never used again.
+  // Segments of rows count up from 0; a later segment has a higher number.
   absl::string_view Rows(uint32_t segment) { return Numbered(StripePart::kRows, segment); }
   // The common prefix of all segments.
   absl::string_view RowsPrefix() { return Part(StripePart::kRows); }

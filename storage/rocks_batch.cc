@@ -88,7 +88,8 @@ void RocksStripeBatch::PutRow(int64_t key, absl::string_view bytes) {
     for (uint32_t segment = segments_.first; segment != segments_.next; ++segment) {
       Note(batch_.Delete(ToSlice(keys_.Rows(segment))));
     }
-    segments_ = {.first = segments_.next, .next = segments_.next};
+    const uint32_t begin = segments_.StartsOver() ? 0 : segments_.next;
+    segments_ = {.first = begin, .next = begin};
   }
   has_rows_ = true;
   if (!segment_.Takes(bytes.size())) {

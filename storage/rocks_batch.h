@@ -36,8 +36,11 @@ struct SegmentRange {
     constexpr uint64_t kSmallBytes = 64 << 10;
     return change_bytes > (base_bytes > kSmallBytes ? base_bytes : kSmallBytes);
   }
+  // Whether the next write begins at number 0 again. Numbers must not wrap around, because a load
+  // takes the highest number for the newest. No single write needs all the numbers that are left.
+  bool StartsOver() const { return next == 0 || next > uint32_t{1} << 31; }
   // Whether the next write must contain every row.
-  bool Wanting() const { return next == 0 || Overgrown(); }
+  bool Wanting() const { return StartsOver() || Overgrown(); }
 };
 
 class RocksStripeBatch : public StripeBatch {

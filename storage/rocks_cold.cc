@@ -75,6 +75,13 @@ absl::Status RocksStore::ReadCold(absl::Span<const ColdKey> keys, size_t row_byt
   return absl::OkStatus();
 }
 
+absl::Status RocksStore::CheckColdRow(absl::string_view key, absl::string_view row,
+                                      size_t row_bytes) const {
+  if (row.size() == row_bytes) return absl::OkStatus();
+  return absl::DataLossError(
+      Context(absl::StrCat(KeyText(key), " has ", row.size(), " bytes, not ", row_bytes)));
+}
+
 // The caller holds life_.
 absl::Status RocksStore::ReadPiece(absl::Span<const ColdKey> keys, size_t first, size_t row_bytes,
                                    ColdRows& rows) const ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -94,17 +101,14 @@ absl::Status RocksStore::ReadPiece(absl::Span<const ColdKey> keys, size_t first,
     RETURN_IF_ERROR(FromRocks(statuses[i], Context("read a cold row")));
     ASSIGN_OR_RETURN(const absl::string_view row,
                      VerifyChecksum(FromSlice(slices[i]), FromSlice(values[i])));
-    if (row.size() != row_bytes) {
-      return absl::DataLossError(Context(absl::StrCat(KeyText(FromSlice(slices[i])), " has ",
-                                                      row.size(), " bytes, not ", row_bytes)));
-    }
+    RETURN_IF_ERROR(CheckColdRow(FromSlice(slices[i]), row, row_bytes));
     rows.Set(first + i, row);
   }
   return absl::OkStatus();
 }
 
 absl::Status RocksStore::ScanCold(
-    const StripeId& id, int64_t first,
+    const StripeId& id, int64_t first, size_t row_bytes,
     absl::FunctionRef<bool(int64_t key, absl::string_view row)> visit) const {
   absl::ReaderMutexLock lock(&life_);
   if (db_ == nullptr) return absl::FailedPreconditionError(Context("the store is closed"));
@@ -120,6 +124,7 @@ absl::Status RocksStore::ScanCold(
     const absl::string_view key = FromSlice(at->key());
     ASSIGN_OR_RETURN(const StripeKey parsed, ParseStripeKey(key));
     ASSIGN_OR_RETURN(const absl::string_view row, VerifyChecksum(key, FromSlice(at->value())));
+    RETURN_IF_ERROR(CheckColdRow(key, row, row_bytes));
     if (!visit(parsed.key, row)) return absl::OkStatus();
   }
   return FromRocks(at->status(), Context("scan cold rows"));

@@ -84,7 +84,7 @@ class RocksStore : public StripeStore {
                         ColdRows& rows) const override;
   HelperPool& readers() const override { return readers_; }
   absl::Status ScanCold(
-      const StripeId& id, int64_t first,
+      const StripeId& id, int64_t first, size_t row_bytes,
       absl::FunctionRef<bool(int64_t key, absl::string_view row)> visit) const override;
   int64_t ColdLookupBytes() const override;
   absl::Status SetUnfinished(bool unfinished) override;
@@ -105,6 +105,8 @@ class RocksStore : public StripeStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(life_);
   void CloseFamilies() ABSL_EXCLUSIVE_LOCKS_REQUIRED(life_);
   // Reads a part of ReadCold's keys; `first` is the index of keys[0] in ReadCold's result.
+  // `key`: of the record.
+  absl::Status CheckColdRow(absl::string_view key, absl::string_view row, size_t row_bytes) const;
   absl::Status ReadPiece(absl::Span<const ColdKey> keys, size_t first, size_t row_bytes,
                          ColdRows& rows) const;
   // Drops the cold rows of variables [first, end).

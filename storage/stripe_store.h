@@ -254,9 +254,9 @@ class StripeStore {
   // Helper threads for a ReadCold of many keys, and for callers with several ReadColds.
   virtual HelperPool& readers() const = 0;
   // Calls `visit` for the stripe's cold rows from key `first` on, ordered by key, until it returns
-  // false. Views are valid only during the call.
+  // false. Views are valid only during the call. kDataLoss: as ReadCold.
   virtual absl::Status ScanCold(
-      const StripeId& id, int64_t first,
+      const StripeId& id, int64_t first, size_t row_bytes,
       absl::FunctionRef<bool(int64_t key, absl::string_view row)> visit) const = 0;
   // Memory for finding cold rows, in addition to StoreOptions::block_cache_bytes: some 2.5 bytes
   // for each cold record. It changes with their number.

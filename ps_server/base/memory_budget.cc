@@ -26,6 +26,7 @@ bool MemoryBudget::TryAcquireBelow(int64_t bytes, int64_t limit_bytes) {
 }
 
 bool MemoryBudget::TryAcquire(int64_t bytes) {
+  if (bytes == 0) return true;  // also while Force has taken more than the limit
   if (reserved_.load() || !TryAcquireBelow(bytes, limit_)) return false;
   // As with waiters_ below: either the reclaimer sees the new used_, or this thread sees idle_.
   if (used_.load() > high_bytes() && idle_.load()) {
@@ -42,12 +43,12 @@ absl::Status MemoryBudget::Acquire(int64_t bytes, absl::string_view what) {
   const WaitBoard::Waiting waiting(board_, "memory",
                                    absl::StrCat(bytes, " bytes of memory for ", what, "; ",
                                                 used_bytes(), " of ", limit_, " are in use"));
-  Queue call = {MonotonicNow()};  // allocates, so before this call counts as waiting
+  // Allocates, so before this call counts as waiting.
+  Queue call = {{.since = MonotonicNow(), .bytes = bytes}};
   absl::MutexLock lock(&mutex_);
   // Release reads waiters_ after it lowers used_; both are sequentially consistent, so either this
   // thread sees the free memory or Release sees this thread.
   waiters_.fetch_add(1);
-  wanted_ = std::max(wanted_, bytes);
   const int64_t round = rounds_begun_ + 1;  // the first round that knows of this call
   rounds_asked_ = round;
   const Deadline patience = Deadline::In(std::max(patience_, wait_));
@@ -67,7 +68,7 @@ absl::Status MemoryBudget::Acquire(int64_t bytes, absl::string_view what) {
   queue_.erase(place);
   NoteTurn();
   if (!queue_.empty()) released_.SignalAll();  // the next call may go first now
-  if (waiters_.fetch_sub(1) == 1) wanted_ = 0;
+  waiters_.fetch_sub(1);
   return acquired ? absl::OkStatus() : Exhausted(bytes, what);
 }
 
@@ -81,7 +82,7 @@ bool MemoryBudget::TryAcquireInTurn(Queue::const_iterator place, int64_t bytes) 
 // it.
 void MemoryBudget::NoteTurn() {
   const bool frees = reclaiming_ && (freed_ || rounds_ended_ < rounds_begun_);
-  reserved_.store(frees && !queue_.empty() && MonotonicNow() - queue_.front() >= kTurnAfter);
+  reserved_.store(frees && !queue_.empty() && MonotonicNow() - queue_.front().since >= kTurnAfter);
 }
 
 void MemoryBudget::Release(int64_t bytes) {
@@ -122,7 +123,9 @@ std::optional<int64_t> MemoryBudget::AwaitShortage(absl::Duration pause) {
   ++rounds_begun_;
   NoteTurn();
   const int64_t goal = used_.load() > high_bytes() ? low_bytes() : high_bytes();
-  return std::min(goal, limit_ - wanted_);
+  int64_t wanted = 0;
+  for (const Call& call : queue_) wanted = std::max(wanted, call.bytes);
+  return std::min(goal, limit_ - wanted);
 }
 
 void MemoryBudget::EndRound(bool freed) {

@@ -68,7 +68,11 @@ class MemoryBudget {
   int64_t limit_bytes() const { return limit_; }
 
  private:
-  using Queue = std::list<absl::Duration>;  // when each call began to wait
+  struct Call {
+    absl::Duration since;  // when it began to wait
+    int64_t bytes = 0;
+  };
+  using Queue = std::list<Call>;
   // Does not wake other waiters.
   bool TryAcquireInTurn(Queue::const_iterator place, int64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -89,7 +93,6 @@ class MemoryBudget {
   MonotonicCondVar shortage_;
   bool reclaiming_ = false;
   absl::Duration patience_;
-  int64_t wanted_ = 0;  // largest request among the waiting calls
   int64_t rounds_asked_ = 0;
   int64_t rounds_begun_ = 0;
   int64_t rounds_ended_ = 0;

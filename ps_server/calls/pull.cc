@@ -62,7 +62,10 @@ absl::Status ReadRows(const RowAccess& rows, const PullTargetItem& pulls, PullSc
     float* const floats = reinterpret_cast<float*>(out);
     std::vector<uint32_t>& found = pulls.keys->rows;
     found.resize(target.groups->key_count());
-    return PullTable(rows, *target.variable, target.part, *target.groups, floats, found.data());
+    RETURN_IF_ERROR(
+        PullTable(rows, *target.variable, target.part, *target.groups, floats, found.data()));
+    pulls.keys->table = target.table;  // only now: a push that finds the part reads all its rows
+    return absl::OkStatus();
   }
   if (pulls.only_changes) {
     target.dense->PullRuns(pulls.changes, out);
@@ -139,7 +142,6 @@ absl::Status PullWith(const RowAccess& rows, int64_t boot_id, const Admitted& ad
     ASSIGN_OR_RETURN(pulls.target, ResolveItem(rows.server, *admitted.variables, name, item.ids,
                                                pulls.keys == nullptr ? none : pulls.keys->groups));
     const ItemTarget& target = pulls.target;
-    if (pulls.keys != nullptr) pulls.keys->table = target.table;
     // Read before the rows are read: the lowest version that they may have.
     pulls.version = target.shard().version();
     if (item.__isset.held && target.whole && target.part == 0) {

@@ -97,13 +97,13 @@ class Scanner {
 };
 
 absl::Status Scanner::ReadCold(const EmbeddingStripe& stripe, int64_t first, size_t room) {
-  return store_.ScanCold(stripe.id(), first, [&](int64_t key, absl::string_view row) {
-    if (row.size() != table_.row_bytes()) return false;
+  const auto take = [&](int64_t key, absl::string_view row) {
     found_.push_back({.key = key, .row = RowTable::kNone, .cold = cold_values_.size()});
     cold_values_.resize(cold_values_.size() + dim());
     table_.CopyStored(row.data(), part_, &cold_values_[found_.back().cold]);
     return found_.size() < room;
-  });
+  };
+  return store_.ScanCold(stripe.id(), first, table_.row_bytes(), take);
 }
 
 // Adds the `room` rows in memory with the lowest keys from `first` on, so that a bucket of many

@@ -161,7 +161,7 @@ void Cohort::Changed() {
 
 void Cohort::AwaitEveryoneAgain() {
   for (const auto& [worker, member] : members_) {
-    if (member.state != WorkerState::kLeft) return;
+    if (member.state != WorkerState::kLeft && member.state != WorkerState::kLost) return;
   }
   for (auto& [worker, member] : members_) member.awaited = true;
 }
@@ -284,9 +284,9 @@ std::string Cohort::Text(const Member& member) {
     return absl::StrCat("worker ", session.worker(),
                         ", which has not said hello since this server was started ", seen, " ago");
   }
-  if (member.state == WorkerState::kLeft) {
+  if (member.state == WorkerState::kLeft || member.state == WorkerState::kLost) {
     return absl::StrCat("worker ", session.worker(),
-                        ", which has not said hello since all workers left");
+                        ", which has not said hello since all workers left or were lost");
   }
   const auto [vitals, ago] = session.vitals();
   std::string text =

@@ -132,12 +132,14 @@ std::optional<SyncSteps::Closing> SyncSteps::NextClosing(
   closing.decision = &decision->second;
   for (const NamedContribution& name : decision->second.contributions) {
     const auto pending = pending_.find(KeyOf(name));
-    if (pending != pending_.end() && pending->second.parts != nullptr &&
-        pending->second.name.incarnation >= name.incarnation) {
+    const bool here =
+        pending != pending_.end() && pending->second.name.incarnation >= name.incarnation;
+    if (here && pending->second.parts != nullptr) {
       closing.present.push_back(pending->second);
       continue;
     }
-    switch (why(name)) {
+    // It arrived, and this server alone rejected or skipped it: another version never replaces it.
+    switch (here ? Missing::kNoPart : why(name)) {
       case Missing::kAwaited: closing.awaited.push_back(&name); break;
       case Missing::kLost: closing.lost.push_back(&name); break;
       case Missing::kNoPart: closing.rows_elsewhere += name.rows; break;

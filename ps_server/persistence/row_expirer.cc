@@ -1,9 +1,8 @@
 #include "ps_server/persistence/row_expirer.h"
 
 #include <algorithm>
-#include <cstring>
-#include <functional>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
@@ -13,6 +12,7 @@
 #include "common/status.h"
 #include "ps_server/base/bad_alloc.h"
 #include "ps_server/rows/slices.h"
+#include "storage/bytes.h"
 
 namespace cairn {
 namespace {
@@ -22,6 +22,8 @@ constexpr absl::Duration kExpireSlicePause = absl::Microseconds(100);
 // Rows read, and rows deleted, at a time under a stripe's lock: about a millisecond.
 constexpr uint32_t kLooks = 8192;
 constexpr size_t kDeletions = 2048;
+// Rows on disk that get another number in one batch.
+constexpr size_t kParkedBytes = 1 << 20;
 // A table above its limit shrinks to this share below the limit, so that its rows are not searched
 // again for every few new ones.
 constexpr int64_t kSlackShare = 16;
@@ -60,13 +62,10 @@ class RowWalk {
     }
     cold_.clear();
     const auto take = [&](int64_t key, absl::string_view row) {
-      uint32_t update = 0;
-      if (row.size() < sizeof(update)) return false;
-      std::memcpy(&update, row.data(), sizeof(update));
-      cold_.emplace_back(key, update & RowTable::kLastUpdate);
+      cold_.emplace_back(key, RowTable::LastUpdateOf(row));
       return cold_.size() < kLooks;
     };
-    RETURN_IF_ERROR(store_.ScanCold(stripe_.id(), next_key_, take));
+    RETURN_IF_ERROR(store_.ScanCold(stripe_.id(), next_key_, stripe_.table().stored_bytes(), take));
     absl::ReaderMutexLock lock(&stripe_.mutex());
     for (const auto& [key, update] : cold_) {
       // Rows in memory were visited there, and their records on disk may be older.
@@ -149,6 +148,74 @@ class Deletion {
   Variable& variable_;
   EmbeddingStripe& stripe_;
   std::vector<int64_t> keys_;
+};
+
+// Gives the old rows of one stripe their new numbers (RowAges::Park).
+class Parking {
+ public:
+  Parking(StripeStore& store, EmbeddingStripe& stripe, const RowAges::Parked& parked)
+      : store_(store), stripe_(stripe), parked_(parked) {}
+
+  void ParkRows() {
+    for (uint32_t end = std::numeric_limits<uint32_t>::max(); end > 0;) {
+      absl::MutexLock lock(&stripe_.mutex());
+      end = stripe_.ParkRows(parked_, end, kLooks);
+    }
+  }
+
+  absl::Status ParkCold() {
+    for (std::optional<int64_t> next = std::numeric_limits<int64_t>::min(); next.has_value();) {
+      ASSIGN_OR_RETURN(next, ReadCold(*next));
+      if (!rows_.empty()) RETURN_IF_ERROR(CatchBadAlloc([&] { return WriteCold(); }));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // Reads cold rows from key `first` on into rows_, those that get another number. Returns the key
+  // to go on with; nullopt: all were read.
+  absl::StatusOr<std::optional<int64_t>> ReadCold(int64_t first) {
+    rows_.clear();
+    std::optional<int64_t> next;
+    uint32_t seen = 0;
+    const auto take = [&](int64_t key, absl::string_view row) {
+      if (seen++ == kLooks || rows_.size() * row.size() >= kParkedBytes) {
+        next = key;
+        return false;
+      }
+      const uint32_t update = RowTable::LastUpdateOf(row);
+      const uint32_t number = parked_.NumberOf(update);
+      if (number == update) return true;
+      rows_.emplace_back(key, row);
+      StoreLittleEndian(number, rows_.back().second.data());
+      return true;
+    };
+    RETURN_IF_ERROR(store_.ScanCold(stripe_.id(), first, stripe_.table().stored_bytes(), take));
+    return next;
+  }
+
+  // An error, also for lack of memory: as in Deletion.
+  absl::Status WriteCold() {
+    RETURN_IF_ERROR(stripe_.BeginBatch());
+    const std::unique_ptr<StripeBatch> batch = store_.NewBatch(stripe_.id());
+    InSlices(stripe_, *batch, kExpireSlicePause,
+             [&] { return stripe_.DrainAhead(*batch, kSliceBytes); });
+    {
+      absl::MutexLock lock(&stripe_.mutex());
+      for (const auto& [key, row] : rows_) stripe_.ParkCold(*batch, key, row);
+      stripe_.DrainEarly(*batch);
+    }
+    RETURN_IF_ERROR(store_.Write(*batch));
+    stripe_.EndBatch();
+    absl::MutexLock lock(&stripe_.mutex());
+    stripe_.EndParking();
+    return absl::OkStatus();
+  }
+
+  StripeStore& store_;
+  EmbeddingStripe& stripe_;
+  const RowAges::Parked& parked_;
+  std::vector<std::pair<int64_t, std::string>> rows_;
 };
 
 bool HasDeletions(const VariableSpec& spec) {
@@ -245,7 +312,25 @@ absl::Status RowExpirer::Visit(Variable& variable, EmbeddingStripe& stripe) {
   return variable.spec().row_rules.max_rows > 0 ? CrowdOut(variable, stripe) : absl::OkStatus();
 }
 
+absl::Status RowExpirer::Park(Variable& variable, EmbeddingStripe& stripe) {
+  RowAges::Parked parked;
+  {
+    absl::MutexLock lock(&stripe.mutex());
+    parked = stripe.ParkAges(variable.table()->dirty());
+  }
+  if (parked.marks.empty()) return absl::OkStatus();
+  Parking parking(store_, stripe, parked);
+  parking.ParkRows();
+  {
+    absl::ReaderMutexLock lock(&stripe.mutex());
+    if (stripe.cold_rows() == 0) return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(Prepare());
+  return parking.ParkCold();
+}
+
 absl::Status RowExpirer::Expire(Variable& variable, EmbeddingStripe& stripe) {
+  RETURN_IF_ERROR(Park(variable, stripe));  // also while the clock is not set
   const std::optional<absl::Time> time = options_.row_clock();
   if (!time.has_value()) return absl::OkStatus();
   const int64_t now = absl::ToUnixSeconds(*time);
@@ -275,30 +360,32 @@ absl::Status RowExpirer::CrowdOut(Variable& variable, EmbeddingStripe& stripe) {
   const auto bytes = static_cast<int64_t>(sizeof(uint32_t)) * rows;
   budget_.Force(bytes);
   const MemoryHold hold(budget_, bytes);
-  std::vector<uint32_t> ages;
-  ages.reserve(static_cast<size_t>(rows));
-  uint32_t updates = 0;
+  std::vector<uint32_t> last_updates;
+  last_updates.reserve(static_cast<size_t>(rows));
+  RowWalk walk(store_, stripe);
+  for (bool more = true; more;) {
+    const auto see = [&](int64_t, uint32_t update) { last_updates.push_back(update); };
+    ASSIGN_OR_RETURN(more, walk.Next(see));
+  }
+  // Pulls may have loaded cold rows after the walk passed memory; these rows were not visited.
+  if (last_updates.empty()) return absl::OkStatus();
+  uint32_t updates = 0;  // after all of them
   {
     absl::ReaderMutexLock lock(&stripe.mutex());
     updates = stripe.updates();
   }
-  RowWalk walk(store_, stripe);
-  for (bool more = true; more;) {
-    // A row that was changed since has age 0.
-    const auto see = [&](int64_t, uint32_t update) {
-      const uint32_t age = (updates - update) & RowTable::kLastUpdate;
-      ages.push_back(age > RowTable::kLastUpdate / 2 ? 0 : age);
-    };
-    ASSIGN_OR_RETURN(more, walk.Next(see));
-  }
-  // Pulls may have loaded cold rows after the walk passed memory; these rows were not visited.
-  if (ages.empty()) return absl::OkStatus();
-  const auto oldest = ages.begin() + std::min(most, static_cast<int64_t>(ages.size())) - 1;
-  std::nth_element(ages.begin(), oldest, ages.end(), std::greater<>());
-  const uint32_t up_to = (updates - *oldest) & RowTable::kLastUpdate;
+  const auto oldest =
+      last_updates.begin() + std::min(most, static_cast<int64_t>(last_updates.size())) - 1;
+  std::nth_element(last_updates.begin(), oldest, last_updates.end(), [&](uint32_t a, uint32_t b) {
+    return UpdateNumber::Age(a, updates) > UpdateNumber::Age(b, updates);
+  });
+  const uint32_t up_to = *oldest;
   Deletion deletion(store_, variable, stripe);
+  int64_t deleted = 0;
   // Many rows may have the same last update: delete the older rows first.
-  ASSIGN_OR_RETURN(int64_t deleted, deletion.Run((up_to - 1) & RowTable::kLastUpdate, most));
+  if (up_to > 0) {
+    ASSIGN_OR_RETURN(deleted, deletion.Run(up_to - 1, most));
+  }
   ASSIGN_OR_RETURN(const int64_t rest, deletion.Run(up_to, most - deleted));
   deleted += rest;
   variable.table()->counts().Add("crowded_out", deleted);

@@ -47,6 +47,8 @@ class RowExpirer {
   // Called before the first row is deleted.
   absl::Status Prepare();
   absl::Status Visit(Variable& variable, EmbeddingStripe& stripe);
+  // Parks old rows (RowAges::Park); the caller holds writing().
+  absl::Status Park(Variable& variable, EmbeddingStripe& stripe);
   // Deletes the rows of one stripe that exceed the table's rules; the caller holds writing().
   absl::Status Expire(Variable& variable, EmbeddingStripe& stripe);
   absl::Status CrowdOut(Variable& variable, EmbeddingStripe& stripe);

@@ -161,17 +161,17 @@ class Loader final : public StripeVisitor {
     std::unique_ptr<StripeBatch> batch = unit_.target->NewBatch(stripe.id());
     absl::Status status;
     int64_t copied = 0;
+    const auto copy = [&](int64_t key, absl::string_view row) {
+      if (stripe.table().FindOne(key) != RowTable::kNone) return true;
+      batch->PutCold(key, row);
+      ++copied;
+      if (batch->bytes() < kBatchBytes) return true;
+      status = unit_.target->Write(*batch);
+      batch = unit_.target->NewBatch(stripe.id());
+      return status.ok();
+    };
     RETURN_IF_ERROR(unit_.store->ScanCold(stored, std::numeric_limits<int64_t>::min(),
-                                          [&](int64_t key, absl::string_view row) {
-                                            if (stripe.table().FindOne(key) != RowTable::kNone)
-                                              return true;
-                                            batch->PutCold(key, row);
-                                            ++copied;
-                                            if (batch->bytes() < kBatchBytes) return true;
-                                            status = unit_.target->Write(*batch);
-                                            batch = unit_.target->NewBatch(stripe.id());
-                                            return status.ok();
-                                          }));
+                                          stripe.table().stored_bytes(), copy));
     RETURN_IF_ERROR(status);
     batch->SetColdCount(copied);
     RETURN_IF_ERROR(unit_.target->Write(*batch));

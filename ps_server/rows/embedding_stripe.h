@@ -41,7 +41,7 @@ class EmbeddingStripe final : public Stripe {
 
   // A push calls BeginPush, then Take for each of its keys, then Apply.
   void BeginPush() {
-    updates_ = (updates_ + 1) & RowTable::kLastUpdate;
+    updates_ = UpdateNumber::Next(updates_);
     table_.ContinueGrowth();
   }
   // Creates the row of `key` if it has none, counts it in `made`, and marks the row as changed.
@@ -66,8 +66,8 @@ class EmbeddingStripe final : public Stripe {
   // the row first, and counts it in `made`, if it does not exist.
   void SetRow(size_t part, int64_t key, uint32_t row, const float* from, int64_t& made);
 
-  // The number of the last update; rows carry the number of the update that last changed them.
-  // Starts over after 2^31.
+  // The number of the last update (UpdateNumber); rows carry the number of the update that last
+  // changed them.
   uint32_t updates() const { return updates_; }
   // Appends rows in memory in the form of StoredRows: all rows, or the rows changed by updates
   // after `since`, an earlier value of updates().
@@ -151,9 +151,7 @@ class EmbeddingStripe final : public Stripe {
   // As EvictionClock::rounds.
   uint32_t rounds(uint32_t row) const { return clock_.rounds(table_, row); }
   // How many updates the stripe has had since the row's last update.
-  uint32_t age(uint32_t row) const {
-    return (updates_ - table_.last_update(row)) & RowTable::kLastUpdate;
-  }
+  uint32_t age(uint32_t row) const { return UpdateNumber::Age(table_.last_update(row), updates_); }
   // As RowTable::MoveChunks.
   bool MoveChunks(const ChunkPool::Vacated& from, size_t max_chunks) {
     return table_.MoveChunks(from, max_chunks);
@@ -170,9 +168,17 @@ class EmbeddingStripe final : public Stripe {
   void ForgetAges(int64_t now) { ages_->ForgetUpTo(now); }
   // Whether `last_update` is `up_to` or an earlier update.
   bool Old(uint32_t last_update, uint32_t up_to) const {
-    return ((updates_ - last_update) & RowTable::kLastUpdate) >=
-           ((updates_ - up_to) & RowTable::kLastUpdate);
+    return UpdateNumber::Age(last_update, updates_) >= UpdateNumber::Age(up_to, updates_);
   }
+  // As RowAges::Park, and queues the stripe in `dirty` if anything is parked. Then call ParkRows
+  // until it returns 0, and ParkCold for the rows on disk.
+  RowAges::Parked ParkAges(DirtyList& dirty);
+  // Gives rows below row `end` their new numbers, at most `most` of them, the last first. Returns
+  // the `end` of the next call.
+  uint32_t ParkRows(const RowAges::Parked& parked, uint32_t end, uint32_t most);
+  // Puts a row that is only on disk, with another number. Call EndParking once `batch` is written.
+  void ParkCold(StripeBatch& batch, int64_t key, absl::string_view stored);
+  void EndParking() { departures_.fetch_add(1, std::memory_order_release); }
   struct Deleted {
     int64_t in_memory = 0;
     int64_t cold = 0;

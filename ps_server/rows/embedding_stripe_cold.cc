@@ -81,6 +81,29 @@ std::optional<uint32_t> EmbeddingStripe::NoteAges(int64_t now, DirtyList& dirty)
   return ages_->ExpiredUpTo(now);
 }
 
+RowAges::Parked EmbeddingStripe::ParkAges(DirtyList& dirty) {
+  RowAges::Parked parked = ages_->Park(updates_);
+  if (!parked.marks.empty()) Touch(Origin{}, dirty);
+  return parked;
+}
+
+uint32_t EmbeddingStripe::ParkRows(const RowAges::Parked& parked, uint32_t end, uint32_t most) {
+  end = std::min(end, table_.size());
+  const uint32_t begin = end > most ? end - most : 0;
+  for (uint32_t row = begin; row < end; ++row) {
+    const uint32_t number = parked.NumberOf(table_.last_update(row));
+    if (number == table_.last_update(row)) continue;
+    MarkDirty(row);
+    table_.set_last_update(row, number);
+  }
+  return begin;
+}
+
+void EmbeddingStripe::ParkCold(StripeBatch& batch, int64_t key, absl::string_view stored) {
+  // A row that was loaded meanwhile keeps its number, and lives somewhat longer.
+  if (table_.FindOne(key) == RowTable::kNone) batch.PutCold(key, stored);
+}
+
 void EmbeddingStripe::Delete(StripeBatch& batch, int64_t key, uint32_t up_to, Deleted& deleted) {
   const uint32_t row = table_.FindOne(key);
   if (row != RowTable::kNone) {

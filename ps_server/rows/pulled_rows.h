@@ -22,7 +22,9 @@ class PulledRows {
  public:
   // One table's part of a pull.
   struct Keys {
-    const HostedTable* table = nullptr;  // not dereferenced: the table may no longer exist
+    // Set once `rows` is filled; Find ignores a part without it. Not dereferenced: the table may no
+    // longer exist.
+    const HostedTable* table = nullptr;
     KeyGroups groups;
     // In the order of `groups`; RowTable::kNone: no row. Input of RowTable::FindAgain, which
     // recognizes rows that have moved.

@@ -8,7 +8,6 @@
 namespace cairn {
 namespace {
 
-constexpr int64_t kMarksPerLifetime = 16;
 constexpr size_t kMaxMarks = 64;  // reached for example when the server's clock was set back
 constexpr size_t kAgeMarkBytes = sizeof(uint32_t) + sizeof(uint64_t);
 
@@ -19,9 +18,9 @@ bool RowAges::Note(uint32_t updates, int64_t now) {
   if (!marks_.empty()) {
     // Nothing was pushed since the last mark, so its earlier time still holds.
     if (marks_.back().updates == updates) return false;
-    if (now < marks_.back().time + std::max<int64_t>(1, lifetime_ / kMarksPerLifetime)) {
-      return false;
-    }
+    const bool many = UpdateNumber::Age(marks_.back().updates, updates) >= kUpdatesPerMark;
+    if (now < marks_.back().time + spacing() && !many) return false;
+    now = std::max(now, marks_.back().time);
   }
   marks_.push_back({.updates = updates, .time = now});
   return true;
@@ -40,6 +39,42 @@ void RowAges::ForgetUpTo(int64_t now) {
   const auto kept =
       std::ranges::find_if(marks_, [&](const Mark& mark) { return mark.time > now - lifetime_; });
   marks_.erase(marks_.begin(), kept);
+}
+
+uint32_t RowAges::Parked::NumberOf(uint32_t number) const {
+  const auto old = [&](uint32_t up_to) {
+    return UpdateNumber::Age(number, updates) >= UpdateNumber::Age(up_to, updates);
+  };
+  if (before.has_value() && old(*before)) return number;
+  for (const Mark& mark : marks) {
+    if (old(mark.up_to)) return mark.number;
+  }
+  return number;
+}
+
+RowAges::Parked RowAges::Park(uint32_t updates) {
+  Parked parked{.updates = updates};
+  size_t at = 0;
+  for (; at < marks_.size() && UpdateNumber::IsParked(marks_[at].updates, updates); ++at) {
+    parked.before = marks_[at].updates;
+  }
+  while (at < marks_.size() && UpdateNumber::Age(marks_[at].updates, updates) >= kParkedAge) {
+    Mark& mark = marks_[at];
+    const uint32_t number = at == 0 ? 0 : marks_[at - 1].updates + 1;
+    // Rows of a joined record expire with the record's last ones.
+    const bool joins = number == UpdateNumber::kFirstRepeated ||
+                       (at > 1 && mark.time < marks_[at - 2].time + spacing());
+    if (joins) {
+      parked.marks.push_back({.up_to = mark.updates, .number = marks_[at - 1].updates});
+      marks_[at - 1].time = mark.time;
+      marks_.erase(marks_.begin() + static_cast<ptrdiff_t>(at));
+    } else {
+      parked.marks.push_back({.up_to = mark.updates, .number = number});
+      mark.updates = number;
+      ++at;
+    }
+  }
+  return parked;
 }
 
 std::optional<int64_t> RowAges::LastTime() const {

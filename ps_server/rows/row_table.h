@@ -89,6 +89,10 @@ class RowTable {
     *Stamp(row) = update | (*Stamp(row) & kTouched);
   }
   static constexpr uint32_t kLastUpdate = ~(uint32_t{1} << 31);
+  // As last_update, of a row as stored on disk.
+  static uint32_t LastUpdateOf(absl::string_view stored) {
+    return Load<uint32_t>(reinterpret_cast<const std::byte*>(stored.data())) & kLastUpdate;
+  }
   // Whether the row was used since Untouch: a bit beside its last_update. The bit is on disk too,
   // but has no meaning there. Touch may run in several threads at once, beside the const methods
   // that read stamps.

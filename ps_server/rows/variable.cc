@@ -71,6 +71,10 @@ int64_t DenseBytes(const DenseLayout& layout, int64_t rows, int64_t rows_per_str
   return rows * row_bytes + stripes * per_stripe;
 }
 
+int64_t DenseBytes(const HostedDense& shard, int64_t rows_per_stripe) {
+  return DenseBytes(shard.layout(), shard.row_count(), rows_per_stripe);
+}
+
 DenseLayout LayoutOf(const VariableSpec& spec, const Optimizer& optimizer) {
   const bool embedding = spec.kind == VariableKind::kEmbedding;
   return {.dtype = spec.dtype,
@@ -128,7 +132,9 @@ absl::StatusOr<int64_t> Variable::FixedBytes(const VariableSpec& spec, int32_t s
 
 int64_t Variable::fixed_bytes() const {
   int64_t bytes = sizeof(Variable);
-  for (const auto& shard : dense_) bytes += shard == nullptr ? 0 : shard->memory_bytes();
+  for (const auto& shard : dense_) {
+    if (shard != nullptr) bytes += DenseBytes(*shard, rows_per_stripe_);
+  }
   if (table_ == nullptr) return bytes;
   return bytes + HostedTable::FixedBytes(table_->bucket_count(), table_->stripe_count());
 }
@@ -265,7 +271,7 @@ std::shared_ptr<Variable> Variable::Share(Variable& before, const VariableSpec& 
     for (size_t i = 0; i < spec.shards.size(); ++i) {
       const bool here = spec.shards[i].ps == server_index;
       if (!here && before.dense_[i] != nullptr) {
-        leaving += before.dense_[i]->memory_bytes();
+        leaving += DenseBytes(*before.dense_[i], before.rows_per_stripe_);
         before.dense_[i]->HandOver();
       }
       if (!here) continue;
@@ -275,6 +281,7 @@ std::shared_ptr<Variable> Variable::Share(Variable& before, const VariableSpec& 
     }
     variable->whole_here_ = variable->dense_.size() == 1 && variable->dense_[0] != nullptr;
   }
+  if (arriving != nullptr) leaving += sizeof(Variable);  // only the rows of `arriving` stay
   variable->handed_over_version_ = before.handed_over_version_;
   variable->shared_ = before.shared_;
   variable->shared_->charged_bytes.fetch_sub(leaving);

@@ -69,10 +69,10 @@ class WatchedStore final : public ForwardingStore<NoGuard> {
   }
   HelperPool& readers() const override { return readers_; }
   absl::Status ScanCold(
-      const StripeId& id, int64_t first,
+      const StripeId& id, int64_t first, size_t row_bytes,
       absl::FunctionRef<bool(int64_t key, absl::string_view row)> visit) const override {
     if (before_scan != nullptr) before_scan();
-    return store()->ScanCold(id, first, visit);
+    return store()->ScanCold(id, first, row_bytes, visit);
   }
 
  private:

@@ -239,7 +239,7 @@ class Store : public StripeStore {
     return NotHere();
   }
   HelperPool& readers() const override { return readers_; }
-  absl::Status ScanCold(const StripeId&, int64_t,
+  absl::Status ScanCold(const StripeId&, int64_t, size_t,
                         absl::FunctionRef<bool(int64_t, absl::string_view)>) const override {
     return absl::OkStatus();
   }

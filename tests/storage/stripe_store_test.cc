@@ -196,12 +196,14 @@ TEST_F(StripeStoreTest, ColdRowsAreFoundByKeyAndNotLoadedUnlessPutAgain) {
     EXPECT_THAT(store_->ReadCold(keys, 5, rows),
                 StatusIs(StatusCode::kDataLoss, HasSubstr("stripe 2/0/9 cold row -6 has 4 bytes")));
     std::vector<int64_t> scanned;
-    ASSERT_OK(store_->ScanCold(id, std::numeric_limits<int64_t>::min(),
-                               [&](int64_t key, absl::string_view) {
-                                 scanned.push_back(key);
-                                 return true;
-                               }));
+    const auto scan = [&](int64_t key, absl::string_view) {
+      scanned.push_back(key);
+      return true;
+    };
+    ASSERT_OK(store_->ScanCold(id, std::numeric_limits<int64_t>::min(), 4, scan));
     EXPECT_THAT(scanned, ElementsAre(-6, 5));
+    EXPECT_THAT(store_->ScanCold(id, 0, 5, scan),
+                StatusIs(StatusCode::kDataLoss, HasSubstr("stripe 2/0/9 cold row 5 has 4 bytes")));
   }
   ASSERT_OK(WriteRows(id, {}, {{5, "5555"}}));
   EXPECT_THAT(Load(2)[0].rows, UnorderedElementsAre(Pair(7, "sevn"), Pair(5, "5555")));
@@ -353,7 +355,7 @@ TEST_F(StripeStoreTest, RewrittenRowsAreReplacedOnceTheyOutgrowTheStripe) {
   for (const auto& [key, bytes] : stripes[0].rows) EXPECT_EQ(bytes, row(key, versions[key]));
 }
 
-// Segment numbers are never reused: a store that writes before it loads appends too.
+// A store that writes before it loads appends too.
 TEST_F(StripeStoreTest, RowsWrittenBeforeALoadDoNotReplaceOnesOnDisk) {
   ASSERT_OK(WriteRows({1, 0, 0}, {}, {{5, "five"}, {6, "six"}}));
   Reopen();

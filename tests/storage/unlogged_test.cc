@@ -31,6 +31,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
+constexpr size_t kColdBytes = 5;
+
 // A stripe's rows in memory and its cold rows, by key.
 struct Content {
   int64_t sequence = 0;
@@ -72,11 +74,12 @@ class UnloggedTest : public ::testing::Test {
       Content& content = stripes[loaded.id.stripe];
       if (!loaded.watermarks.empty()) content.sequence = loaded.watermarks[0].sequence;
       content.rows.insert(loaded.rows.begin(), loaded.rows.end());
-      EXPECT_OK((*store)->ScanCold(loaded.id, std::numeric_limits<int64_t>::min(),
-                                   [&](int64_t key, absl::string_view row) {
-                                     content.cold[key] = std::string(row);
-                                     return true;
-                                   }));
+      const auto take = [&](int64_t key, absl::string_view row) {
+        content.cold[key] = std::string(row);
+        return true;
+      };
+      EXPECT_OK(
+          (*store)->ScanCold(loaded.id, std::numeric_limits<int64_t>::min(), kColdBytes, take));
     }
     EXPECT_OK((*store)->Close());
     fs::remove_all(copy);
@@ -195,9 +198,10 @@ TEST_F(UnloggedTest, AnyMixOfWritesLeavesCompleteStripes) {
         const int64_t changed = draw(kKeys);
         if (draw(4) == 0 && !content.rows.empty()) {  // a row becomes cold
           const auto row = content.rows.begin();
-          batch->PutCold(row->first, row->second);
+          const std::string cold = absl::StrCat(absl::Dec(content.sequence, absl::kZeroPad5));
+          batch->PutCold(row->first, cold);
           if (!batch->wants_every_row()) batch->PutGone(row->first);
-          content.cold[row->first] = row->second;
+          content.cold[row->first] = cold;
           content.rows.erase(row);
         } else {
           content.rows[changed] = bytes;

@@ -83,9 +83,9 @@ class ForwardingStore : public StripeStore {
   }
   HelperPool& readers() const override { return store_->readers(); }
   absl::Status ScanCold(
-      const StripeId& id, int64_t first,
+      const StripeId& id, int64_t first, size_t row_bytes,
       absl::FunctionRef<bool(int64_t key, absl::string_view row)> visit) const override {
-    return store()->ScanCold(id, first, visit);
+    return store()->ScanCold(id, first, row_bytes, visit);
   }
   int64_t ColdLookupBytes() const override { return store_->ColdLookupBytes(); }
   absl::Status SetUnfinished(bool unfinished) override {

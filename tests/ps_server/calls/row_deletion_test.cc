@@ -12,6 +12,8 @@
 #include "common/status.h"
 #include "ps_server/base/row_clock.h"
 #include "ps_server/engine/engine.h"
+#include "ps_server/rows/row_ages.h"
+#include "storage/stripe_store.h"
 #include "tests/ps_server/counted_rows.h"
 #include "thrift/errors.h"
 
@@ -43,6 +45,36 @@ class RowDeletionTest : public ServerTest {
   absl::Status KeepAt(int64_t seconds) {
     now_ = seconds;
     return engine().KeepRowRules();
+  }
+  // Restarts the server; meanwhile sets how many updates every bucket has had.
+  void SetUpdates(int64_t lifetime, uint32_t updates) {
+    Stop();
+    struct : StripeVisitor {
+      absl::Status Header(const StripeId&, absl::Span<const Watermark>) override { return {}; }
+      absl::Status Image(const StripeId&, absl::string_view) override { return {}; }
+      absl::Status Rows(const StripeId&, const StoredRows&) override { return {}; }
+      absl::Status Ages(const StripeId& id, absl::string_view bytes) override {
+        ages.emplace_back(id, bytes);
+        return {};
+      }
+      std::vector<std::pair<StripeId, std::string>> ages;
+    } visitor;
+    {
+      const auto store = StripeStore::Open({.directory = options_.directory});
+      ASSERT_OK(store);
+      const std::vector<VariableRecord> variables = *(*store)->Variables();
+      ASSERT_OK((*store)->LoadStripes(variables.at(0).id, visitor));
+      for (const auto& [id, bytes] : visitor.ages) {
+        RowAges ages(lifetime);
+        ASSERT_OK(ages.Decode(bytes));
+        const std::unique_ptr<StripeBatch> batch = (*store)->NewBatch(id);
+        batch->PutAges(ages.Encode(updates));
+        ASSERT_OK((*store)->Write(*batch));
+      }
+      ASSERT_OK((*store)->Close());
+    }
+    EXPECT_FALSE(visitor.ages.empty());
+    Start();
   }
   // Every key with the first value of its row; checks that each occurs once.
   std::map<int64_t, float> Scanned() {
@@ -297,6 +329,47 @@ TEST_F(RowDeletionTest, RowsOnDiskAloneAreDeletedToo) {
   EXPECT_THAT(Pull(again, Range(0, kBatch)), Each(1));
   EXPECT_THAT(Pull(again, Range(kKeys - kBatch, kBatch)), Each(2));
   EXPECT_EQ(Info(again).rows, rows + kBatch);
+}
+
+// The update counts of the buckets jump on disk, because that many updates would take days.
+TEST_F(RowDeletionTest, RowsExpireInTimeHoweverManyUpdatesTheirBucketHas) {
+  constexpr int64_t kDim = 64;
+  constexpr int64_t kLifetime = 160000;
+  options_.memory_budget_bytes = 16 << 20;
+  options_.memory_wait = absl::Milliseconds(1);
+  ASSERT_NO_FATAL_FAILURE(Start());
+  ASSERT_OK(Client().Create({Spec(kLifetime, 0, 4, kDim)}));
+  const auto push = [&](int64_t first, int64_t end, int64_t now) {
+    TestClient client = Client();
+    for (; first < end; first += 2000) ASSERT_OK(Push(client, Range(first, 2000), kDim));
+    ASSERT_OK(KeepAt(now));
+  };
+  const auto rows_at = [&](int64_t now) {
+    EXPECT_OK(KeepAt(now));
+    TestClient client = Client();
+    return Info(client).rows;
+  };
+  ASSERT_NO_FATAL_FAILURE(push(0, 2000, 1000));
+  ASSERT_NO_FATAL_FAILURE(SetUpdates(kLifetime, UpdateNumber::kFirstRepeated + 5));
+  ASSERT_NO_FATAL_FAILURE(push(2000, 20000, 20000));
+  ASSERT_NO_FATAL_FAILURE(push(20000, 60000, 40000));
+  TestClient before = Client();
+  EXPECT_LT(Info(before).rows_in_memory, 55000);
+  ASSERT_NO_FATAL_FAILURE(
+      SetUpdates(kLifetime, UpdateNumber::kFirstRepeated + RowAges::kParkedAge + 1000));
+  EXPECT_EQ(rows_at(50000), 60000);
+  ASSERT_NO_FATAL_FAILURE(push(60000, 62000, 60000));
+  // Then the first numbers are used again.
+  ASSERT_NO_FATAL_FAILURE(SetUpdates(kLifetime, UpdateNumber::kLast - 1));
+  for (int i = 0; i < 60; ++i) ASSERT_NO_FATAL_FAILURE(push(62000, 64000, 70000));
+  EXPECT_EQ(rows_at(kLifetime + 999), 64000);
+  EXPECT_EQ(rows_at(kLifetime + 1000), 62000);
+  EXPECT_EQ(rows_at(kLifetime + 20000), 44000);
+  EXPECT_EQ(rows_at(kLifetime + 40000), 4000);
+  EXPECT_EQ(rows_at(kLifetime + 60000), 2000);
+  TestClient client = Client();
+  EXPECT_THAT(Pull(client, Range(62000, 2000)), Each(60));
+  EXPECT_THAT(Pull(client, Range(58000, 2000)), Each(0));
 }
 
 // Rows continuously leave memory, come back and are deleted; continuously pushed rows stay.

@@ -319,6 +319,22 @@ TEST_F(SyncTest, ARefusedContributionIsVoidAndTheOrderGoesOn) {
   EXPECT_EQ(worker(0).state().applied, 2);
 }
 
+// With --not_finite=skip the worker does not even notice.
+TEST_F(SyncTest, AContributionThatOnlyOneServerRejectedDoesNotStopTheJob) {
+  Make(2, 2);
+  worker(0).Number(1, 3);
+  ASSERT_OK(worker(0).PushTo(0, {WholeItem(Name(0), {1, 1})}));
+  EXPECT_THAT(
+      worker(0).PushTo(1, {WholeItem(Name(1), {1, std::numeric_limits<float>::quiet_NaN()})}),
+      StatusIs(StatusCode::kInvalidArgument, HasSubstr("NaN or infinity")));
+  ASSERT_OK(Push(1, 1, 5));
+  EXPECT_THAT(worker(0).Begin(2), StatusIs(StatusCode::kDeadlineExceeded, _));
+  EXPECT_THAT(worker(1).Begin(2), Opens(2));
+  EXPECT_THAT(worker(0).Begin(2), Opens(2));
+  EXPECT_EQ(Value(0), -2);      // (3 * 1 + 1 * 5) / 4
+  EXPECT_EQ(Value(1), -1.25f);  // 1 * 5 / 4
+}
+
 // Also for a worker that the server already knows from the server whose rows it took over.
 TEST_F(SyncTest, AServerThatJoinsBeginsWhereItWasToldFirst) {
   ASSERT_NO_FATAL_FAILURE(Make(2, 1));

@@ -1,6 +1,8 @@
 // Embedding tables: lookups, creation on first push, repeated keys, scans.
 #include <algorithm>
+#include <numeric>
 #include <set>
+#include <vector>
 
 #include "common/hash.h"
 #include "common/variables/initializer.h"
@@ -42,6 +44,28 @@ TEST_F(TableTest, FirstPushMakesTheRowAndMovesItFromItsInitialValue) {
   const std::vector<float> first = InitialRow("t", -7, 2);
   EXPECT_THAT(*client.PullKeys("t", {-7}), ElementsAre(first[0] - 1, first[1] - 2));
   EXPECT_EQ(client.Describe()->variables[0].shards[0].rows, 2);
+}
+
+// The push finds the keys of the worker's last pull. AddressSanitizer sees a read of rows that the
+// pull never found.
+TEST_F(TableTest, APushAfterAPullThatFailedFindsItsRowsItself) {
+  TestClient client = Joined(0);
+  ASSERT_OK(client.Create({TableSpec("t", 1, WireOptimizer("sgd", 1))}));
+  ASSERT_OK(client.PullKeys("t", {1, 2, 3}));
+  ASSERT_OK(client.PullKeys("t", {4, 5, 6}));
+  std::vector<int64_t> keys(60000);
+  std::iota(keys.begin(), keys.end(), 7);
+  wire::PullRequest request;
+  request.caller = client.caller();
+  request.items.resize(2);
+  request.items[0].variable = "t";
+  request.items[0].selection = wire::Selection::KEYS;
+  request.items[0].ids = PayloadOf(keys);
+  request.items[1].variable = "other";
+  wire::PullReply reply;
+  EXPECT_TRUE(absl::IsNotFound(CallStatus([&] { service().pull(reply, request); })));
+  ASSERT_OK(client.PushKeys("t", keys, std::vector<float>(keys.size(), 1)));
+  EXPECT_EQ(client.Describe()->variables[0].shards[0].rows, 60000);
 }
 
 TEST_F(TableTest, RowsAreCountedByBucketWheneverTheyAreNamed) {

@@ -19,6 +19,7 @@ namespace {
 
 using absl::StatusCode;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -260,6 +261,28 @@ TEST_F(CohortTest, AWorkerThatKeepsItsStepIsWaitedForAtThatStep) {
   EXPECT_THAT(Begin(*a, 8), Expired());
   ASSERT_OK(Begin(*b, 6));
   ASSERT_OK(Begin(*a, 8));
+}
+
+// As after a restart of the server, for which lost workers have left.
+TEST_F(CohortTest, UnderSyncARunThatIsStartedAgainWaitsForItsLostWorkersToo) {
+  const Consistency sync{.mode = ConsistencyMode::kSync};
+  const auto counts = [&] {
+    std::vector<int32_t> workers;
+    for (const QuorumMember& member : cohort_.Quorum()) {
+      if (member.counts) workers.push_back(member.worker);
+    }
+    return workers;
+  };
+  const auto a = Join(0, sync), b = Join(1, sync);
+  Lose(*b);
+  EXPECT_THAT(counts(), ElementsAre(0));
+  Lose(*a);
+  EXPECT_OK(cohort_.Join(Make(0), {.consistency = sync, .fresh = true, .expected_workers = 2}));
+  EXPECT_THAT(counts(), ElementsAre(0, 1));
+  const std::vector<int32_t> missing = {1};
+  EXPECT_THAT(cohort_.Describe(missing), HasSubstr("worker 1, which has not said hello since all"));
+  Join(1, sync);
+  EXPECT_THAT(counts(), ElementsAre(0, 1));
 }
 
 TEST_F(CohortTest, UnderAsyncALostWorkerIsTakenBackByItsNextCall) {

@@ -160,6 +160,24 @@ TEST_F(SyncStepsTest, AContributionWithoutAPartHereIsNeitherAwaitedNorLost) {
   EXPECT_EQ(closing->rows_elsewhere, 10);  // its rows still count for the weights
 }
 
+// Another server kept it, and so the decision names it.
+TEST_F(SyncStepsTest, ANamedContributionThatThisServerAloneRejectedHasNoPart) {
+  steps_.Begin(0, {});
+  EXPECT_EQ(steps_.Add({1, Name(0, 1), nullptr}), Added::kDropped);
+  steps_.Add(To(1, Name(1, 1)));
+  steps_.Learn({"", 1, {Name(0, 1), Name(1, 1)}});
+  const auto closing = steps_.NextClosing(Nobody);
+  EXPECT_THAT(closing->awaited, IsEmpty());
+  EXPECT_THAT(closing->lost, IsEmpty());
+  EXPECT_EQ(closing->present.size(), 1u);
+  EXPECT_EQ(closing->rows_elsewhere, 10);
+  EXPECT_THAT(steps_.Close().named, ElementsAre(Name(0, 1), Name(1, 1)));
+  // A newer start's push is another one, and replaces it.
+  steps_.Add({2, Name(0, 2), nullptr});
+  steps_.Learn({"", 2, {Name(0, 2, 2)}});
+  EXPECT_EQ(steps_.NextClosing(Nobody)->awaited.size(), 1u);
+}
+
 TEST_F(SyncStepsTest, ANewStartContinuesAfterTheLastNamedPushAndUnnamedPushesNeverCount) {
   steps_.Begin(0, {});
   steps_.Add(To(1, Name(0, 1)));

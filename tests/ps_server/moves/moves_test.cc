@@ -117,6 +117,41 @@ TEST_F(MovesTest, NumbersOfPiecesHaveLimits) {
   }
 }
 
+TEST_F(MovesTest, AShardThatMovesAwayAndBackLeavesTheBudgetsAsTheyWere) {
+  wire::VariableSpec spec = DenseSpec("dense", {1000, 3}, WireOptimizer("adagrad", 1));
+  wire::DenseShard shard;
+  shard.rows = 1000;
+  spec.shards = {shard};
+  for (int32_t s = 0; s < kServers; ++s) ASSERT_OK(TestClient(Service(s), -1).Create({spec}));
+  variable_ = "dense";
+  const auto step = [&](int32_t server, wire::MoveAction::type action, int64_t version,
+                        Payload data = {}) {
+    const auto target = static_cast<int32_t>((version + 1) % 2);
+    wire::MoveRequest request = Request(action, 1 - target, target, version);
+    request.bucket_ps.clear();
+    shard.ps = target;
+    request.shards = {shard};
+    request.data = std::move(data);
+    auto reply = Step(server, request);
+    EXPECT_OK(reply);
+    return reply.ok() ? std::move(reply->data) : Payload();
+  };
+  const auto used = [&](int32_t s) {
+    return TestClient(Service(s), -1).Describe()->memory_used_bytes;
+  };
+  const std::vector<int64_t> before = {used(0), used(1)};
+  for (int64_t version = 2; version < 22; ++version) {
+    const auto target = static_cast<int32_t>((version + 1) % 2), source = 1 - target;
+    step(target, wire::MoveAction::PREPARE, version);
+    step(source, wire::MoveAction::PREPARE, version);
+    step(source, wire::MoveAction::HOLD, version);
+    step(target, wire::MoveAction::WRITE, version, step(source, wire::MoveAction::READ, version));
+    step(target, wire::MoveAction::READY, version);
+    for (const int32_t s : {source, target, 2}) step(s, wire::MoveAction::COMMIT, version);
+  }
+  EXPECT_THAT((std::vector<int64_t>{used(0), used(1)}), ElementsAre(before[0], before[1]));
+}
+
 TEST_F(MovesTest, ACallerWithTheOldMapReceivesTheNewOne) {
   ASSERT_OK(Push(0, 1, 0, {5, 6}, 1));
   ASSERT_OK(Move(0, 1, 2));

@@ -1,5 +1,7 @@
 // What a server refuses when its memory budget is exhausted; a refused request changes nothing, and
 // memory is released again.
+#include <map>
+#include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -44,6 +46,15 @@ TEST(MemoryBudget, AHoldReleasesWhatIsNotKept) {
   EXPECT_EQ(budget.used_bytes(), 20);
 }
 
+// For example a row without numbers, while rows take more than the limit.
+TEST(MemoryBudget, NoBytesAreAlwaysAvailable) {
+  MemoryBudget budget(100, absl::ZeroDuration());
+  budget.Force(101);
+  EXPECT_OK(budget.Acquire(0, "nothing"));
+  EXPECT_TRUE(budget.TryAcquire(0));
+  EXPECT_EQ(budget.used_bytes(), 101);
+}
+
 TEST(MemoryBudget, LoadedRowsLeaveMemoryForExpectedCharges) {
   MemoryBudget budget(1000, absl::ZeroDuration());
   EXPECT_EQ(budget.load_bytes(), budget.low_bytes());
@@ -84,6 +95,43 @@ TEST(MemoryBudget, ALargeRequestGoesFirstWhileMemoryIsFreed) {
   small.join();
   EXPECT_EQ(budget.used_bytes(), 95);
   await(true);
+  budget.EndReclaiming();
+}
+
+TEST(MemoryBudget, OnlyCallsThatStillWaitDecideHowMuchIsFreed) {
+  WaitBoard board;
+  MemoryBudget budget(100, absl::Seconds(30), &board);
+  budget.BeginReclaiming(absl::Seconds(30));
+  ASSERT_OK(budget.Acquire(100, "rows"));
+  const auto rounds_until = [&](const auto& done) {
+    const Deadline end = Deadline::In(absl::Seconds(30));
+    bool found = false;
+    while (!found && !end.Expired()) {
+      found = done(budget.AwaitShortage(absl::Milliseconds(1)).value_or(-1));
+      budget.EndRound(true);
+    }
+    EXPECT_TRUE(found);
+  };
+  std::thread large([&] { EXPECT_OK(budget.Acquire(60, "large")); });
+  // Until free memory is for it alone.
+  budget.Release(10);
+  rounds_until([&](int64_t goal) {
+    const bool free = budget.TryAcquire(1);
+    if (free) budget.Release(1);
+    return goal == 40 && !free;
+  });
+  std::thread small([&] { EXPECT_OK(budget.Acquire(10, "small")); });
+  rounds_until([&](int64_t) {
+    std::map<std::string, int64_t> waiting;
+    board.Count(waiting);
+    return waiting["memory"] == 2;
+  });
+  budget.Release(59);
+  large.join();
+  EXPECT_EQ(budget.used_bytes(), 91);
+  rounds_until([&](int64_t goal) { return goal == 90; });
+  budget.Release(31);
+  small.join();
   budget.EndReclaiming();
 }
 

@@ -1,0 +1,98 @@
+// The numbers of a stripe's row segments, which a store must never let wrap around.
+#include "storage/rocks_batch.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "rocksdb/db.h"
+#include "storage/key.h"
+#include "storage/row_segment.h"
+#include "tests/storage/recorder.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+class RocksBatchTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Reopen(); }
+  void Reopen() {
+    if (store_ != nullptr) {
+      ASSERT_OK(store_->Close());
+    }
+    store_ = nullptr;
+    auto opened = OpenStore(directory_);
+    ASSERT_OK(opened);
+    store_ = *std::move(opened);
+  }
+  // Gives the stripe's only segment another number, as if months of writes had preceded it.
+  void MoveFirstSegment(const StripeId& id, uint32_t number) {
+    ASSERT_OK(store_->Close());
+    store_ = nullptr;
+    rocksdb::DB* db = nullptr;
+    std::vector<rocksdb::ColumnFamilyHandle*> families;
+    ASSERT_TRUE(
+        rocksdb::DB::Open({}, directory_ + "/db", {{"default", {}}, {"cold", {}}}, &families, &db)
+            .ok());
+    StripeKeys keys(id);
+    const std::string from(keys.Rows(0)), to(keys.Rows(number));
+    std::string value;
+    EXPECT_TRUE(db->Get({}, from, &value).ok());
+    const auto rows = ReadRowSegment(from, value);
+    EXPECT_OK(rows);
+    RowSegment moved;
+    for (size_t i = 0; i < rows->size(); ++i) moved.Add(rows->key(i), rows->row(i));
+    EXPECT_TRUE(db->Delete({}, from).ok());
+    EXPECT_TRUE(db->Put({}, to, moved.Seal(to, /*every_row=*/true)).ok());
+    for (rocksdb::ColumnFamilyHandle* const family : families) {
+      EXPECT_TRUE(db->DestroyColumnFamilyHandle(family).ok());
+    }
+    delete db;
+    Reopen();
+  }
+
+  TempDir temp_;
+  const std::string directory_ = temp_.Join("data");
+  std::unique_ptr<StripeStore> store_;
+};
+
+// A load takes the last segment for the newest.
+TEST_F(RocksBatchTest, SegmentNumbersStartOverBeforeTheyWrapAround) {
+  const std::string large(100 << 10, 'x');  // a segment each
+  for (const uint32_t last : {~uint32_t{0} - 1, uint32_t{1} << 31}) {
+    const StripeId id{1, 0, last};
+    {
+      const std::unique_ptr<StripeBatch> batch = store_->NewBatch(id);
+      for (const int64_t key : {5, 6}) batch->PutRow(key, "first");
+      ASSERT_OK(store_->Write(*batch));
+    }
+    ASSERT_NO_FATAL_FAILURE(MoveFirstSegment(id, last));
+    for (int round = 0; round < 3; ++round) {
+      const std::unique_ptr<StripeBatch> batch = store_->NewBatch(id);
+      EXPECT_EQ(batch->wants_every_row(), round == 0) << last;
+      for (const int64_t key : {5, 6}) batch->PutRow(key, absl::StrCat(round, large));
+      ASSERT_OK(store_->Write(*batch));
+    }
+    Reopen();
+    Recorder recorder;
+    ASSERT_OK(store_->LoadStripes(1, recorder));
+    for (const LoadedStripe& stripe : recorder.stripes) {
+      std::map<int64_t, std::string> newest;
+      for (const auto& [key, bytes] : stripe.rows) newest[key] = bytes.substr(0, 1);
+      EXPECT_THAT(newest, ElementsAre(Pair(5, "2"), Pair(6, "2"))) << last;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cairn
