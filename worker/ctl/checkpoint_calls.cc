@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "common/create_directory.h"
 #include "common/deadline.h"
 #include "common/errors.h"
 #include "common/exit_status.h"
@@ -54,8 +55,7 @@ absl::StatusOr<std::vector<ServerCheckpoint>> MakeParts(PsClient& client,
                                                         const std::string& name,
                                                         Deadline deadline) {
   const std::string folder = absl::StrCat(directory, "/", name);
-  std::error_code error;
-  fs::create_directory(folder, error);
+  std::error_code error = CreateDirectory(folder);
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("making ", folder));
   absl::StatusOr<std::vector<ServerCheckpoint>> parts =
       client.Checkpoint(directory, name, deadline);
@@ -99,7 +99,7 @@ absl::StatusOr<std::string> MakeDirectory(const CheckpointCreateOptions& options
   }
   std::error_code error;
   const fs::path absolute = fs::absolute(directory, error).lexically_normal();
-  if (!error) fs::create_directories(absolute, error);
+  if (!error) error = CreateDirectories(absolute);
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("making ", directory));
   return absolute.string();
 }

@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/recorded_syncs.h"
 #include "tests/support/refusing_threads.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
@@ -34,6 +35,7 @@ class PartsClient : public test::RecordingClient {
  public:
   // Runs after the part is written and before its call returns.
   void Meanwhile(std::function<absl::Status()> what) { meanwhile_ = std::move(what); }
+  void BeforeDrop(std::function<void()> what) { before_drop_ = std::move(what); }
   const std::vector<std::string>& dropped() const { return dropped_; }
 
   absl::StatusOr<std::vector<ServerCheckpoint>> Checkpoint(absl::string_view directory,
@@ -51,6 +53,7 @@ class PartsClient : public test::RecordingClient {
   }
   absl::Status DropCheckpoint(absl::string_view directory, absl::string_view name,
                               Deadline) override {
+    if (before_drop_ != nullptr) before_drop_();
     dropped_.emplace_back(name);
     fs::remove_all(absl::StrCat(directory, "/", name, "/ps-0"));
     return absl::OkStatus();
@@ -58,6 +61,7 @@ class PartsClient : public test::RecordingClient {
 
  private:
   std::function<absl::Status()> meanwhile_;
+  std::function<void()> before_drop_;
   std::vector<std::string> dropped_;
 };
 
@@ -134,6 +138,25 @@ TEST_F(CheckpointerTest, RemainsAreDeletedOnceNoCheckpointCouldStillBeInProgress
   EXPECT_THAT(client_.dropped(), ElementsAre("j.step-0000000001-0000000a"));
   EXPECT_FALSE(fs::exists(directory_.Join("j.step-0000000001-0000000a")));
   EXPECT_TRUE(HasPart("j.step-0000000002-0000000b"));
+}
+
+// A loss of power may undo what was not synced: it must leave the older checkpoint or the newer
+// one.
+TEST_F(CheckpointerTest, OnlyADurableCheckpointReplacesAnOlderOne) {
+  const std::string parent = fs::canonical(directory_.path());
+  const auto checkpointer = Open(client_, 1);
+  const absl::StatusOr<std::string> older = checkpointer->MakeNow(5);
+  ASSERT_OK(older);
+  test::RecordedSyncs syncs;
+  std::vector<std::string> synced;
+  client_.BeforeDrop([&] { synced = syncs.Take(); });
+  const absl::StatusOr<std::string> newer = checkpointer->MakeNow(6);
+  ASSERT_OK(newer);
+  EXPECT_THAT(client_.dropped(), ElementsAre(*older));
+  EXPECT_THAT(synced, ElementsAre(parent,  // the name of the newer one
+                                  absl::StrCat(parent, "/", *newer, "/MANIFEST.json.part"),
+                                  absl::StrCat(parent, "/", *newer),
+                                  absl::StrCat(parent, "/", *older)));  // no longer finished
 }
 
 TEST_F(CheckpointerTest, TheNextCheckpointDeletesTheFailedOne) {
