@@ -39,11 +39,13 @@ class Checkpoints {
 
   // The right to be the call that runs. kUnavailable after several waits for the disk.
   absl::StatusOr<ExclusiveSlot::Held> TakeSlot(absl::string_view what);
-  // From now on, calls that read the files of a checkpoint end with STOPPING.
+  // From now on, calls end with STOPPING while they read the files of a checkpoint.
   void CancelReads() { cancelled_.store(true); }
 
  private:
   absl::Status CheckPlace(const wire::CheckpointRequest& request) const;
+  // Turns the error of a call that CancelReads ended into STOPPING.
+  absl::Status AsStopping(const absl::Status& status) const;
   absl::Status Describe(const std::string& part, const std::string& job,
                         wire::CheckpointReply& reply) const;
 

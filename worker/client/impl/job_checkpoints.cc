@@ -141,15 +141,13 @@ bool Whole(const std::vector<ServerCheckpoint>& parts) {
       if (copy == nullptr) continue;
       if (newest == nullptr || copy->map_version > newest->map_version) newest = copy;
     }
-    const std::vector<int32_t> now = PlacesOf(*newest);
-    std::vector<std::vector<int32_t>> then(parts.size());  // owners by each copy's map
-    for (size_t s = 0; s < parts.size(); ++s) {
-      if (of_variable[s] != nullptr) then[s] = PlacesOf(*of_variable[s]);
+    const std::vector<int32_t> owners = PlacesOf(*newest);
+    const auto asked = static_cast<int32_t>(parts.size());
+    if (std::any_of(owners.begin(), owners.end(), [=](int32_t ps) { return ps >= asked; })) {
+      return false;
     }
-    for (size_t i = 0; i < now.size(); ++i) {
-      const auto owner = static_cast<size_t>(now[i]);
-      const bool copied = owner < then.size() && i < then[owner].size();
-      if (!copied || then[owner][i] != now[i]) return false;
+    for (int32_t s = 0; s < asked; ++s) {
+      if (!GivesAll(of_variable[static_cast<size_t>(s)], *newest, s)) return false;
     }
   }
   return true;

@@ -1,7 +1,8 @@
-// Checkpoints of a synchronous job, which may close steps while the servers write their parts.
+// Checkpoints of jobs that close steps, or whose rows move, while the servers write their parts.
 #include <atomic>
 
 #include "tests/worker/client/fleet.h"
+#include "thrift/convert.h"
 
 namespace cairn::test {
 namespace {
@@ -89,6 +90,39 @@ TEST(JobCheckpoints, AJobThatKeepsClosingStepsHasNone) {
   EXPECT_THAT(Make(first, second), StatusIs(absl::StatusCode::kAborted,
                                             HasSubstr("its first worker makes checkpoints")));
   EXPECT_EQ(first.made(), 5);
+}
+
+// The table's only bucket moves from ps:0 to ps:1 after the first copy of ps:1 and before that of
+// ps:0.
+class MovingService : public FakeService {
+ public:
+  explicit MovingService(int32_t index) : FakeService(index, 2), index_(index) {}
+
+  void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest&) override {
+    const bool moved = made_++ > 0 || index_ == 0;
+    VariableSpec table = Table("t", 2);
+    table.bucket_ps = {moved ? 1 : 0};
+    table.map_version = moved ? 2 : 1;
+    reply.files.emplace_back().name = "CURRENT";
+    reply.variables.emplace_back().spec = ToWire(table);
+  }
+  void drop_checkpoint(wire::ServerState&, const wire::CheckpointRequest&) override { ++dropped_; }
+
+  int made() const { return made_; }
+  int dropped() const { return dropped_; }
+
+ private:
+  const int32_t index_;
+  std::atomic<int> made_ = 0, dropped_ = 0;
+};
+
+TEST(JobCheckpoints, PartsBetweenWhichRowsMovedAreMadeAgain) {
+  MovingService first(0), second(1);
+  const auto client =
+      PsClient::ConnectInProcess(Fleet::Options(-1), {&first, &second}, Soon()).value();
+  ASSERT_OK(client->Checkpoint("/checkpoints", "a", Soon()));
+  EXPECT_EQ(second.made(), 2);
+  EXPECT_EQ(second.dropped(), 1);
 }
 
 }  // namespace
