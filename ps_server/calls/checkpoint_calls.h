@@ -32,8 +32,8 @@ class Checkpoints {
   absl::Status Make(const wire::CheckpointRequest& request, wire::CheckpointReply& reply);
   // Deletes the checkpoint of that name, finished or not.
   absl::Status Drop(const wire::CheckpointRequest& request);
-  // Loads this server's part of a checkpoint (cairn.thrift, RestoreRequest). When it returns, all
-  // of it is in memory and on disk, or nothing.
+  // Loads this server's part of a checkpoint (cairn.thrift, RestoreRequest), or only verifies it.
+  // When it returns, all of it is in memory and on disk, or nothing.
   absl::Status Restore(JobCatalog& catalog, const RowAccess& rows,
                        const wire::RestoreRequest& request, wire::RestoreReply& reply);
 
@@ -44,6 +44,8 @@ class Checkpoints {
 
  private:
   absl::Status CheckPlace(const wire::CheckpointRequest& request) const;
+  absl::Status Verify(const JobCatalog& catalog, const wire::RestoreRequest& request,
+                      wire::RestoreReply& reply) const;
   // Turns the error of a call that CancelReads ended into STOPPING.
   absl::Status AsStopping(const absl::Status& status) const;
   absl::Status Describe(const std::string& part, const std::string& job,

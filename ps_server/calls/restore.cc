@@ -440,6 +440,16 @@ absl::Status CheckFolders(const wire::RestoreRequest& request) {
 
 }  // namespace
 
+absl::Status Checkpoints::Verify(const JobCatalog& catalog, const wire::RestoreRequest& request,
+                                 wire::RestoreReply& reply) const {
+  RETURN_IF_ERROR(catalog.CheckStays());
+  CheckpointParts parts(info_, request, cancelled_);
+  RETURN_IF_ERROR(parts.Open());
+  for (const CheckpointPart& part : parts.parts()) RETURN_IF_ERROR(parts.VerifyTables(part));
+  reply.__set_verified(true);
+  return absl::OkStatus();
+}
+
 absl::Status Checkpoints::Restore(JobCatalog& catalog, const RowAccess& rows,
                                   const wire::RestoreRequest& request, wire::RestoreReply& reply) {
   const absl::Duration begin = MonotonicNow();
@@ -448,9 +458,12 @@ absl::Status Checkpoints::Restore(JobCatalog& catalog, const RowAccess& rows,
       request.folders.empty() ? "" : request.folders.front().path);
   RETURN_IF_ERROR(Annotate(CheckFolders(request), what));
   ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeSlot(what));
-  const absl::Status status = Restoring(catalog, rows, cancelled_, request).Run(reply);
+  const absl::Status status = request.verify_only
+                                  ? Verify(catalog, request, reply)
+                                  : Restoring(catalog, rows, cancelled_, request).Run(reply);
   CAIRN_CRASH_POINT("restore: before the answer");
   if (!status.ok()) return Annotate(AsStopping(status), what);
+  if (request.verify_only) return absl::OkStatus();
   reply.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
   LOG(INFO) << what << ": " << reply.variables << " variables, " << reply.stripes << " stripes, "
             << reply.bytes << " bytes, in " << absl::FormatDuration(MonotonicNow() - begin);

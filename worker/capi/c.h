@@ -262,8 +262,8 @@ int cairn_scan_free(cairn_scan* scan);
  * each of several attempts. */
 int cairn_checkpoint(cairn_client* client, const char* directory, int64_t step, int64_t keep,
                      char** folder);
-/* Replaces the job's state by the checkpoint in `folder`. The client must not be a training worker.
- * Workers that were connected before are fenced. */
+/* Replaces the job's state by the checkpoint in `folder`, once the servers have verified it. The
+ * client must not be a training worker. Workers that were connected before are fenced. */
 int cairn_restore(cairn_client* client, const char* folder);
 int cairn_counters(cairn_client* client, cairn_counters_t* counters);
 int cairn_staleness(cairn_client* client, cairn_staleness_t* staleness);

@@ -272,8 +272,8 @@ absl::Status JobCheckpoints::DropCheckpoint(absl::string_view directory, absl::s
       });
 }
 
-absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadline) {
-  RETURN_IF_ERROR(deps_.gate.Check("restore", deadline));
+absl::StatusOr<wire::RestoreRequest> JobCheckpoints::RestoreRequestOf(
+    const RestoreSource& source) const {
   if (deps_.membership.version() > 0) {
     return FailedPrecondition(
         "restore: servers have joined or left since the cluster file was written, but a restore "
@@ -283,16 +283,46 @@ absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadl
   request.timeline =
       WithServers(TimelineOfManifest(source.timeline), static_cast<int32_t>(deps_.sessions.size()));
   request.workers = WorkersAt(source, request.timeline, deps_.sessions.size());
+  return request;
+}
+
+absl::Status JobCheckpoints::SendRestore(int32_t server, const wire::RestoreRequest& request,
+                                         Deadline deadline, wire::RestoreReply& reply) {
+  return deps_.calls.One(
+      server, "restore", deadline.Remaining(), deadline,
+      [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+        wire::RestoreRequest mine = request;
+        mine.caller = caller;
+        reply = {};
+        service.restore(reply, mine);
+      });
+}
+
+absl::Status JobCheckpoints::VerifyRestore(const RestoreSource& source, Deadline deadline) {
+  RETURN_IF_ERROR(deps_.gate.Check("restore", deadline));
+  ASSIGN_OR_RETURN(wire::RestoreRequest request, RestoreRequestOf(source));
+  request.__set_verify_only(true);
+  std::vector<char> restored(deps_.sessions.size());
+  const absl::Status status =
+      deps_.calls.ForEach(deps_.sessions.Live(), [&](int32_t server) -> absl::Status {
+        wire::RestoreReply reply;
+        const absl::Status answer = SendRestore(server, request, deadline, reply);
+        // A server that does not know verify_only (cairn.thrift).
+        if (absl::IsAlreadyExists(answer)) return absl::OkStatus();
+        restored[static_cast<size_t>(server)] = answer.ok() && !reply.verified;
+        return answer;
+      });
+  UndoRestore(restored);
+  return status;
+}
+
+absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadline) {
+  RETURN_IF_ERROR(deps_.gate.Check("restore", deadline));
+  ASSIGN_OR_RETURN(const wire::RestoreRequest request, RestoreRequestOf(source));
   std::vector<char> restored(deps_.sessions.size());
   const auto restore = [&](int32_t server) {
-    const absl::Status status =
-        deps_.calls.One(server, "restore", deadline.Remaining(), deadline,
-                        [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
-                          wire::RestoreRequest mine = request;
-                          mine.caller = caller;
-                          wire::RestoreReply reply;
-                          service.restore(reply, mine);
-                        });
+    wire::RestoreReply reply;
+    const absl::Status status = SendRestore(server, request, deadline, reply);
     restored[static_cast<size_t>(server)] = status.ok();
     return status;
   };
@@ -308,6 +338,7 @@ absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadl
 // A server that cannot be reached keeps its part. Examine reports it
 // (JobHoldings::from_unfinished_restore).
 void JobCheckpoints::UndoRestore(absl::Span<const char> restored) {
+  if (std::all_of(restored.begin(), restored.end(), [](char one) { return one == 0; })) return;
   const absl::Status dropped = deps_.calls.ForEach(deps_.sessions.Live(), [&](int32_t server) {
     if (restored[static_cast<size_t>(server)] == 0) return absl::OkStatus();
     return deps_.calls.One(

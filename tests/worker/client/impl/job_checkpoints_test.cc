@@ -1,4 +1,5 @@
 // Checkpoints of jobs that close steps, or whose rows move, while the servers write their parts.
+// Restores onto servers of earlier versions.
 #include <atomic>
 
 #include "tests/worker/client/fleet.h"
@@ -122,6 +123,42 @@ TEST(JobCheckpoints, PartsBetweenWhichRowsMovedAreMadeAgain) {
       PsClient::ConnectInProcess(Fleet::Options(-1), {&first, &second}, Soon()).value();
   ASSERT_OK(client->Checkpoint("/checkpoints", "a", Soon()));
   EXPECT_EQ(second.made(), 2);
+  EXPECT_EQ(second.dropped(), 1);
+}
+
+// Servers that do not know RestoreRequest.verify_only. The first holds the job, the second does
+// not.
+class EarlierService : public FakeService {
+ public:
+  explicit EarlierService(int32_t index) : FakeService(index, 2), holds_job_(index == 0) {}
+
+  void restore(wire::RestoreReply&, const wire::RestoreRequest&) override {
+    if (holds_job_) {
+      wire::ServerError error;
+      error.code = wire::ErrorCode::ALREADY_EXISTS;
+      throw error;
+    }
+    ++restored_;
+  }
+  void drop_job(wire::ServerState&, const wire::Caller&) override { ++dropped_; }
+
+  int restored() const { return restored_; }
+  int dropped() const { return dropped_; }
+
+ private:
+  const bool holds_job_;
+  std::atomic<int> restored_ = 0, dropped_ = 0;
+};
+
+TEST(JobCheckpoints, AVerificationLeavesNothingOnServersOfEarlierVersions) {
+  EarlierService first(0), second(1);
+  const auto client =
+      PsClient::ConnectInProcess(Fleet::Options(-1), {&first, &second}, Soon()).value();
+  RestoreSource source{.job = "job", .timeline = 1};
+  source.folders = {{.path = "/a/ps-0"}, {.path = "/a/ps-1"}};
+  EXPECT_OK(client->VerifyRestore(source, Soon()));
+  EXPECT_EQ(first.dropped(), 0);
+  EXPECT_EQ(second.restored(), 1);
   EXPECT_EQ(second.dropped(), 1);
 }
 
