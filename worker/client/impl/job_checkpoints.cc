@@ -331,8 +331,32 @@ absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadl
   absl::Status status = deps_.calls.ForEach(absl::MakeConstSpan(servers).subspan(1), restore);
   CAIRN_CRASH_POINT("restore: all but ps:0 have it");
   if (status.ok()) status = restore(0);
+  if (status.ok()) status = CheckRestored(deadline);
   if (!status.ok()) UndoRestore(restored);
   return status;
+}
+
+// With as many servers as in the checkpoint, each reads its own part only, and cannot know the
+// newest map.
+absl::Status JobCheckpoints::CheckRestored(Deadline deadline) {
+  std::vector<wire::CheckpointReply> replies(deps_.sessions.size());
+  RETURN_IF_ERROR(deps_.calls.All(
+      deps_.sessions.Live(), "describe", deps_.calls.rpc_timeout(), deadline,
+      [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t server) {
+        wire::DescribeRequest request;
+        request.caller = caller;
+        wire::DescribeReply reply;
+        service.describe(reply, request);
+        replies[static_cast<size_t>(server)].variables = std::move(reply.variables);
+      }));
+  std::vector<ServerCheckpoint> parts;
+  for (size_t s = 0; s < replies.size(); ++s) {
+    ASSIGN_OR_RETURN(parts.emplace_back(), FromReply(replies[s], static_cast<int32_t>(s)));
+  }
+  if (Whole(parts)) return absl::OkStatus();
+  return absl::DataLossError(
+      "the checkpoint lacks rows that moved between servers while it was made: restore another "
+      "checkpoint");
 }
 
 // A server that cannot be reached keeps its part. Examine reports it

@@ -53,6 +53,8 @@ class JobCheckpoints {
   absl::StatusOr<wire::RestoreRequest> RestoreRequestOf(const RestoreSource& source) const;
   absl::Status SendRestore(int32_t server, const wire::RestoreRequest& request, Deadline deadline,
                            wire::RestoreReply& reply);
+  // kDataLoss: the restored servers have no rows where their newest maps say that they have.
+  absl::Status CheckRestored(Deadline deadline);
   // Drops the job from the servers on which a failed restore has created it. `restored`: by server.
   void UndoRestore(absl::Span<const char> restored);
 

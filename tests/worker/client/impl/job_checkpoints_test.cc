@@ -126,6 +126,41 @@ TEST(JobCheckpoints, PartsBetweenWhichRowsMovedAreMadeAgain) {
   EXPECT_EQ(second.dropped(), 1);
 }
 
+// Restores a table whose only bucket ps:0 has given to ps:1, which never got it.
+class LackingService : public FakeService {
+ public:
+  explicit LackingService(int32_t index) : FakeService(index, 2), index_(index) {}
+
+  void restore(wire::RestoreReply&, const wire::RestoreRequest&) override { restored_ = true; }
+  void describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) override {
+    FakeService::describe(reply, request);
+    if (!restored_ || index_ != 0) return;
+    VariableSpec table = Table("t", 2);
+    table.bucket_ps = {1};
+    table.map_version = 2;
+    reply.variables.emplace_back().spec = ToWire(table);
+  }
+  void drop_job(wire::ServerState&, const wire::Caller&) override { restored_ = false; }
+
+  bool restored() const { return restored_; }
+
+ private:
+  const int32_t index_;
+  std::atomic<bool> restored_ = false;
+};
+
+TEST(JobCheckpoints, ARestoreWithoutRowsThatMovedIsUndone) {
+  LackingService first(0), second(1);
+  const auto client =
+      PsClient::ConnectInProcess(Fleet::Options(-1), {&first, &second}, Soon()).value();
+  RestoreSource source{.job = "job", .timeline = 1};
+  source.folders = {{.path = "/a/ps-0"}, {.path = "/a/ps-1"}};
+  EXPECT_THAT(client->Restore(source, Soon()),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("lacks rows that moved")));
+  EXPECT_FALSE(first.restored());
+  EXPECT_FALSE(second.restored());
+}
+
 // Servers that do not know RestoreRequest.verify_only. The first holds the job, the second does
 // not.
 class EarlierService : public FakeService {
