@@ -130,11 +130,12 @@ absl::StatusOr<std::vector<PartFileSum>> ReadList(const std::string& part) {
   return files;
 }
 
-absl::StatusOr<std::vector<PartFileSum>> SumFiles(const std::string& part) {
+absl::StatusOr<std::vector<PartFileSum>> SumFiles(const std::string& part,
+                                                  const std::atomic<bool>* cancelled) {
   ASSIGN_OR_RETURN(const PartContents contents, ListPart(part));
   std::vector<PartFileSum> files;
   for (const std::string& name : contents.files) {
-    ASSIGN_OR_RETURN(const FileSum sum, ChecksumOfFile(absl::StrCat(part, "/", name)));
+    ASSIGN_OR_RETURN(const FileSum sum, ChecksumOfFile(absl::StrCat(part, "/", name), cancelled));
     files.push_back({name, sum.bytes, sum.checksum});
   }
   return files;
@@ -154,7 +155,8 @@ std::string CheckpointPartPath(absl::string_view directory, absl::string_view na
 absl::StatusOr<std::vector<PartFileSum>> WriteCheckpointPart(StripeStore& store,
                                                              absl::string_view directory,
                                                              absl::string_view name,
-                                                             int32_t server_index) {
+                                                             int32_t server_index,
+                                                             const std::atomic<bool>* cancelled) {
   const std::string part = CheckpointPartPath(directory, name, server_index);
   if (Exists(part)) return ReadList(part);
   const std::string attempt = AttemptPath(directory, name);
@@ -164,7 +166,7 @@ absl::StatusOr<std::vector<PartFileSum>> WriteCheckpointPart(StripeStore& store,
   if (Exists(unfinished)) RETURN_IF_ERROR(RemoveUnfinished(unfinished));
   RETURN_IF_ERROR(store.Checkpoint(unfinished));
   CAIRN_CRASH_POINT("checkpoint: files linked");
-  ASSIGN_OR_RETURN(std::vector<PartFileSum> files, SumFiles(unfinished));
+  ASSIGN_OR_RETURN(std::vector<PartFileSum> files, SumFiles(unfinished, cancelled));
   std::string list;
   for (const PartFileSum& file : files) list += ListLine(file);
   RETURN_IF_ERROR(WriteSynced(absl::StrCat(unfinished, "/", kList), list));
@@ -189,10 +191,11 @@ absl::Status DropCheckpointPart(absl::string_view directory, absl::string_view n
                                 ", so no checkpoint made it; nothing was deleted");
     }
     RETURN_IF_ERROR(ListPart(part).status());
-    // A half-deleted part must not look finished.
+    // A half-deleted part must not look finished, also after a loss of power.
     if (std::rename(part.c_str(), unfinished.c_str()) != 0) {
       return ErrnoStatus(errno, absl::StrCat("rename ", part));
     }
+    RETURN_IF_ERROR(SyncFolder(AttemptPath(directory, name)));
     RETURN_IF_ERROR(RemoveUnfinished(unfinished));
   }
   const std::string attempt = AttemptPath(directory, name);

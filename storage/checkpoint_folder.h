@@ -34,12 +34,11 @@ std::string CheckpointPartPath(absl::string_view directory, absl::string_view na
 
 // Copies `store` to the part's path, durably, and completely or not at all. A part that exists
 // already is left unchanged. Returns the part's files. Creates DIR if its parent exists; kNotFound
-// otherwise. kFailedPrecondition: another file is in the way. Other errors as
-// StripeStore::Checkpoint.
-absl::StatusOr<std::vector<PartFileSum>> WriteCheckpointPart(StripeStore& store,
-                                                             absl::string_view directory,
-                                                             absl::string_view name,
-                                                             int32_t server_index);
+// otherwise. kFailedPrecondition: another file is in the way. kCancelled: as ChecksumOfFile. Other
+// errors as StripeStore::Checkpoint.
+absl::StatusOr<std::vector<PartFileSum>> WriteCheckpointPart(
+    StripeStore& store, absl::string_view directory, absl::string_view name, int32_t server_index,
+    const std::atomic<bool>* cancelled = nullptr);
 
 // Deletes the part, finished or not, and DIR/NAME if it is empty then. OK if there is no part.
 // kFailedPrecondition: the part has files that do not belong to a checkpoint; nothing is deleted.

@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/status.h"
 #include "storage/directory.h"
@@ -18,7 +19,8 @@
 namespace cairn {
 namespace {
 
-constexpr size_t kMaxDirectories = 8;  // the oldest are forgotten
+// The oldest directories are forgotten, also those for which a small file has no place.
+constexpr size_t kMaxDirectories = 8;
 
 std::string NotePath(const std::string& directory) {
   return absl::StrCat(directory, "/CHECKPOINTS");
@@ -28,7 +30,9 @@ std::vector<std::string> ReadNote(const std::string& directory) {
   std::vector<std::string> lines;
   const absl::StatusOr<std::string> text = ReadSmallFile(NotePath(directory));
   if (!text.ok()) return lines;
-  for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
+  std::vector<absl::string_view> written = absl::StrSplit(*text, '\n');
+  written.pop_back();  // empty; in a file that is too large, a part of a line
+  for (const absl::string_view line : written) {
     if (absl::StartsWith(line, "/")) lines.emplace_back(line);
   }
   return lines;
@@ -61,10 +65,12 @@ absl::Status NoteCheckpoints(const std::string& directory, absl::string_view che
   if (!lines.empty() && lines.back() == checkpoint_directory) return absl::OkStatus();
   lines.erase(std::remove(lines.begin(), lines.end(), std::string(checkpoint_directory)),
               lines.end());
-  if (lines.size() >= kMaxDirectories) lines.erase(lines.begin());
   lines.emplace_back(checkpoint_directory);
-  std::string text;
-  for (const std::string& line : lines) absl::StrAppend(&text, line, "\n");
+  std::string text = absl::StrCat(absl::StrJoin(lines, "\n"), "\n");
+  while (lines.size() > kMaxDirectories || text.size() > kMaxSmallFileBytes) {
+    text.erase(0, lines.front().size() + 1);
+    lines.erase(lines.begin());
+  }
   const std::string path = NotePath(directory);
   RETURN_IF_ERROR(WriteSynced(path + ".new", text));
   if (std::rename((path + ".new").c_str(), path.c_str()) != 0) {

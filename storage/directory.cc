@@ -20,6 +20,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/create_directory.h"
 #include "common/errors.h"
 #include "common/regular_file.h"
 #include "common/status.h"
@@ -33,8 +34,7 @@ constexpr char kNewMarker[] = "CAIRN.new";
 constexpr char kSyncedNote[] = "SYNCED";  // storage/synced_note.h
 constexpr char kUnfinished[] = "UNFINISHED";
 constexpr char kFirstLine[] = "cairn stripe store";
-constexpr size_t kMaxSmallFileBytes = 4096;  // limit for a file that may be foreign
-constexpr mode_t kFileMode = 0640;           // folders keep others out; see CheckpointFolderMode
+constexpr mode_t kFileMode = 0640;  // folders keep others out; see CheckpointFolderMode
 
 std::string Join(absl::string_view directory, absl::string_view name) {
   return absl::StrCat(directory, "/", name);
@@ -230,34 +230,33 @@ absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& directory
     return ErrnoStatus(errno, absl::StrCat("list ", directory));
   }
   std::vector<std::string> names;
-  while (const dirent* entry = readdir(open)) {
+  // Otherwise the rest of a directory that could not be read would count as absent.
+  for (errno = 0; const dirent* const entry = readdir(open); errno = 0) {
     const std::string name = entry->d_name;
     if (name != "." && name != "..") names.push_back(name);
   }
+  const int error = errno;
   closedir(open);
+  if (error != 0) return ErrnoStatus(error, absl::StrCat("list ", directory));
   std::ranges::sort(names);
   return names;
 }
 
 absl::Status MakeFolder(const std::string& directory, mode_t mode) {
-  if (mkdir(directory.c_str(), mode) == 0) {
-    const size_t slash = directory.find_last_not_of('/') == std::string::npos
-                             ? std::string::npos
-                             : directory.rfind('/', directory.find_last_not_of('/'));
-    const std::string parent = slash == std::string::npos ? "." : directory.substr(0, slash + 1);
-    RETURN_IF_ERROR(SyncFolder(parent));
-  } else if (errno == ENOENT) {
+  const int error = CreateDirectory(directory, mode).value();
+  if (error == 0) return absl::OkStatus();
+  if (error == ENOENT) {
     return NotFound(directory,
                     " cannot be made: its parent directory is missing: create the parent, or name ",
                     "another data directory");
-  } else if (errno != EEXIST) {
-    return ErrnoStatus(errno, absl::StrCat("make directory ", directory));
-  } else if (access(directory.c_str(), F_OK) != 0 && errno == ENOENT) {
+  }
+  if (error != EEXIST) return ErrnoStatus(error, absl::StrCat("make directory ", directory));
+  if (access(directory.c_str(), F_OK) != 0 && errno == ENOENT) {
     return NotFound(directory,
                     " is a link to a directory that is missing: create that "
                     "directory, or name another directory");
   }
-  return absl::OkStatus();
+  return absl::OkStatus();  // a file, which the caller finds
 }
 
 mode_t CheckpointFolderMode(absl::string_view directory) {
@@ -268,10 +267,8 @@ mode_t CheckpointFolderMode(absl::string_view directory) {
 }
 
 absl::Status SyncFolder(const std::string& directory) {
-  const Descriptor fd(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.get() < 0) return ErrnoStatus(errno, absl::StrCat("open ", directory));
-  if (fsync(fd.get()) != 0) return ErrnoStatus(errno, absl::StrCat("sync ", directory));
-  return absl::OkStatus();
+  const int error = SyncDirectory(directory);
+  return error == 0 ? absl::OkStatus() : ErrnoStatus(error, absl::StrCat("sync ", directory));
 }
 
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {

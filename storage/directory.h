@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -63,7 +64,9 @@ absl::Status MakeFolder(const std::string& directory, mode_t mode = 0700);
 // readable for the group of `directory` if that folder is readable for its group.
 mode_t CheckpointFolderMode(absl::string_view directory);
 absl::Status SyncFolder(const std::string& directory);
-// The first bytes of a small text file. Errors as OpenRegularFile (common/regular_file.h).
+// The first kMaxSmallFileBytes of a text file, which may be foreign. Errors as OpenRegularFile
+// (common/regular_file.h).
+inline constexpr size_t kMaxSmallFileBytes = 4096;
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
 // Writes a file with these bytes and syncs it.
 absl::Status WriteSynced(const std::string& path, absl::string_view text);

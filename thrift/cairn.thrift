@@ -846,6 +846,10 @@ struct RestoreRequest {
   4: list<CheckpointWorker> workers
   /** As HelloReply.timeline: the timeline that the restore begins, the same on every server. */
   5: i64 timeline = 0
+  /** Only verifies that this server can read all that it would restore, and every checksum. The
+      server may hold the job, and keeps it. A server that does not know this field restores the
+      job, or refuses with ALREADY_EXISTS where it holds the job. */
+  6: optional bool verify_only
 }
 
 struct RestoreReply {
@@ -855,6 +859,8 @@ struct RestoreReply {
   /** Bytes of values and slots that this server loaded. */
   4: i64 bytes
   5: double seconds
+  /** The answer to verify_only: the server has restored nothing. */
+  6: optional bool verified
 }
 
 /** The state of a worker of the job on this server. */

@@ -34,6 +34,15 @@ std::vector<int32_t> PlacesOf(const VariableSpec& spec) {
   return places;
 }
 
+bool GivesAll(const VariableSpec* map, const VariableSpec& newest, int32_t ps) {
+  const std::vector<int32_t> wanted = PlacesOf(newest);
+  const std::vector<int32_t> given = map == nullptr ? std::vector<int32_t>() : PlacesOf(*map);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i] == ps && (i >= given.size() || given[i] != ps)) return false;
+  }
+  return true;
+}
+
 int64_t PiecesOn(const VariableSpec& spec, int32_t ps) {
   return std::ranges::count(spec.bucket_ps, ps) +
          std::ranges::count_if(spec.shards,

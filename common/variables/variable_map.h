@@ -22,6 +22,10 @@ void KeepPlacement(absl::Span<const VariableSpec> there, VariableSpec& spec);
 // The server of each piece; pieces are buckets or shards.
 std::vector<int32_t> PlacesOf(const VariableSpec& spec);
 
+// Whether `map`, a map of the same variable (null: none), gives server `ps` every piece that
+// `newest` gives it.
+bool GivesAll(const VariableSpec* map, const VariableSpec& newest, int32_t ps);
+
 // The number of hash buckets or shards on server `ps`.
 int64_t PiecesOn(const VariableSpec& spec, int32_t ps);
 

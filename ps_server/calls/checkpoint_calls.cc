@@ -18,6 +18,8 @@
 #include "storage/checkpoint_folder.h"
 #include "storage/checkpoint_note.h"
 #include "storage/directory.h"
+#include "thrift/convert.h"
+#include "thrift/errors.h"
 
 namespace cairn {
 namespace {
@@ -86,12 +88,24 @@ absl::Status Checkpoints::Describe(const std::string& part, const std::string& j
     const auto found = live_variables->find(record.name);
     if (found == live_variables->end() || found->second->id() != record.id) continue;
     wire::VariableInfo info = InfoOf(*found->second);
+    // Rows may have moved since the copy was made, so the variable's present map does not tell
+    // which rows the copy has.
+    ASSIGN_OR_RETURN(const Variable::Kept kept,
+                     Variable::Decode(record, info_.index(), info_.max_servers()));
+    info.spec = ToWire(kept.spec);
     for (wire::ShardInfo& shard : info.shards) {
       shard.version = updates[{record.id, static_cast<uint32_t>(shard.shard)}];
     }
     reply.variables.push_back(std::move(info));
   }
   return absl::OkStatus();
+}
+
+absl::Status Checkpoints::AsStopping(const absl::Status& status) const {
+  if (!absl::IsCancelled(status)) return status;
+  return WithReason(
+      Unavailable(info_.name, " is stopping: ", status.message(), "; retry when it is back"),
+      wire::ErrorReason::STOPPING);
 }
 
 absl::StatusOr<ExclusiveSlot::Held> Checkpoints::TakeSlot(absl::string_view what) {
@@ -112,8 +126,8 @@ absl::Status Checkpoints::Make(const wire::CheckpointRequest& request,
   // Epochs may run during the copy: if half of one is copied, stripes are ahead of the workers'
   // records, as after a crash, and never behind them.
   const absl::StatusOr<std::vector<PartFileSum>> files =
-      WriteCheckpointPart(store_, request.directory, request.name, info_.index());
-  if (!files.ok()) return Annotate(files.status(), what);
+      WriteCheckpointPart(store_, request.directory, request.name, info_.index(), &cancelled_);
+  if (!files.ok()) return Annotate(AsStopping(files.status()), what);
   // The note serves only an error message, so a checkpoint does not fail without it.
   if (const absl::Status noted = NoteCheckpoints(info_.options.directory, request.directory);
       !noted.ok()) {

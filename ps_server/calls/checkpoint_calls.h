@@ -34,18 +34,22 @@ class Checkpoints {
   // Deletes this server's part of the checkpoint of that name, finished or not, and the parts of
   // the `departed` servers, which nobody calls any more, if they are in the same directory here.
   absl::Status Drop(const wire::CheckpointRequest& request, absl::Span<const int32_t> departed);
-  // Loads this server's part of a checkpoint (cairn.thrift, RestoreRequest). When it returns, all
-  // of it is in memory and on disk, or nothing.
+  // Loads this server's part of a checkpoint (cairn.thrift, RestoreRequest), or only verifies it.
+  // When it returns, all of it is in memory and on disk, or nothing.
   absl::Status Restore(JobCatalog& catalog, const RowAccess& rows,
                        const wire::RestoreRequest& request, wire::RestoreReply& reply);
 
   // The right to be the call that runs. kUnavailable after several waits for the disk.
   absl::StatusOr<ExclusiveSlot::Held> TakeSlot(absl::string_view what);
-  // From now on, calls that read the files of a checkpoint end with STOPPING.
+  // From now on, calls end with STOPPING while they read the files of a checkpoint.
   void CancelReads() { cancelled_.store(true); }
 
  private:
   absl::Status CheckPlace(const wire::CheckpointRequest& request) const;
+  absl::Status Verify(const JobCatalog& catalog, const wire::RestoreRequest& request,
+                      wire::RestoreReply& reply) const;
+  // Turns the error of a call that CancelReads ended into STOPPING.
+  absl::Status AsStopping(const absl::Status& status) const;
   absl::Status Describe(const std::string& part, const std::string& job,
                         wire::CheckpointReply& reply) const;
 

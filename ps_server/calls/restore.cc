@@ -21,31 +21,14 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "common/timeline.h"
-#include "common/variables/spec_difference.h"
-#include "common/variables/variable_map.h"
+#include "ps_server/base/bad_alloc.h"
 #include "ps_server/calls/checkpoint_calls.h"
+#include "ps_server/calls/checkpoint_parts.h"
 #include "ps_server/calls/place_shards.h"
 #include "ps_server/persistence/variable_load.h"
-#include "storage/checkpoint_folder.h"
-#include "thrift/errors.h"
 
 namespace cairn {
 namespace {
-
-constexpr size_t kRestoreCacheBytes = 8 << 20;
-
-// One server's part of the checkpoint.
-struct Source {
-  int32_t index = 0;
-  const wire::RestoreFolder* folder = nullptr;
-  std::unique_ptr<StripeStore> store;
-  std::map<std::string, VariableRecord> variables;  // of the job, by name
-  std::map<std::pair<uint32_t, uint32_t>, ShardRecord> shards;
-  // Workers that resume before the last sequence that this part has of them. The part's stripes
-  // have every push up to that sequence, and may have dropped the marks of it.
-  std::vector<Watermark> ahead;
-  bool tables_needed = false;  // this server takes some of its stripes
-};
 
 // A variable of the restored job.
 struct Incoming {
@@ -56,10 +39,6 @@ struct Incoming {
   std::vector<ShardRecord> shards;
 };
 
-// Whether the server had left the cluster before the checkpoint was made: the checkpoint has no
-// files of such a server.
-bool HasLeft(const wire::RestoreFolder& folder) { return folder.files.empty(); }
-
 class Restoring {
  public:
   Restoring(JobCatalog& catalog, const RowAccess& rows, const std::atomic<bool>& cancelled,
@@ -69,9 +48,7 @@ class Restoring {
         rows_(rows),
         cancelled_(cancelled),
         request_(request),
-        job_(request.from_job.empty() ? request.caller.job : request.from_job),
-        same_(static_cast<int32_t>(request.folders.size()) == info_.options.server_count &&
-              std::ranges::none_of(request.folders, HasLeft)) {}
+        parts_(info_, request, cancelled) {}
 
   absl::Status Run(wire::RestoreReply& reply) {
     if (DoneBefore()) {
@@ -81,21 +58,24 @@ class Restoring {
     }
     RETURN_IF_ERROR(CheckAbsent());
     RETURN_IF_ERROR(catalog_.CheckStays());
-    RETURN_IF_ERROR(OpenSources());
-    RETURN_IF_ERROR(ReadSpecs());
-    if (!same_) {
+    RETURN_IF_ERROR(parts_.Open());
+    for (const auto& [name, kept] : parts_.variables()) {
+      incoming_[name] = {
+          .before = kept.spec, .spec = kept.spec, .rows_per_stripe = kept.rows_per_stripe};
+    }
+    if (!parts_.same()) {
       std::vector<VariableSpec*> specs;
       for (auto& [name, incoming] : incoming_) specs.push_back(&incoming.spec);
       PlaceShards(specs, info_.options.server_count);
     }
     RETURN_IF_ERROR(MakeVariables());
     CAIRN_CRASH_POINT("restore: before the stripes");
-    absl::Status status = LoadAndWrite();
+    absl::Status status = CatchBadAlloc([&] { return LoadAndWrite(); });
     CAIRN_CRASH_POINT("restore: stripes written");
-    if (status.ok()) status = Commit();
+    if (status.ok()) status = CatchBadAlloc([&] { return Commit(); });
     if (!status.ok()) {
-      // If this fails, the next start of the server deletes them.
-      catalog_.store().DropLeftovers(first_id_, end_id_).IgnoreError();
+      // Once the records may be on disk, the next start decides by them.
+      if (!recording_) DropStripes();
       return status;
     }
     for (const auto& [name, incoming] : incoming_) {
@@ -130,105 +110,11 @@ class Restoring {
                          request_.caller.job, ": drop the job first (--fresh)");
   }
 
-  // Opens all parts of the checkpoint, or only this server's part if the number of servers is the
-  // same: the other parts need not be reachable then.
-  absl::Status OpenSources() {
-    for (size_t i = 0; i < request_.folders.size(); ++i) {
-      if (same_ && static_cast<int32_t>(i) != info_.index()) continue;
-      if (HasLeft(request_.folders[i])) continue;
-      Source source;
-      source.index = static_cast<int32_t>(i);
-      source.folder = &request_.folders[i];
-      RETURN_IF_ERROR(VerifyFiles(source, /*tables=*/false));
-      ASSIGN_OR_RETURN(source.store,
-                       StripeStore::OpenReadOnly({.directory = source.folder->path,
-                                                  .server_index = source.index,
-                                                  .block_cache_bytes = kRestoreCacheBytes}));
-      ASSIGN_OR_RETURN(const std::vector<VariableRecord> variables, source.store->Variables());
-      for (const VariableRecord& record : variables) {
-        if (record.job == job_) source.variables.emplace(record.name, record);
-      }
-      ASSIGN_OR_RETURN(const std::vector<ShardRecord> shards, source.store->Shards());
-      for (const ShardRecord& record : shards) {
-        source.shards[{record.variable, record.shard}] = record;
-      }
-      ASSIGN_OR_RETURN(source.ahead, WorkersAhead(*source.store));
-      sources_.push_back(std::move(source));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<std::vector<Watermark>> WorkersAhead(const StripeStore& store) const {
-    std::vector<Watermark> ahead;
-    ASSIGN_OR_RETURN(const std::vector<WorkerRecord> workers, store.Workers());
-    for (const WorkerRecord& record : workers) {
-      if (record.job != job_) continue;
-      const auto told =
-          std::ranges::find(request_.workers, record.worker, &wire::CheckpointWorker::worker);
-      const int64_t resumes_after = told == request_.workers.end() ? 0 : told->sequence;
-      if (record.sequence > resumes_after) ahead.push_back({record.worker, record.sequence});
-    }
-    return ahead;
-  }
-
-  // Verifies RocksDB's tables, which hold nearly all bytes, or all other files.
-  absl::Status VerifyFiles(const Source& source, bool tables) const {
-    for (const wire::CheckpointFile& file : source.folder->files) {
-      if (absl::EndsWith(file.name, ".sst") != tables) continue;
-      RETURN_IF_ERROR(VerifyPartFile(source.folder->path,
-                                     {file.name, file.bytes, static_cast<uint64_t>(file.checksum)},
-                                     &cancelled_));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadSpecs() {
-    for (const Source& source : sources_) {
-      for (const auto& [name, record] : source.variables) {
-        ASSIGN_OR_RETURN(
-            Variable::Kept kept,
-            Variable::Decode(record, source.index, static_cast<int32_t>(request_.folders.size())));
-        // The optimizer's arguments changed while the checkpoint was made: the part that comes
-        // first decides.
-        if (const auto first = incoming_.find(name);
-            first != incoming_.end() &&
-            MayFollow(first->second.spec.optimizer, kept.spec.optimizer)) {
-          kept.spec.optimizer = first->second.spec.optimizer;
-        }
-        Incoming incoming{
-            .before = kept.spec, .spec = kept.spec, .rows_per_stripe = kept.rows_per_stripe};
-        const auto [at, is_new] = incoming_.try_emplace(name, std::move(incoming));
-        Incoming& known = at->second;
-        // Rows moved while the checkpoint was made: the newer map says which part has them.
-        if (!is_new && known.before.map_version != kept.spec.map_version &&
-            SameButPlaces(known.before, kept.spec)) {
-          if (kept.spec.map_version > known.before.map_version) {
-            known.before = known.spec = kept.spec;
-          }
-          continue;
-        }
-        if (!is_new && !(at->second.before == kept.spec)) {
-          return DataLoss(source.folder->path, " has variable \"", name, "\" as ",
-                          SpecText(kept.spec), ", and an earlier part has it as ",
-                          SpecText(at->second.before), ": they belong to different checkpoints");
-        }
-      }
-    }
-    RETURN_IF_ERROR(CheckNoneLeft());
-    if (!incoming_.empty() || same_) return absl::OkStatus();
-    return NotFound("the checkpoint has no variables of job ", job_);
-  }
-
-  // kDataLoss: a variable has rows on a server of which the checkpoint has no files.
-  absl::Status CheckNoneLeft() const {
-    for (const auto& [name, incoming] : incoming_) {
-      for (const int32_t ps : PlacesOf(incoming.before)) {
-        if (!HasLeft(request_.folders[static_cast<size_t>(ps)])) continue;
-        return DataLoss("variable \"", name, "\" has rows on ps:", ps,
-                        ", but the checkpoint has no files of that server: it is incomplete");
-      }
-    }
-    return absl::OkStatus();
+  void DropStripes() {
+    const absl::Status dropped =
+        CatchBadAlloc([&] { return catalog_.store().DropLeftovers(first_id_, end_id_); });
+    // If this fails, the next start of the server deletes them.
+    dropped.IgnoreError();
   }
 
   bool ComesHere(const VariableSpec& spec) const {
@@ -257,10 +143,10 @@ class Restoring {
   }
 
   // Adds the stripes of `incoming` that this server takes from `source`, and their update counts
-  // and watermarks there.
-  void ListRanges(Incoming& incoming, Source& source) {
+  // and watermarks there. Whether it takes any.
+  bool ListRanges(Incoming& incoming, const CheckpointPart& source) {
     const auto stored = source.variables.find(incoming.spec.name);
-    if (stored == source.variables.end() || incoming.variable == nullptr) return;
+    if (stored == source.variables.end() || incoming.variable == nullptr) return false;
     const StripeRange range{.store = source.store.get(),
                             .target = &catalog_.store(),
                             .stored_id = stored->second.id,
@@ -291,7 +177,7 @@ class Restoring {
       Count(incoming, counted->second);
       Count(incoming, {.shard = index, .watermarks = source.ahead});
     }
-    if (ranges_.size() > listed) source.tables_needed = true;
+    return ranges_.size() > listed;
   }
 
   // A table's buckets may come from several servers, each of which counted the table's updates.
@@ -313,14 +199,13 @@ class Restoring {
   }
 
   absl::Status LoadAndWrite() {
-    for (auto& [name, incoming] : incoming_) {
-      for (Source& source : sources_) ListRanges(incoming, source);
-    }
-    for (const Source& source : sources_) {
-      if (source.tables_needed) RETURN_IF_ERROR(VerifyFiles(source, /*tables=*/true));
+    for (const CheckpointPart& source : parts_.parts()) {
+      bool tables_needed = false;
+      for (auto& [name, incoming] : incoming_) tables_needed |= ListRanges(incoming, source);
+      if (tables_needed) RETURN_IF_ERROR(parts_.VerifyTables(source));
     }
     RETURN_IF_ERROR(LoadStripeRanges(rows_.budget, ranges_));
-    for (const Source& source : sources_) MarkAhead(source);
+    for (const CheckpointPart& source : parts_.parts()) MarkAhead(source);
     RenewAges();
     for (auto& [name, incoming] : incoming_) {
       if (incoming.variable == nullptr) continue;
@@ -340,7 +225,7 @@ class Restoring {
     return catalog_.store().Sync();
   }
 
-  void MarkAhead(const Source& source) {
+  void MarkAhead(const CheckpointPart& source) {
     if (source.ahead.empty()) return;
     for (const StripeRange& range : ranges_) {
       if (range.store != source.store.get()) continue;
@@ -508,8 +393,9 @@ class Restoring {
         deciding.emplace(&before->steps().deciding(), &catalog_.waits(), "epoch",
                          "a decision to be written");
       }
-      const absl::Status put =
-          catalog_.store().PutJob(request_.caller.job, variables, shards, workers);
+      recording_ = true;
+      const absl::Status put = CatchBadAlloc(
+          [&] { return catalog_.store().PutJob(request_.caller.job, variables, shards, workers); });
       if (!put.ok()) return rows_.flusher.Refuse(put);
       CAIRN_CRASH_POINT("restore: job written");
       if (before != nullptr) before->steps().EndDecisions();
@@ -525,14 +411,13 @@ class Restoring {
   const RowAccess& rows_;
   const std::atomic<bool>& cancelled_;
   const wire::RestoreRequest& request_;
-  const std::string job_;  // the name of the job in the checkpoint
-  const bool same_;        // as many servers as in the checkpoint: rows keep their servers
-  std::vector<Source> sources_;
+  CheckpointParts parts_;
   std::map<std::string, Incoming>
       incoming_;  // by name, so that PlaceShards has the same order everywhere
   std::vector<StripeRange> ranges_;
   uint32_t first_id_ = 0;
   uint32_t end_id_ = 0;
+  bool recording_ = false;  // PutJob has begun
   int64_t stripes_ = 0;
   int64_t bytes_ = 0;
 };
@@ -549,15 +434,17 @@ absl::Status CheckFolders(const wire::RestoreRequest& request) {
   return absl::OkStatus();
 }
 
-// Turns the error of a call that CancelLongCalls ended into STOPPING.
-absl::Status AsStopping(const std::string& server, const absl::Status& status) {
-  if (!absl::IsCancelled(status)) return status;
-  return WithReason(
-      Unavailable(server, " is stopping: ", status.message(), "; retry when it is back"),
-      wire::ErrorReason::STOPPING);
-}
-
 }  // namespace
+
+absl::Status Checkpoints::Verify(const JobCatalog& catalog, const wire::RestoreRequest& request,
+                                 wire::RestoreReply& reply) const {
+  RETURN_IF_ERROR(catalog.CheckStays());
+  CheckpointParts parts(info_, request, cancelled_);
+  RETURN_IF_ERROR(parts.Open());
+  for (const CheckpointPart& part : parts.parts()) RETURN_IF_ERROR(parts.VerifyTables(part));
+  reply.__set_verified(true);
+  return absl::OkStatus();
+}
 
 absl::Status Checkpoints::Restore(JobCatalog& catalog, const RowAccess& rows,
                                   const wire::RestoreRequest& request, wire::RestoreReply& reply) {
@@ -567,9 +454,12 @@ absl::Status Checkpoints::Restore(JobCatalog& catalog, const RowAccess& rows,
       request.folders.empty() ? "" : request.folders.front().path);
   RETURN_IF_ERROR(Annotate(CheckFolders(request), what));
   ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeSlot(what));
-  const absl::Status status = Restoring(catalog, rows, cancelled_, request).Run(reply);
+  const absl::Status status = request.verify_only
+                                  ? Verify(catalog, request, reply)
+                                  : Restoring(catalog, rows, cancelled_, request).Run(reply);
   CAIRN_CRASH_POINT("restore: before the answer");
-  if (!status.ok()) return Annotate(AsStopping(info_.name, status), what);
+  if (!status.ok()) return Annotate(AsStopping(status), what);
+  if (request.verify_only) return absl::OkStatus();
   reply.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
   LOG(INFO) << what << ": " << reply.variables << " variables, " << reply.stripes << " stripes, "
             << reply.bytes << " bytes, in " << absl::FormatDuration(MonotonicNow() - begin);

@@ -123,7 +123,7 @@ void EmbeddingStripe::SetStoredRow(int64_t key, absl::string_view stored, int64_
   const auto [row, is_new] = table_.FindOrInsert(key);
   made += is_new;
   std::memcpy(table_.stored(row), stored.data(), table_.stored_bytes());
-  updates_ = std::max(updates_, table_.last_update(row));
+  NoteStamp(table_.last_update(row));
   MarkDirty(row);
 }
 

@@ -88,7 +88,8 @@ class EmbeddingStripe final : public Stripe {
 
   // The stored form that LoadAges reads; empty if the table deletes no rows.
   std::string EncodeAges() const;
-  // Restores ages from EncodeAges. kDataLoss: the table deletes no rows, or `bytes` is malformed.
+  // Restores ages and updates() from EncodeAges: after LoadRows, and before SetStoredRow and
+  // AddCold. kDataLoss: the table deletes no rows, or `bytes` is malformed.
   absl::Status LoadAges(absl::string_view bytes);
   // As RowAges::LastTime and Shift.
   std::optional<int64_t> LastAgeTime() const {
@@ -125,7 +126,7 @@ class EmbeddingStripe final : public Stripe {
   // greatest of their update numbers.
   void AddCold(int64_t rows, uint32_t last_update) {
     cold_rows_ += rows;
-    updates_ = std::max(updates_, last_update);
+    NoteStamp(last_update);
   }
   // Loads a cold row from its record on disk. The row must not be in memory. Returns its number.
   uint32_t Promote(int64_t key, const char* stored);
@@ -197,6 +198,11 @@ class EmbeddingStripe final : public Stripe {
  private:
   uint32_t FoundOrMade(uint32_t found, int64_t key, int64_t& made);
   void MarkDirty(uint32_t row);
+  // A row from another server has this stamp. Without the stripe's number of updates there
+  // (LoadAges), the largest stamp stands for it.
+  void NoteStamp(uint32_t last_update) {
+    if (ages_ == nullptr) updates_ = std::max(updates_, last_update);
+  }
   // Called before rows go into `batch`: if it wants every row, marks all as dirty, except those
   // that the disk has as cold rows.
   void PrepareBatch(const StripeBatch& batch);

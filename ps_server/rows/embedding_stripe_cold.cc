@@ -135,8 +135,8 @@ absl::Status EmbeddingStripe::LoadAges(absl::string_view bytes) {
   if (ages_ == nullptr) {
     return absl::DataLossError("row ages, in a table that deletes no rows");
   }
-  ASSIGN_OR_RETURN(const uint32_t updates, ages_->Decode(bytes));
-  updates_ = std::max(updates_, updates);
+  // The stamps of rows do not tell the number: after it has started over, the largest ones are old.
+  ASSIGN_OR_RETURN(updates_, ages_->Decode(bytes));
   return absl::OkStatus();
 }
 

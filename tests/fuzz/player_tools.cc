@@ -279,6 +279,13 @@ Finding Player::RestoreFrom(const wire::CheckpointReply& written) {
   request.timeline = target_.NextNumber();
   Trace("restore", request.caller);
   wire::RestoreReply reply;
+  wire::RestoreRequest verify = request;
+  verify.__set_verify_only(true);
+  const Outcome verified = Send("restore", reply, verify, &Service::restore);
+  FUZZ_RETURN_IF(Insane(verified));
+  if (!verified.ok && !model_.variables.empty()) {
+    return Fail("a checkpoint could not be verified", verified.error.message);
+  }
   const Outcome outcome = Send("restore", reply, request, &Service::restore);
   FUZZ_RETURN_IF(Insane(outcome));
   if (!outcome.ok) {

@@ -117,6 +117,17 @@ class Checkpoints(scene.FolderTest):
         self.assertNotEqual(run.returncode, 0)
         return run.stderr.splitlines()[-1]
 
+    def corrupt(self, checkpoint):
+        """Changes a bit of a table of ps:1's part; returns its path."""
+        table = glob.glob(os.path.join(checkpoint, "ps-1", "db", "*.sst"))[0]
+        with open(table, "rb") as f:
+            data = bytearray(f.read())
+        os.unlink(table)  # it may be a hard link to the server's own file
+        data[len(data) // 2] ^= 1
+        with open(table, "wb") as f:
+            f.write(data)
+        return table
+
     def test_runs_on_two_servers_then_three_then_one_end_like_undisturbed_ones(self):
         job = self.write_job(2)
         undisturbed = []
@@ -167,14 +178,7 @@ class Checkpoints(scene.FolderTest):
         job = self.write_job(10, every_steps=STEPS)
         self.export(job, 2, name="first")
         older, newest = self.manifests()[-2:]
-        table = glob.glob(os.path.join(os.path.dirname(newest), "ps-1", "db", "*.sst"))[0]
-        shutil.copy(table, self.path("whole"))
-        os.unlink(table)  # so that the copy is not a hard link
-        with open(self.path("whole"), "rb") as f:
-            data = bytearray(f.read())
-        data[len(data) // 2] ^= 1
-        with open(table, "wb") as f:
-            f.write(data)
+        table = self.corrupt(os.path.dirname(newest))
         for servers in (2, 3):
             error = self.fails(job, servers)
             self.assertIn(table, error)
@@ -193,6 +197,25 @@ class Checkpoints(scene.FolderTest):
                       self.fails(job, 1, "--set", f"checkpoint.restore={self.path('nowhere')}"))
         self.assertIn("is a file; name the directory of a checkpoint",
                       self.fails(job, 1, "--set", f"checkpoint.restore={newest}"))
+
+    def test_servers_keep_their_job_if_the_checkpoint_for_it_is_corrupt(self):
+        job = self.write_job(1)
+        with self.cluster("keepers", 2) as cluster:
+            file = cluster.worker_file(1)
+            processes.run_worker(job, file)
+            checkpoint = os.path.dirname(self.manifests()[-1])
+            table = self.corrupt(checkpoint)
+            flags = ["--fresh", "--set", f"checkpoint.restore={checkpoint}"]
+            run = subprocess.run(processes.worker_command(job, file, 0, flags),
+                                 capture_output=True, text=True, timeout=120, check=False)
+            self.assertNotEqual(run.returncode, 0)
+            restored, _ = processes.ctl("checkpoint", "restore", checkpoint, "--cluster", file,
+                                        "--replace", code=1)
+            for error in run.stderr.splitlines()[-1], restored["error"]:
+                self.assertIn("the servers keep the job", error)
+                self.assertIn(table, error)
+            more = processes.run_worker(job, file, flags=["--continue"])
+            self.assertEqual(more["total_steps"], 2 * STEPS)
 
     def test_restore_none_starts_over_and_fresh_returns_to_a_named_checkpoint(self):
         job = self.write_job(4)

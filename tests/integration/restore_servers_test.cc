@@ -222,6 +222,20 @@ TEST(Restore, APartWithoutADepartedWorkersWatermarksCountsItsPushesOnce) {
   }
 }
 
+// Changes a byte of a checkpoint's file. Returns the path of an unchanged copy.
+std::string Damage(const std::string& path, int64_t byte) {
+  std::string whole = path + ".log";
+  fs::copy_file(path, whole);
+  fs::remove(path);  // it may be a hard link to the server's own file
+  fs::copy_file(whole, path);
+  std::fstream bytes(path, std::ios::in | std::ios::out | std::ios::binary);
+  bytes.seekg(byte);
+  const char old = static_cast<char>(bytes.get());
+  bytes.seekp(byte);
+  bytes.put(static_cast<char>(old ^ 16));
+  return whole;
+}
+
 TEST(Restore, AFlippedByteIsNamedAndNothingOfTheJobIsRestored) {
   const Trained trained(2);
   const RestoreSource source = SourceOf(trained.parts, 1);
@@ -229,16 +243,7 @@ TEST(Restore, AFlippedByteIsNamedAndNothingOfTheJobIsRestored) {
   for (const RestoreFolder& folder : source.folders) {
     for (const CheckpointFile& file : folder.files) {
       const std::string path = absl::StrCat(folder.path, "/", file.name);
-      const std::string whole = path + ".log";
-      fs::copy_file(path, whole);
-      fs::remove(path);  // it may be a hard link to the server's own file
-      fs::copy_file(whole, path);
-      std::fstream bytes(path, std::ios::in | std::ios::out | std::ios::binary);
-      bytes.seekg(file.bytes / 2);
-      const char old = static_cast<char>(bytes.get());
-      bytes.seekp(file.bytes / 2);
-      bytes.put(static_cast<char>(old ^ 16));
-      bytes.close();
+      const std::string whole = Damage(path, file.bytes / 2);
       EngineCluster restored(3);
       const std::unique_ptr<PsClient> tool = Connect(restored, -1);
       if (file.bytes > 0) {
@@ -256,6 +261,40 @@ TEST(Restore, AFlippedByteIsNamedAndNothingOfTheJobIsRestored) {
     }
   }
   EXPECT_GT(damaged, 6);
+}
+
+// So that the job is dropped only for a checkpoint that can be restored.
+TEST(Restore, AVerificationReadsEveryFileAndKeepsTheJob) {
+  Trained trained(2);
+  const RestoreSource source = SourceOf(trained.parts, 1);
+  for (const int32_t servers : {2, 3}) {
+    EngineCluster others(servers);
+    const std::unique_ptr<PsClient> other = Connect(others, -1);
+    const std::unique_ptr<PsClient> holder = Connect(trained.cluster, -1);
+    PsClient& tool = servers == 2 ? *holder : *other;
+    int damaged = 0;
+    for (const RestoreFolder& folder : source.folders) {
+      for (const CheckpointFile& file : folder.files) {
+        if (file.bytes == 0) continue;
+        const std::string path = absl::StrCat(folder.path, "/", file.name);
+        const std::string whole = Damage(path, file.bytes / 2);
+        EXPECT_THAT(tool.VerifyRestore(source, Soon()),
+                    StatusIs(absl::StatusCode::kDataLoss, HasSubstr(path)));
+        fs::rename(whole, path);
+        damaged += absl::EndsWith(file.name, ".sst");
+      }
+    }
+    EXPECT_GT(damaged, 1);
+    fs::rename(source.folders[1].path, source.folders[1].path + ".away");
+    EXPECT_THAT(tool.VerifyRestore(source, Soon()),
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr(source.folders[1].path)));
+    fs::rename(source.folders[1].path + ".away", source.folders[1].path);
+    EXPECT_OK(tool.VerifyRestore(source, Soon()));
+    const absl::StatusOr<JobHoldings> others_hold = other->Examine(Soon());
+    ASSERT_OK(others_hold);
+    EXPECT_TRUE(others_hold->specs.empty());
+    EXPECT_EQ(Everything(*holder), trained.before);
+  }
 }
 
 // With an equal number of servers each needs only its own part, and ps:0 comes last.

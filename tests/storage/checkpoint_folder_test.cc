@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -15,7 +16,10 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "storage/checkpoint_note.h"
+#include "storage/directory.h"
 #include "tests/storage/recorder.h"
+#include "tests/support/file_text.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -73,6 +77,40 @@ TEST_F(CheckpointFolderTest, ACopyEqualsTheStore) {
   // Reading the copy has not changed it, and its name is taken.
   for (const PartFileSum& file : *files) EXPECT_OK(VerifyPartFile(part_, file));
   EXPECT_EQ(*Write("a"), *files);
+}
+
+TEST_F(CheckpointFolderTest, ACopyWhoseChecksumsWereCancelledIsMadeAgain) {
+  std::atomic<bool> cancelled{true};
+  EXPECT_THAT(WriteCheckpointPart(*store_, directory_, "a", 2, &cancelled),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("was cancelled")));
+  EXPECT_FALSE(fs::exists(part_));
+  cancelled = false;
+  EXPECT_OK(WriteCheckpointPart(*store_, directory_, "a", 2, &cancelled));
+  EXPECT_OK(Read(part_));
+}
+
+// The advice is for a store whose files are corrupt.
+TEST_F(CheckpointFolderTest, TheNewestDirectoryIsNotedHoweverLongTheNamesAre) {
+  for (const size_t bytes : {600, 4000}) {
+    std::string newest;
+    for (int i = 0; i < 9; ++i) {
+      newest = absl::StrCat("/", std::string(bytes, 'd'), i);
+      ASSERT_OK(NoteCheckpoints(temp_.Join("data"), newest));
+      EXPECT_THAT(RestoreAdvice(temp_.Join("data")),
+                  HasSubstr(absl::StrCat("the newest checkpoint in ", newest, ":")));
+    }
+    const std::string note = FileText(temp_.Join("data/CHECKPOINTS"));
+    EXPECT_LE(note.size(), kMaxSmallFileBytes);
+    const fs::path path = temp_.Join("data/CHECKPOINTS");
+    const fs::file_time_type before = fs::last_write_time(path);
+    fs::last_write_time(path, before - std::chrono::hours(1));
+    ASSERT_OK(NoteCheckpoints(temp_.Join("data"), newest));  // a repetition writes nothing
+    EXPECT_LT(fs::last_write_time(path), before);
+  }
+  // As written before there was a limit.
+  std::ofstream(temp_.Join("data/CHECKPOINTS"))
+      << "/whole\n/" << std::string(kMaxSmallFileBytes, 'd') << "\n";
+  EXPECT_THAT(RestoreAdvice(temp_.Join("data")), HasSubstr("the newest checkpoint in /whole:"));
 }
 
 TEST_F(CheckpointFolderTest, AnUnreadableListIsDataLoss) {

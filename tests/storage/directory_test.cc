@@ -2,6 +2,8 @@
 // unchanged.
 #include "storage/directory.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -24,6 +26,10 @@
 #include "tests/support/temp_dir.h"
 
 namespace cairn {
+
+// After so many more entries, reading a directory fails once; -1: it does not.
+thread_local int entries_before_error = -1;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -81,6 +87,16 @@ class DirectoryTest : public ::testing::Test {
   TempDir temp_;
   const std::string directory_ = temp_.Join("data");
 };
+
+// The rest of such a directory is not absent: a checkpoint's list of files, for example, must have
+// all of them.
+TEST_F(DirectoryTest, AFolderThatCannotBeReadToItsEndIsAnError) {
+  ASSERT_OK(ListFolder(temp_.path()));
+  entries_before_error = 1;
+  EXPECT_THAT(ListFolder(temp_.path()),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(temp_.path())));
+  EXPECT_EQ(entries_before_error, -1);
+}
 
 TEST_F(DirectoryTest, AnAbsentFolderIsCreatedAndMarked) {
   MakeStore();
@@ -345,3 +361,14 @@ TEST(LockHolder, AnUnlockedFileHasNone) {
 
 }  // namespace
 }  // namespace cairn
+
+// In place of the C library's.
+extern "C" __attribute__((visibility("default"))) dirent* readdir(DIR* directory) {
+  int& left = cairn::entries_before_error;
+  if (left >= 0 && left-- == 0) {
+    errno = EIO;
+    return nullptr;
+  }
+  static const auto next = reinterpret_cast<decltype(&readdir)>(dlsym(RTLD_NEXT, "readdir"));
+  return next(directory);
+}

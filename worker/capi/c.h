@@ -297,8 +297,8 @@ int cairn_scan_free(cairn_scan* scan);
  * each of several attempts. */
 int cairn_checkpoint(cairn_client* client, const char* directory, int64_t step, int64_t keep,
                      char** checkpoint);
-/* Replaces the job's state by the checkpoint in `directory`. The client must not be a training
- * worker. Workers that were connected before are fenced. */
+/* Replaces the job's state by the checkpoint in `directory`, once the servers have verified it. The
+ * client must not be a training worker. Workers that were connected before are fenced. */
 int cairn_restore(cairn_client* client, const char* directory);
 int cairn_counters(cairn_client* client, cairn_counters_t* counters);
 int cairn_staleness(cairn_client* client, cairn_staleness_t* staleness);

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "common/config/config_node.h"
 #include "common/config/section_reader.h"
+#include "common/create_directory.h"
 #include "common/dynamic_library.h"
 #include "common/errors.h"
 #include "common/status.h"
@@ -84,8 +85,7 @@ class Servers {
     const auto count = static_cast<int32_t>(config.servers);
     for (int32_t i = 0; i < count; ++i) {
       const std::string directory = absl::StrCat(config.directory, "/ps-", i);
-      std::error_code error;
-      std::filesystem::create_directories(directory, error);
+      const std::error_code error = CreateDirectories(directory);
       if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("making ", directory));
       std::string text(kTextBytes, '\0');
       int code = 0;

@@ -308,6 +308,10 @@ class PsClient {
   // kAlreadyExists: the job has variables. kDataLoss: names the corrupt file. kNotFound: names a
   // server and the folder that it cannot read.
   virtual absl::Status Restore(const RestoreSource& source, Deadline deadline) = 0;
+  // Checks that Restore could read all files of `source`, and their checksums, before the job is
+  // dropped for it; changes nothing. Servers of earlier versions that hold the job check nothing.
+  // Errors as Restore, except kAlreadyExists.
+  virtual absl::Status VerifyRestore(const RestoreSource& source, Deadline deadline) = 0;
 
   virtual StalenessSummary staleness() const = 0;
   virtual ClientCounters counters() const = 0;

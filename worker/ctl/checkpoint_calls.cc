@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "common/create_directory.h"
 #include "common/deadline.h"
 #include "common/errors.h"
 #include "common/exit_status.h"
@@ -79,7 +80,7 @@ absl::StatusOr<std::string> MakeDirectory(const CheckpointCreateOptions& options
   }
   std::error_code error;
   const fs::path absolute = fs::absolute(directory, error).lexically_normal();
-  if (!error) fs::create_directories(absolute, error);
+  if (!error) error = CreateDirectories(absolute);
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("making ", directory));
   return absolute.string();
 }
@@ -107,8 +108,7 @@ absl::StatusOr<CheckpointManifest> MakeCheckpoint(PsClient& client, const std::s
   const absl::Duration begin = MonotonicNow();
   CheckpointManifest manifest{.job = job, .name = NewName(job), .number = 1};
   const std::string folder = absl::StrCat(directory, "/", manifest.name);
-  std::error_code error;
-  fs::create_directory(folder, error);
+  const std::error_code error = CreateDirectory(folder);
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("making ", folder));
   absl::StatusOr<std::vector<ServerCheckpoint>> parts =
       client.Checkpoint(directory, manifest.name, deadline);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/config/job_config.h"
+#include "common/create_directory.h"
 #include "common/errors.h"
 #include "common/exit_status.h"
 #include "common/status.h"
@@ -156,7 +157,7 @@ absl::StatusOr<std::string> MakeLogDirectory(const LaunchOptions& options,
   }
   std::error_code error;
   directory = fs::absolute(directory, error);
-  if (!error) fs::create_directories(directory, error);
+  if (!error) error = CreateDirectories(directory);
   if (error) {
     return absl::ErrnoToStatus(error.value(),
                                absl::StrCat("making the log directory ", directory.string()));
@@ -282,9 +283,7 @@ absl::StatusOr<LaunchPlan> Plan(const LaunchOptions& options, const std::string&
   plan.reader = ReaderOf(options.tls_directory);
   ASSIGN_OR_RETURN(plan.log_directory, MakeLogDirectory(options, folder));
   if (!options.state.empty()) {
-    std::error_code error;
-    fs::create_directories(options.state, error);
-    if (error) {
+    if (const std::error_code error = CreateDirectories(options.state)) {
       return absl::ErrnoToStatus(error.value(), absl::StrCat("making --state ", options.state));
     }
   }

@@ -11,6 +11,7 @@
 #include "ps_server/engine/engine.h"
 #include "storage/checksum.h"
 #include "storage/stripe_store.h"
+#include "tests/ps_server/moves_fixture.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/errors.h"
 
@@ -20,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr int64_t kDim = 8;
@@ -213,6 +215,17 @@ TEST_F(CheckpointTest, ARestoreEndsWhenTheServerStops) {
   EXPECT_EQ(ReasonOf(status), wire::ErrorReason::STOPPING);
 }
 
+// The checksums of a part take as long as the store is large.
+TEST_F(CheckpointTest, ACheckpointEndsWhenTheServerStops) {
+  ASSERT_OK(Checkpoint("before"));
+  engine().CancelLongCalls();
+  const absl::Status status = Checkpoint("after").status();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
+                               AllOf(HasSubstr("ps:0 is stopping"), HasSubstr("after/ps-0"))));
+  EXPECT_EQ(ReasonOf(status), wire::ErrorReason::STOPPING);
+  EXPECT_FALSE(fs::exists(folder_.Join("checkpoints/after/ps-0")));
+}
+
 // A large stripe is copied in slices and its lock is free between them, while pushes change rows
 // before and after the copy's position. After a replay on any copy, every row must have every push
 // exactly once: a slice newer than the stripe's watermark would count a push twice, an older one
@@ -295,6 +308,67 @@ TEST_F(CheckpointTest, WhatAnInterruptedRestoreWroteBetweenOtherVariablesIsRemov
   ASSERT_NO_FATAL_FAILURE(Start());
   ASSERT_NO_FATAL_FAILURE(Stop());
   EXPECT_EQ(stored(nullptr), before);
+}
+
+// Servers are copied one after the other, while rows move between them.
+class MovedCheckpointTest : public MovesTest {
+ protected:
+  wire::CheckpointReply Part(int32_t server, const std::string& name) {
+    wire::CheckpointRequest request;
+    request.caller.job = "job";
+    request.directory = folder_.Join("checkpoints");
+    request.name = name;
+    wire::CheckpointReply reply;
+    EXPECT_OK(CallStatus([&] { Service(server).checkpoint(reply, request); }));
+    return reply;
+  }
+  // Restores the parts, by server, as another job, whose table comes to ps:0.
+  absl::Status Restore(const std::vector<wire::CheckpointReply>& parts, const std::string& job) {
+    wire::RestoreRequest request;
+    request.caller.job = job;
+    request.from_job = "job";
+    for (const wire::CheckpointReply& part : parts) {
+      request.folders.emplace_back();
+      request.folders.back().path = part.folder;
+      request.folders.back().files = part.files;
+    }
+    wire::RestoreReply reply;
+    return CallStatus([&] { Service(0).restore(reply, request); });
+  }
+};
+
+// The client compares the maps to find out whether each row is in one of the parts.
+TEST_F(MovedCheckpointTest, ARepeatedCallNamesTheMapOfTheCopy) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  EXPECT_EQ(Part(1, "a").variables.at(0).spec.map_version, 1);
+  ASSERT_OK(Move(0, 1, 2));
+  EXPECT_EQ(Part(1, "a").variables.at(0).spec.map_version, 1);
+  EXPECT_EQ(Part(1, "b").variables.at(0).spec.map_version, 2);
+}
+
+TEST_F(MovedCheckpointTest, PartsThatLackRowsAreNotRestored) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  const wire::CheckpointReply source_before = Part(0, "before");
+  const wire::CheckpointReply target_before = Part(1, "before");
+  ASSERT_OK(UntilReady(0, 1, 2));
+  const wire::CheckpointReply target_ready = Part(1, "ready");
+  ASSERT_OK(At(0, wire::MoveAction::COMMIT, 0, 1, 2));
+  ASSERT_OK(At(1, wire::MoveAction::COMMIT, 0, 1, 2));
+  const wire::CheckpointReply source_after = Part(0, "after");
+  const wire::CheckpointReply target_after = Part(1, "after");
+  EXPECT_THAT(Restore({source_after, target_before}, "none"),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       AllOf(HasSubstr("before/ps-1 lacks rows of variable \"emb\""),
+                             HasSubstr("restore another checkpoint"))));
+  EXPECT_OK(Restore({source_before, target_before}, "old"));
+  EXPECT_OK(Restore({source_before, target_after}, "twice"));
+  EXPECT_OK(Restore({source_after, target_ready}, "ready"));
+  EXPECT_OK(Restore({source_after, target_after}, "new"));
+  for (const std::string job : {"old", "twice", "ready", "new"}) {
+    TestClient client(Service(0), -1);
+    client.caller().job = job;
+    EXPECT_THAT(*client.PullKeys("emb", {5}), ElementsAre(-1)) << job;
+  }
 }
 
 }  // namespace

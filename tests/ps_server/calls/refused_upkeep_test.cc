@@ -20,6 +20,8 @@
 #include "common/log_sink.h"
 #include "common/monotonic_cond_var.h"
 #include "gmock/gmock.h"
+#include "ps_server/calls/service.h"
+#include "ps_server/core/server_core.h"
 #include "ps_server/monitor/monitor.h"
 #include "ps_server/monitor/peers.h"
 #include "ps_server/net/listener.h"
@@ -27,6 +29,7 @@
 #include "tests/ps_server/refusing_memory.h"
 #include "tests/ps_server/server_fixture.h"
 #include "tests/ps_server/watched_store.h"
+#include "tests/storage/recorder.h"
 #include "tests/support/addresses.h"
 #include "tests/support/fake_engine.h"
 #include "tests/support/refusing_threads.h"
@@ -134,6 +137,60 @@ TEST(RefusedSegments, AStripeThatFindsNoMemoryLeavesTheStoreUsable) {
   EXPECT_EQ(refused_stripes, 1);
   EXPECT_OK(store.DropLeftovers(1, 2));
   EXPECT_OK(store.Close());
+}
+
+// A job that a restore could not complete has no record, so nothing else would delete its rows
+// before the next start.
+TEST(RefusedRestore, LeavesNoRowsOnDisk) {
+  const TempDir folder;
+  const auto open = [&](const std::string& name, WatchedStore** watched) {
+    EngineOptions options;
+    options.directory = folder.Join(name);
+    auto store =
+        std::make_unique<WatchedStore>(*StripeStore::Open({.directory = options.directory}));
+    *watched = store.get();
+    return std::make_unique<ServerCore>(options, std::move(store));
+  };
+  WatchedStore* store = nullptr;
+  wire::RestoreRequest restore;
+  {
+    const auto core = open("trained", &store);
+    Service service(*core);
+    TestClient client(service, -1);
+    ASSERT_OK(client.Create({TableSpec("t", 2, WireOptimizer("sgd", 1))}));
+    ASSERT_OK(client.PushKeys("t", {1, 2, 3, 4}, std::vector<float>(8, 1)));
+    wire::CheckpointRequest request;
+    request.caller.job = restore.caller.job = "job";
+    request.directory = folder.Join("checkpoints");
+    request.name = "a";
+    wire::CheckpointReply part;
+    ASSERT_OK(CallStatus([&] { service.checkpoint(part, request); }));
+    restore.folders.resize(1);
+    restore.folders[0].path = part.folder;
+    restore.folders[0].files = part.files;
+  }
+  const auto core = open("restored", &store);
+  Service service(*core);
+  const auto stripes = [&] {
+    Recorder recorder;
+    for (uint32_t variable = 0; variable < 10; ++variable) {
+      EXPECT_OK(static_cast<StripeStore&>(*store).LoadStripes(variable, recorder));
+    }
+    return recorder.stripes.size();
+  };
+  wire::RestoreReply reply;
+  int writes = 0;
+  store->before_write = [&]() -> absl::Status {
+    if (++writes == 3) throw std::bad_alloc();
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(CallStatus([&] { service.restore(reply, restore); }),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("no memory left")));
+  EXPECT_EQ(writes, 3);
+  EXPECT_EQ(stripes(), 0u);
+  store->before_write = nullptr;
+  ASSERT_OK(CallStatus([&] { service.restore(reply, restore); }));
+  EXPECT_GE(stripes(), 3u);
 }
 
 // The thread that samples the server for its charts has no caller either.

@@ -80,6 +80,7 @@ class RecordingClient : public PsClient {
     return absl::OkStatus();
   }
   absl::Status Restore(const RestoreSource&, Deadline) override { return absl::OkStatus(); }
+  absl::Status VerifyRestore(const RestoreSource&, Deadline) override { return absl::OkStatus(); }
   StalenessSummary staleness() const override { return {}; }
   ClientCounters counters() const override { return {}; }
 

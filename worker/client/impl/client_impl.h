@@ -85,6 +85,9 @@ class PsClientImpl final : public PsClient {
   absl::Status Restore(const RestoreSource& source, Deadline deadline) override {
     return checkpoints_.Restore(source, deadline);
   }
+  absl::Status VerifyRestore(const RestoreSource& source, Deadline deadline) override {
+    return checkpoints_.VerifyRestore(source, deadline);
+  }
   StalenessSummary staleness() const override { return staleness_.Summary(); }
   ClientCounters counters() const override;
 

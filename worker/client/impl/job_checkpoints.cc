@@ -141,15 +141,13 @@ bool Whole(const std::vector<ServerCheckpoint>& parts) {
       if (copy == nullptr) continue;
       if (newest == nullptr || copy->map_version > newest->map_version) newest = copy;
     }
-    const std::vector<int32_t> now = PlacesOf(*newest);
-    std::vector<std::vector<int32_t>> then(parts.size());  // owners by each copy's map
-    for (size_t s = 0; s < parts.size(); ++s) {
-      if (of_variable[s] != nullptr) then[s] = PlacesOf(*of_variable[s]);
+    const std::vector<int32_t> owners = PlacesOf(*newest);
+    const auto asked = static_cast<int32_t>(parts.size());
+    if (std::any_of(owners.begin(), owners.end(), [=](int32_t ps) { return ps >= asked; })) {
+      return false;
     }
-    for (size_t i = 0; i < now.size(); ++i) {
-      const auto owner = static_cast<size_t>(now[i]);
-      const bool copied = owner < then.size() && i < then[owner].size();
-      if (!copied || then[owner][i] != now[i]) return false;
+    for (int32_t s = 0; s < asked; ++s) {
+      if (!GivesAll(of_variable[static_cast<size_t>(s)], *newest, s)) return false;
     }
   }
   return true;
@@ -274,8 +272,8 @@ absl::Status JobCheckpoints::DropCheckpoint(absl::string_view directory, absl::s
       });
 }
 
-absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadline) {
-  RETURN_IF_ERROR(deps_.gate.Check("restore", deadline));
+absl::StatusOr<wire::RestoreRequest> JobCheckpoints::RestoreRequestOf(
+    const RestoreSource& source) const {
   if (deps_.membership.version() > 0) {
     return FailedPrecondition(
         "restore: servers have joined or left since the cluster file was written, but a restore "
@@ -285,16 +283,46 @@ absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadl
   request.timeline =
       WithServers(TimelineOfManifest(source.timeline), static_cast<int32_t>(deps_.sessions.size()));
   request.workers = WorkersAt(source, request.timeline, deps_.sessions.size());
+  return request;
+}
+
+absl::Status JobCheckpoints::SendRestore(int32_t server, const wire::RestoreRequest& request,
+                                         Deadline deadline, wire::RestoreReply& reply) {
+  return deps_.calls.One(
+      server, "restore", deadline.Remaining(), deadline,
+      [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+        wire::RestoreRequest mine = request;
+        mine.caller = caller;
+        reply = {};
+        service.restore(reply, mine);
+      });
+}
+
+absl::Status JobCheckpoints::VerifyRestore(const RestoreSource& source, Deadline deadline) {
+  RETURN_IF_ERROR(deps_.gate.Check("restore", deadline));
+  ASSIGN_OR_RETURN(wire::RestoreRequest request, RestoreRequestOf(source));
+  request.__set_verify_only(true);
+  std::vector<char> restored(deps_.sessions.size());
+  const absl::Status status =
+      deps_.calls.ForEach(deps_.sessions.Live(), [&](int32_t server) -> absl::Status {
+        wire::RestoreReply reply;
+        const absl::Status answer = SendRestore(server, request, deadline, reply);
+        // A server that does not know verify_only (cairn.thrift).
+        if (absl::IsAlreadyExists(answer)) return absl::OkStatus();
+        restored[static_cast<size_t>(server)] = answer.ok() && !reply.verified;
+        return answer;
+      });
+  UndoRestore(restored);
+  return status;
+}
+
+absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadline) {
+  RETURN_IF_ERROR(deps_.gate.Check("restore", deadline));
+  ASSIGN_OR_RETURN(const wire::RestoreRequest request, RestoreRequestOf(source));
   std::vector<char> restored(deps_.sessions.size());
   const auto restore = [&](int32_t server) {
-    const absl::Status status =
-        deps_.calls.One(server, "restore", deadline.Remaining(), deadline,
-                        [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
-                          wire::RestoreRequest mine = request;
-                          mine.caller = caller;
-                          wire::RestoreReply reply;
-                          service.restore(reply, mine);
-                        });
+    wire::RestoreReply reply;
+    const absl::Status status = SendRestore(server, request, deadline, reply);
     restored[static_cast<size_t>(server)] = status.ok();
     return status;
   };
@@ -303,13 +331,38 @@ absl::Status JobCheckpoints::Restore(const RestoreSource& source, Deadline deadl
   absl::Status status = deps_.calls.ForEach(absl::MakeConstSpan(servers).subspan(1), restore);
   CAIRN_CRASH_POINT("restore: all but ps:0 have it");
   if (status.ok()) status = restore(0);
+  if (status.ok()) status = CheckRestored(deadline);
   if (!status.ok()) UndoRestore(restored);
   return status;
+}
+
+// With as many servers as in the checkpoint, each reads its own part only, and cannot know the
+// newest map.
+absl::Status JobCheckpoints::CheckRestored(Deadline deadline) {
+  std::vector<wire::CheckpointReply> replies(deps_.sessions.size());
+  RETURN_IF_ERROR(deps_.calls.All(
+      deps_.sessions.Live(), "describe", deps_.calls.rpc_timeout(), deadline,
+      [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t server) {
+        wire::DescribeRequest request;
+        request.caller = caller;
+        wire::DescribeReply reply;
+        service.describe(reply, request);
+        replies[static_cast<size_t>(server)].variables = std::move(reply.variables);
+      }));
+  std::vector<ServerCheckpoint> parts;
+  for (size_t s = 0; s < replies.size(); ++s) {
+    ASSIGN_OR_RETURN(parts.emplace_back(), FromReply(replies[s], static_cast<int32_t>(s)));
+  }
+  if (Whole(parts)) return absl::OkStatus();
+  return absl::DataLossError(
+      "the checkpoint lacks rows that moved between servers while it was made: restore another "
+      "checkpoint");
 }
 
 // A server that cannot be reached keeps its part. Examine reports it
 // (JobHoldings::from_unfinished_restore).
 void JobCheckpoints::UndoRestore(absl::Span<const char> restored) {
+  if (std::all_of(restored.begin(), restored.end(), [](char one) { return one == 0; })) return;
   const absl::Status dropped = deps_.calls.ForEach(deps_.sessions.Live(), [&](int32_t server) {
     if (restored[static_cast<size_t>(server)] == 0) return absl::OkStatus();
     return deps_.calls.One(

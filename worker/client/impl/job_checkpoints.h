@@ -34,6 +34,7 @@ class JobCheckpoints {
   absl::Status DropCheckpoint(absl::string_view directory, absl::string_view name,
                               Deadline deadline);
   absl::Status Restore(const RestoreSource& source, Deadline deadline);
+  absl::Status VerifyRestore(const RestoreSource& source, Deadline deadline);
 
  private:
   // Makes one attempt. Reason MOVED: rows moved between servers during the attempt, so that the
@@ -47,6 +48,13 @@ class JobCheckpoints {
                                  Deadline deadline);
   // The part of a server that has left the cluster: no files, only the workers' last sequences.
   absl::StatusOr<ServerCheckpoint> PartOfDeparted(int32_t server, Deadline deadline);
+  // The request to every server, without the caller. kFailedPrecondition: servers have joined or
+  // left.
+  absl::StatusOr<wire::RestoreRequest> RestoreRequestOf(const RestoreSource& source) const;
+  absl::Status SendRestore(int32_t server, const wire::RestoreRequest& request, Deadline deadline,
+                           wire::RestoreReply& reply);
+  // kDataLoss: the restored servers have no rows where their newest maps say that they have.
+  absl::Status CheckRestored(Deadline deadline);
   // Drops the job from the servers on which a failed restore has created it. `restored`: by server.
   void UndoRestore(absl::Span<const char> restored);
 

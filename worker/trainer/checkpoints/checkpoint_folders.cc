@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "common/create_directory.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -110,8 +111,13 @@ bool IsFinished(const std::string& folder) {
 
 absl::Status RemoveManifest(const std::string& folder) {
   const std::string path = PathOf(folder, CheckpointManifest::kFileName);
-  if (unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, absl::StrCat("deleting ", path));
+  if (unlink(path.c_str()) != 0) {
+    if (errno == ENOENT) return absl::OkStatus();
+    return absl::ErrnoToStatus(errno, absl::StrCat("deleting ", path));
+  }
+  const int error = SyncDirectory(folder);
+  if (error == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(error, absl::StrCat("syncing ", folder));
 }
 
 absl::Status RemoveEmptyCheckpoint(const std::string& folder) {

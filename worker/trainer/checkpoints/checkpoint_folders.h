@@ -44,7 +44,7 @@ std::vector<std::string> UnchangedFor(absl::Duration age, const std::string& dir
 
 // Whether the checkpoint has a manifest. True also if the file system refuses to say.
 bool IsFinished(const std::string& folder);
-// Turns a finished checkpoint into an unfinished one.
+// Turns a finished checkpoint into an unfinished one, durably: its parts may be deleted then.
 absl::Status RemoveManifest(const std::string& folder);
 // Removes the directory of a checkpoint whose parts the servers have deleted. OK if it does not
 // exist.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
+#include "common/create_directory.h"
 #include "common/deadline.h"
 #include "common/errors.h"
 #include "common/log.h"
@@ -31,7 +32,7 @@ absl::StatusOr<std::unique_ptr<Checkpointer>> Checkpointer::Create(const JobConf
   }
   std::error_code error;
   const fs::path directory = fs::absolute(job.checkpoint.directory, error).lexically_normal();
-  if (!error) fs::create_directories(directory, error);
+  if (!error) error = CreateDirectories(directory);
   if (error) {
     return absl::ErrnoToStatus(error.value(), absl::StrCat("making the checkpoints' directory ",
                                                            job.checkpoint.directory));
@@ -92,10 +93,10 @@ absl::Status Checkpointer::Write(const CheckpointManifest& wanted, Deadline dead
   const absl::Duration begin = MonotonicNow();
   const std::string folder = absl::StrCat(directory_, "/", wanted.name);
   // Created before any server writes, so that a failed checkpoint is visible here even if the
-  // servers' directories are not shared.
-  std::error_code error;
-  fs::create_directory(folder, error);
-  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("making ", folder));
+  // servers' directories are not shared. Durable before an older checkpoint is deleted.
+  if (const std::error_code error = CreateDirectory(folder)) {
+    return absl::ErrnoToStatus(error.value(), absl::StrCat("making ", folder));
+  }
   CAIRN_CRASH_POINT("checkpoint: folder made");
   ASSIGN_OR_RETURN(const CheckpointFolders before, ListCheckpoints(directory_, job_));
   CheckpointManifest manifest = wanted;

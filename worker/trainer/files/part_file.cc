@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/create_directory.h"
 #include "common/write_all.h"
 
 namespace cairn {
@@ -58,15 +59,8 @@ absl::Status PartFile::Finish() {
   close(std::exchange(file_, -1));
   if (rename(PartOf(path_).c_str(), path_.c_str()) != 0) return Failed("renaming", errno);
   const std::filesystem::path parent = std::filesystem::path(path_).parent_path();
-  const int folder =
-      open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return Failed("syncing the directory of", errno);
-  const int synced = fsync(folder);
-  const int error = errno;
-  close(folder);
-  // Some file systems have no fsync of directories, and need none.
-  return synced == 0 || error == EINVAL ? absl::OkStatus()
-                                        : Failed("syncing the directory of", error);
+  const int error = SyncDirectory(parent.empty() ? "." : parent.string());
+  return error == 0 ? absl::OkStatus() : Failed("syncing the directory of", error);
 }
 
 }  // namespace cairn

@@ -96,6 +96,14 @@ RestoreSource SourceOf(const Chosen& chosen) {
   return source;
 }
 
+absl::Status NotRestored(const absl::Status& why, const Chosen& chosen, const std::string& job,
+                         absl::string_view outcome = "") {
+  const std::string around = fs::path(chosen.folder).parent_path().string();
+  return Annotate(why, absl::StrCat(outcome, "restoring ", chosen.folder,
+                                    " (checkpoint.restore names another one; in ", around, " ",
+                                    Listing(around, job), ")"));
+}
+
 }  // namespace
 
 bool RestoreWanted(const CheckpointConfig& checkpoint) {
@@ -130,16 +138,17 @@ absl::Status RestoreJob(PsClient& client, const JobConfig& job, bool fresh) {
   LOG(INFO) << "job '" << job.name << "': restores " << chosen.folder << ", made "
             << chosen.manifest.made << " at step " << chosen.manifest.step << " on "
             << chosen.manifest.servers.size() << " servers, to " << client.server_count();
-  if (!holdings.specs.empty()) RETURN_IF_ERROR(client.DropJob(deadline));
-  CAIRN_CRASH_POINT("restore: servers are empty");
-  const absl::Status restored = client.Restore(SourceOf(chosen), Deadline::In(kRestoreTimeout));
-  if (!restored.ok()) {
-    const std::string around = fs::path(chosen.folder).parent_path().string();
-    return Annotate(restored, absl::StrCat("restoring ", chosen.folder,
-                                           " (checkpoint.restore names "
-                                           "another one; in ",
-                                           around, " ", Listing(around, job.name), ")"));
+  const RestoreSource source = SourceOf(chosen);
+  if (!holdings.specs.empty()) {
+    // The servers hold the job until they have read the checkpoint once: it may be corrupt, or out
+    // of their reach.
+    const absl::Status whole = client.VerifyRestore(source, deadline);
+    if (!whole.ok()) return NotRestored(whole, chosen, job.name, "the servers keep the job; ");
+    RETURN_IF_ERROR(client.DropJob(Deadline::In(kRestoreTimeout)));
   }
+  CAIRN_CRASH_POINT("restore: servers are empty");
+  const absl::Status restored = client.Restore(source, Deadline::In(kRestoreTimeout));
+  if (!restored.ok()) return NotRestored(restored, chosen, job.name);
   LOG(INFO) << "job '" << job.name << "': restored in "
             << absl::FormatDuration(MonotonicNow() - begin);
   return absl::OkStatus();

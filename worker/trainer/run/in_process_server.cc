@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/create_directory.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "ps_server/engine/engine.h"
@@ -51,8 +52,7 @@ class EngineServer : public InProcessServer {
 };
 
 absl::Status MakeParent(const fs::path& parent) {
-  std::error_code error;
-  fs::create_directories(parent, error);
+  const std::error_code error = CreateDirectories(parent);
   if (!error) return absl::OkStatus();
   return absl::ErrnoToStatus(error.value(),
                              absl::StrCat("making storage.directory ", parent.string()));

@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/recorded_syncs.h"
 #include "tests/support/refusing_threads.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
@@ -103,6 +104,25 @@ TEST_F(CheckpointerTest, RemainsAreDeletedOnceNoCheckpointCouldStillBeInProgress
   EXPECT_THAT(client_.dropped(), ElementsAre("j.step-0000000001-0000000a"));
   EXPECT_FALSE(fs::exists(directory_.Join("j.step-0000000001-0000000a")));
   EXPECT_TRUE(HasPart("j.step-0000000002-0000000b"));
+}
+
+// A loss of power may undo what was not synced: it must leave the older checkpoint or the newer
+// one.
+TEST_F(CheckpointerTest, OnlyADurableCheckpointReplacesAnOlderOne) {
+  const std::string parent = fs::canonical(directory_.path());
+  const auto checkpointer = Open(client_, 1);
+  const absl::StatusOr<std::string> older = checkpointer->MakeNow(5);
+  ASSERT_OK(older);
+  test::RecordedSyncs syncs;
+  std::vector<std::string> synced;
+  client_.BeforeDrop([&] { synced = syncs.Take(); });
+  const absl::StatusOr<std::string> newer = checkpointer->MakeNow(6);
+  ASSERT_OK(newer);
+  EXPECT_THAT(client_.dropped(), ElementsAre(*older));
+  EXPECT_THAT(synced, ElementsAre(parent,  // the name of the newer one
+                                  absl::StrCat(parent, "/", *newer, "/MANIFEST.json.part"),
+                                  absl::StrCat(parent, "/", *newer),
+                                  absl::StrCat(parent, "/", *older)));  // no longer finished
 }
 
 TEST_F(CheckpointerTest, TheNextCheckpointDeletesTheFailedOne) {

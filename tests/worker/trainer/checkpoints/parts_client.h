@@ -19,6 +19,7 @@ class PartsClient : public RecordingClient {
  public:
   // Runs after the part is written and before its call returns.
   void Meanwhile(std::function<absl::Status()> what) { meanwhile_ = std::move(what); }
+  void BeforeDrop(std::function<void()> what) { before_drop_ = std::move(what); }
   const std::vector<std::string>& dropped() const { return dropped_; }
 
   absl::StatusOr<std::vector<ServerCheckpoint>> Checkpoint(absl::string_view directory,
@@ -36,6 +37,7 @@ class PartsClient : public RecordingClient {
   }
   absl::Status DropCheckpoint(absl::string_view directory, absl::string_view name,
                               Deadline) override {
+    if (before_drop_ != nullptr) before_drop_();
     dropped_.emplace_back(name);
     std::filesystem::remove_all(absl::StrCat(directory, "/", name, "/ps-0"));
     return absl::OkStatus();
@@ -43,6 +45,7 @@ class PartsClient : public RecordingClient {
 
  private:
   std::function<absl::Status()> meanwhile_;
+  std::function<void()> before_drop_;
   std::vector<std::string> dropped_;
 };
 
