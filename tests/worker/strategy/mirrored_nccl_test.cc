@@ -181,7 +181,7 @@ TEST(MirroredNccl, TensorsMayBeMadeDuringASum) {
       EXPECT_OK(FullTensor(DType::kFloat32, {i % 300 * 4099}, 1, Gpu(1)));
     }
   });
-  for (int i = 0; i < 50; ++i) AllReduceThree(*strategy, ReduceOp::kSum, 3, 30, 300);
+  for (int i = 0; i < 20; ++i) AllReduceThree(*strategy, ReduceOp::kSum, 3, 30, 300);
   done = true;
   maker.join();
   fake::settings().allocation_waits = false;
