@@ -47,7 +47,9 @@ bool AnyRows(const Job& job) {
 SyncSteps::Missing WhyMissing(const Job& job, bool any_rows, const NamedContribution& name) {
   const std::shared_ptr<Session> session = job.FindSession(name.worker);
   // The worker pushed before it knew of this server, or this server hosts nothing of the job.
-  if (session == nullptr || !any_rows) return SyncSteps::Missing::kNoPart;
+  if (session == nullptr || session->only_fenced() || !any_rows) {
+    return SyncSteps::Missing::kNoPart;
+  }
   // A newer start of the worker computes again whatever is not applied on all servers.
   if (session->left()) return SyncSteps::Missing::kLost;
   return session->applied() < name.sequence ? SyncSteps::Missing::kAwaited

@@ -70,6 +70,7 @@ void Session::Admit(int64_t incarnation, absl::string_view origin, int64_t start
   origin_ = std::string(origin);
   start_ = start;
   left_ = false;
+  only_fenced_ = false;
 }
 
 void Session::NoteJoined() {
@@ -85,8 +86,14 @@ bool Session::WasReplaced(int64_t start) const {
 void Session::Fence(int64_t incarnation) {
   absl::MutexLock lock(&mutex_);
   if (incarnation <= incarnation_) return;
+  if (incarnation_ == 0) only_fenced_ = true;
   RaiseLocked(incarnation);
   start_ = 0;
+}
+
+bool Session::only_fenced() const {
+  absl::MutexLock lock(&mutex_);
+  return only_fenced_;
 }
 
 bool Session::awaits_hello() const {

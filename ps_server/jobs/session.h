@@ -49,6 +49,9 @@ class Session {
   // Raises the incarnation to at least this one without a hello: earlier starts of the worker are
   // fenced, and the next hello is the first one of its start here. Order held.
   void Fence(int64_t incarnation);
+  // Whether the worker is known here only by its fence, which came with moved rows: it has not said
+  // hello to this server. False after a restart of the server.
+  bool only_fenced() const;
   // Whether no hello with the incarnation has succeeded since Fence or Admit raised it.
   bool awaits_hello() const;
   std::string origin() const;
@@ -142,6 +145,7 @@ class Session {
   mutable absl::Mutex mutex_;  // guards the members below
   int64_t incarnation_ = 0;
   bool awaits_hello_ = false;
+  bool only_fenced_ = false;
   std::string origin_;
   int64_t start_ = 0;
   std::array<int64_t, kKnownStarts> replaced_starts_{};  // the latest first; 0: none

@@ -59,6 +59,32 @@ class SyncTest : public ::testing::Test {
         CallStatus([&] { cluster_->service(server).why(reply, cluster_->Tool(server).caller()); }));
     return reply;
   }
+  // Creates variable w0 on ps:1 too, which moves there by MoveStep.
+  void BeginMove() {
+    wire::VariableSpec spec = DenseSpec("w0", {2}, WireOptimizer("sgd", 1));
+    spec.shards.emplace_back();
+    spec.shards[0].rows = 2;
+    ASSERT_OK(cluster_->Tool(1).Create({spec}));
+    MoveStep(1, wire::MoveAction::PREPARE, 0);
+    MoveStep(0, wire::MoveAction::PREPARE, 0);
+  }
+  // `decided`: MoveRequest.step.
+  wire::MoveReply MoveStep(int32_t server, wire::MoveAction::type action, int64_t decided,
+                           Payload data = Payload()) {
+    wire::MoveRequest request;
+    request.caller.job = "job";
+    request.action = action;
+    request.variable = "w0";
+    request.map_version = 2;
+    request.shards.emplace_back();
+    request.shards[0].rows = 2;
+    request.shards[0].ps = request.target = 1;
+    request.step = decided;
+    request.data = std::move(data);
+    wire::MoveReply reply;
+    EXPECT_OK(CallStatus([&] { cluster_->service(server).move(reply, request); }));
+    return reply;
+  }
   int64_t Counter(const std::string& name) {
     return (*cluster_->Tool(0).Describe()).counters.at(name);
   }
@@ -501,32 +527,35 @@ TEST_F(SyncCrashTest, DecisionsAreForgottenOnceEveryServerHasTheStepsDurably) {
   EXPECT_EQ(reply.step, 3);
 }
 
+// The moved rows bring the worker's fence, which does not mean that its push is still to come.
+TEST_F(SyncTest, AServerDoesNotWaitForAWorkerThatItKnowsOnlyFromAMove) {
+  Make(2, 1);
+  SyncWorker gone(*cluster_, 1);
+  ASSERT_OK(gone.Hello(0));
+  gone.Number(1, 1);
+  ASSERT_OK(gone.PushTo(0, {WholeItem("w0", {3, 3})}));
+  EXPECT_FALSE(gone.BeginAt(0, 2).ok());
+  ASSERT_OK(Push(0, 1, 1));
+  ASSERT_THAT(worker(0).BeginAt(0, 2), Opens(2));
+  ASSERT_NO_FATAL_FAILURE(BeginMove());
+  EXPECT_TRUE(MoveStep(0, wire::MoveAction::HOLD, 1).draining);
+  EXPECT_FALSE(MoveStep(0, wire::MoveAction::HOLD, 1).draining);
+  MoveStep(1, wire::MoveAction::WRITE, 1, MoveStep(0, wire::MoveAction::READ, 1).data);
+  MoveStep(1, wire::MoveAction::READY, 1);
+  EXPECT_THAT(worker(0).BeginAt(1, 2), Opens(2));
+  EXPECT_EQ(Value(1), -0.5f);  // its own worker's rows are half of the step's
+}
+
 // The source closes the step that has begun, and refuses contributions to a later one; the target
 // applies the moved contributions together with its own.
 TEST_F(SyncTest, RowsGoBetweenTwoSteps) {
   Make(2, 1);
-  wire::VariableSpec spec = DenseSpec("w0", {2}, WireOptimizer("sgd", 1));
-  spec.shards.emplace_back();
-  spec.shards[0].rows = 2;
-  ASSERT_OK(cluster_->Tool(1).Create({spec}));
   int64_t decided = 0;
   const auto step = [&](int32_t server, wire::MoveAction::type action, Payload data = Payload()) {
-    wire::MoveRequest request;
-    request.caller.job = "job";
-    request.action = action;
-    request.variable = "w0";
-    request.map_version = 2;
-    request.shards = spec.shards;
-    request.shards[0].ps = request.target = 1;
-    request.step = decided;
-    request.data = std::move(data);
-    wire::MoveReply reply;
-    EXPECT_OK(CallStatus([&] { cluster_->service(server).move(reply, request); }));
-    return reply;
+    return MoveStep(server, action, decided, std::move(data));
   };
   ASSERT_OK(Push(0, 1, 1));
-  step(1, wire::MoveAction::PREPARE);
-  step(0, wire::MoveAction::PREPARE);
+  ASSERT_NO_FATAL_FAILURE(BeginMove());
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(step(0, wire::MoveAction::HOLD).draining);
   worker(0).Number(2, 1);
   EXPECT_EQ(ReasonOf(worker(0).PushTo(0, {WholeItem("w0", {1, 1})}).status()),
