@@ -65,7 +65,7 @@ class Moving {
   // BUSY names a worker that has not resent yet what this server lost in a restart.
   absl::Status CheckCaughtUp();
   // Stores the incarnations that fence workers, so that the fences survive a crash of this server.
-  absl::Status StoreFences(const std::vector<std::shared_ptr<Session>>& fenced);
+  absl::Status KeepFences();
   absl::Status Ready();
   absl::Status Commit();
   absl::Status HandOver(Move& move);
@@ -222,7 +222,6 @@ std::vector<Watermark> Moving::Incarnations() const {
 }
 
 absl::Status Moving::Fence(const std::vector<Watermark>& incarnations) {
-  std::vector<std::shared_ptr<Session>> fenced;
   for (const Watermark& at_source : incarnations) {
     std::shared_ptr<Session> session = admitted_.job->FindSession(at_source.worker);
     if (session == nullptr) {
@@ -235,10 +234,11 @@ absl::Status Moving::Fence(const std::vector<Watermark>& incarnations) {
     // Updates of the fenced start have ended, or they run later and are rejected.
     const TracedLock order = admission_.LockOrder(*session, "an earlier call of the worker");
     session->Fence(at_source.sequence);
-    fenced.push_back(std::move(session));
+    if (session->durable_incarnation() < session->incarnation()) {
+      RETURN_IF_ERROR(admission_.StoreIncarnation(*session));
+    }
   }
-  // After all of them: one snapshot stores them together.
-  return StoreFences(fenced);
+  return absl::OkStatus();
 }
 
 absl::Status Moving::Read(wire::MoveReply& reply) {
@@ -303,7 +303,7 @@ absl::Status Moving::Hold(wire::MoveReply& reply) {
     admission_.AwaitUpdates(*admitted_.job);
     status = CheckCaughtUp();
   }
-  if (status.ok()) status = StoreFences(admitted_.job->sessions());
+  if (status.ok()) status = KeepFences();
   if (!status.ok()) variable.Hold(absl::ZeroDuration());
   return status;
 }
@@ -349,8 +349,8 @@ absl::Status Moving::CheckCaughtUp() {
   return absl::OkStatus();
 }
 
-absl::Status Moving::StoreFences(const std::vector<std::shared_ptr<Session>>& fenced) {
-  for (const auto& session : fenced) {
+absl::Status Moving::KeepFences() {
+  for (const auto& session : admitted_.job->sessions()) {
     if (session->durable_incarnation() >= session->incarnation()) continue;
     RETURN_IF_ERROR(admission_.StoreIncarnation(*session));
   }
