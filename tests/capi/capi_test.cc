@@ -305,7 +305,7 @@ TEST_F(Capi, ErrorsNameWhatThisProgramGave) {
   said(cairn_create(client_, "{name: x, shape: [9], optimizer: adma}", 0),
        "create: optimizer: found \"adma\"");
   cairn_client* client = nullptr;
-  said(cairn_connect("{job: j, servers: [\"a\"]}", 0, &client), "connect: servers: address 'a'");
+  said(cairn_connect("{job: j, servers: [\"a\"]}", 0, &client), "connect: servers[0]: address 'a'");
   said(cairn_connect("{job: j, servers: [\"nohost:1\"], security: {tls_key: k}}", 0, &client),
        "tls_certificate is missing: TLS needs tls_certificate, tls_key and tls_ca");
   said(cairn_connect("{job: j, servers: [\"nohost:1\"], worker: auto}", 0, &client),

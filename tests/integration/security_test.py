@@ -102,7 +102,7 @@ class SecurityTest(unittest.TestCase):
         plain = self.ctl("doctor", "--cluster", self.cluster_file, "--data_dir", self.folder,
                          code=1)["findings"]
         first = next(f for f in plain if "ps:0" in f["what"])
-        self.assertIn("speaks TLS alone", first["found"])
+        self.assertIn("accepts only TLS", first["found"])
         self.assertIn("the server runs", first["fix"])
 
     def test_a_worker_without_tls_and_one_of_the_wrong_role_end_at_once(self):
