@@ -9,6 +9,8 @@
 
 #include "gtest/gtest.h"
 #include "storage/stripe_store.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace cairn {
 
@@ -93,5 +95,24 @@ inline absl::Status WriteImage(StripeStore& store, const StripeId& id, int64_t s
   batch->PutImage({&image, 1});
   return store.Write(*batch);
 }
+
+// A store in a directory of its own, which is closed and opened again as often as a test wants.
+class ReopenedStore : public ::testing::Test {
+ protected:
+  void SetUp() override { Reopen(); }
+  void Reopen() {
+    if (store_ != nullptr) {
+      ASSERT_OK(store_->Close());
+    }
+    store_ = nullptr;
+    auto opened = OpenStore(directory_);
+    ASSERT_OK(opened);
+    store_ = *std::move(opened);
+  }
+
+  TempDir temp_;
+  const std::string directory_ = temp_.Join("data");
+  std::unique_ptr<StripeStore> store_;
+};
 
 }  // namespace cairn

@@ -23,18 +23,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-class RocksBatchTest : public ::testing::Test {
+class RocksBatchTest : public ReopenedStore {
  protected:
-  void SetUp() override { Reopen(); }
-  void Reopen() {
-    if (store_ != nullptr) {
-      ASSERT_OK(store_->Close());
-    }
-    store_ = nullptr;
-    auto opened = OpenStore(directory_);
-    ASSERT_OK(opened);
-    store_ = *std::move(opened);
-  }
   // Gives the stripe's only segment another number, as if months of writes had preceded it.
   void MoveFirstSegment(const StripeId& id, uint32_t number) {
     ASSERT_OK(store_->Close());
@@ -60,10 +50,6 @@ class RocksBatchTest : public ::testing::Test {
     delete db;
     Reopen();
   }
-
-  TempDir temp_;
-  const std::string directory_ = temp_.Join("data");
-  std::unique_ptr<StripeStore> store_;
 };
 
 // A load takes the last segment for the newest.

@@ -32,18 +32,8 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
-class StripeStoreTest : public ::testing::Test {
+class StripeStoreTest : public ReopenedStore {
  protected:
-  void SetUp() override { Reopen(); }
-  void Reopen() {
-    if (store_ != nullptr) {
-      ASSERT_OK(store_->Close());
-    }
-    store_ = nullptr;
-    auto opened = OpenStore(directory_);
-    ASSERT_OK(opened);
-    store_ = *std::move(opened);
-  }
   std::vector<LoadedStripe> Load(uint32_t variable) {
     Recorder recorder;
     EXPECT_OK(store_->LoadStripes(variable, recorder));
@@ -56,10 +46,6 @@ class StripeStoreTest : public ::testing::Test {
     for (const auto& [key, bytes] : rows) batch->PutRow(key, bytes);
     return store_->Write(*batch);
   }
-
-  TempDir temp_;
-  const std::string directory_ = temp_.Join("data");
-  std::unique_ptr<StripeStore> store_;
 };
 
 TEST_F(StripeStoreTest, BootCountIncreasesWithEveryOpen) {

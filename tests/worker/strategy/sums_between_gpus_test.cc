@@ -47,6 +47,23 @@ class SumsBetweenGpus : public ::testing::Test {
     return kind != nullptr && absl::string_view(kind) == "gpu";
   }
 
+  // From here on GPUs are loops of their own; *queue becomes that of the second worker's first one.
+  static void KeepQueueOfGpu2(LoopQueue** queue) {
+    DeviceTensors::Reset([queue](Device device) {
+      auto made = std::make_unique<LoopQueue>();
+      if (device == Gpu(2)) *queue = made.get();
+      return absl::StatusOr<std::unique_ptr<DeviceQueue>>(std::move(made));
+    });
+  }
+  // A value to sum: 100 ones on each of the worker's GPUs.
+  static std::vector<Value::Sequence> Ones(const MultiWorkerMirroredStrategy& strategy) {
+    std::vector<Value::Sequence> locals(1);
+    for (const Device device : strategy.worker_devices()) {
+      locals[0].emplace_back(FullTensor(DType::kFloat32, {100}, 1, device).value());
+    }
+    return locals;
+  }
+
   // Runs `body` in each of two workers' threads; worker i's GPUs connect if joined_[i] is OK.
   void OnWorkers(CommunicationImplementation implementation,
                  const std::function<void(Made made)>& body,
@@ -161,18 +178,11 @@ TEST_F(SumsBetweenGpus, AWorkerThatFailsMidwayDoesNotLeaveTheOthersWaiting) {
 // The worker fails before its ranks' first call.
 TEST_F(SumsBetweenGpus, AWorkerWithoutMemoryForTheSumsDoesNotLeaveTheOthersWaiting) {
   if (!loops_.has_value()) GTEST_SKIP() << "limits the allocations of its own loops";
-  LoopQueue* queue = nullptr;  // of Gpu(2)
-  DeviceTensors::Reset([&queue](Device device) {
-    auto made = std::make_unique<LoopQueue>();
-    if (device == Gpu(2)) queue = made.get();
-    return absl::StatusOr<std::unique_ptr<DeviceQueue>>(std::move(made));
-  });
+  LoopQueue* queue = nullptr;
+  KeepQueueOfGpu2(&queue);
   OnWorkers(CommunicationImplementation::kAuto, [&queue](Made made) {
     ASSERT_OK(made);
-    std::vector<Value::Sequence> locals(1);
-    for (const Device device : (*made)->worker_devices()) {
-      locals[0].emplace_back(FullTensor(DType::kFloat32, {100}, 1, device).value());
-    }
+    const std::vector<Value::Sequence> locals = Ones(**made);
     const bool fails = (*made)->worker_index() == 1;
     if (fails) queue->LimitAllocations(0);
     EXPECT_THAT((*made)->ReduceAll(ReduceOp::kSum, locals, {}),
@@ -184,18 +194,11 @@ TEST_F(SumsBetweenGpus, AWorkerWithoutMemoryForTheSumsDoesNotLeaveTheOthersWaiti
 // A device that fails still takes part in the sum, with unspecified data.
 TEST_F(SumsBetweenGpus, AWorkerWhoseOpsFailedFailsTheSumOnEveryWorker) {
   if (!loops_.has_value()) GTEST_SKIP() << "its own loops fail";
-  LoopQueue* queue = nullptr;  // of Gpu(2)
-  DeviceTensors::Reset([&queue](Device device) {
-    auto made = std::make_unique<LoopQueue>();
-    if (device == Gpu(2)) queue = made.get();
-    return absl::StatusOr<std::unique_ptr<DeviceQueue>>(std::move(made));
-  });
+  LoopQueue* queue = nullptr;
+  KeepQueueOfGpu2(&queue);
   OnWorkers(CommunicationImplementation::kAuto, [&queue](Made made) {
     ASSERT_OK(made);
-    std::vector<Value::Sequence> locals(1);
-    for (const Device device : (*made)->worker_devices()) {
-      locals[0].emplace_back(FullTensor(DType::kFloat32, {100}, 1, device).value());
-    }
+    const std::vector<Value::Sequence> locals = Ones(**made);
     ASSERT_OK((*made)->ReduceAll(ReduceOp::kSum, locals, {}));
     const bool fails = (*made)->worker_index() == 1;
     if (fails) queue->Fail(absl::InternalError("no kernel"));

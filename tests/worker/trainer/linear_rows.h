@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/config/job_config.h"
 #include "worker/input/random.h"
 
 namespace cairn::test {
@@ -24,6 +25,21 @@ inline void WriteLinearRows(const std::string& path, int64_t rows, int64_t colum
     }
     out << (score > 0 ? 1 : 0) << row << "\n";
   }
+}
+
+// The job "j": a linear model of such rows in `path`, in batches of 50, which trains and evaluates
+// on them.
+inline JobConfig LinearJob(const std::string& path, int64_t columns) {
+  JobConfig job;
+  job.name = "j";
+  job.model.type = "linear";
+  job.model.loss = "sigmoid_cross_entropy";
+  job.data.format = "libsvm";
+  job.data.features = columns;
+  job.data.batch_size = 50;
+  job.data.train = job.data.eval = {{path, ""}};
+  job.optimizer.learning_rate = ConstantRate(0.05);
+  return job;
 }
 
 }  // namespace cairn::test

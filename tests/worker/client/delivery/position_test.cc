@@ -20,19 +20,6 @@ std::string Encoded(int64_t sequence, std::vector<int64_t> last_part, std::strin
   return out;
 }
 
-// One server has no part; the parts of the others are as long ago as 5 bytes can tell.
-TEST(ResumePoint, FitsForTheLargestCluster) {
-  const int64_t sequence = int64_t{1} << 40;
-  std::vector<int64_t> last_part(kMaxServers, sequence - (int64_t{1} << 28) + 1);
-  last_part[7] = 0;
-  const std::string position(512, 'p');
-  const std::string encoded = Encoded(sequence, last_part, position);
-  EXPECT_LE(encoded.size(), kMaxPositionBytes);
-  std::vector<ResumeAnswer> answers(kMaxServers, {sequence, encoded});
-  EXPECT_EQ(ChooseResumePoint(answers).position, position);
-  EXPECT_EQ(ChooseResumePoint(answers).last_part, last_part);
-}
-
 TEST(ResumePoint, OfNothingIsTheStart) {
   const ResumePoint point = ChooseResumePoint({{0, ""}, {0, ""}});
   EXPECT_EQ(point.sequence, 0);

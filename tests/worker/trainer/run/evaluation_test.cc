@@ -32,16 +32,8 @@ class EvaluationTest : public ::testing::Test {
  protected:
   void SetUp() override {
     WriteLinearRows(folder_.Join("rows.libsvm"), kRows, kColumns);
-    JobConfig& job = options_.job;
-    job.name = "j";
-    job.model.type = "linear";
-    job.model.loss = "sigmoid_cross_entropy";
-    job.data.format = "libsvm";
-    job.data.features = kColumns;
-    job.data.batch_size = 50;
-    job.data.train = job.data.eval = {{folder_.Join("rows.libsvm"), ""}};
+    JobConfig& job = options_.job = LinearJob(folder_.Join("rows.libsvm"), kColumns);
     job.optimizer.type = "sgd";
-    job.optimizer.learning_rate = ConstantRate(0.05);
     job.storage.directory = folder_.Join("store");
     job.evaluation.checkpoint_wait_seconds = 0;
     options_.stop_requested = [] { return false; };

@@ -34,18 +34,10 @@ class TrainerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     WriteLinearRows(folder_.Join("rows.libsvm"), kRows, kColumns);
-    JobConfig& job = options_.job;
-    job.name = "j";
-    job.model.type = "linear";
-    job.model.loss = "sigmoid_cross_entropy";
-    job.data.format = "libsvm";
-    job.data.features = kColumns;
-    job.data.batch_size = 50;
+    JobConfig& job = options_.job = LinearJob(folder_.Join("rows.libsvm"), kColumns);
     job.data.epochs = 2;
     job.data.shuffle_buffer_rows = 100;
-    job.data.train = job.data.eval = {{folder_.Join("rows.libsvm"), ""}};
     job.optimizer.type = "adam";
-    job.optimizer.learning_rate = ConstantRate(0.05);
     options_.stop_requested = [] { return false; };
   }
 
