@@ -169,7 +169,6 @@ absl::Status Serve(ServerConfig config, const sigset_t& stop_signals) {
 
 int Main(int argc, char** argv) {
   PrepareProcess("cairn-ps");
-  SetUpServerProcess();
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);
   cairn::LogToGlog();
@@ -180,7 +179,7 @@ int Main(int argc, char** argv) {
     return kBadInput;
   }
   if (!config->text.empty()) return PrintText(config->text);
-  SetLargeBlocks(config->engine.memory_budget_bytes);
+  SetUpServerProcess(config->engine.memory_budget_bytes);
   const sigset_t stop_signals = BlockStopSignals();
   const absl::Status status = Serve(*config, stop_signals);
   if (status.ok()) return 0;

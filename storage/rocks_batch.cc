@@ -18,6 +18,8 @@ namespace {
 constexpr size_t kLargeBytes = 128 << 10;
 // Approximate size of cold rows that are sorted together.
 constexpr size_t kSortedBytes = 2 << 20;
+// Reserved for the rows of a large stripe.
+constexpr size_t kRoomBytes = 8 << 20;
 
 // Repeats the writes of one batch, all in the default column family, in another.
 class Appender final : public rocksdb::WriteBatch::Handler {
@@ -34,6 +36,27 @@ class Appender final : public rocksdb::WriteBatch::Handler {
 };
 
 }  // namespace
+
+rocksdb::WriteBatch SpareBatches::Take() {
+  absl::MutexLock lock(&mutex_);
+  if (spare_.empty()) return rocksdb::WriteBatch();
+  rocksdb::WriteBatch batch = std::move(spare_.back());
+  spare_.pop_back();
+  return batch;
+}
+
+void SpareBatches::Return(rocksdb::WriteBatch batch) {
+  const size_t bytes = batch.Data().capacity();
+  if (bytes <= kLargeBytes || bytes > 2 * kRoomBytes) return;
+  batch.Clear();
+  absl::MutexLock lock(&mutex_);
+  if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(batch));
+}
+
+void SpareBatches::Drop() {
+  absl::MutexLock lock(&mutex_);
+  spare_.clear();
+}
 
 rocksdb::Status RocksStripeBatch::AppendTo(rocksdb::WriteBatch& batch) {
   if (has_rows_ || !cold_rows_.empty()) {
@@ -52,6 +75,7 @@ void RocksStripeBatch::Note(rocksdb::Status status) {
 // empty at that point.
 void RocksStripeBatch::Reserve(size_t image_bytes) {
   constexpr size_t kFramingBytes = 1024;  // keys, lengths, and a header put afterwards
+  if (batch_.Data().capacity() >= batch_.GetDataSize() + image_bytes + kFramingBytes) return;
   std::string bytes;
   bytes.reserve(batch_.GetDataSize() + image_bytes + kFramingBytes);
   bytes.append(batch_.Data());
@@ -95,6 +119,10 @@ void RocksStripeBatch::PutRow(int64_t key, absl::string_view bytes) {
   if (!segment_.Takes(bytes.size())) {
     full_bytes_ += segment_.bytes();
     full_.push_back(std::exchange(segment_, {}));
+    if (!spare_segments_.empty()) {
+      segment_ = std::move(spare_segments_.back());
+      spare_segments_.pop_back();
+    }
   }
   segment_.Add(key, bytes);
 }
@@ -153,18 +181,21 @@ void RocksStripeBatch::SetColdCount(int64_t rows) {
 void RocksStripeBatch::Put(RowSegment& segment) {
   const absl::string_view key = keys_.Rows(segments_.next++);
   (wants_every_row_ ? segments_.base_bytes : segments_.change_bytes) += segment.bytes();
-  Note(batch_.Put(ToSlice(key), segment.Seal(key, wants_every_row_)));
+  Note(batch_.Put(ToSlice(key), ToSlice(segment.Seal(key, wants_every_row_))));
+  segment.Clear();
 }
 
 void RocksStripeBatch::Settle() {
   // Reserves memory, because doubling takes new pages from the system each time. Unused pages are
   // never touched.
-  constexpr size_t kRoomBytes = 8 << 20;
   if (!has_room_ && batch_.GetDataSize() + full_bytes_ > kLargeBytes) {
     has_room_ = true;
     Reserve(kRoomBytes);
   }
-  for (RowSegment& segment : full_) Put(segment);
+  for (RowSegment& segment : full_) {
+    Put(segment);
+    spare_segments_.push_back(std::move(segment));
+  }
   full_.clear();
   full_bytes_ = 0;
   // Avoids holding long rows in memory twice.

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "rocksdb/write_batch.h"
 #include "storage/key.h"
 #include "storage/row_segment.h"
@@ -43,13 +45,40 @@ struct SegmentRange {
   bool Wanting() const { return StartsOver() || Overgrown(); }
 };
 
+// The memory of large batches that are written, for the next ones: fresh pages cost more time than
+// the copy of a stripe's rows. Thread safety: every method may be called from several threads at
+// once.
+class SpareBatches {
+ public:
+  SpareBatches() { spare_.reserve(kMaxBatches); }
+  // An empty batch.
+  rocksdb::WriteBatch Take();
+  // Keeps the memory if there is room for it and the size is that of a large stripe's rows.
+  void Return(rocksdb::WriteBatch batch);
+  // Returns all of it to the system.
+  void Drop();
+
+ private:
+  static constexpr size_t kMaxBatches = 2;  // a snapshot's and a move's
+
+  absl::Mutex mutex_;
+  std::vector<rocksdb::WriteBatch> spare_ ABSL_GUARDED_BY(mutex_);
+};
+
 class RocksStripeBatch : public StripeBatch {
  public:
-  // `on_disk`: the stripe's segments before this batch. `cold`: the column family of cold rows,
-  // which must outlive this object.
+  // `on_disk`: the stripe's segments before this batch. `cold`: the column family of cold rows. The
+  // last two must outlive this object.
   RocksStripeBatch(const StripeId& id, const SegmentRange& on_disk,
-                   rocksdb::ColumnFamilyHandle* cold)
-      : id_(id), keys_(id), cold_(cold), segments_(on_disk), wants_every_row_(on_disk.Wanting()) {}
+                   rocksdb::ColumnFamilyHandle* cold, SpareBatches& spare)
+      : id_(id),
+        keys_(id),
+        cold_(cold),
+        segments_(on_disk),
+        wants_every_row_(on_disk.Wanting()),
+        spare_batches_(spare),
+        batch_(spare.Take()) {}
+  ~RocksStripeBatch() override { spare_batches_.Return(std::move(batch_)); }
 
   void SetWatermarks(absl::Span<const Watermark> watermarks) override;
   void PutImage(absl::Span<const absl::string_view> pieces) override;
@@ -104,6 +133,7 @@ class RocksStripeBatch : public StripeBatch {
   bool changes_cold_ = false;
   std::vector<RowSegment> full_;  // not put yet
   size_t full_bytes_ = 0;
+  std::vector<RowSegment> spare_segments_;  // empty ones, with memory
   RowSegment segment_;
   // Cold rows that are not put yet. They are sorted first, because RocksDB inserts a key that
   // follows the previous one in a fraction of the time.
@@ -114,6 +144,7 @@ class RocksStripeBatch : public StripeBatch {
   };
   std::vector<ColdRow> cold_rows_;
   std::string cold_bytes_;
+  SpareBatches& spare_batches_;
   rocksdb::WriteBatch batch_;
   rocksdb::Status status_;
   absl::Status refusal_;

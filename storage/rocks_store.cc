@@ -343,11 +343,10 @@ absl::Status RocksStore::PutNotes(absl::Span<const NoteRecord> notes) {
 
 absl::Status RocksStore::SyncOnce() {
   const Blocking blocking;
-  const uint64_t sequence = db_->GetLatestSequenceNumber();  // of everything written so far
-  if (any_unlogged_.load(std::memory_order_acquire)) {
-    absl::MutexLock unlogged_lock(&unlogged_mutex_);
-    RETURN_IF_ERROR(FlushUnlogged());
-    log_rest_ = true;
+  uint64_t sequence = db_->GetLatestSequenceNumber();  // of everything written so far
+  {
+    absl::MutexLock lock(&unlogged_set_mutex_);
+    if (!unlogged_.empty()) sequence = std::min(sequence, logged_through_);
   }
   const rocksdb::Status synced = db_->SyncWAL();
   if (synced.ok()) {

@@ -143,6 +143,7 @@ class RocksStore : public StripeStore {
   absl::Status Finish(RocksStripeBatch& batch) ABSL_SHARED_LOCKS_REQUIRED(life_);
   absl::Status WriteFinished(RocksStripeBatch& batch, bool logged)
       ABSL_SHARED_LOCKS_REQUIRED(life_);
+  bool IsUnlogged(const StripeId& id) const;
   // Writes the batches that are in no log as tables, which are synced.
   absl::Status FlushUnlogged() ABSL_SHARED_LOCKS_REQUIRED(life_)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(unlogged_mutex_);
@@ -178,16 +179,22 @@ class RocksStore : public StripeStore {
   mutable absl::Mutex segments_mutex_;
   mutable SegmentRanges segments_ ABSL_GUARDED_BY(segments_mutex_);
 
+  SpareBatches spare_batches_;
+
   const size_t logged_snapshot_bytes_;
   // Held while a batch of a snapshot is written, and while unlogged batches are flushed.
   absl::Mutex unlogged_mutex_;
+  mutable absl::Mutex unlogged_set_mutex_;  // held only to use the set
   // The stripes of batches that are in no log and in no table. A batch that is logged must not
   // follow them: after a crash, the stripe would lack the changes in between.
-  std::unordered_set<StripeId, absl::Hash<StripeId>> unlogged_ ABSL_GUARDED_BY(unlogged_mutex_);
-  std::atomic<bool> any_unlogged_{false};                       // changes under unlogged_mutex_
+  // Changes while both mutexes are held.
+  std::unordered_set<StripeId, absl::Hash<StripeId>> unlogged_ ABSL_GUARDED_BY(unlogged_set_mutex_);
+  // RocksDB's sequence before the first of these batches: a crash keeps all that was synced up to
+  // here.
+  uint64_t logged_through_ ABSL_GUARDED_BY(unlogged_set_mutex_) = 0;
   size_t snapshot_bytes_ ABSL_GUARDED_BY(unlogged_mutex_) = 0;  // of this snapshot, so far
-  // The stripes of this snapshot were flushed before its end. The rest of it is logged, so that
-  // frequent flushes do not make many small tables.
+  // A write to one of its stripes flushed this snapshot before its end. The rest of it is logged,
+  // so that frequent flushes do not make many small tables.
   bool log_rest_ ABSL_GUARDED_BY(unlogged_mutex_) = false;
   // Copies that are being made. A copy has the WAL of a later moment than the tables, so that a
   // batch that is flushed in between would be missing in both.

@@ -39,8 +39,8 @@ absl::StatusOr<SegmentRange> RocksStore::Segments(const StripeId& id) {
 std::unique_ptr<StripeBatch> RocksStore::NewBatch(const StripeId& id) {
   absl::ReaderMutexLock lock(&life_);
   const absl::StatusOr<SegmentRange> segments = Segments(id);
-  auto batch =
-      std::make_unique<RocksStripeBatch>(id, segments.ok() ? *segments : SegmentRange{}, cold_);
+  auto batch = std::make_unique<RocksStripeBatch>(id, segments.ok() ? *segments : SegmentRange{},
+                                                  cold_, spare_batches_);
   if (!segments.ok()) batch->Refuse(segments.status());
   return batch;
 }
@@ -72,11 +72,12 @@ absl::Status RocksStore::Write(StripeBatch& batch) {
   absl::ReaderMutexLock lock(&life_);
   auto& changes = static_cast<RocksStripeBatch&>(batch);  // NewBatch creates no other type
   RETURN_IF_ERROR(Finish(changes));
-  // Callers serialize the writes of one stripe, so none becomes unlogged after this check.
-  if (any_unlogged_.load(std::memory_order_acquire)) {
+  // Callers serialize the writes of one stripe, so none becomes unlogged after this check. Other
+  // stripes do not wait for a flush.
+  if (IsUnlogged(changes.id())) {
     const Blocking blocking;
     absl::MutexLock unlogged_lock(&unlogged_mutex_);
-    if (unlogged_.contains(changes.id())) {
+    if (IsUnlogged(changes.id())) {
       RETURN_IF_ERROR(FlushUnlogged());
       log_rest_ = true;
     }
@@ -96,24 +97,35 @@ absl::Status RocksStore::WriteInSnapshot(StripeBatch& batch) {
   const bool logged = log_rest_ || copies_ > 0 || changes.changes_cold() ||
                       snapshot_bytes_ <= logged_snapshot_bytes_;
   if (!logged) {
+    absl::MutexLock set_lock(&unlogged_set_mutex_);
+    if (unlogged_.empty()) logged_through_ = db_->GetLatestSequenceNumber();
     unlogged_.insert(changes.id());
-    any_unlogged_.store(true, std::memory_order_release);
-  } else if (unlogged_.contains(changes.id())) {
+  } else if (IsUnlogged(changes.id())) {
     RETURN_IF_ERROR(FlushUnlogged());
   }
   return WriteFinished(changes, logged);
 }
 
+bool RocksStore::IsUnlogged(const StripeId& id) const {
+  absl::MutexLock lock(&unlogged_set_mutex_);
+  return unlogged_.contains(id);
+}
+
 absl::Status RocksStore::FlushUnlogged() {
-  if (unlogged_.empty()) return absl::OkStatus();
+  {
+    absl::MutexLock lock(&unlogged_set_mutex_);
+    if (unlogged_.empty()) return absl::OkStatus();
+  }
   CAIRN_CRASH_POINT("snapshot: before its stripes are flushed");
   rocksdb::FlushOptions options;
   options.allow_write_stall = true;  // otherwise waits, without limit, for compactions
   // Unlogged batches change the default column family only.
   RETURN_IF_ERROR(
       failure_.Set(FromRocks(db_->Flush(options), Context("write stripes as a table"))));
-  unlogged_.clear();
-  any_unlogged_.store(false, std::memory_order_release);
+  {
+    absl::MutexLock lock(&unlogged_set_mutex_);
+    unlogged_.clear();
+  }
   CAIRN_CRASH_POINT("snapshot: its stripes are flushed");
   return absl::OkStatus();
 }
@@ -126,6 +138,7 @@ absl::Status RocksStore::SettleSnapshot() {
   RETURN_IF_ERROR(FlushUnlogged());
   snapshot_bytes_ = 0;
   log_rest_ = false;
+  spare_batches_.Drop();
   return absl::OkStatus();
 }
 

@@ -1,7 +1,5 @@
 #include "storage/row_segment.h"
 
-#include <utility>
-
 #include "common/errors.h"
 #include "common/status.h"
 #include "storage/bytes.h"
@@ -23,14 +21,19 @@ void RowSegment::Add(int64_t key, absl::string_view row) {
     AppendLittleEndian(static_cast<uint32_t>(row_bytes_), bytes_);
     bytes_.push_back(0);
   }
+  const size_t end = bytes_.size() + StoredRows::kKeyBytes + row.size();
+  // The last doubling would exceed the size up to which malloc reuses memory by default.
+  if (end > bytes_.capacity() && end > kFullBytes / 2) {
+    bytes_.reserve(kFullBytes + StoredRows::kKeyBytes + row.size() + kChecksumBytes);
+  }
   AppendLittleEndian(static_cast<uint64_t>(key), bytes_);
   bytes_.append(row.data(), row.size());
 }
 
-std::string RowSegment::Seal(absl::string_view key, bool every_row) {
+absl::string_view RowSegment::Seal(absl::string_view key, bool every_row) {
   bytes_[kKindAt] = every_row ? 1 : 0;
   AppendLittleEndian(ChecksumOf({key, bytes_}), bytes_);
-  return std::exchange(bytes_, {});
+  return bytes_;
 }
 
 bool IsOfEveryRow(absl::string_view value) { return value.size() > kKindAt && value[kKindAt] == 1; }

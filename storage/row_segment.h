@@ -29,9 +29,12 @@ class RowSegment {
   }
   // Takes(row.size()) must be true. An empty row means that its key has no row here any more.
   void Add(int64_t key, absl::string_view row);
-  // Returns the record's value under `key` and clears the segment. `every_row`: the segment belongs
-  // to a write of all rows of its stripe, not only of changed rows.
-  std::string Seal(absl::string_view key, bool every_row);
+  // Completes the record's value under `key`; a view that is valid until the next call.
+  // `every_row`: the segment belongs to a write of all rows of its stripe, not only of changed
+  // rows.
+  absl::string_view Seal(absl::string_view key, bool every_row);
+  // Removes the rows and keeps their memory for the next ones.
+  void Clear() { bytes_.clear(); }
 
  private:
   size_t row_bytes_ = 0;

@@ -203,7 +203,7 @@ class StripeStore {
   // Writes the batch as a part of a snapshot, of which there is one at a time. Only its first
   // StoreOptions::logged_snapshot_bytes go through the WAL, so that a large snapshot is written
   // once and not twice. A crash may lose each of the other batches as a whole, before
-  // SettleSnapshot, Sync or a Write to the same stripe has returned.
+  // SettleSnapshot or a Write to the same stripe has returned.
   virtual absl::Status WriteInSnapshot(StripeBatch& batch) = 0;
   // Ends the snapshot. When the call returns, its batches survive the process, and those that are
   // not in the WAL also the machine.
@@ -220,7 +220,7 @@ class StripeStore {
                           absl::Span<const WorkerRecord> workers) {
     return WriteEpoch(shards, workers, {});
   }
-  // Syncs everything written before.
+  // Syncs everything written before, but for batches that WriteInSnapshot has not put into the WAL.
   virtual absl::Status Sync() = 0;
 
   // Stores the decision. It survives the process when the call returns, and the machine after Sync,

@@ -248,10 +248,12 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
   OutgoingRows& rows = *move->outgoing;
   const int64_t bytes = std::min(request_.max_bytes,
                                  std::max(kMinReadBytes, rows_.budget.limit_bytes() / kReadShare));
-  const int64_t most = 2 * (bytes + rows.largest_bytes());
+  // Of the pieces, and of their copy in the reply.
+  const int64_t most = bytes + rows.largest_bytes();
   RETURN_IF_ERROR(rows_.budget.Acquire(most, "rows to be moved"));
   MemoryHold hold(rows_.budget, most);
-  std::string pieces;
+  RETURN_IF_ERROR(move->ReservePieces(rows_.budget, most));
+  std::string& pieces = move->pieces;
   move->lost_changes = true;  // until the reply is complete
   ASSIGN_OR_RETURN(reply.bytes_left, rows.Read(rows_.store, bytes, &pieces));
   if (rows.variable().Held() && reply.bytes_left == 0) {
@@ -268,6 +270,7 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
   }
   reply.data = Payload::Copy(pieces.data(), pieces.size());
   reply.stripes = rows.stripes();
+  if (reply.bytes_left == 0) move->FreePieces();
   ReplyHolds::HoldUntilSent(std::move(hold));
   move->lost_changes = false;
   return absl::OkStatus();

@@ -1,18 +1,15 @@
-// Process-wide settings of Abseil and malloc for a server. Call them at the beginning of main,
-// before any thread is started.
+// Process-wide settings of Abseil and malloc for a server.
 #pragma once
 
 #include <cstdint>
 
 namespace cairn {
 
-// Turns off Abseil's search for lock cycles. Makes malloc use few arenas and return free memory.
-void SetUpServerProcess();
-
 // The default budget: 4 GiB, or three quarters of the machine's memory if that is less.
 int64_t DefaultMemoryBudgetBytes();
 
-// Sets the size from which malloc maps each block separately, for a server with this budget.
-void SetLargeBlocks(int64_t memory_budget_bytes);
+// Turns off Abseil's search for lock cycles. Makes malloc use few arenas and return free memory, as
+// fits a server with this budget. Call it in main, before any thread is started.
+void SetUpServerProcess(int64_t memory_budget_bytes = DefaultMemoryBudgetBytes());
 
 }  // namespace cairn

@@ -34,18 +34,28 @@ absl::Status CheckMark(PieceKind kind, const Watermark& mark) {
 
 }  // namespace
 
-void AppendPiece(const MovePiece& piece, std::string* to) {
+void AppendPiece(const MovePiece& piece, absl::FunctionRef<void(std::string*)> append_bytes,
+                 std::string* to) {
   AppendLittleEndian(static_cast<uint32_t>(piece.kind), *to);
   AppendLittleEndian(piece.shard, *to);
   AppendLittleEndian(piece.stripe, *to);
   AppendLittleEndian(static_cast<uint64_t>(piece.count), *to);
   AppendLittleEndian(static_cast<uint64_t>(piece.marks.size()), *to);
-  AppendLittleEndian(static_cast<uint64_t>(piece.bytes.size()), *to);
+  const size_t size_at = to->size();
+  AppendLittleEndian(uint64_t{0}, *to);
   for (const Watermark& mark : piece.marks) {
     AppendLittleEndian(static_cast<uint32_t>(mark.worker), *to);
     AppendLittleEndian(static_cast<uint64_t>(mark.sequence), *to);
   }
-  to->append(piece.bytes.data(), piece.bytes.size());
+  const size_t begin = to->size();
+  append_bytes(to);
+  StoreLittleEndian(static_cast<uint64_t>(to->size() - begin), to->data() + size_at);
+}
+
+void AppendPiece(const MovePiece& piece, std::string* to) {
+  AppendPiece(
+      piece, [&](std::string* bytes) { bytes->append(piece.bytes.data(), piece.bytes.size()); },
+      to);
 }
 
 absl::StatusOr<MovePiece> TakePiece(absl::string_view* bytes) {

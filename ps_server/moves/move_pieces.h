@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -34,6 +35,9 @@ struct MovePiece {
 };
 
 void AppendPiece(const MovePiece& piece, std::string* to);
+// The same with the bytes that `append_bytes` appends, instead of piece.bytes.
+void AppendPiece(const MovePiece& piece, absl::FunctionRef<void(std::string*)> append_bytes,
+                 std::string* to);
 // Takes the first piece off `bytes`; the piece refers to the memory of `bytes`. kInvalidArgument:
 // malformed.
 absl::StatusOr<MovePiece> TakePiece(absl::string_view* bytes);

@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "common/deadline.h"
+#include "common/status.h"
 #include "ps_server/moves/arriving_rows.h"
 #include "ps_server/moves/outgoing_rows.h"
 
@@ -13,6 +14,22 @@ Move::Move(VariableSpec to, int64_t begun_as, std::unique_ptr<OutgoingRows> out,
     : map(std::move(to)), start(begun_as), outgoing(std::move(out)), arriving(std::move(in)) {}
 
 Move::~Move() = default;
+
+absl::Status Move::ReservePieces(MemoryBudget& budget, int64_t bytes) {
+  pieces.clear();
+  if (const int64_t more = bytes - pieces_hold_.bytes(); more > 0) {
+    RETURN_IF_ERROR(budget.Acquire(more, "rows to be moved"));
+    if (pieces_hold_.bytes() == 0) pieces_hold_ = MemoryHold(budget, 0);
+    pieces_hold_.Grow(more);
+  }
+  pieces.reserve(static_cast<size_t>(bytes));
+  return absl::OkStatus();
+}
+
+void Move::FreePieces() {
+  std::string().swap(pieces);
+  pieces_hold_ = MemoryHold();
+}
 
 absl::Status Move::CheckGoesOn() const {
   if (ended) return absl::FailedPreconditionError("the move was aborted");

@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/variables/variable_spec.h"
+#include "ps_server/base/memory_budget.h"
 #include "ps_server/base/wait_board.h"
 
 namespace cairn {
@@ -28,6 +29,10 @@ struct Move {
 
   // `mutex` held. kFailedPrecondition: the move was aborted, or its target would lack changes.
   absl::Status CheckGoesOn() const;
+  // `mutex` held. Empties `pieces`, which get room for `bytes`, charged to `budget` (which must
+  // outlive the move) until FreePieces. Errors as in MemoryBudget::Acquire.
+  absl::Status ReservePieces(MemoryBudget& budget, int64_t bytes);
+  void FreePieces();
 
   const VariableSpec map;  // the map with which the move ends
   const int64_t start;     // MoveRequest.start; 0: the move began before this server's start
@@ -41,6 +46,12 @@ struct Move {
   // them, so only another move can go on.
   bool lost_changes = false;
   bool ended = false;
+  // Outgoing: the pieces that a READ collects. They keep their memory for the next READ of the
+  // pass, because fresh pages cost more time than the copy.
+  std::string pieces;
+
+ private:
+  MemoryHold pieces_hold_;
 };
 
 // At most one move per variable. Thread safety: every method may be called from several threads at

@@ -78,34 +78,31 @@ int64_t OutgoingRows::largest_bytes() const {
 }
 
 void OutgoingRows::ReadMemory(Part& part, std::string* pieces) {
-  std::string bytes, waiting, ages;
   MovePiece piece{.shard = part.stripe().id().shard, .stripe = part.stripe().id().stripe};
-  {
-    absl::ReaderMutexLock lock(&part.stripe().mutex());
-    if (part.read_changes == part.stripe().changes()) return;
-    part.read_changes = part.stripe().changes();
-    piece.marks.assign(part.stripe().watermarks().begin(), part.stripe().watermarks().end());
-    if (part.table != nullptr) {
-      piece.count = static_cast<int64_t>(part.table->table().stored_bytes());
-      part.table->AppendRows(part.read_updates, &bytes);
-      part.read_updates = part.table->updates();
-      part.cold->Begin();
-      part.table->AppendWaiting(&waiting);
-      ages = part.table->EncodeAges();
-    } else {
-      piece.kind = PieceKind::kImage;
-      part.dense->AppendImage(&bytes);
-    }
+  absl::ReaderMutexLock lock(&part.stripe().mutex());
+  if (part.read_changes == part.stripe().changes()) return;
+  part.read_changes = part.stripe().changes();
+  piece.marks.assign(part.stripe().watermarks().begin(), part.stripe().watermarks().end());
+  if (part.table == nullptr) {
+    piece.kind = PieceKind::kImage;
+    AppendPiece(
+        piece, [&part](std::string* to) { part.dense->AppendImage(to); }, pieces);
+    return;
   }
-  const auto append = [&](PieceKind kind, absl::string_view of_rules) {
-    if (of_rules.empty()) return;
-    AppendPiece({.kind = kind, .shard = piece.shard, .stripe = piece.stripe, .bytes = of_rules},
+  const auto append_rules = [&](PieceKind kind, absl::string_view bytes) {
+    if (bytes.empty()) return;
+    AppendPiece({.kind = kind, .shard = piece.shard, .stripe = piece.stripe, .bytes = bytes},
                 pieces);
   };
-  append(PieceKind::kWaiting, waiting);
-  append(PieceKind::kAges, ages);
-  piece.bytes = bytes;
-  AppendPiece(piece, pieces);
+  std::string waiting;
+  part.table->AppendWaiting(&waiting);
+  append_rules(PieceKind::kWaiting, waiting);
+  append_rules(PieceKind::kAges, part.table->EncodeAges());
+  piece.count = static_cast<int64_t>(part.table->table().stored_bytes());
+  AppendPiece(
+      piece, [&part](std::string* to) { part.table->AppendRows(part.read_updates, to); }, pieces);
+  part.read_updates = part.table->updates();
+  part.cold->Begin();
 }
 
 void OutgoingRows::AppendShards(std::string* pieces) const {

@@ -150,16 +150,27 @@ absl::Status Flusher::WriteInTurn(absl::FunctionRef<absl::Status()> write, bool 
 
 void Flusher::LetOthersWrite() {
   if (waiting_between_.load(std::memory_order_relaxed) == 0 && !store_.Behind()) return;
+  const Pause pause(*this);
   const Deadline deadline = Deadline::In(options_.disk_wait);
   absl::MutexLock lock(&mutex_);
-  paused_ = true;
-  changed_.SignalAll();
-  while (true) {
-    const bool awaited = writing_ || waiting_between_.load() > 0;
-    if (!writing_ && (deadline.Expired() || (!awaited && !store_.Behind()))) break;
-    changed_.WaitUntil(&mutex_, Deadline::In(awaited ? options_.disk_wait : kBehindPause));
+  while (store_.Behind() && !deadline.Expired()) {
+    changed_.WaitUntil(&mutex_, Deadline::In(kBehindPause));
   }
-  paused_ = false;
+}
+
+Flusher::Pause::Pause(Flusher& flusher) : flusher_(flusher) {
+  absl::MutexLock lock(&flusher_.mutex_);
+  flusher_.paused_ = true;
+  flusher_.changed_.SignalAll();
+}
+
+Flusher::Pause::~Pause() {
+  const Deadline deadline = Deadline::In(flusher_.options_.disk_wait);
+  absl::MutexLock lock(&flusher_.mutex_);
+  while (flusher_.writing_ || (flusher_.waiting_between_.load() > 0 && !deadline.Expired())) {
+    flusher_.changed_.WaitUntil(&flusher_.mutex_, Deadline::In(flusher_.options_.disk_wait));
+  }
+  flusher_.paused_ = false;
 }
 
 void Flusher::RunOne() {
@@ -306,6 +317,12 @@ absl::Status Flusher::WriteNow(absl::Span<Stripe* const> stripes) {
   return synced.ok() ? synced : Refuse(synced);
 }
 
+absl::Status Flusher::Settle(bool alone) {
+  std::optional<Pause> pause;
+  if (!alone) pause.emplace(*this);
+  return store_.SettleSnapshot();
+}
+
 absl::Status Flusher::RunEpoch(bool sync, const std::vector<Stripe*>* together) {
   const Notes notes = TakeNotes();
   CAIRN_CRASH_POINT("epoch: noted");
@@ -332,7 +349,7 @@ absl::Status Flusher::RunEpoch(bool sync, const std::vector<Stripe*>* together) 
     }
   }
   // Before the records, which must not survive without the stripes.
-  if (sync) RETURN_IF_ERROR(store_.SettleSnapshot());
+  if (sync) RETURN_IF_ERROR(Settle(/*alone=*/together != nullptr));
   if (!notes.shards.empty() || !notes.workers.empty() || !with_records.empty()) {
     std::vector<WorkerRecord> workers;
     for (const auto& [session, record] : notes.workers) workers.push_back(record);

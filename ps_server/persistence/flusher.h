@@ -128,9 +128,24 @@ class Flusher {
   absl::Status WriteStripe(Stripe& stripe, absl::FunctionRef<void(StripeBatch&)> drain,
                            absl::Status (StripeStore::*write)(StripeBatch&));
   absl::Status WriteInTurn(absl::FunctionRef<absl::Status()> write, bool between);
+  // While it exists, the running epoch writes no stripe and no record, and lets other writers
+  // write. The destructor waits for those that have begun or wait for the pause.
+  class Pause {
+   public:
+    explicit Pause(Flusher& flusher);
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    Flusher& flusher_;
+  };
   // Called by the running epoch between two stripes: lets other writers write. Also pauses while
   // the store is behind, so that those writers need not wait for the store inside their writes.
   void LetOthersWrite();
+  // Settles the store's snapshot, which takes as long as writing a table. Others write meanwhile,
+  // unless the epoch runs `alone`.
+  absl::Status Settle(bool alone);
   // Flush without an entry on the board.
   absl::Status AwaitEpoch(Reach reach);
   void Fail(const absl::Status& status);  // mutex_ held
@@ -147,7 +162,7 @@ class Flusher {
   mutable absl::Mutex mutex_;  // guards the members below
   MonotonicCondVar changed_;
   bool running_ = false;
-  bool paused_ = false;               // the running epoch pauses between two stripes
+  bool paused_ = false;               // there is a Pause
   bool writing_ = false;              // a write runs in that pause, or while no epoch runs
   std::atomic<int> waiting_between_;  // writers waiting for such a pause; changes under mutex_
   int64_t begun_ = 0;                 // number of the last epoch that began

@@ -159,9 +159,10 @@ Kind SegmentKind() {
   RowSegment rows;
   rows.Add(5, "12345678");
   rows.Add(-9, "abcdefgh");
-  const std::string changed = rows.Seal(key, false);
+  const std::string changed(rows.Seal(key, false));
+  rows.Clear();
   rows.Add(1, "");
-  return {"row_segment", key, {changed, rows.Seal(key, true)}, CheckSegment};
+  return {"row_segment", key, {changed, std::string(rows.Seal(key, true))}, CheckSegment};
 }
 
 class RecordTarget : public FuzzTarget {

@@ -25,7 +25,7 @@ class WatchedStore final : public ForwardingStore<NoGuard> {
   // Called before the disk is scanned, and before it is written to; an error or exception prevents
   // the write. May be null.
   std::function<void()> before_scan;
-  std::function<absl::Status()> before_write, before_epoch, before_decision;
+  std::function<absl::Status()> before_write, before_settle, before_epoch, before_decision;
   // Called before and after a map is written; may be null.
   std::function<void()> before_map, after_map;
 
@@ -43,6 +43,10 @@ class WatchedStore final : public ForwardingStore<NoGuard> {
   absl::Status WriteInSnapshot(StripeBatch& batch) override {
     if (before_write != nullptr) RETURN_IF_ERROR(before_write());
     return store()->WriteInSnapshot(batch);
+  }
+  absl::Status SettleSnapshot() override {
+    if (before_settle != nullptr) RETURN_IF_ERROR(before_settle());
+    return store()->SettleSnapshot();
   }
   using StripeStore::WriteEpoch;
   absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,

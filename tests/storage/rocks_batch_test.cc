@@ -43,7 +43,7 @@ class RocksBatchTest : public ReopenedStore {
     RowSegment moved;
     for (size_t i = 0; i < rows->size(); ++i) moved.Add(rows->key(i), rows->row(i));
     EXPECT_TRUE(db->Delete({}, from).ok());
-    EXPECT_TRUE(db->Put({}, to, moved.Seal(to, /*every_row=*/true)).ok());
+    EXPECT_TRUE(db->Put({}, to, std::string(moved.Seal(to, /*every_row=*/true))).ok());
     for (rocksdb::ColumnFamilyHandle* const family : families) {
       EXPECT_TRUE(db->DestroyColumnFamilyHandle(family).ok());
     }

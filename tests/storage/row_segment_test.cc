@@ -26,7 +26,7 @@ std::string ThreeRows(bool every_row) {
   RowSegment segment;
   const std::pair<int64_t, absl::string_view> rows[] = {{-2, "row"}, {7, "two"}, {7, "TWO"}};
   for (const auto& [key, row] : rows) segment.Add(key, row);
-  return segment.Seal(Key(), every_row);
+  return std::string(segment.Seal(Key(), every_row));
 }
 
 absl::Status Ignore(absl::string_view key, absl::string_view value) {
@@ -59,7 +59,7 @@ TEST(RowSegment, TakesRowsOfOneSizeUntilItIsFull) {
   segment.Add(1, "row");
   EXPECT_FALSE(segment.Takes(4));
   const std::string large(RowSegment::kFullBytes / 4, 'x');
-  segment.Seal(Key(), false);
+  segment.Clear();
   int taken = 0;
   for (; segment.Takes(large.size()); ++taken) segment.Add(taken, large);
   EXPECT_EQ(taken, 4);

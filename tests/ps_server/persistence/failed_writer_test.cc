@@ -130,5 +130,34 @@ TEST_F(FailedWriterTest, ASnapshotEndsAfterAChangeOfRecordsThatFailedInItsPause)
   EXPECT_EQ(PublishedSequence(), 0);
 }
 
+// A move's steps, which make updates wait, do not wait until a snapshot is written as a table. What
+// fails then is not published either.
+TEST_F(FailedWriterTest, OthersWriteWhileASnapshotIsSettled) {
+  ASSERT_NO_FATAL_FAILURE(FillStripes(2));
+  bool written = false;
+  store_->before_settle = [&]() -> absl::Status {
+    std::thread other([&] {
+      EXPECT_OK(core_->flusher.BetweenStripes([&] {
+        written = true;
+        return absl::OkStatus();
+      }));
+    });
+    other.join();
+    return absl::OkStatus();
+  };
+  ASSERT_OK(core_->flusher.Flush(Flusher::Reach::kSynced));
+  EXPECT_TRUE(written);
+  TestClient client(*service_, 0);
+  ASSERT_OK(client.Hello());
+  ASSERT_OK(client.PushKeys("t", {1}, {1}));
+  store_->before_settle = [&] {
+    return core_->flusher.Refuse(absl::ResourceExhaustedError("no memory for the map"));
+  };
+  EXPECT_THAT(core_->flusher.Flush(Flusher::Reach::kSynced),
+              StatusIs(StatusCode::kResourceExhausted, HasSubstr("no memory for the map")));
+  store_->before_settle = nullptr;
+  EXPECT_EQ(PublishedSequence(), 1);
+}
+
 }  // namespace
 }  // namespace cairn

@@ -2,6 +2,7 @@
 // the replayed pushes.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -15,7 +16,7 @@ class Retention {
  public:
   // 0: nothing is retained.
   explicit Retention(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
-  ~Retention() { PayloadPool::Get().RaiseLimit(-max_bytes()); }
+  ~Retention() { PayloadPool::Get().RaiseLimit(bytes() - max_bytes()); }
   Retention(const Retention&) = delete;
   Retention& operator=(const Retention&) = delete;
 
@@ -29,17 +30,18 @@ class Retention {
   }
 
   // Add: one thread at a time (the one that pushes). Drop: any thread. The memory of dropped pushes
-  // is kept for later ones: fresh pages would cost more time than the copies.
+  // is kept for later ones, because fresh pages would cost more time than the copies: retained and
+  // kept bytes together are at most the most that was ever retained.
   void Add(int64_t bytes) {
     const int64_t held = bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-    const int64_t more = held - max_bytes();
-    if (more <= 0) return;
-    PayloadPool::Get().RaiseLimit(more);
-    max_bytes_.store(held, std::memory_order_relaxed);
+    const int64_t more = std::max<int64_t>(0, held - max_bytes());
+    if (more > 0) max_bytes_.store(held, std::memory_order_relaxed);
+    if (more != bytes) PayloadPool::Get().RaiseLimit(more - bytes);
   }
   void Drop(int64_t bytes) {
     bytes_.fetch_sub(bytes, std::memory_order_relaxed);
     dropped_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    PayloadPool::Get().RaiseLimit(bytes);
   }
   // Total of all drops.
   int64_t dropped_bytes() const { return dropped_bytes_.load(std::memory_order_relaxed); }
