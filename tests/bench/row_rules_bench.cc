@@ -17,7 +17,6 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
-#include "ps_server/engine/engine.h"
 #include "ps_server/engine/process_setup.h"
 #include "tests/bench/open_engine.h"
 #include "tests/support/temp_dir.h"

@@ -30,5 +30,6 @@ void MovingEngine::Crash(const std::string& copy) {
 }
 
 wire::ParameterServerIf& MovingEngine::service() { return engine->service(); }
+absl::Status MovingEngine::KeepRowRules() { return engine->KeepRowRules(); }
 
 }  // namespace cairn

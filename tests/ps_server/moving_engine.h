@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "ps_server/base/engine_options.h"
 #include "thrift/ParameterServer.h"
 
@@ -26,6 +27,7 @@ struct MovingEngine {
   // them.
   void Crash(const std::string& copy);
   wire::ParameterServerIf& service();
+  absl::Status KeepRowRules();  // Engine::KeepRowRules
 };
 
 }  // namespace cairn

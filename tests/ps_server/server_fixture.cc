@@ -228,6 +228,9 @@ void ServerTest::Restart() {
 absl::Status ServerTest::OpenStatus() { return Engine::Open(options_).status(); }
 
 wire::ParameterServerIf& ServerTest::service() { return engine_->service(); }
+absl::Status ServerTest::KeepRowRules() { return engine_->KeepRowRules(); }
+absl::Status ServerTest::AcquireMessage(int64_t bytes) { return engine_->AcquireMessage(bytes); }
+void ServerTest::ReleaseMessage(int64_t bytes) { engine_->ReleaseMessage(bytes); }
 
 std::string ServerTest::CopyAsOfNow() {
   const std::string copy = folder_.Join(absl::StrCat("copy", copies_++));

@@ -132,6 +132,10 @@ class ServerTest : public ::testing::Test {
   std::string CopyAsOfNow();
   Engine& engine() { return *engine_; }
   wire::ParameterServerIf& service();
+  // The engine's methods of these names.
+  absl::Status KeepRowRules();
+  absl::Status AcquireMessage(int64_t bytes);
+  void ReleaseMessage(int64_t bytes);
   TestClient Client(int32_t worker = -1) { return TestClient(service(), worker); }
   // A worker that has said hello.
   TestClient Joined(int32_t worker);

@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "gmock/gmock.h"
-#include "ps_server/engine/engine.h"
 #include "ps_server/moves/move_pieces.h"
 #include "tests/ps_server/counted_rows.h"
 #include "tests/ps_server/moving_engine.h"
@@ -338,19 +337,19 @@ TEST_F(ColdMovesTest, ColdRowsAreAsOldWhereTheyHaveCome) {
   rules.expire_after_seconds = 160;
   Create(rules);
   ASSERT_NO_FATAL_FAILURE(PushAll(0));
-  ASSERT_OK(servers_[0].engine->KeepRowRules());
+  ASSERT_OK(servers_[0].KeepRowRules());
   now_ = 1100;
   // Pushes young rows, some of which leave memory.
   ASSERT_NO_FATAL_FAILURE(PushAll(0, 20000));
-  ASSERT_OK(servers_[0].engine->KeepRowRules());
+  ASSERT_OK(servers_[0].KeepRowRules());
   ASSERT_OK(Client(0).PullKeys("t", Range(20000, 20000)));
   ASSERT_OK(Move());
   ASSERT_NO_FATAL_FAILURE(Crash(1));
   now_ = 1150;
-  ASSERT_OK(servers_[1].engine->KeepRowRules());
+  ASSERT_OK(servers_[1].KeepRowRules());
   ExpectCounts(1, 0);
   now_ = 1200;
-  ASSERT_OK(servers_[1].engine->KeepRowRules());
+  ASSERT_OK(servers_[1].KeepRowRules());
   EXPECT_EQ(Shards(1)[0].rows, 20000);
   EXPECT_EQ(Scanned(1), 20000);
   EXPECT_THAT(*Client(1).PullKeys("t", Range(30000, 1)), ::testing::Each(0));

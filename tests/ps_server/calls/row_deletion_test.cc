@@ -11,7 +11,6 @@
 #include "common/hash.h"
 #include "common/status.h"
 #include "ps_server/base/row_clock.h"
-#include "ps_server/engine/engine.h"
 #include "ps_server/rows/row_ages.h"
 #include "storage/stripe_store.h"
 #include "tests/ps_server/counted_rows.h"
@@ -44,7 +43,7 @@ class RowDeletionTest : public ServerTest {
   }
   absl::Status KeepAt(int64_t seconds) {
     now_ = seconds;
-    return engine().KeepRowRules();
+    return KeepRowRules();
   }
   // Restarts the server; meanwhile sets how many updates every bucket has had.
   void SetUpdates(int64_t lifetime, uint32_t updates) {
@@ -222,11 +221,11 @@ TEST_F(RowDeletionTest, ATableThatIsTooLargeLosesTheRowsNotPushedForLongest) {
   ASSERT_OK(client.Create({Spec(0, 160)}));
   for (int64_t key = 0; key < 160; ++key) ASSERT_OK(Push(client, {key}));
   ASSERT_OK(Push(client, {0}));
-  ASSERT_OK(engine().KeepRowRules());
+  ASSERT_OK(KeepRowRules());
   EXPECT_EQ(Info(client).rows, 160);
   const int64_t full = client.Describe()->memory_used_bytes;
   for (int64_t key = 160; key < 200; ++key) ASSERT_OK(Push(client, {key}));
-  ASSERT_OK(engine().KeepRowRules());
+  ASSERT_OK(KeepRowRules());
   // A sixteenth below the limit, so that deletion need not run after every few new rows.
   EXPECT_EQ(Info(client).rows, 150);
   EXPECT_EQ(Info(client).row_figures.crowded_out, 50);
@@ -258,7 +257,7 @@ TEST_F(RowDeletionTest, DeletionsAndPushesSurviveACrashTogether) {
     ASSERT_OK(client->Send(push));
     for (const int64_t key : keys) ++model[key], last[key] = step;
     if (step % 7 == 0) {
-      ASSERT_OK(engine().KeepRowRules());
+      ASSERT_OK(KeepRowRules());
       std::array<int, 2> oldest_kept{step, step};
       std::array<int, 2> newest_gone{0, 0};
       for (auto at = model.begin(); at != model.end();) {
@@ -303,7 +302,7 @@ TEST_F(RowDeletionTest, RowsOnDiskAloneAreDeletedToo) {
     ASSERT_OK(Push(client, Range(first, kBatch), kDim));
   }
   EXPECT_LT(Info(client).rows_in_memory, kLimit * 3 / 4);
-  ASSERT_OK(engine().KeepRowRules());
+  ASSERT_OK(KeepRowRules());
   const int64_t rows = Info(client).rows;
   EXPECT_LE(rows, kLimit);
   EXPECT_GT(rows, kLimit * 8 / 10);  // buckets differ in size
@@ -418,7 +417,7 @@ TEST_F(RowDeletionTest, ThreadsThatPushPullAndScanMeetDeletionsAndEvictions) {
   stop = true;
   reader.join();
   EXPECT_EQ(failures.load(), 0);
-  ASSERT_OK(engine().KeepRowRules());
+  ASSERT_OK(KeepRowRules());
   for (int start = 0; start < 2; ++start) {
     TestClient client = Client();
     EXPECT_LE(Info(client).rows, 80000);

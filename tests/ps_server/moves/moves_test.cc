@@ -7,7 +7,6 @@
 #include "common/hash.h"
 #include "common/status.h"
 #include "gmock/gmock.h"
-#include "ps_server/engine/engine.h"
 #include "ps_server/moves/move_pieces.h"
 #include "ps_server/moves/moves.h"
 #include "tests/ps_server/moves_fixture.h"
@@ -412,19 +411,19 @@ TEST_F(MovesTest, RowsKeepTheirAgeWhenTheyMove) {
   rules.expire_after_seconds = 160;
   ASSERT_NO_FATAL_FAILURE(UseRuled(rules));
   ASSERT_OK(PushRuled(0, {1, 2}));
-  ASSERT_OK(servers_[0].engine->KeepRowRules());
+  ASSERT_OK(servers_[0].KeepRowRules());
   ASSERT_OK(PushRuled(0, {2}));
   ASSERT_OK(Move(0, 1, 2));
   now_ = 1100;
   ASSERT_OK(PushRuled(1, {3}));
-  ASSERT_OK(servers_[1].engine->KeepRowRules());
+  ASSERT_OK(servers_[1].KeepRowRules());
   EXPECT_EQ(RuledRows(1), 3);
   now_ = 1160;
-  ASSERT_OK(servers_[1].engine->KeepRowRules());
+  ASSERT_OK(servers_[1].KeepRowRules());
   EXPECT_THAT(*TestClient(Service(1), -1).PullKeys("ruled", {1, 2, 3}), ElementsAre(0, 2, 1));
   ASSERT_NO_FATAL_FAILURE(Crash(1));
   now_ = 1260;
-  ASSERT_OK(servers_[1].engine->KeepRowRules());
+  ASSERT_OK(servers_[1].KeepRowRules());
   EXPECT_EQ(RuledRows(1), 0);
 }
 

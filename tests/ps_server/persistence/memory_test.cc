@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "ps_server/base/memory_budget.h"
-#include "ps_server/engine/engine.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/errors.h"
 
@@ -170,13 +169,13 @@ TEST_F(MemoryTest, ADroppedJobReleasesItsMemory) {
 }
 
 TEST_F(MemoryTest, MessagesShareTheBudget) {
-  EXPECT_THAT(engine().AcquireMessage(15 << 20),
+  EXPECT_THAT(AcquireMessage(15 << 20),
               StatusIs(StatusCode::kResourceExhausted, HasSubstr("a message to ps:0")));
-  ASSERT_OK(engine().AcquireMessage(10 << 20));
+  ASSERT_OK(AcquireMessage(10 << 20));
   TestClient client = Client();
   EXPECT_THAT(client.Create({DenseSpec("w", {1 << 20}, WireOptimizer("sgd", 1))}),
               StatusIs(StatusCode::kResourceExhausted, HasSubstr("variable \"w\"")));
-  engine().ReleaseMessage(10 << 20);
+  ReleaseMessage(10 << 20);
   EXPECT_OK(client.Create({DenseSpec("w", {1 << 20}, WireOptimizer("sgd", 1))}));
 }
 
@@ -196,9 +195,9 @@ TEST_F(MemoryTest, VariablesLeaveRoomForCalls) {
   EXPECT_THAT(created, StatusIs(StatusCode::kResourceExhausted,
                                 HasSubstr("seven eighths of --memory_budget_bytes")));
   EXPECT_EQ(ReasonOf(created), wire::ErrorReason::MEMORY_BUDGET);
-  ASSERT_OK(engine().AcquireMessage(4 << 20));  // as the reader of the message does
+  ASSERT_OK(AcquireMessage(4 << 20));  // as the reader of the message does
   EXPECT_OK(client.Push("w0", std::vector<float>(1 << 20, 1)));
-  engine().ReleaseMessage(4 << 20);
+  ReleaseMessage(4 << 20);
   EXPECT_OK(client.Pull("w0"));
   // Stored variables are loaded even if they exceed the limit for new ones.
   ASSERT_NO_FATAL_FAILURE(Restart());
