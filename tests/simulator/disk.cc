@@ -42,24 +42,29 @@ void Disk::Sync() {
   if (lies_) return;
   std::vector<Write> unlogged;
   for (Write& write : pending_) {
-    if (never_flushes_ && !write.logged) {
+    if (!write.logged) {
       unlogged.push_back(std::move(write));
-    } else {
-      Apply(std::move(write));
+      continue;
     }
+    for (const StripeId& id : write.removed) {
+      std::erase_if(unlogged, [&id](const Write& before) { return before.id == id; });
+    }
+    Apply(std::move(write));
   }
   pending_ = std::move(unlogged);
 }
 
 void Disk::FlushUnlogged() {
-  if (std::any_of(pending_.begin(), pending_.end(), [](const Write& w) { return !w.logged; })) {
-    Sync();
-  }
+  if (lies_ || never_flushes_) return;
+  const auto is_unlogged = [](const Write& write) { return !write.logged; };
+  if (std::none_of(pending_.begin(), pending_.end(), is_unlogged)) return;
+  for (Write& write : pending_) Apply(std::move(write));
+  pending_.clear();
 }
 
 void Disk::FlushUnlogged(const StripeId& id) {
   const auto is_unlogged = [&](const Write& w) { return !w.logged && w.id == id; };
-  if (std::any_of(pending_.begin(), pending_.end(), is_unlogged)) Sync();
+  if (std::any_of(pending_.begin(), pending_.end(), is_unlogged)) FlushUnlogged();
 }
 
 void Disk::EndProcess() {

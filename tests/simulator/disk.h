@@ -51,6 +51,7 @@ class Disk {
   };
 
   void Put(Write write) { pending_.push_back(std::move(write)); }
+  // Makes the logged writes survive the machine.
   void Sync();
   // Makes all writes survive the machine, if some are not logged: a write buffer becomes a table.
   void FlushUnlogged();
