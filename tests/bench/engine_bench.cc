@@ -35,6 +35,7 @@
 #include "tests/bench/bench.h"
 #include "tests/support/temp_dir.h"
 #include "thrift/ParameterServer.h"
+#include "thrift/cairn_constants.h"
 #include "thrift/client/wire_client.h"
 #include "thrift/limits.h"
 
@@ -88,16 +89,34 @@ wire::VariableSpec TableSpec(const std::string& name) {
   return spec;
 }
 
+// The worker that makes all calls: a server remembers where the rows of a worker's last pull are.
+struct Worker {
+  explicit Worker(wire::ParameterServerIf& to) : service(to) {
+    wire::HelloRequest request;
+    request.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
+    request.job = caller.job = "bench";
+    request.task_type = "worker";
+    request.worker = caller.worker = 0;
+    request.origin = "engine_bench";
+    wire::HelloReply reply;
+    service.hello(reply, request);
+    caller.incarnation = reply.incarnation;
+    caller.boot_id = reply.state.boot_id;
+  }
+
+  wire::ParameterServerIf& service;
+  wire::Caller caller;
+  int64_t sequence = 0;  // of the last push
+};
+
 // One table, created by a push of every key, and requests that pull and push all of it.
 class Table {
  public:
-  Table(wire::ParameterServerIf& service, const std::string& name, int64_t rows)
-      : service_(service), keys_(ShuffledKeys(rows)), gradients_(keys_.size() * kDim, 0.5f) {
-    wire::Caller caller;
-    caller.job = "bench";
+  Table(Worker& worker, const std::string& name, int64_t rows)
+      : worker_(worker), keys_(ShuffledKeys(rows)), gradients_(keys_.size() * kDim, 0.5f) {
     wire::ServerState state;
-    service.create_variables(state, caller, {TableSpec(name)});
-    push.caller = pull.caller = caller;
+    worker_.service.create_variables(state, worker_.caller, {TableSpec(name)});
+    push.caller = pull.caller = worker_.caller;
     push.items.resize(1);
     push.items[0].variable = name;
     push.items[0].selection = wire::Selection::KEYS;
@@ -110,8 +129,14 @@ class Table {
     Push();
   }
 
-  void Push() { service_.push(push_reply, push); }
-  void Pull() { service_.pull(pull_reply, pull); }
+  // `push` with the next sequence.
+  const wire::PushRequest& NextPush() {
+    push.sequence.after = worker_.sequence;
+    push.sequence.sequence = ++worker_.sequence;
+    return push;
+  }
+  void Push() { worker_.service.push(push_reply, NextPush()); }
+  void Pull() { worker_.service.pull(pull_reply, pull); }
 
   absl::Span<const int64_t> keys() const { return keys_; }
   size_t value_bytes() const { return gradients_.size() * sizeof(float); }
@@ -125,13 +150,13 @@ class Table {
   wire::PullReply pull_reply;
 
  private:
-  wire::ParameterServerIf& service_;
+  Worker& worker_;
   const std::vector<int64_t> keys_;
   const std::vector<float> gradients_;
 };
 
-void BenchTable(wire::ParameterServerIf& service, int64_t rows) {
-  Table table(service, absl::StrCat("table_", rows), rows);
+void BenchTable(Worker& worker, int64_t rows) {
+  Table table(worker, absl::StrCat("table_", rows), rows);
   table.Pull();
   absl::flat_hash_map<int64_t, Row> map;
   map.reserve(static_cast<size_t>(rows));
@@ -155,13 +180,13 @@ void BenchTable(wire::ParameterServerIf& service, int64_t rows) {
       [&] { return std::memcmp(copied.data(), table.pulled(), table.value_bytes()) == 0; });
 }
 
-void BenchLoopback(Engine& engine, int64_t rows) {
+void BenchLoopback(Engine& engine, Worker& worker, int64_t rows) {
   absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Start(engine, {});
   Require(listener.status());
   absl::StatusOr<std::unique_ptr<WireClient>> client =
       WireClient::Connect((*listener)->address(), {}, Deadline::In(absl::Seconds(10)));
   Require(client.status());
-  Table table(engine.service(), absl::StrCat("loopback_", rows), rows);
+  Table table(worker, absl::StrCat("loopback_", rows), rows);
   std::vector<float> received(table.keys().size() * kDim);
   const absl::Span<std::byte> target(reinterpret_cast<std::byte*>(received.data()),
                                      table.value_bytes());
@@ -185,7 +210,7 @@ void BenchLoopback(Engine& engine, int64_t rows) {
       table.value_bytes(), 0.5,
       [&] {
         Require((*client)->Call("push", deadline(), [&](WireClient::Stub& stub) {
-          stub.push(push_reply, table.push);
+          stub.push(push_reply, table.NextPush());
         }));
       },
       [&] { table.Push(); },
@@ -260,9 +285,10 @@ void Run() {
       Engine::Open({.directory = folder.Join("store"), .durability = Durability::kOff});
   Require(engine.status());
   const int64_t rows = absl::GetFlag(FLAGS_rows);
-  BenchTable((*engine)->service(), rows);
-  BenchTable((*engine)->service(), 16 * rows);
-  BenchLoopback(**engine, rows);
+  Worker worker((*engine)->service());
+  BenchTable(worker, rows);
+  BenchTable(worker, 16 * rows);
+  BenchLoopback(**engine, worker, rows);
 }
 
 }  // namespace
