@@ -145,7 +145,7 @@ TEST(Create, RefusesAPlaceOnAServerThatHasLeft) {
 TEST(Create, IsAnErrorWhereAServerLeavesMeanwhile) {
   Fleet fleet(3, true);
   for (int32_t s = 0; s < 3; ++s) fleet.fake(s).lease_seconds = 3;
-  const auto client = fleet.Connect();
+  std::unique_ptr<PsClient> client;  // set before its call of create_variables
   fleet.fake(1).before = [&](absl::string_view method) {
     if (method != "create_variables") return;
     fleet.fake(0).RemoveMember(1);
@@ -154,6 +154,7 @@ TEST(Create, IsAnErrorWhereAServerLeavesMeanwhile) {
     }
     Refuse(wire::ErrorCode::FAILED_PRECONDITION, wire::ErrorReason::NONE, "leaving");
   };
+  client = fleet.Connect();
   EXPECT_THAT(client->Create({Table("t", 2)}, Soon()),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("ps:1")));
 }
