@@ -50,7 +50,7 @@ void SpareBatches::Return(rocksdb::WriteBatch batch) {
   if (bytes <= kLargeBytes || bytes > 2 * kRoomBytes) return;
   batch.Clear();
   absl::MutexLock lock(&mutex_);
-  if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(batch));
+  if (spare_.size() < kMaxBatches) spare_.push_back(std::move(batch));
 }
 
 void SpareBatches::Drop() {

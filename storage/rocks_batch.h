@@ -50,7 +50,7 @@ struct SegmentRange {
 // once.
 class SpareBatches {
  public:
-  SpareBatches() { spare_.reserve(kMaxBatches); }
+  SpareBatches() { spare_.reserve(kMaxBatches); }  // Return must not need memory
   // An empty batch.
   rocksdb::WriteBatch Take();
   // Keeps the memory if there is room for it and the size is that of a large stripe's rows.

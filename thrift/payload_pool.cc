@@ -94,11 +94,13 @@ void PayloadPool::Return(Block block) noexcept {
 }
 
 void PayloadPool::RaiseLimit(int64_t bytes) {
+  bool surplus = false;
   {
     absl::MutexLock lock(&mutex_);
     limit_ += bytes;
+    surplus = bytes_ > limit_;
   }
-  if (bytes < 0) FreeSurplus();
+  if (surplus) FreeSurplus();
 }
 
 // Calls the system without the lock.

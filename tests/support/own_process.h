@@ -14,6 +14,15 @@ inline int64_t OpenDescriptors() {
   return std::distance(begin(all), end(all));
 }
 
+// Memory of this process that is in RAM.
+inline int64_t ResidentBytes() {
+  constexpr int64_t kPageBytes = 4096;
+  int64_t pages = 0;
+  int64_t resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return resident * kPageBytes;
+}
+
 // Number of mapped shared memories of the local transport.
 inline int64_t SharedRingMappings() {
   std::ifstream maps("/proc/self/maps");

@@ -1,5 +1,6 @@
 // A payload owns or views bytes, as its header specifies.
 #include "thrift/payload.h"
+#include "tests/support/own_process.h"
 
 #include <sys/mman.h>
 
@@ -7,7 +8,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <new>
 #include <random>
 #include <thread>
@@ -76,14 +76,6 @@ TEST(Payload, OrdersByBytesThenLength) {
   EXPECT_TRUE(Payload::View("ab", 2) < Payload::View("b", 1));
   EXPECT_FALSE(Payload::View("b", 1) < Payload::View("ab", 2));
   EXPECT_FALSE(Payload() < Payload());
-}
-
-int64_t ResidentBytes() {
-  std::ifstream file("/proc/self/statm");
-  int64_t total = 0;
-  int64_t resident = 0;
-  file >> total >> resident;
-  return resident * 4096;
 }
 
 TEST(Payload, LargeMemoryOutsideThePoolGoesBackToTheSystem) {

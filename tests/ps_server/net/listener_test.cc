@@ -9,7 +9,6 @@
 #include <thrift/transport/TSocket.h>
 
 #include <atomic>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -20,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/addresses.h"
 #include "tests/support/fake_engine.h"
+#include "tests/support/own_process.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "tests/thrift/examples.h"
@@ -185,14 +185,6 @@ TEST_P(AnyListenerTest, TruncatedCallsAreClosedWithoutEffect) {
   }
   EXPECT_EQ(engine_.pushed_bytes(), 0);
   ExpectStillServing();
-}
-
-int64_t ResidentBytes() {
-  std::ifstream file("/proc/self/statm");
-  int64_t total = 0;
-  int64_t resident = 0;
-  file >> total >> resident;
-  return resident * 4096;
 }
 
 TEST_F(ListenerTest, AnnouncingGigabytesAndSendingNothingPinsLittle) {

@@ -265,7 +265,9 @@ void ServerSession::Learn(const wire::ServerState& state) {
 // that holds it.
 std::vector<RetainedPart> ServerSession::TakeDurable(int64_t durable) {
   std::vector<RetainedPart> parts = ledger_.TakeDurable(durable);
-  for (const RetainedPart& part : parts) identity_.retention->Drop(part.bytes);
+  int64_t bytes = 0;
+  for (const RetainedPart& part : parts) bytes += part.bytes;
+  if (bytes > 0) identity_.retention->Drop(bytes);
   return parts;
 }
 

@@ -2,22 +2,15 @@
 
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/own_process.h"
 #include "thrift/limits.h"
 #include "thrift/payload.h"
 
 namespace cairn {
 namespace {
-
-int64_t ResidentBytes() {
-  int64_t pages = 0;
-  int64_t resident = 0;
-  std::ifstream("/proc/self/statm") >> pages >> resident;
-  return resident * 4096;
-}
 
 TEST(Retention, RetainedPushesAndTheMemoryOfDurableOnesShareTheLimit) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
