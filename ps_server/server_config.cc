@@ -71,9 +71,8 @@ void AddTaskFlags(Flags flags, ServerFlags& values, ServerConfig& config) {
            "tables only, so that large snapshots are written once instead of twice; default 32 MiB")
       .Add("memory_budget_bytes", "N", values.memory_budget_bytes,
            "memory for variables and messages, and for the rest of the program if rows of tables "
-           "can be evicted; 128 MiB or more; default 4 GiB, or three quarters of the machine's "
-           "memory "
-           "if that is less")
+           "can be evicted; 128 MiB or more; default 4 GiB, or three quarters of the memory of the "
+           "machine or container if that is less")
       .Add("memory_wait_seconds", "S", values.memory_wait_seconds,
            "how long a call waits for memory before it is rejected; default 2")
       .Add("not_finite", "MODE", values.not_finite,

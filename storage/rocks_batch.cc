@@ -20,6 +20,9 @@ constexpr size_t kLargeBytes = 128 << 10;
 constexpr size_t kSortedBytes = 2 << 20;
 // Reserved for the rows of a large stripe.
 constexpr size_t kRoomBytes = 8 << 20;
+// A batch keeps the memory of this many segments for its next ones: more than are full when a
+// snapshot settles its batch.
+constexpr size_t kSpareSegments = 8;
 
 // Repeats the writes of one batch, all in the default column family, in another.
 class Appender final : public rocksdb::WriteBatch::Handler {
@@ -47,7 +50,7 @@ rocksdb::WriteBatch SpareBatches::Take() {
 
 void SpareBatches::Return(rocksdb::WriteBatch batch) {
   const size_t bytes = batch.Data().capacity();
-  if (bytes <= kLargeBytes || bytes > 2 * kRoomBytes) return;
+  if (bytes <= kLargeBytes || bytes > kRoomBytes + kLargeBytes) return;
   batch.Clear();
   absl::MutexLock lock(&mutex_);
   if (spare_.size() < kMaxBatches) spare_.push_back(std::move(batch));
@@ -193,8 +196,9 @@ void RocksStripeBatch::Settle() {
     Reserve(kRoomBytes);
   }
   for (RowSegment& segment : full_) {
-    Put(segment);
-    spare_segments_.push_back(std::move(segment));
+    RowSegment put = std::move(segment);  // unless it is kept, its memory is freed before the next
+    Put(put);
+    if (spare_segments_.size() < kSpareSegments) spare_segments_.push_back(std::move(put));
   }
   full_.clear();
   full_bytes_ = 0;

@@ -57,7 +57,7 @@ absl::Status RocksStore::WriteFinished(RocksStripeBatch& batch, bool logged) {
   rocksdb::WriteOptions options;
   options.disableWAL = !logged;
   const Blocking blocking;
-  const rocksdb::Status written = db_->Write(options, &batch.batch());
+  const rocksdb::Status written = HandToRocks(options, batch.batch());
   if (written.ok()) {
     absl::MutexLock segments_lock(&segments_mutex_);
     segments_[batch.id()] = batch.segments();
@@ -138,7 +138,6 @@ absl::Status RocksStore::SettleSnapshot() {
   RETURN_IF_ERROR(FlushUnlogged());
   snapshot_bytes_ = 0;
   log_rest_ = false;
-  spare_batches_.Drop();
   return absl::OkStatus();
 }
 
@@ -172,6 +171,7 @@ absl::Status RocksStore::WriteEpoch(absl::Span<const ShardRecord> shards,
     RETURN_IF_ERROR(FromRocks(changes.AppendTo(batch), Context("fill a snapshot's batch")));
     stripe = nullptr;  // the images are in memory twice for as short as possible
   }
+  spare_batches_.Drop();  // also those of moves that ended
   RETURN_IF_ERROR(Commit(batch, /*sync=*/false, "write a snapshot"));
   // Check before the snapshot is reported as durable.
   return failure_.Set(CheckInPlace(directory_, lock_.get()));

@@ -45,8 +45,8 @@ inline constexpr int64_t kFirstPayloadStepBytes = 1 << 20;
 inline constexpr int64_t kPayloadStepBytes = 64 << 20;
 // Payload memory from this size on is mapped and goes back to the system when it is freed, except
 // for what the process keeps for later payloads (thrift/payload_pool.h): kPooledPayloadBytes, and
-// in a client as much as it has retained at most. malloc would keep much more: 24 connections that
-// push 16 MiB each left 1.1 GiB.
+// in a client what it has retained at most, less what it retains now. malloc would keep much more:
+// 24 connections that push 16 MiB each left 1.1 GiB.
 inline constexpr int64_t kMappedPayloadBytes = 256 << 10;
 inline constexpr int64_t kPooledPayloadBytes = 64 << 20;
 

@@ -116,6 +116,7 @@ PayloadPool::Block PayloadPool::TakeSurplus() {
     if (stacks_[i].count == 0) continue;
     if (oldest == stacks_.size() || stacks_[i].last_take < stacks_[oldest].last_take) oldest = i;
   }
+  if (oldest == stacks_.size()) return {nullptr, 0};  // the limit is below zero
   const size_t bytes = (kMinBytes << oldest / kSteps) / kSteps * (kSteps + oldest % kSteps);
   bytes_ -= static_cast<int64_t>(bytes);
   return {Pop(oldest), bytes};

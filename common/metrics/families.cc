@@ -38,7 +38,14 @@ double OpenDescriptors() {
   return count - 1;  // without the descriptor of this listing
 }
 
-// Start of this process in seconds since the epoch: the boot time plus a number of clock ticks.
+double Seconds(clockid_t clock) {
+  timespec time = {};
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+// Start of this process in seconds since the epoch: the boot time plus a number of clock ticks. Not
+// the boot time of /proc/stat, which a unit with ProcSubset=pid does not see.
 double StartTime() {
   std::ifstream stat("/proc/self/stat");
   std::string text;
@@ -48,11 +55,7 @@ double StartTime() {
   std::string field;
   constexpr int kStartTimeAfterName = 20;
   for (int i = 0; i < kStartTimeAfterName; ++i) rest >> field;
-  std::ifstream machine("/proc/stat");
-  double boot = 0;
-  for (std::string line; std::getline(machine, line);) {
-    if (std::sscanf(line.c_str(), "btime %lf", &boot) == 1) break;
-  }
+  const double boot = Seconds(CLOCK_REALTIME) - Seconds(CLOCK_BOOTTIME);
   return boot + std::strtod(field.c_str(), nullptr) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 

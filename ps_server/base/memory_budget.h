@@ -117,6 +117,11 @@ class MemoryHold {
   void Shrink(int64_t bytes);
   // Takes ownership of `bytes` more, already acquired from the same budget.
   void Grow(int64_t bytes) { bytes_ += bytes; }
+  // Takes ownership of `bytes` that `other` holds, of the same budget.
+  void Take(MemoryHold& other, int64_t bytes) {
+    budget_ = other.budget_;
+    bytes_ += other.Transfer(bytes);
+  }
   // Gives up ownership of `bytes` without releasing them: the caller accounts for them now. Returns
   // `bytes`.
   int64_t Transfer(int64_t bytes);

@@ -18,8 +18,8 @@ namespace cairn {
 class ArrivingRows;
 class OutgoingRows;
 
-// Gives `variable` another map, in memory and on disk, between two stripes of the running epoch:
-// adds the rows of `arriving` and removes those of `outgoing` (both may be null). Errors as
+// Gives `variable` another map, in memory and on disk, while the running epoch pauses: adds the
+// rows of `arriving` and removes those of `outgoing` (both may be null). Errors as
 // JobCatalog::WriteRecord. The caller holds the catalog's slot.
 absl::Status TakeMap(JobCatalog& catalog, Job& job, Variable& variable, const VariableSpec& map,
                      ArrivingRows* arriving, OutgoingRows* outgoing);

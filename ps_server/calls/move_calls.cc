@@ -168,6 +168,7 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
           "committed it, else ABORT it");
     }
     before->ended = true;
+    before->FreePieces();
   }
   std::shared_ptr<Move> move;
   if (here_ == request_.target) RETURN_IF_ERROR(catalog_.CheckStays());
@@ -250,11 +251,15 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
                                  std::max(kMinReadBytes, rows_.budget.limit_bytes() / kReadShare));
   // Of the pieces, and of their copy in the reply.
   const int64_t most = bytes + rows.largest_bytes();
-  RETURN_IF_ERROR(rows_.budget.Acquire(most, "rows to be moved"));
-  MemoryHold hold(rows_.budget, most);
-  RETURN_IF_ERROR(move->ReservePieces(rows_.budget, most));
+  const int64_t charge = most + move->uncharged_bytes(most);
+  RETURN_IF_ERROR(rows_.budget.Acquire(charge, "rows to be moved"));
+  MemoryHold hold(rows_.budget, charge);
+  move->ReservePieces(hold, most);
   std::string& pieces = move->pieces;
-  move->lost_changes = true;  // until the reply is complete
+  move->lost_changes = true;        // until the reply is complete
+  const absl::Cleanup free = [&] {  // after a pass, or if the move takes no further step
+    if (move->lost_changes || reply.bytes_left == 0) move->FreePieces();
+  };
   ASSIGN_OR_RETURN(reply.bytes_left, rows.Read(rows_.store, bytes, &pieces));
   if (rows.variable().Held() && reply.bytes_left == 0) {
     if (rows.AllRead()) {
@@ -270,7 +275,6 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
   }
   reply.data = Payload::Copy(pieces.data(), pieces.size());
   reply.stripes = rows.stripes();
-  if (reply.bytes_left == 0) move->FreePieces();
   ReplyHolds::HoldUntilSent(std::move(hold));
   move->lost_changes = false;
   return absl::OkStatus();

@@ -53,9 +53,8 @@ class JobCatalog {
   // At the start: the store has a variable with this id.
   void NoteId(uint32_t id) { next_id_ = std::max(next_id_, id + 1); }
 
-  // Runs `write` between two stripes of the running epoch. kFailedPrecondition: the job was dropped
-  // in the meantime. If `write` fails, the disk has failed, and the server rejects updates from
-  // then on.
+  // Runs `write` while the running epoch pauses. kFailedPrecondition: the job was dropped in the
+  // meantime. If `write` fails, the disk has failed, and the server rejects updates from then on.
   absl::Status WriteRecord(const Job& job, absl::FunctionRef<absl::Status()> write);
   // Stores a new variable, then makes it visible. The caller holds the slot.
   absl::Status Add(Job& job, const std::shared_ptr<Variable>& variable);

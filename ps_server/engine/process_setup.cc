@@ -1,12 +1,12 @@
 #include "ps_server/engine/process_setup.h"
 
 #include <malloc.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <thread>
 
 #include "absl/synchronization/mutex.h"
+#include "common/memory_limit.h"
 
 namespace cairn {
 
@@ -31,10 +31,7 @@ void SetUpServerProcess(int64_t memory_budget_bytes) {
 
 int64_t DefaultMemoryBudgetBytes() {
   constexpr int64_t kMaxBytes = int64_t{4} << 30;
-  const int64_t pages = sysconf(_SC_PHYS_PAGES);
-  const int64_t page_bytes = sysconf(_SC_PAGE_SIZE);
-  if (pages <= 0 || page_bytes <= 0) return kMaxBytes;
-  return std::min(kMaxBytes, pages * page_bytes / 4 * 3);
+  return std::min(kMaxBytes, MemoryLimitBytes() / 4 * 3);
 }
 
 }  // namespace cairn

@@ -5,7 +5,7 @@
 
 namespace cairn {
 
-// The default budget: 4 GiB, or three quarters of the machine's memory if that is less.
+// The default budget: 4 GiB, or three quarters of MemoryLimitBytes() if that is less.
 int64_t DefaultMemoryBudgetBytes();
 
 // Turns off Abseil's search for lock cycles. Makes malloc use few arenas and return free memory, as

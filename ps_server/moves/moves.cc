@@ -15,15 +15,10 @@ Move::Move(VariableSpec to, int64_t begun_as, std::unique_ptr<OutgoingRows> out,
 
 Move::~Move() = default;
 
-absl::Status Move::ReservePieces(MemoryBudget& budget, int64_t bytes) {
+void Move::ReservePieces(MemoryHold& charged, int64_t bytes) {
   pieces.clear();
-  if (const int64_t more = bytes - pieces_hold_.bytes(); more > 0) {
-    RETURN_IF_ERROR(budget.Acquire(more, "rows to be moved"));
-    if (pieces_hold_.bytes() == 0) pieces_hold_ = MemoryHold(budget, 0);
-    pieces_hold_.Grow(more);
-  }
+  pieces_hold_.Take(charged, uncharged_bytes(bytes));
   pieces.reserve(static_cast<size_t>(bytes));
-  return absl::OkStatus();
 }
 
 void Move::FreePieces() {

@@ -1,6 +1,7 @@
 // The moves in progress, of all jobs.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -29,9 +30,14 @@ struct Move {
 
   // `mutex` held. kFailedPrecondition: the move was aborted, or its target would lack changes.
   absl::Status CheckGoesOn() const;
-  // `mutex` held. Empties `pieces`, which get room for `bytes`, charged to `budget` (which must
-  // outlive the move) until FreePieces. Errors as in MemoryBudget::Acquire.
-  absl::Status ReservePieces(MemoryBudget& budget, int64_t bytes);
+  // `mutex` held. How many of `bytes` are not charged for `pieces` yet.
+  int64_t uncharged_bytes(int64_t bytes) const {
+    return std::max<int64_t>(0, bytes - pieces_hold_.bytes());
+  }
+  // `mutex` held. Empties `pieces`, which get room for `bytes`; takes the charge that they lack
+  // from `charged`.
+  void ReservePieces(MemoryHold& charged, int64_t bytes);
+  // `mutex` held. Frees the memory of `pieces` and its charge.
   void FreePieces();
 
   const VariableSpec map;  // the map with which the move ends

@@ -70,8 +70,8 @@ class Flusher {
   // running, the call runs one in its own thread, where calls to the disk have no deadline.
   absl::Status Flush(Reach reach);
   // Writes these stripes ahead of all others, and waits until they survive the machine. If an epoch
-  // is running, writes between two of its stripes. Leaves out stripes that were handed over or
-  // dropped. Errors as in BetweenStripes.
+  // is running, writes between two of its stripes or while it settles. Leaves out stripes that were
+  // handed over or dropped. Errors as in BetweenStripes.
   absl::Status WriteNow(absl::Span<Stripe* const> stripes);
   // Waits until applied updates are as durable as the server promises for an acknowledgement.
   // STOPPING: the disk failed.
@@ -87,9 +87,9 @@ class Flusher {
   // Other stripes are written before. Durable when OK is returned, unless durability is off.
   // Returns the error of `apply`, after which it writes nothing; otherwise errors as Exclusively.
   absl::Status WriteTogether(absl::FunctionRef<absl::StatusOr<std::vector<Stripe*>>()> apply);
-  // Runs `write` while no epoch is running, or while one pauses between two stripes. That epoch
-  // still writes all stripes that it has noted, except those handed over in the meantime. Errors as
-  // in Exclusively.
+  // Runs `write` while no epoch is running, or while one pauses between two stripes or settles.
+  // That epoch still writes all stripes that it has noted, except those handed over in the
+  // meantime. Errors as in Exclusively.
   absl::Status BetweenStripes(absl::FunctionRef<absl::Status()> write);
 
   // OK, or the first failure to write (reason STOPPING, naming the directory and the next step). A

@@ -247,7 +247,7 @@ class KubernetesTest(unittest.TestCase):
         words = []
         for word in one["args"]:
             self.assertLessEqual(set(re.findall(r"\$\((\w+)\)", word)), known, word)
-            word = word.replace("$(TASK_INDEX)", str(index)).replace("$(POD_IP)", addresses.own_host())
+            word = word.replace("$(TASK_INDEX)", str(index)).replace("=0.0.0.0", f"={addresses.own_host()}")
             if word.startswith(("--http_port=", "--health_port=")):
                 word = f"{word.partition('=')[0]}={addresses.own_port()}"
             for there, here in places.items():

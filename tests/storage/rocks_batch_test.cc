@@ -1,4 +1,5 @@
-// The numbers of a stripe's row segments, which a store must never let wrap around.
+// Batches of a stripe: the numbers of its row segments, which a store must never let wrap around,
+// and memory.
 #include "storage/rocks_batch.h"
 
 #include <map>
@@ -14,6 +15,7 @@
 #include "storage/key.h"
 #include "storage/row_segment.h"
 #include "tests/storage/recorder.h"
+#include "tests/support/own_process.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -78,6 +80,20 @@ TEST_F(RocksBatchTest, SegmentNumbersStartOverBeforeTheyWrapAround) {
       EXPECT_THAT(newest, ElementsAre(Pair(5, "2"), Pair(6, "2"))) << last;
     }
   }
+}
+
+// Moves and restores put all rows of a stripe into one batch.
+TEST_F(RocksBatchTest, ALargeBatchHoldsItsRowsOnce) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers have memory of their own";
+#endif
+  constexpr int64_t kRows = 64 << 10;
+  const std::string row(1 << 10, 'x');
+  const std::unique_ptr<StripeBatch> batch = store_->NewBatch({1, 0, 0});
+  for (int64_t key = 0; key < kRows; ++key) batch->PutRow(key, row);
+  const int64_t before = ResidentBytes();
+  batch->Settle();
+  EXPECT_LE(ResidentBytes() - before, 32 << 20);
 }
 
 }  // namespace

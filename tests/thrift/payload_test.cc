@@ -163,6 +163,14 @@ TEST(PayloadPool, KeepsAsMuchAsItsLimit) {
   EXPECT_LE(ResidentBytes() - before, kPooledPayloadBytes + (8 << 20));
 }
 
+TEST(PayloadPool, ALimitBelowZeroKeepsNothing) {
+  PayloadPool& pool = PayloadPool::Get();
+  pool.Return(pool.Take(PayloadPool::kMinBytes));
+  pool.RaiseLimit(-kPooledPayloadBytes - 1);
+  pool.Return(pool.Take(PayloadPool::kMinBytes));
+  pool.RaiseLimit(kPooledPayloadBytes + 1);
+}
+
 TEST(PayloadPool, SizesThatAreNoLongerUsedGiveWay) {
   PayloadPool& pool = PayloadPool::Get();
   pool.RaiseLimit(-kPooledPayloadBytes);  // empties the pool

@@ -338,8 +338,8 @@ int cairn_close_records(cairn_record_reader* reader);
  *   servers: a number, default 1
  *   directory: PATH, of the servers' state; required
  *   durability: off, snapshot (default), log or log_sync
- *   memory_budget_bytes: of each server; default 4 GiB, or three quarters of the machine's memory
- *     if that is less
+ *   memory_budget_bytes: of each server; default 4 GiB, or three quarters of the memory of the
+ *     machine or container if that is less
  *   keep_all_rows: true keeps rows that their tables' expire_after_seconds and max_rows would
  *     delete, for servers that only read a checkpoint; default false */
 int cairn_launch(const char* description, cairn_servers** servers);

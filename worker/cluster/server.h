@@ -24,7 +24,8 @@ struct ServerOptions {
   // TLS and tokens; an address that other hosts can reach requires TLS, or allow_plaintext.
   SecurityOptions security = {};
   bool start = true;
-  int64_t memory_budget_bytes = 0;  // 0: 4 GiB, or three quarters of the machine's memory if less
+  // 0: 4 GiB, or three quarters of the memory of the machine or container if that is less.
+  int64_t memory_budget_bytes = 0;
   // Keeps rows that their tables' expire_after_seconds and max_rows would delete: for servers that
   // only read a checkpoint.
   bool keep_all_rows = false;

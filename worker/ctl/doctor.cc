@@ -40,8 +40,8 @@ namespace {
 
 using Level = Finding::Level;
 
-// Two files per connection, and a margin for RocksDB's tables.
-constexpr uint64_t kWantedFiles = 2 * static_cast<uint64_t>(kDefaultMaxConnections) + 512;
+// One file per connection, and a margin for RocksDB's tables.
+constexpr uint64_t kWantedFiles = static_cast<uint64_t>(kDefaultMaxConnections) + 512;
 constexpr uint64_t kNeededFiles = 256;
 constexpr size_t kWriteBytes = size_t{64} << 20;
 constexpr int kSyncs = 20;
@@ -57,7 +57,7 @@ std::string LevelName(Level level) {
 Finding OpenFiles() {
   rlimit limit = {};
   getrlimit(RLIMIT_NOFILE, &limit);
-  return JudgeOpenFiles(limit.rlim_cur);
+  return JudgeOpenFiles(limit.rlim_max);  // cairn-ps raises its own soft limit
 }
 
 Finding Memory() {
@@ -230,7 +230,7 @@ Finding JudgeOpenFiles(uint64_t limit) {
       .found = absl::StrCat(limit == RLIM_INFINITY ? "no limit" : absl::StrCat(limit, " at most"))};
   if (limit >= kWantedFiles) return finding;
   finding.level = limit < kNeededFiles ? Level::kBad : Level::kWarning;
-  finding.fix = absl::StrCat("a server with many connections needs ", kWantedFiles, ": ulimit -n ",
+  finding.fix = absl::StrCat("a server with many connections needs ", kWantedFiles, ": ulimit -Hn ",
                              kWantedFiles, " (or LimitNOFILE of its unit)");
   return finding;
 }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <ctime>
 #include <string>
 
 namespace cairn {
@@ -57,6 +59,17 @@ TEST(Families, ProcessMetricsHavePrometheusStandardNames) {
         "process_max_fds", "process_virtual_memory_bytes", "process_start_time_seconds"}) {
     EXPECT_THAT(text, HasSubstr(std::string("\n") + name + " "));
   }
+}
+
+TEST(Families, TheStartOfTheProcessIsATimeSince1970) {
+  Families families;
+  AddProcessMetrics(families);
+  const std::string text = MetricsText(families.Take());
+  const std::string name = "\nprocess_start_time_seconds ";
+  const size_t at = text.find(name);
+  ASSERT_NE(at, std::string::npos);
+  const double start = std::strtod(text.c_str() + at + name.size(), nullptr);
+  EXPECT_NEAR(start, static_cast<double>(time(nullptr)), 600);
 }
 
 }  // namespace

@@ -19,9 +19,10 @@ using Level = Finding::Level;
 
 TEST(Doctor, OpenFilesAreJudgedByWhatConnectionsNeed) {
   EXPECT_EQ(JudgeOpenFiles(1 << 20).level, Level::kFine);
+  EXPECT_EQ(JudgeOpenFiles(1536).level, Level::kFine);
   EXPECT_EQ(JudgeOpenFiles(1024).level, Level::kWarning);
   EXPECT_EQ(JudgeOpenFiles(64).level, Level::kBad);
-  EXPECT_TRUE(absl::StrContains(JudgeOpenFiles(1024).fix, "ulimit -n 2560"));
+  EXPECT_TRUE(absl::StrContains(JudgeOpenFiles(1024).fix, "ulimit -Hn 1536"));
   EXPECT_EQ(JudgeOpenFiles(1 << 20).fix, "");
 }
 

@@ -31,7 +31,7 @@ class Retention {
 
   // Add: one thread at a time (the one that pushes). Drop: any thread. The memory of dropped pushes
   // is kept for later ones, because fresh pages would cost more time than the copies: retained and
-  // kept bytes together are at most the most that was ever retained.
+  // kept bytes together are at most the most that was ever retained, and the pool's first limit.
   void Add(int64_t bytes) {
     const int64_t held = bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     const int64_t more = std::max<int64_t>(0, held - max_bytes());
@@ -39,9 +39,11 @@ class Retention {
     if (more != bytes) PayloadPool::Get().RaiseLimit(more - bytes);
   }
   void Drop(int64_t bytes) {
+    if (bytes == 0) return;
+    // First: an Add in between would lower the limit for bytes that it finds gone.
+    PayloadPool::Get().RaiseLimit(bytes);
     bytes_.fetch_sub(bytes, std::memory_order_relaxed);
     dropped_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-    PayloadPool::Get().RaiseLimit(bytes);
   }
   // Total of all drops.
   int64_t dropped_bytes() const { return dropped_bytes_.load(std::memory_order_relaxed); }

@@ -210,7 +210,7 @@ def launch(servers: int = 1, *, directory: Union[str, os.PathLike[str], None] = 
         in_process: run the servers in this process instead of cairn-ps processes.
         flags: more flags for cairn-ps; not with in_process.
         memory_budget_bytes: the memory of each server for variables and messages. None: 4 GiB, or
-            three quarters of the machine's memory if that is less.
+            three quarters of the memory of the machine or container if that is less.
 
     Raises:
         NotFoundError: cairn-ps is not installed.

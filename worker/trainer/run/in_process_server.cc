@@ -1,7 +1,5 @@
 #include "worker/trainer/run/in_process_server.h"
 
-#include <sys/sysinfo.h>
-
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -11,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/create_directory.h"
 #include "common/log.h"
+#include "common/memory_limit.h"
 #include "common/status.h"
 #include "ps_server/engine/engine.h"
 #include "ps_server/engine/process_setup.h"
@@ -56,12 +55,6 @@ absl::Status MakeParent(const fs::path& parent) {
   if (!error) return absl::OkStatus();
   return absl::ErrnoToStatus(error.value(),
                              absl::StrCat("making storage.directory ", parent.string()));
-}
-
-int64_t MemoryOfMachine() {
-  struct sysinfo info = {};
-  if (sysinfo(&info) != 0) return EngineOptions().memory_budget_bytes;
-  return static_cast<int64_t>(info.totalram) * info.mem_unit;
 }
 
 // Opens a store in a directory whose contents nobody needs. A process that was killed while it
@@ -117,7 +110,7 @@ absl::StatusOr<std::unique_ptr<InProcessServer>> OpenCheckpoint(const JobConfig&
   EngineOptions options;
   options.directory = scratch.string();
   options.durability = Durability::kOff;
-  options.memory_budget_bytes = MemoryOfMachine();
+  options.memory_budget_bytes = MemoryLimitBytes();
   // Rows that are too old by now belong to the checkpoint all the same.
   options.row_rules_interval = absl::InfiniteDuration();
   ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, OpenScratch(options));
