@@ -1,11 +1,11 @@
 #include "ps_server/calls/check_request.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/errors.h"
@@ -82,27 +82,44 @@ absl::Status CheckStep(absl::string_view field, int64_t found, int64_t least) {
   return CheckRange(field, found, least, kMaxStep, "kMaxStep");
 }
 
-// Checks the name of a job or variable: letters, digits and the characters in `marks`.
+// The bytes of a name: letters, digits and the characters in `marks`.
+class NameBytes {
+ public:
+  explicit constexpr NameBytes(absl::string_view marks) : marks_(marks) {
+    for (int c = '0'; c <= '9'; ++c) allowed_[c] = true;
+    for (int c = 'A'; c <= 'Z'; ++c) allowed_[c] = allowed_[c - 'A' + 'a'] = true;
+    for (const char c : marks) allowed_[static_cast<uint8_t>(c)] = true;
+  }
+  constexpr bool Allow(char c) const { return allowed_[static_cast<uint8_t>(c)]; }
+  constexpr absl::string_view marks() const { return marks_; }
+
+ private:
+  absl::string_view marks_;
+  std::array<bool, 256> allowed_ = {};
+};
+
+constexpr NameBytes kJobNameBytes("_.-");
+constexpr NameBytes kVariableNameBytes("_./-");
+
 absl::Status CheckName(absl::string_view field, const std::string& name, int64_t limit,
-                       absl::string_view limit_name, absl::string_view marks) {
+                       absl::string_view limit_name, const NameBytes& bytes) {
   RETURN_IF_ERROR(CheckLength(field, name, limit, limit_name));
   if (name.empty()) return InvalidArgument("field ", field, " is empty");
   for (const char c : name) {
-    if (absl::ascii_isalnum(static_cast<unsigned char>(c))) continue;
-    if (marks.find(c) != absl::string_view::npos) continue;
+    if (bytes.Allow(c)) continue;
     return InvalidArgument("field ", field, " has the byte ",
                            static_cast<int>(static_cast<uint8_t>(c)), "; letters, digits and ",
-                           marks, " are allowed");
+                           bytes.marks(), " are allowed");
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckJob(absl::string_view field, const std::string& job) {
-  return CheckName(field, job, kMaxJobNameBytes, "kMaxJobNameBytes", "_.-");
+  return CheckName(field, job, kMaxJobNameBytes, "kMaxJobNameBytes", kJobNameBytes);
 }
 
 absl::Status CheckVariable(absl::string_view field, const std::string& name) {
-  return CheckName(field, name, kMaxVariableNameBytes, "kMaxVariableNameBytes", "_./-");
+  return CheckName(field, name, kMaxVariableNameBytes, "kMaxVariableNameBytes", kVariableNameBytes);
 }
 
 // Checks the fields that items of a push, an assign and a pull share. Adds the number of the item's
@@ -325,7 +342,8 @@ absl::Status CheckRequest(const wire::ScanRequest& request) {
 absl::Status CheckRequest(const wire::CheckpointRequest& request) {
   RETURN_IF_ERROR(CheckRequest(request.caller));
   RETURN_IF_ERROR(CheckText("directory", request.directory, kMaxPathBytes, "kMaxPathBytes"));
-  return CheckName("name", request.name, kMaxCheckpointNameBytes, "kMaxCheckpointNameBytes", "_.-");
+  return CheckName("name", request.name, kMaxCheckpointNameBytes, "kMaxCheckpointNameBytes",
+                   kJobNameBytes);
 }
 
 absl::Status CheckRequest(const wire::RestoreRequest& request) {

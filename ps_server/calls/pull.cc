@@ -43,7 +43,7 @@ struct PullTargetItem {
 struct PullScratch {
   std::vector<PullTargetItem> targets;
   RowScratch rows;
-  PulledRows unkept;  // of callers without a session, and of large requests
+  PulledRows unkept;  // of callers without a session, of large requests, and of those without ids
   size_t runs = 0;    // of all targets
 };
 
@@ -187,7 +187,7 @@ absl::Status Pull(const RowAccess& rows, int64_t boot_id, const Admitted& admitt
     hold = MemoryHold(rows.budget, ids * kPullScratchBytesPerId);
   }
   thread_local auto scratch = std::make_unique<PullScratch>();
-  const bool kept = admitted.session != nullptr && ids <= kKeptPullIds;
+  const bool kept = admitted.session != nullptr && ids > 0 && ids <= kKeptPullIds;
   LastPullUse last(kept ? &admitted.session->last_pull() : nullptr);
   if (!kept) scratch->unkept.BeginPull();
   PulledRows& pulled = kept ? last.Begin() : scratch->unkept;

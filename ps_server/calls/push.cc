@@ -150,7 +150,8 @@ absl::Status Push(const RowAccess& rows, UpdateOrder& order, StepCloser& steps,
   if (!request.decisions.empty() && admitted.job != nullptr) {
     RETURN_IF_ERROR(steps.LearnDecisions(*admitted.job, request.decisions));
   }
-  const LastPullUse pulled(admitted.session == nullptr ? nullptr : &admitted.session->last_pull());
+  const bool any_keys = admitted.session != nullptr && ids > 0;
+  const LastPullUse pulled(any_keys ? &admitted.session->last_pull() : nullptr);
   absl::Status status =
       request.step > 0 ? KeepForStep(rows, order, admitted, request, pulled.get(), *scratch, reply)
       : request.late

@@ -185,12 +185,16 @@ void Service::pull(wire::PullReply& reply, const wire::PullRequest& request) {
 absl::Status Service::PullInStep(const Admitted& admitted, const wire::PullRequest& request,
                                  wire::PullReply& reply) {
   RETURN_IF_ERROR(AwaitStep(core_.info.name, steps_, admitted, request, reply));
-  Admitted now = admitted;
+  const auto pull = [&](const Admitted& now) {
+    return TakeArrivedIfBusy<wire::PullItem>(
+        core_.catalog, core_.moves, now, request.items,
+        Pull(core_.rows, core_.info.boot_id, now, request, reply));
+  };
+  if (request.step == 0 || admitted.job == nullptr) return pull(admitted);
   // Rows may have moved during the wait, and may have newer values on their new server.
-  if (request.step != 0 && now.job != nullptr) now.variables = now.job->variables();
-  return TakeArrivedIfBusy<wire::PullItem>(
-      core_.catalog, core_.moves, now, request.items,
-      Pull(core_.rows, core_.info.boot_id, now, request, reply));
+  Admitted now = admitted;
+  now.variables = now.job->variables();
+  return pull(now);
 }
 
 void Service::step(wire::StepReply& reply, const wire::StepRequest& request) {

@@ -5,6 +5,7 @@
 #include "common/errors.h"
 #include "common/status.h"
 #include "thrift/convert.h"
+#include "thrift/payload_pool.h"
 #include "worker/client/plan/data_plan.h"
 #include "worker/client/routing/row_moves.h"
 
@@ -52,7 +53,10 @@ absl::Status DataPlan::StoreReply(Exchange& exchange, absl::FunctionRef<void(int
   for (size_t i = 0; i < slot.destinations.size(); ++i) {
     wire::PulledItem& item = reply.pull.items[i];
     RETURN_IF_ERROR(StoreItem(exchange, slot.destinations[i], item));
-    item.values = Payload();  // a plan in the pool keeps no replies
+    // A plan in the pool keeps the memory of small replies only, which malloc would make anew.
+    if (item.values.size() >= PayloadPool::kMinBytes || item.values.mutable_data() == nullptr) {
+      item.values = Payload();
+    }
   }
   return absl::OkStatus();
 }
