@@ -201,6 +201,8 @@ absl::StatusOr<Tensor> SyncOnReadVariable::Read() {
                            "with aggregation NONE has a value on each replica "
                            "but no common value; read it in a replica function");
   }
+  // As in TensorFlow, the worker's own first copy: no other worker need read.
+  if (aggregation() == VariableAggregation::kOnlyFirstReplica) return copies_[0]->Read();
   Value::Sequence values;
   for (const VariablePtr& copy : copies_) {
     ASSIGN_OR_RETURN(values.emplace_back(), copy->Read());
