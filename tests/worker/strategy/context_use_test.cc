@@ -17,6 +17,7 @@ namespace cairn::test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -374,6 +375,14 @@ TEST(Components, MustBeOneForEachReplica) {
   EXPECT_THAT(strategy->LocalResults(three), refused);
   EXPECT_THAT(strategy->Gather(three, 0), refused);
   EXPECT_THAT(strategy->Run([] {}, {Value::List({three})}), refused);
+  const auto central = Central(2);
+  for (Strategy* const of : {strategy.get(), central.get()}) {
+    const VariablePtr v = VariableOf(*of, Tensor::Scalar<float>(7), VariableAggregation::kNone);
+    EXPECT_THAT(v->Assign(three), refused);
+    EXPECT_THAT(of->Update(v, [](const VariablePtr&, absl::Span<const Value>) {}, {three}),
+                refused);
+    EXPECT_THAT(Copies(v), Each(7));
+  }
 }
 
 // Each part of a gathered gradient lies inside it.
