@@ -305,6 +305,20 @@ TEST(Values, ReadAsAnotherKindNameBothKinds) {
               StatusIs(kUnknown, HasSubstr("asked for a tensor, but is number 1.5")));
 }
 
+TEST(Values, MovedFromAreNone) {
+  const Value distributed = PerReplica({Scalar(1), Scalar(2)});
+  for (const Value& value :
+       {distributed, Value::List({1}), Value::OfDict({{"a", 1}}), Scalar(1), Value("text")}) {
+    Value from = value;
+    Value to = std::move(from);
+    EXPECT_EQ(from.TypeText(), "none");  // NOLINT(bugprone-use-after-move)
+    EXPECT_TRUE(IsSameValue(to, value));
+    from = std::move(to);
+    EXPECT_EQ(to.TypeText(), "none");  // NOLINT(bugprone-use-after-move)
+    EXPECT_TRUE(IsSameValue(from, value));
+  }
+}
+
 // --- Calls of replicas
 
 TEST(Replicas, ThatWriteDifferentVariablesGetAnError) {
