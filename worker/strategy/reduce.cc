@@ -315,7 +315,12 @@ absl::StatusOr<Tensor> Strategy::GatherAll(absl::Span<const Value> locals, int64
       return absl::UnimplementedError(
           "gather does not support IndexedSlices; gather their indices and values");
     }
-    ASSIGN_OR_RETURN(tensors.emplace_back(), local.ToTensor());
+    ASSIGN_OR_RETURN(const Tensor tensor, local.ToTensor());
+    if (tensor.is_text()) {
+      return InvalidArgument("Gather: replica ", tensors.size(), " gave ", tensor.TypeText(),
+                             "; texts cannot be gathered: take them with LocalResults");
+    }
+    tensors.push_back(tensor);
   }
   return ConcatTensors(tensors, axis);
 }

@@ -366,7 +366,14 @@ TEST(Replicas, DifferingShapesAndTextsAreReportedByReplica) {
       sum_of({Tensor::Vector<float>({1}), Tensor::Vector<float>({1, 2})}),
       StatusIs(kInvalidUse, HasSubstr("replica 0 gave float32 [1], replica 1 gave float32 [2]")));
   EXPECT_THAT(sum_of({Tensor::Texts({1}, {"a"}), Tensor::Texts({1}, {"b"})}),
-              StatusIs(kInvalidUse, HasSubstr("replica 0 gave text [1], and texts have no sum")));
+              StatusIs(kInvalidUse, HasSubstr("replica 0 gave text [1], and texts have no sum; "
+                                              "take them with LocalResults")));
+  const Value texts = PerReplica({Tensor::Texts({1}, {"a"}), Tensor::Texts({1}, {"b"})});
+  const auto refused = StatusIs(
+      kInvalidUse, HasSubstr("replica 0 gave text [1]; texts cannot be gathered: take them with"));
+  EXPECT_THAT(strategy->Gather(texts, 0), refused);
+  EXPECT_THAT(strategy->Run([&] { return GetReplicaContext()->AllGather(texts, 0); }), refused);
+  EXPECT_EQ(strategy->LocalResults(texts)->size(), 2U);
 }
 
 // --- Devices and counts
