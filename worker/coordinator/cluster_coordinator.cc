@@ -55,8 +55,7 @@ std::shared_ptr<ClusterCoordinator> ClusterCoordinator::Of(ParameterServerStrate
 
 ClusterCoordinator::ClusterCoordinator(ParameterServerStrategy& strategy,
                                        CoordinatorOptions options)
-    : strategy_(strategy),
-      core_(std::make_shared<Core>(std::move(options), strategy.worker_count())) {
+    : strategy_(strategy), core_(std::make_shared<Core>(std::move(options), strategy)) {
   for (int32_t worker = 0; worker < strategy.worker_count(); ++worker) {
     const absl::Status started = CallCatching("the thread of a worker", [this, worker] {
       threads_.emplace_back([core = core_, worker] { core->Work(worker); });

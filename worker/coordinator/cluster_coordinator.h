@@ -37,9 +37,10 @@ struct CoordinatorOptions {
 };
 
 // **Functions run in this process**: C++ functions cannot be sent to another process, so each
-// worker of the cluster is a thread of this process that calls one function after the other, with
-// CurrentWorker() set to its number. The variables are still on the parameter servers. To compute
-// on another machine, a function calls that machine, and reports its loss with WorkerLost.
+// worker of the cluster is a thread of this process that calls one function after the other, in the
+// strategy's scope, with CurrentWorker() set to its number. Other strategies are therefore refused
+// in a function. The variables are still on the parameter servers. To compute on another machine, a
+// function calls that machine, and reports its loss with WorkerLost.
 //
 // A function is called at least once, by any idle worker, in no particular order. If it returns
 // WorkerLost, another worker calls it again. Any other error (including kUnavailable of a parameter

@@ -9,6 +9,8 @@
 #include "common/errors.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "worker/strategy/context.h"
+#include "worker/strategy/context_stack.h"
 #include "worker/strategy/worker_scope.h"
 
 namespace cairn {
@@ -29,11 +31,12 @@ thread_local const void* core_of_this_thread = nullptr;
 
 }  // namespace
 
-ClusterCoordinator::Core::Core(CoordinatorOptions options, int32_t workers)
+ClusterCoordinator::Core::Core(CoordinatorOptions options, const ParameterServerStrategy& strategy)
     : options_(std::move(options)),
-      running_(static_cast<size_t>(workers)),
-      threads_left_(workers),
-      workers_left_(workers) {}
+      strategy_(strategy.handle()),
+      running_(static_cast<size_t>(strategy.worker_count())),
+      threads_left_(strategy.worker_count()),
+      workers_left_(strategy.worker_count()) {}
 
 void ClusterCoordinator::Core::Work(int32_t worker) {
   core_of_this_thread = this;
@@ -46,7 +49,14 @@ void ClusterCoordinator::Core::Work(int32_t worker) {
 void ClusterCoordinator::Core::CallFunctions(int32_t worker) {
   while (const Call call = Take(worker)) {
     const WorkerScope scope(worker, call->token());
-    absl::StatusOr<Value> result = call->Call();
+    absl::StatusOr<Value> result = Value();
+    // The scope ends with the function, without a look at the strategy: a function that was left to
+    // its thread may outlive it.
+    OutsideEveryScope([&] {
+      if (Strategy* const strategy = strategy_.get()) ContextStack::OfThisThread().Enter(*strategy);
+      result = call->Call();
+      return absl::OkStatus();
+    }).IgnoreError();
     if (!IsWorkerLost(result.status())) {
       Finish(worker, call, std::move(result));
     } else if (!Recover(worker, call, result.status())) {

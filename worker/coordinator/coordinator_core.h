@@ -13,13 +13,14 @@
 #include "common/deadline.h"
 #include "common/monotonic_cond_var.h"
 #include "worker/coordinator/cluster_coordinator.h"
+#include "worker/strategy/strategy_handle.h"
 
 namespace cairn {
 
 // Thread safety: every method may be called from several threads at once.
 class ClusterCoordinator::Core {
  public:
-  Core(CoordinatorOptions options, int32_t workers);
+  Core(CoordinatorOptions options, const ParameterServerStrategy& strategy);
 
   // The loop of worker `worker`'s thread: calls functions until the coordinator ends.
   void Work(int32_t worker);
@@ -69,6 +70,7 @@ class ClusterCoordinator::Core {
   }
 
   const CoordinatorOptions options_;
+  const StrategyHandle strategy_;
   mutable absl::Mutex mutex_;
   MonotonicCondVar queued_;  // for workers: the queue grew, or the coordinator ends
   MonotonicCondVar moved_;   // for callers: the queue shrank, a call ended, or an error occurred

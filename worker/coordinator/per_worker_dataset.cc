@@ -75,6 +75,7 @@ absl::StatusOr<bool> PerWorkerIterator::Next(Element* element) {
     return absl::InvalidArgumentError("next element of a per-worker dataset: its place is null");
   }
   Pass& pass = passes_[static_cast<size_t>(*worker)];
+  absl::MutexLock lock(&pass.mutex);
   ASSIGN_OR_RETURN(const PerWorkerDataset::Made made, dataset_->Of(*worker));
   if (pass.iterator == nullptr || pass.version != made.version) {
     ASSIGN_OR_RETURN(pass.iterator, made.dataset.MakeIterator());

@@ -45,8 +45,8 @@ class PerWorkerDataset : public std::enable_shared_from_this<PerWorkerDataset> {
   std::vector<absl::StatusOr<Made>> of_worker_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Thread safety: every method may be called from several threads at once; the functions of one
-// worker run one after the other.
+// Thread safety: every method may be called from several threads at once. The replicas of a
+// function get different elements, in no particular order.
 class PerWorkerIterator {
  public:
   // The next element for the calling function's worker; false at the end of the worker's dataset. A
@@ -57,14 +57,15 @@ class PerWorkerIterator {
  private:
   friend class PerWorkerDataset;
   struct Pass {
-    int64_t version = 0;
-    std::unique_ptr<DatasetIterator> iterator;
+    absl::Mutex mutex;  // a function's replicas take elements at the same time
+    int64_t version ABSL_GUARDED_BY(mutex) = 0;
+    std::unique_ptr<DatasetIterator> iterator ABSL_GUARDED_BY(mutex);
   };
   PerWorkerIterator(std::shared_ptr<PerWorkerDataset> dataset, size_t workers)
       : dataset_(std::move(dataset)), passes_(workers) {}
 
   const std::shared_ptr<PerWorkerDataset> dataset_;
-  std::vector<Pass> passes_;  // each used only by its worker's thread
+  std::vector<Pass> passes_;  // of each worker
 };
 
 }  // namespace cairn

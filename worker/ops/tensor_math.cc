@@ -224,6 +224,11 @@ absl::StatusOr<Tensor> DivideTensor(const Tensor& tensor, double divisor) {
 absl::StatusOr<std::vector<int64_t>> CheckAxes(absl::Span<const int64_t> axes, int64_t rank) {
   std::vector<int64_t> checked;
   for (const int64_t axis : axes) {
+    if (rank == 0) {
+      return InvalidArgument("axis ", axis,
+                             " is out of range: a scalar has no axes; give none, or a tensor that "
+                             "has the axis");
+    }
     if (axis < -rank || axis >= rank) {
       return InvalidArgument("axis ", axis, " is out of range for rank ", rank, "; allowed are ",
                              -rank, " to ", rank - 1);

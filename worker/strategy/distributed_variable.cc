@@ -122,12 +122,15 @@ absl::StatusOr<Tensor> MirroredVariable::Read() {
 }
 
 absl::Status MirroredVariable::WriteAll(AssignOp op, const Value& value) {
+  ASSIGN_OR_RETURN(const Value given,
+                   strategy()->Components(Called(AssignOpName(op), name()), value));
   ASSIGN_OR_RETURN(const Value::Sequence parts,
-                   EachReplica(value, static_cast<int32_t>(copies_.size())));
+                   EachReplica(given, static_cast<int32_t>(copies_.size())));
   std::vector<Tensor> own;
   for (const Value& part : parts) {
     ASSIGN_OR_RETURN(own.emplace_back(), TensorFor(*this, part));
   }
+  absl::MutexLock lock(&writes_);
   for (size_t i = 0; i < copies_.size(); ++i) RETURN_IF_ERROR(copies_[i]->Write(op, own[i]));
   return absl::OkStatus();
 }
@@ -152,6 +155,7 @@ absl::Status MirroredVariable::Write(AssignOp op, const Value& value) {
 }
 
 absl::Status MirroredVariable::ScatterAll(ScatterOp op, const IndexedSlices& slices) {
+  absl::MutexLock lock(&writes_);
   for (const VariablePtr& copy : copies_) RETURN_IF_ERROR(copy->Scatter(op, slices));
   return absl::OkStatus();
 }
@@ -201,9 +205,14 @@ absl::StatusOr<Tensor> SyncOnReadVariable::Read() {
                            "with aggregation NONE has a value on each replica "
                            "but no common value; read it in a replica function");
   }
+  // As in TensorFlow, the worker's own first copy: no other worker need read.
+  if (aggregation() == VariableAggregation::kOnlyFirstReplica) return copies_[0]->Read();
   Value::Sequence values;
-  for (const VariablePtr& copy : copies_) {
-    ASSIGN_OR_RETURN(values.emplace_back(), copy->Read());
+  {
+    absl::MutexLock lock(&writes_);
+    for (const VariablePtr& copy : copies_) {
+      ASSIGN_OR_RETURN(values.emplace_back(), copy->Read());
+    }
   }
   ASSIGN_OR_RETURN(const Value one,
                    Aggregate(*strategy(), aggregation(), Value::PerReplica(std::move(values)),
@@ -235,6 +244,7 @@ absl::Status SyncOnReadVariable::Write(AssignOp op, const Value& value) {
   if (sums) {
     ASSIGN_OR_RETURN(tensor, DivideTensor(tensor, strategy()->num_replicas_in_sync()));
   }
+  absl::MutexLock lock(&writes_);
   for (const VariablePtr& copy : copies_) RETURN_IF_ERROR(copy->Write(op, tensor));
   return absl::OkStatus();
 }
@@ -260,6 +270,7 @@ absl::StatusOr<Tensor> AggregatingVariable::ReadRows(absl::Span<const int64_t> r
 absl::Status AggregatingVariable::Write(AssignOp op, const Value& value) {
   ASSIGN_OR_RETURN(const Place place, PlaceOf(*this, AssignOpName(op)));
   if (place.kind != Place::Kind::kReplica) {
+    RETURN_IF_ERROR(strategy()->Components(Called(AssignOpName(op), name()), value).status());
     ASSIGN_OR_RETURN(const Value one, SelectReplica(value, 0));
     return copy_->Write(op, one);
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "worker/strategy/context.h"
 #include "worker/strategy/plain_variable.h"
 #include "worker/strategy/strategy.h"
@@ -54,6 +55,9 @@ class MirroredVariable : public VariableBase {
   absl::Status ScatterInReplica(const Place& place, ScatterOp op, const IndexedSlices& slices);
 
   const std::vector<VariablePtr> copies_;
+  // Held while all copies are written, so that concurrent writes reach them in one order. Never
+  // held during a collective.
+  absl::Mutex writes_;
 };
 
 // Copies that replicas write independently; a read in cross-replica context aggregates them:
@@ -69,6 +73,7 @@ class SyncOnReadVariable : public VariableBase {
 
  private:
   const std::vector<VariablePtr> copies_;
+  absl::Mutex writes_;  // held while all copies are read or written, as MirroredVariable's
 };
 
 // One copy; replicas' writes are aggregated before they reach it: tf.distribute's

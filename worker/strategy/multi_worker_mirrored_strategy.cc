@@ -38,19 +38,6 @@ absl::StatusOr<IndexedSlices> HostSlices(const IndexedSlices& slices) {
   return host;
 }
 
-// Copies the values to sum over the workers to host memory.
-absl::StatusOr<std::vector<Value>> HostCopies(absl::Span<const Value> values) {
-  std::vector<Value> copies;
-  for (const Value& value : values) {
-    if (value.kind() != Value::Kind::kSlices) {
-      ASSIGN_OR_RETURN(copies.emplace_back(), CopyTensor(value.tensor(), Cpu(0)));
-      continue;
-    }
-    ASSIGN_OR_RETURN(copies.emplace_back(), HostSlices(value.slices()));
-  }
-  return copies;
-}
-
 // A tensor (without indices) or slices in host memory, as they are sent. kInvalidArgument: slices
 // that have no row for each index, or a value that is no tensor.
 absl::StatusOr<IndexedSlices> Sendable(const Value& value) {
@@ -63,10 +50,23 @@ absl::StatusOr<IndexedSlices> Sendable(const Value& value) {
   const auto& [indices, values] = value.slices();
   if (indices.is_text() || indices.rank() != 1 || values.is_text() || values.rank() < 1 ||
       values.shape()[0] != indices.elements()) {
-    return InvalidArgument("slices of the first replica: found ", values.TypeText(), " for rows ",
-                           indices.TypeText(), "; give one row for each index");
+    return InvalidArgument("IndexedSlices to reduce or broadcast: found ", values.TypeText(),
+                           " for rows ", indices.TypeText(), "; give one row for each index");
   }
   return HostSlices(value.slices());
+}
+
+// Copies the values to sum over the workers to host memory. Errors as Sendable's.
+absl::StatusOr<std::vector<Value>> HostCopies(absl::Span<const Value> values) {
+  std::vector<Value> copies;
+  for (const Value& value : values) {
+    if (value.kind() != Value::Kind::kSlices) {
+      ASSIGN_OR_RETURN(copies.emplace_back(), CopyTensor(value.tensor(), Cpu(0)));
+      continue;
+    }
+    ASSIGN_OR_RETURN(copies.emplace_back(), Sendable(value));
+  }
+  return copies;
 }
 
 // A worker's description of its tensor for the others, before a gather: whether it has one, its

@@ -38,8 +38,9 @@ struct MultiWorkerMirroredOptions {
 // One copy of every variable on each device of each worker, kept equal: gradients are reduced over
 // all of them by collectives (gloo_group.h), and initial values are the first worker's.
 //
-// Every worker must do the same in the same order: create variables, run steps, reduce, read
-// kOnRead variables, save. An operation that only some workers start waits until the timeout, and
+// Every worker must do the same in the same order: create variables, run steps, reduce, save, read
+// kOnRead variables. (Those of kOnlyFirstReplica are read alone, as the worker's own first copy.)
+// An operation that only some workers start waits until the timeout, and
 // the error names the missing workers; an operation that differs between workers is
 // kInvalidArgument on all of them. After a worker is gone (kUnavailable, kDeadlineExceeded) the
 // strategy is unusable: destroy it, and create one with the remaining workers.

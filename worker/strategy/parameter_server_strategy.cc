@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/catch_exceptions.h"
 #include "common/errors.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "worker/cluster/task_roles.h"
 #include "worker/ops/tensor_math.h"
@@ -27,6 +28,24 @@ const ServerVariable* OnServers(const VariablePtr& variable) {
     return OnServers(sharded->shards()[0]);
   }
   return dynamic_cast<const ServerVariable*>(copy.get());
+}
+
+// The sum of a variable's gradient over the replicas; none if no replica gave one. `in_replicas`:
+// every replica gave its gradient, also where all gave the same one.
+absl::StatusOr<Value> SumOf(Strategy& strategy, bool in_replicas, const Value& gradient) {
+  ASSIGN_OR_RETURN(const Value given, strategy.Components("ApplyGradients", gradient));
+  const bool of_each = in_replicas || given.kind() == Value::Kind::kPerReplica;
+  if (!of_each || strategy.local_replicas() == 1) return SelectReplica(given, 0);
+  ASSIGN_OR_RETURN(Value::Sequence each, EachReplica(given, strategy.local_replicas()));
+  const auto none = std::ranges::count(each, Value::Kind::kNone, &Value::kind);
+  if (none == strategy.local_replicas()) return Value();
+  if (none > 0) {
+    return absl::InvalidArgumentError(
+        "some replicas gave a gradient and some none; all must give one");
+  }
+  ASSIGN_OR_RETURN(each, strategy.OwnComponents("ApplyGradients", each));
+  ASSIGN_OR_RETURN(std::vector<Value> sum, strategy.ReduceOnto(ReduceOp::kSum, each, {Cpu(0)}));
+  return std::move(sum[0]);
 }
 
 }  // namespace
@@ -185,34 +204,40 @@ absl::Status ParameterServerStrategy::PushSum(bool in_replicas,
   std::vector<HostedGradient> pushed;
   // The pushed HostedRows refer to these tensors until the push returns.
   std::vector<Tensor> rows(variables.size());
+  std::vector<absl::string_view> left_out;
   for (size_t i = 0; i < variables.size(); ++i) {
     const ServerVariable* variable = OnServers(variables[i]);
     if (variable == nullptr) {
       return InvalidArgument("ApplyGradients to variable \"", variables[i]->name(),
                              "\", which is not on a parameter server");
     }
-    ASSIGN_OR_RETURN(Value sum, Components("ApplyGradients", gradients[i]));
-    const bool of_each = in_replicas || sum.kind() == Value::Kind::kPerReplica;
-    if (of_each && local_replicas() > 1) {
-      ASSIGN_OR_RETURN(Value::Sequence each, EachReplica(sum, local_replicas()));
-      ASSIGN_OR_RETURN(each, OwnComponents("ApplyGradients", each));
-      ASSIGN_OR_RETURN(std::vector<Value> reduced, ReduceOnto(ReduceOp::kSum, each, {Cpu(0)}));
-      sum = std::move(reduced[0]);
-    } else {
-      ASSIGN_OR_RETURN(sum, SelectReplica(sum, 0));
+    const std::string called = absl::StrCat("gradient of variable \"", variables[i]->name(), "\"");
+    const absl::StatusOr<Value> sum = SumOf(*this, in_replicas, gradients[i]);
+    RETURN_IF_ERROR(Annotate(sum.status(), called));
+    if (sum->is_none()) {
+      left_out.push_back(variables[i]->name());
+      continue;
     }
     HostedGradient& gradient = pushed.emplace_back();
     gradient.to.variable = variable->hosted();
-    if (sum.kind() != Value::Kind::kSlices) {
-      ASSIGN_OR_RETURN(gradient.values, sum.ToTensor());
+    if (sum->kind() != Value::Kind::kSlices) {
+      absl::StatusOr<Tensor> tensor = sum->ToTensor();
+      RETURN_IF_ERROR(Annotate(tensor.status(), called));
+      gradient.values = *std::move(tensor);
       continue;
     }
-    ASSIGN_OR_RETURN(rows[i],
-                     RowNumbers(absl::StrCat("gradient of variable \"", variables[i]->name(), "\""),
-                                sum.slices().indices));
+    ASSIGN_OR_RETURN(rows[i], RowNumbers(called, sum->slices().indices));
     RETURN_IF_ERROR(CheckRows(*variables[i], rows[i].values<int64_t>()));
     gradient.to.rows = rows[i].values<int64_t>();
-    gradient.values = sum.slices().values;
+    gradient.values = sum->slices().values;
+  }
+  if (pushed.empty() && !left_out.empty()) {
+    return InvalidArgument("ApplyGradients: no variable has a gradient: found none for ",
+                           absl::StrJoin(left_out, ", "), "; give at least one");
+  }
+  if (!left_out.empty() && !warned_.exchange(true)) {
+    LOG(WARNING) << name() << ": no gradient for " << absl::StrJoin(left_out, ", ")
+                 << ": not updated (logged once)";
   }
   return host_->Push(pushed);
 }

@@ -2,6 +2,7 @@
 // tf.distribute.ParameterServerStrategy (V2).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -41,7 +42,7 @@ struct ParameterServerOptions {
 // The gradient that this worker's replicas computed for one variable.
 struct VariableGradient {
   VariablePtr variable = {};
-  Value gradient = {};  // tensor or slices
+  Value gradient = {};  // tensor or slices, or none: the variable is not updated
 };
 
 // num_replicas_in_sync counts the replicas of one worker: workers are not in sync with each other.
@@ -78,7 +79,8 @@ class ParameterServerStrategy : public Strategy {
   // Sums each variable's gradient over this worker's replicas and pushes all sums once, in one
   // call. In a replica function every replica must call it with the same variables in the same
   // order (kInvalidArgument otherwise); elsewhere the gradients may be PerReplica, or Mirrored,
-  // which counts once.
+  // which counts once. kInvalidArgument, and nothing is pushed: no gradient at all, or gradients of
+  // only some replicas.
   absl::Status ApplyGradients(absl::Span<const VariableGradient> gradients);
 
  private:
@@ -106,6 +108,7 @@ class ParameterServerStrategy : public Strategy {
   size_t placed_ ABSL_GUARDED_BY(mutex_) = 0;
   std::set<std::string> names_ ABSL_GUARDED_BY(mutex_);
   std::weak_ptr<ClusterCoordinator> coordinator_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> warned_ = false;  // of variables without a gradient
 };
 
 // The parameter server that holds `variable`. kInvalidArgument: no server holds it, or several do.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
 #include "common/errors.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
@@ -70,6 +71,24 @@ absl::StatusOr<std::vector<Tensor>> TensorsOf(const Value& value, int32_t replic
     ASSIGN_OR_RETURN(tensors.emplace_back(), own.ToTensor());
   }
   return tensors;
+}
+
+// Each replica's tensor, summed along `axes`, and the number of elements in each of its sums.
+absl::Status LocalSums(const Value& value, int32_t replicas, absl::Span<const int64_t> axes,
+                       Value::Sequence* sums, Value::Sequence* counts) {
+  ASSIGN_OR_RETURN(const std::vector<Tensor> tensors, TensorsOf(value, replicas));
+  for (const Tensor& tensor : tensors) {
+    if (tensor.is_text()) {
+      return InvalidArgument("replica ", sums->size(), " gave ", tensor.TypeText(),
+                             ", and texts have no sum");
+    }
+    ASSIGN_OR_RETURN(const std::vector<int64_t> checked, CheckAxes(axes, tensor.rank()));
+    int64_t count = 1;
+    for (const int64_t axis : checked) count *= tensor.shape()[static_cast<size_t>(axis)];
+    ASSIGN_OR_RETURN(sums->emplace_back(), SumAxes(tensor, checked));
+    counts->emplace_back(Tensor::Scalar<int64_t>(count));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status NotDistributed(const Value& value, ReduceOp op) {
@@ -168,19 +187,11 @@ absl::StatusOr<Value> Strategy::ReducePlain(ReduceOp op, const Value& value) {
 
 absl::StatusOr<Value> Strategy::ReduceAxes(ReduceOp op, const Value& value,
                                            absl::Span<const int64_t> axes) {
-  ASSIGN_OR_RETURN(const std::vector<Tensor> tensors, TensorsOf(value, local_replicas()));
-  std::vector<Value> sums;
-  std::vector<Value> counts;
-  for (const Tensor& tensor : tensors) {
-    if (tensor.is_text()) {
-      return InvalidArgument("replica ", sums.size(), " gave ", tensor.TypeText(),
-                             ", and texts have no sum");
-    }
-    ASSIGN_OR_RETURN(const std::vector<int64_t> checked, CheckAxes(axes, tensor.rank()));
-    int64_t count = 1;
-    for (const int64_t axis : checked) count *= tensor.shape()[static_cast<size_t>(axis)];
-    ASSIGN_OR_RETURN(sums.emplace_back(), SumAxes(tensor, checked));
-    counts.emplace_back(Tensor::Scalar<int64_t>(count));
+  Value::Sequence sums, counts;
+  const absl::Status summed = LocalSums(value, local_replicas(), axes, &sums, &counts);
+  if (!summed.ok()) {
+    FailReduction();
+    return Annotate(summed, absl::StrCat(name(), "::Reduce"));
   }
   const std::vector<Device> here = {CurrentDevice()};
   ASSIGN_OR_RETURN(std::vector<Value> total, ReduceOnto(ReduceOp::kSum, sums, here));
@@ -304,7 +315,12 @@ absl::StatusOr<Tensor> Strategy::GatherAll(absl::Span<const Value> locals, int64
       return absl::UnimplementedError(
           "gather does not support IndexedSlices; gather their indices and values");
     }
-    ASSIGN_OR_RETURN(tensors.emplace_back(), local.ToTensor());
+    ASSIGN_OR_RETURN(const Tensor tensor, local.ToTensor());
+    if (tensor.is_text()) {
+      return InvalidArgument("Gather: replica ", tensors.size(), " gave ", tensor.TypeText(),
+                             "; texts cannot be gathered: take them with LocalResults");
+    }
+    tensors.push_back(tensor);
   }
   return ConcatTensors(tensors, axis);
 }

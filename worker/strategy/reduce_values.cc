@@ -57,7 +57,7 @@ absl::StatusOr<Value> SumValues(absl::Span<const Value> values) {
     ASSIGN_OR_RETURN(Tensor tensor, value.ToTensor());
     if (tensor.is_text()) {
       return InvalidArgument("replica ", tensors.size(), " gave ", tensor.TypeText(),
-                             ", and texts have no sum; gather them");
+                             ", and texts have no sum; take them with LocalResults");
     }
     if (!tensors.empty() &&
         (tensor.dtype() != tensors[0].dtype() || tensor.shape() != tensors[0].shape())) {

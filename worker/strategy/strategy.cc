@@ -283,6 +283,9 @@ absl::StatusOr<Value> Strategy::UpdateCopies(const VariablePtr& variable, const 
     return InvalidArgument(name(), "::Update of \"", variable->name(),
                            "\", a variable of no strategy; create it in the scope of one");
   }
+  if (!is_default()) {
+    for (const Value& arg : args) RETURN_IF_ERROR(CheckComponents("Update", arg));
+  }
   const std::vector<VariablePtr> copies = variable->components();
   std::vector<Value> results;
   for (size_t i = 0; i < copies.size(); ++i) {

@@ -204,7 +204,8 @@ class Strategy {
 
   // Calls `fn` once for each copy of `variable`, with that copy and its component of each argument;
   // UpdateReplicaId() is set during the call. In a replica function, this is a merge call.
-  // kInvalidArgument: a plain variable of no strategy. Returns the regrouped results.
+  // kInvalidArgument: a plain variable of no strategy, or a distributed argument with more or fewer
+  // components than local replicas. Returns the regrouped results.
   using UpdateFn = ValueFunction<const VariablePtr&, absl::Span<const Value>>;
   absl::StatusOr<Value> Update(const VariablePtr& variable, const UpdateFn& fn,
                                absl::Span<const Value> args = {});

@@ -57,6 +57,18 @@ class Value {
   using Dict = absl::btree_map<std::string, Value>;
 
   Value() : Value(Kind::kNone, std::monostate()) {}
+  Value(const Value&) = default;
+  Value& operator=(const Value&) = default;
+  // The moved-from value is none.
+  Value(Value&& other) noexcept
+      : kind_(std::exchange(other.kind_, Kind::kNone)),
+        content_(std::exchange(other.content_, std::monostate())) {}
+  Value& operator=(Value&& other) noexcept {
+    kind_ = std::exchange(other.kind_, Kind::kNone);
+    content_ = std::exchange(other.content_, std::monostate());
+    return *this;
+  }
+  ~Value() = default;
   // Host numbers. A number that is equal on all replicas is one value, not one for each.
   Value(int number) : Value(Kind::kInteger, int64_t{number}) {}       // NOLINT
   Value(int64_t number) : Value(Kind::kInteger, number) {}            // NOLINT

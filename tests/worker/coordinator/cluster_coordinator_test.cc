@@ -10,13 +10,16 @@
 #include <memory>
 #include <set>
 #include <stdexcept>
+#include <thread>
 #include <type_traits>
 
 #include "absl/synchronization/notification.h"
+#include "common/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 #include "tests/worker/strategy/served_strategy.h"
+#include "worker/strategy/one_device_strategy.h"
 #include "worker/strategy/per_worker_variable.h"
 #include "worker/strategy/worker_scope.h"
 
@@ -229,6 +232,60 @@ TEST_F(CoordinatorTest, EveryWorkerHasItsOwnIterator) {
       EXPECT_EQ(taken[worker][i], static_cast<int64_t>(100 * worker + i));
     }
   }
+}
+
+// Replicas that ask at the same time wait for each other: an iterator makes one element at a time.
+TEST_F(CoordinatorTest, ReplicasOfAFunctionTakeDifferentElements) {
+  Start(1, {.worker_devices = {Cpu(0), Cpu(1)}});
+  std::atomic<int> inside = 0;
+  const auto slow = [&inside](Element element) -> absl::StatusOr<Element> {
+    EXPECT_EQ(++inside, 1);
+    for (int i = 0; i < 100; ++i) std::this_thread::yield();
+    --inside;
+    return element;
+  };
+  const auto iterator =
+      coordinator_->CreatePerWorkerDataset([&](int32_t) { return Dataset::Range(1000).Map(slow); })
+          .value()
+          ->MakeIterator();
+  absl::Mutex mutex;
+  std::set<int64_t> taken;
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_OK(coordinator_->Schedule([&] {
+      return strategy_->Run([&]() -> absl::Status {
+        Element element;
+        RETURN_IF_ERROR(iterator->Next(&element).status());
+        const absl::MutexLock lock(&mutex);
+        taken.insert(element[0].values<int64_t>()[0]);
+        return absl::OkStatus();
+      });
+    }));
+  }
+  ASSERT_OK(coordinator_->Join(Soon()));
+  EXPECT_EQ(taken.size(), 100U);
+  EXPECT_EQ(*taken.rbegin(), 99);
+}
+
+TEST_F(CoordinatorTest, AFunctionRunsInTheStrategysScope) {
+  Start(1, {.worker_devices = {Cpu(0), Cpu(1)}});
+  VariablePtr made;
+  ASSERT_OK(coordinator_->Schedule([&]() -> absl::Status {
+    EXPECT_TRUE(HasStrategy());
+    EXPECT_TRUE(InCrossReplicaContext());
+    EXPECT_EQ(&GetStrategy(), strategy_.get());
+    std::atomic<int> replicas = 0;
+    RETURN_IF_ERROR(GetStrategy().Run([&replicas] { ++replicas; }).status());
+    EXPECT_EQ(replicas, 2);
+    EXPECT_THAT(OneDeviceStrategy(Cpu(0)).Run([] {}),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("different strategies cannot be mixed")));
+    ASSIGN_OR_RETURN(made,
+                     CreateVariable({.name = "v", .initial_value = Tensor::Scalar<float>(3)}));
+    return absl::OkStatus();
+  }));
+  ASSERT_OK(coordinator_->Join(Soon()));
+  ASSERT_OK(ServerOf(made));
+  EXPECT_EQ(Read(made), 3);
 }
 
 // A worker that is lost before or during a function: the function runs again.

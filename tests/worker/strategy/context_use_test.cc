@@ -17,6 +17,7 @@ namespace cairn::test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -304,6 +305,20 @@ TEST(Values, ReadAsAnotherKindNameBothKinds) {
               StatusIs(kUnknown, HasSubstr("asked for a tensor, but is number 1.5")));
 }
 
+TEST(Values, MovedFromAreNone) {
+  const Value distributed = PerReplica({Scalar(1), Scalar(2)});
+  for (const Value& value :
+       {distributed, Value::List({1}), Value::OfDict({{"a", 1}}), Scalar(1), Value("text")}) {
+    Value from = value;
+    Value to = std::move(from);
+    EXPECT_EQ(from.TypeText(), "none");  // NOLINT(bugprone-use-after-move)
+    EXPECT_TRUE(IsSameValue(to, value));
+    from = std::move(to);
+    EXPECT_EQ(to.TypeText(), "none");  // NOLINT(bugprone-use-after-move)
+    EXPECT_TRUE(IsSameValue(from, value));
+  }
+}
+
 // --- Calls of replicas
 
 TEST(Replicas, ThatWriteDifferentVariablesGetAnError) {
@@ -351,7 +366,14 @@ TEST(Replicas, DifferingShapesAndTextsAreReportedByReplica) {
       sum_of({Tensor::Vector<float>({1}), Tensor::Vector<float>({1, 2})}),
       StatusIs(kInvalidUse, HasSubstr("replica 0 gave float32 [1], replica 1 gave float32 [2]")));
   EXPECT_THAT(sum_of({Tensor::Texts({1}, {"a"}), Tensor::Texts({1}, {"b"})}),
-              StatusIs(kInvalidUse, HasSubstr("replica 0 gave text [1], and texts have no sum")));
+              StatusIs(kInvalidUse, HasSubstr("replica 0 gave text [1], and texts have no sum; "
+                                              "take them with LocalResults")));
+  const Value texts = PerReplica({Tensor::Texts({1}, {"a"}), Tensor::Texts({1}, {"b"})});
+  const auto refused = StatusIs(
+      kInvalidUse, HasSubstr("replica 0 gave text [1]; texts cannot be gathered: take them with"));
+  EXPECT_THAT(strategy->Gather(texts, 0), refused);
+  EXPECT_THAT(strategy->Run([&] { return GetReplicaContext()->AllGather(texts, 0); }), refused);
+  EXPECT_EQ(strategy->LocalResults(texts)->size(), 2U);
 }
 
 // --- Devices and counts
@@ -374,6 +396,14 @@ TEST(Components, MustBeOneForEachReplica) {
   EXPECT_THAT(strategy->LocalResults(three), refused);
   EXPECT_THAT(strategy->Gather(three, 0), refused);
   EXPECT_THAT(strategy->Run([] {}, {Value::List({three})}), refused);
+  const auto central = Central(2);
+  for (Strategy* const of : {strategy.get(), central.get()}) {
+    const VariablePtr v = VariableOf(*of, Tensor::Scalar<float>(7), VariableAggregation::kNone);
+    EXPECT_THAT(v->Assign(three), refused);
+    EXPECT_THAT(of->Update(v, [](const VariablePtr&, absl::Span<const Value>) {}, {three}),
+                refused);
+    EXPECT_THAT(Copies(v), Each(7));
+  }
 }
 
 // Each part of a gathered gradient lies inside it.

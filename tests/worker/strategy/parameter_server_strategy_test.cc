@@ -427,6 +427,34 @@ TEST_F(PsStrategyTest, GradientsAreSummedOverReplicasNotOverCopies) {
   EXPECT_THAT(Numbers(v), ElementsAre(-5));
 }
 
+TEST_F(PsStrategyTest, VariablesWithoutGradientAreNotUpdated) {
+  Start(1, {.worker_devices = {Cpu(0), Cpu(1)}});
+  const VariablePtr a = Counting("a", {1}), b = Counting("b", {1});
+  const Value one = Tensor::Vector<float>({1}), text = Tensor::Texts({1}, {"a"});
+  const auto in_replicas = [&](const Value& first, const Value& second) {
+    return strategy_
+        ->Run([&] {
+          const bool is_first = GetReplicaContext()->local_replica() == 0;
+          return strategy_->ApplyGradients({{a, one}, {b, is_first ? first : second}});
+        })
+        .status();
+  };
+  const auto refused = [](const char* what) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what));
+  };
+  ASSERT_OK(strategy_->ApplyGradients({{a, one}, {b, Value()}}));
+  ASSERT_OK(strategy_->ApplyGradients({{b, Value::PerReplica({Value(), Value()})}, {a, one}}));
+  ASSERT_OK(in_replicas(Value(), Value()));
+  EXPECT_THAT(Numbers(a), ElementsAre(-4));
+  EXPECT_THAT(in_replicas(one, Value()), refused("\"b\": some replicas gave a gradient and some"));
+  EXPECT_THAT(in_replicas(one, text), refused("gradient of variable \"b\": replica 1 gave text"));
+  EXPECT_THAT(strategy_->ApplyGradients({{b, "1"}}), refused("gradient of variable \"b\""));
+  EXPECT_THAT(strategy_->ApplyGradients({{a, {}}, {b, {}}}), refused("found none for a, b"));
+  ASSERT_OK(strategy_->ApplyGradients({}));
+  EXPECT_THAT(Numbers(a), ElementsAre(-4));
+  EXPECT_THAT(Numbers(b), ElementsAre(0));
+}
+
 TEST_F(PsStrategyTest, AWorkersOptimizerRefersToTheServersOptimizer) {
   Start(2, Fixed(2));
   const auto optimizer = VariableOptimizer::Create({.type = "sgd"}).value();

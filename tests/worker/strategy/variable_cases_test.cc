@@ -1,6 +1,9 @@
 // Section B of the conformance cases: writes and reads of variables, by id.
+#include <atomic>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <thread>
 
 #include "tests/worker/strategy/case_support.h"
 #include "worker/ops/tensor_math.h"
@@ -8,6 +11,8 @@
 namespace cairn::test {
 namespace {
 
+using ::testing::AnyOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -274,6 +279,52 @@ TEST(WritesOfVariables, AggregateTheCopiesOfTheReplicas) {
   const Value three = Value::PerReplica({Scalar(1), Scalar(2), Scalar(3)});
   EXPECT_THAT(OnReplicas(*strategy, [&] { return sum->Assign(three); }),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("3 components")));
+}
+
+// Also where the copies differ: the variable that is written gets them as they are.
+TEST(WritesOfVariables, InTheScopeGiveEachCopyTheOneOfItsReplica) {
+  const auto strategy = Mirrored(2);
+  std::vector<VariablePtr> sources = {VariableOf(*strategy, One(0), kNone)};
+  for (const auto aggregation : {kSum, kMean, kFirst, kNone}) {
+    sources.push_back(VariableOf(*strategy, One(0), aggregation, kOnRead));
+  }
+  for (const VariablePtr& source : sources) {
+    ASSERT_OK(OnReplicas(*strategy, [&] { return source->Assign(Scalar(2 * ReplicaId() + 1)); }));
+    for (const auto aggregation : {kSum, kMean, kFirst, kNone}) {
+      const VariablePtr w = VariableOf(*strategy, One(0), aggregation);
+      ASSERT_OK(w->Assign(source));
+      EXPECT_THAT(Copies(w), ElementsAre(1, 3));
+      const Scope scope = strategy->EnterScope().value();
+      ASSERT_OK(w->AssignAdd(source));
+      EXPECT_THAT(Copies(w), ElementsAre(2, 6));
+    }
+  }
+}
+
+// The writes do not commute, so copies that got them in different orders differ for good.
+TEST(Variables, ConcurrentWritersLeaveTheCopiesEqual) {
+  const auto strategy = Mirrored(4);
+  const VariablePtr v = VariableOf(*strategy, Tensor::Vector<float>({0}), kNone);
+  const IndexedSlices negate = {Tensor::Vector<int64_t>({0}), Tensor::Vector<float>({-1})};
+  const auto write = [](const std::function<absl::Status()>& once) {
+    for (int i = 0; i < 2000; ++i) ASSERT_OK(once());
+  };
+  std::thread negating([&] { write([&] { return v->Scatter(ScatterOp::kMul, negate); }); });
+  write([&] { return v->AssignAdd(Floats({1})); });
+  negating.join();
+  EXPECT_THAT(Copies(v), Each(Copies(v)[0]));
+}
+
+TEST(Variables, ReadersOfOnReadSeeWholeAssignments) {
+  const auto strategy = Mirrored(4);
+  const VariablePtr v = VariableOf(*strategy, One(0), kMean, kOnRead);
+  std::atomic<bool> done = false;
+  std::thread writing([&] {
+    for (int i = 0; !done; ++i) ASSERT_OK(v->Assign(4.0 * (i % 2)));
+  });
+  for (int i = 0; i < 2000; ++i) EXPECT_THAT(Read(v), AnyOf(0, 4));
+  done = true;
+  writing.join();
 }
 
 // Host integers do not pass through a double, and what an integer dtype cannot hold is refused.

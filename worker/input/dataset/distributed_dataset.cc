@@ -34,6 +34,8 @@ absl::Status CheckStrategy(const InputStrategy& strategy) {
   return absl::OkStatus();
 }
 
+constexpr int64_t kMaxBufferSize = 1 << 20;
+
 absl::Status CheckOptions(const InputOptions& options) {
   const bool per_replica = options.replication_mode == InputReplicationMode::kPerReplica;
   if (options.place_dataset_on_device && !per_replica) {
@@ -46,9 +48,9 @@ absl::Status CheckOptions(const InputOptions& options) {
         "place_dataset_on_device and fetch_to_device are both set; choose where elements are put: "
         "set fetch_to_device to false");
   }
-  if (options.per_replica_buffer_size < 0) {
+  if (options.per_replica_buffer_size < 0 || options.per_replica_buffer_size > kMaxBufferSize) {
     return InvalidArgument("per_replica_buffer_size is ", options.per_replica_buffer_size,
-                           "; 0 or more is allowed");
+                           "; allowed are 0 to ", kMaxBufferSize);
   }
   return absl::OkStatus();
 }
@@ -208,6 +210,7 @@ absl::StatusOr<std::unique_ptr<DistributedIterator>> DistributedDataset::MakeIte
     const std::vector<Device> own =
         datasets_.size() == 1 ? devices : std::vector<Device>{devices[i]};
     const Dataset feed = Feed(datasets_[i], own, strategy_, options_);
+    RETURN_IF_ERROR(feed.status());
     // The feed is new in every pass, so the underlying dataset counts the passes.
     const IterationContext context{.pass = datasets_[i].node()->NextPass()};
     ASSIGN_OR_RETURN(feeds.emplace_back(), feed.node()->MakeIterator(context));

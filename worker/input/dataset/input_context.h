@@ -45,7 +45,7 @@ struct InputOptions {
   // Each replica's own dataset (kPerReplica) puts elements into that device's memory when the step
   // asks; fetch_to_device must be false.
   bool place_dataset_on_device = false;
-  // Elements to prefetch for each replica if fetch_to_device is set; 0: none.
+  // Elements to prefetch for each replica if fetch_to_device is set, at most 2^20; 0: none.
   int64_t per_replica_buffer_size = 1;
 };
 

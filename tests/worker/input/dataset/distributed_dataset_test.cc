@@ -1,11 +1,14 @@
 // Steps of replicas: ends, empty batches, devices, prefetching, and errors between workers.
 #include "worker/input/dataset/distributed_dataset.h"
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
 #include "tests/worker/input/dataset/elements.h"
 #include "worker/input/dataset/rows.h"
 
@@ -172,8 +175,17 @@ TEST(DistributedDataset, ContradictionsAreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(DistributeDataset(batches, strategy).status()));
   strategy = MirroredInput(0);
   EXPECT_TRUE(absl::IsInvalidArgument(DistributeDataset(batches, strategy).status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(
-      DistributeDataset(batches, MirroredInput(2), {.per_replica_buffer_size = -1}).status()));
+  constexpr int64_t kLimit = 1 << 20;
+  for (const int64_t size :
+       {int64_t{-1}, kLimit + 1, int64_t{1} << 62, std::numeric_limits<int64_t>::max()}) {
+    const auto wrong =
+        DistributeDataset(batches, MirroredInput(2), {.per_replica_buffer_size = size});
+    EXPECT_THAT(wrong.status(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                         ::testing::HasSubstr("allowed are 0 to 1048576")));
+  }
+  EXPECT_EQ(
+      Steps(DistributeDataset(batches, MirroredInput(2), {.per_replica_buffer_size = kLimit})),
+      "[[[0],[1]],[[2],[3]]]");
 }
 
 }  // namespace
