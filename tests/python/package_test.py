@@ -701,6 +701,61 @@ with cairn.launch(servers=2) as cluster:
         self.assertNotIn("Error", done.stderr)
         self.assertLess(time.monotonic() - begin, 60)  # without the signal: 120 s
 
+    def test_ctrl_c_together_with_the_end_of_a_server(self):
+        """As a terminal sends it. The connection breaks before the wait is due for its next check, and
+        the library logs that at once."""
+        program = """
+import os, signal, sys, threading
+import cairn
+connected = []
+with cairn.launch() as cluster:
+    def connect():
+        connected.append(cluster.connect(job="end", ps_wait_seconds=60))
+    if sys.argv[1] == "main":
+        connect()
+    else:
+        thread = threading.Thread(target=connect)
+        thread.start()
+        thread.join()
+    w = connected[0].variable("w", (1,))
+    w.pull()
+    server = cluster.processes[0].pid
+    os.kill(server, signal.SIGSTOP)
+    os.waitpid(server, os.WUNTRACED)
+    threading.Timer(0.55, lambda: (os.kill(os.getpid(), signal.SIGINT),
+                                   os.kill(server, signal.SIGKILL))).start()
+    try:
+        w.pull()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+        for thread in ("main", "another"):
+            with self.subTest(thread):
+                begin = time.monotonic()
+                done = subprocess.run([sys.executable, "-c", program, thread], capture_output=True,
+                                      text=True, timeout=200)
+                self.assertEqual(done.stdout, "interrupted\n", done.stderr)
+                self.assertNotIn("ignored", done.stderr)
+                self.assertLess(time.monotonic() - begin, 30)
+
+    def test_ctrl_c_at_the_beginning_of_the_log_function(self):
+        """Python runs the handler there before the function's first statement, outside its `try`."""
+        program = """
+import contextvars, ctypes, itertools, signal
+from cairn import _library
+interrupt = getattr(ctypes.CDLL(None), "raise")
+try:
+    # No bytecode, which would run the handler, comes between the two calls.
+    list(itertools.starmap(contextvars.Context().run, (
+        (interrupt, signal.SIGINT), (_library._log_callback, None, 1, b"file", 1, b"a message"))))
+except KeyboardInterrupt:
+    print("too early", flush=True)
+print(_library.parked, flush=True)
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                              timeout=120)
+        self.assertEqual((done.stdout, done.stderr), ("[KeyboardInterrupt()]\n", ""))
+
     def test_ctrl_c_is_raised_although_the_call_succeeds(self):
         """The second checkpoint is made before the server stops, and `checkpoint` only logs that the
         first one cannot be deleted."""

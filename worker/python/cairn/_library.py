@@ -215,7 +215,7 @@ class _Interrupt:
         return threading.current_thread() is threading.main_thread()
 
     def set_once(self) -> None:
-        """Installs the check before connections are made. Only the main thread handles signals."""
+        """Installs the check, if this is the main thread, which alone handles signals."""
         if not self._is_set and self.is_mine():
             self._is_set = True
             lib.cairn_set_interrupt_check(self._callback, None, 1)
@@ -245,6 +245,19 @@ def _log(_context: Any, level: int, file: bytes, line: int, message: bytes) -> N
         _in_log.now = False
 
 
+_earlier_hook = sys.unraisablehook
+
+
+def _park_lost(lost: Any) -> None:
+    """Parks the exception of a signal handler that Python has run at the entry of _log, before its
+    `try`. ctypes can only report such an exception as lost."""
+    trace = lost.exc_traceback
+    if trace is not None and trace.tb_frame.f_code is _log.__code__ and _Interrupt.is_mine():
+        parked[:] = [lost.exc_value]
+    else:
+        _earlier_hook(lost)
+
+
 def finalize(close: Callable[..., Any], *arguments: Any) -> None:
     """Closes what the garbage collector has found; in another thread if the collector runs in the
     log function, which must not call the library."""
@@ -262,6 +275,8 @@ def _at_exit() -> None:
 _log_callback: Any = _LOG(_log)  # kept: the library calls it until the process ends
 # Every message: the logger's level, which may change, decides.
 lib.cairn_set_log(_log_callback, None, 0)
+sys.unraisablehook = _park_lost
+deliver_signals()  # where another thread than the main one imports this, its first call does it
 atexit.register(_at_exit)
 # The library's threads hold no Python state; a forked child's handles are refused by the library.
 if sys.platform != "linux":
