@@ -141,6 +141,36 @@ with cairn.launch(in_process=True) as cluster:
             logging.getLogger("cairn").removeHandler(handler)
         self.assertNotIn(threading.current_thread(), closed)
 
+    def test_the_collector_closes_a_client_while_a_handler_has_its_lock(self):
+        """The client's thread of heartbeats waits for that lock, to log that the server is gone."""
+        program = """
+import gc, logging, threading
+import cairn
+waits = threading.Event()
+class Collects(logging.Handler):
+    def acquire(self):
+        if threading.current_thread() is not threading.main_thread():
+            waits.set()
+        super().acquire()
+    def emit(self, record):
+        if record.name == "app":
+            assert waits.wait(60)
+            gc.collect()
+logging.getLogger().addHandler(Collects())
+cluster = cairn.launch()
+client = cairn.connect(cluster.addresses, job="collected", worker=0)
+cycle = [client]
+cycle.append(cycle)
+gc.disable()
+cluster.processes[0].kill()
+del client, cycle
+logging.getLogger("app").warning("a message")
+print("returned", flush=True)
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                              timeout=100)
+        self.assertEqual(done.stdout, "returned\n", done.stderr)
+
     def test_tables(self):
         client = self.connect(worker=0)
         t = client.embedding("t", 2, optimizer=cairn.optim.SGD(1.0))
