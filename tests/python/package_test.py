@@ -637,6 +637,25 @@ threading.Event().wait()
             gc.collect()
             self.assertIsNone(closed())
 
+    def test_a_client_keeps_its_servers(self):
+        for in_process in (True, False):
+            for closes in (True, False):
+                with self.subTest(in_process=in_process, closes=closes):
+                    cluster = cairn.launch(in_process=in_process)
+                    ended, folder = weakref.ref(cluster), cluster.directory
+                    w = cluster.connect(job="kept").variable("w", (1,))
+                    del cluster
+                    gc.collect()
+                    w.assign([3])
+                    np.testing.assert_array_equal(w[...], [3])
+                    self.assertIsNotNone(ended())
+                    if closes:
+                        w.client.close()
+                    else:
+                        del w
+                    self.assertIsNone(ended())
+                    self.assertFalse(os.path.exists(folder))
+
     def test_a_server_that_cannot_start(self):
         with self.assertRaises(cairn.InternalError) as caught:
             cairn.launch(flags=["--no_such_flag"])
