@@ -186,6 +186,17 @@ print("returned", flush=True)
         t.assign([1], [[5, 6]])
         np.testing.assert_array_equal(t[[1]], [[5, 6]])
 
+    def test_lists_of_keys_below_and_above_the_middle_of_64_bits(self):
+        t = self.connect().embedding("t", 1, optimizer=cairn.optim.SGD(1.0))
+        t.push([2**63 + 5, 7, -1, 2**64 - 2], [[1], [2], [3], [4]])
+        found, values = t.scan()
+        self.assertEqual(dict(zip(found.tolist(), values[:, 0].tolist())),
+                         {5 - 2**63: -1, 7: -2, -1: -3, -2: -4})
+        np.testing.assert_array_equal(t[[[2**64 - 1, -2]]], [[[-3], [-4]]])
+        for keys in ([2**63 + 5, -1.5], [2**64, 1]):
+            with self.assertRaisesRegex(TypeError, "expected integers of at most 64 bits$"):
+                t.pull(keys)
+
     def test_repeats_combine(self):
         client = self.connect(worker=0)
         t = client.embedding("t", 2, optimizer=cairn.optim.SGD(1.0))
@@ -434,6 +445,9 @@ class Errors(OnServers):
         self.refused(TypeError, "dtype is int32", self.w.pull, np.ones((2, 2), np.int32))
         self.refused(cairn.DTypeError, "out is a list", self.w.pull, [0.0])
         self.refused(cairn.DTypeError, "dtype is float8", self.client.variable, "v", (1,), "float8")
+        b = self.client.variable("b", (2,), "bfloat16")
+        self.refused(cairn.DTypeError, "give a torch.bfloat16 tensor, or its bits as a numpy.uint16",
+                     b.assign, np.ones(2, np.float16))  # astype would make other bits of it
 
     def test_wrong_shape(self):
         self.refused(cairn.InvalidArgumentError, "shape is [4]; expected [2, 2]", self.w.push,

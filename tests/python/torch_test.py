@@ -480,6 +480,20 @@ class Torch(unittest.TestCase):
         variable.assign(values.t())
         np.testing.assert_array_equal(variable[0], [0x3f80, 0x3f00])
 
+    def test_bfloat16_tensors_are_no_keys(self):
+        client, keys = self.connect(), torch.tensor([1, 2], dtype=torch.bfloat16)
+        table, w = client.embedding("t", 1, optimizer="sgd"), client.variable("w", (3, 1))
+        values = np.ones((2, 1), np.float32)
+        for what, call in (("keys", lambda: table.pull(keys)),
+                           ("keys", lambda: table.push(keys, values)),
+                           ("keys", lambda: table.assign(keys, values)),
+                           ("keys", lambda: client.pull([(table, keys)])),
+                           ("rows", lambda: w.pull(rows=keys)),
+                           ("rows", lambda: w.assign(values, rows=keys))):
+            with self.assertRaisesRegex(cairn.DTypeError, what + " are bfloat16; expected integers"):
+                call()
+        self.assertEqual(len(table.scan()[0]), 0)
+
     @unittest.skipUnless(not MISSING and torch.cuda.is_available(), "PyTorch finds no GPU")
     def test_parameters_on_a_gpu(self):
         self.check_server_optimizer("cuda")

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import sys
 from typing import Any, Dict, Optional, Sequence, Tuple
 
@@ -80,20 +81,33 @@ def address(array: Array) -> int:
 
 def as_keys(keys: Any, what: str = "keys") -> Array:
     """Returns contiguous int64 keys in the shape of `keys`. Copies only integers of other types."""
+    if str(getattr(keys, "dtype", "")) == "torch.bfloat16":  # viewed as its bits
+        raise DTypeError(f"{what} are bfloat16; expected integers of at most 64 bits")
     array, _ = view(keys, what)
     if array is None:
         array = _converted(keys, what, "integers")
         if array.size == 0:
             array = array.astype(np.int64)
+        elif array.dtype.kind == "f":
+            array = _bits_of_integers(keys, array)
     if array.dtype is not _INT64 and array.dtype != _INT64:
         if array.dtype.kind == "O":
             raise _checks.mistyped(what, keys, "integers of at most 64 bits")
         if array.dtype.kind not in "iu":
-            raise DTypeError(f"{what} are {array.dtype}; expected integers of at most 64 bits, "
-                             "as in keys.astype(numpy.int64)")
+            raise DTypeError(f"{what} are {array.dtype}; expected integers of at most 64 bits")
         # Keys of 64 bits without a sign keep their bits.
         array = array.astype(np.int64)
     return _row_major(array)
+
+
+def _bits_of_integers(values: Any, array: Array) -> Array:
+    """Returns `array`, which numpy has made of the list `values`; or the 64 bits of integers, for
+    which numpy takes float64 where some are negative and others at least 2^63."""
+    try:
+        integers = [operator.index(one) for one in np.asarray(values, object).ravel()]
+    except TypeError:
+        return array
+    return np.array([one % 2**64 for one in integers], np.uint64).reshape(array.shape)
 
 
 def _row_major(array: Array) -> Array:
@@ -138,8 +152,11 @@ def as_values(values: Any, dtype: str, shape: Sequence[int], what: str) -> Array
                              "tensor, or its bits as a numpy.uint16 array")
         array = _exactly(values, wanted, dtype, what)
     if array.dtype != wanted:
-        raise DTypeError(f"{what}: dtype is {array.dtype}; the variable has {dtype}, "
-                         f"as in {what}.astype(numpy.{wanted.name})")
+        expected = ("a torch.bfloat16 tensor, or its bits as a numpy.uint16 array"
+                    if dtype == "bfloat16" else
+                    f"an array of numpy.{wanted.name}, or a tensor of that type")
+        raise DTypeError(f"{what}: dtype is {array.dtype}; the variable has {dtype}: give "
+                         f"{expected}")
     if array.shape != tuple(shape):
         raise InvalidArgumentError(
             f"{what}: shape is {list(array.shape)}; expected {list(shape)}")
