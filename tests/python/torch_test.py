@@ -541,6 +541,26 @@ class Torch(unittest.TestCase):
         client.leave()
         self.assertEqual(self.connect().position, b"after 1")
 
+    def test_modules_that_share_a_table(self):
+        client, rate = self.connect(), cairn.optim.SGD(1.0)
+        keys, scale = torch.tensor([[1, 3, 3], [0, 1, 5]]), torch.randn(2, 3, 2)
+        for clips in (False, True):
+            words = cairn.torch.Embedding(client, f"words{clips}", 2, optimizer=rate)
+            bags = cairn.torch.EmbeddingBag(client, f"words{clips}", 2, optimizer=rate, mode="sum")
+            optimizer = cairn.torch.ServerOptimizer([], client, tables=[bags, words],
+                                                    name=f"dense{clips}", optimizer=rate)
+            weight = self.same_weights(words, 6)
+            for _ in range(2):
+                ((words(keys) * scale).sum() + (bags(keys) ** 2).sum()).backward()
+                theirs = torch.nn.functional.embedding_bag(keys, weight, mode="sum")
+                ((torch.nn.functional.embedding(keys, weight) * scale).sum() +
+                 (theirs ** 2).sum()).backward()
+            if clips:
+                torch.testing.assert_close(optimizer.clip_grad_norm_(0.5),
+                                           torch.nn.utils.clip_grad_norm_([weight], 0.5))
+            optimizer.step()
+            self.check_updated(words, weight)
+
     def clipped_pair(self, name):
         """A table and a parameter on the servers, with a gradient of norm 5 after backward."""
         client = self.connect()
