@@ -25,6 +25,8 @@ DTYPES: Dict[str, Tuple[int, np.dtype[Any]]] = {
 _INT64 = np.dtype(np.int64)
 _ANY_SIZE = ctypes.c_char * 0
 _DLPACK_CPU = (1, 3)  # kDLCPU, kDLCUDAHost
+# Packages whose arrays must never change. DLPack did not say so before its version 1.0.
+_IMMUTABLE = {"jax", "jaxlib", "pyarrow", "tensorflow"}
 
 
 def dtype_name(dtype: Any) -> str:
@@ -60,7 +62,7 @@ def view(value: Any, what: str) -> Tuple[Optional[Array], bool]:
         if getattr(value, "requires_grad", False):
             value = value.detach()
         try:
-            return np.from_dlpack(value), True
+            return np.from_dlpack(value), type(value).__module__.split(".")[0] not in _IMMUTABLE
         except Exception as error:
             if str(getattr(value, "dtype", "")) == "torch.bfloat16":  # numpy has no such type
                 bits: Array = np.from_dlpack(value.view(sys.modules["torch"].int16))
