@@ -641,6 +641,16 @@ threading.Event().wait()
                 client.flush()
             self.assertIn("ps:0", str(caught.exception))
 
+    def test_a_server_that_is_gone_is_waited_for_once(self):
+        with cairn.launch() as cluster:
+            w = cluster.connect(job="gone", ps_wait_seconds=4).variable("w", (1,))
+            cluster.processes[0].kill()
+            cluster.processes[0].wait(60)
+            begin = time.monotonic()
+            with self.assertRaises(cairn.UnavailableError):
+                w.pull()
+            self.assertLess(time.monotonic() - begin, 7)
+
     def test_a_cluster_keeps_no_closed_clients(self):
         with cairn.launch() as cluster:
             client = cluster.connect(job="first")
