@@ -479,6 +479,8 @@ class Torch(unittest.TestCase):
         np.testing.assert_array_equal(variable[0], [0x3f80, 0xc000])
         variable.assign(values.t())
         np.testing.assert_array_equal(variable[0], [0x3f80, 0x3f00])
+        with self.assertRaisesRegex(cairn.DTypeError, "values cannot be viewed through DLPack"):
+            variable.assign(values.detach().to_sparse())
 
     def test_bfloat16_tensors_are_no_keys(self):
         client, keys = self.connect(), torch.tensor([1, 2], dtype=torch.bfloat16)

@@ -43,6 +43,10 @@ def dtype_name(dtype: Any) -> str:
     return str(name)
 
 
+def _is_bfloat16(value: Any) -> bool:
+    return str(getattr(value, "dtype", "")) == "torch.bfloat16"
+
+
 def view(value: Any, what: str) -> Tuple[Optional[Array], bool]:
     """Returns `value` as an array over the same memory, and whether it may be written. Returns
     None as the array if `value` is no array (a number, a list). DTypeError: memory of another
@@ -62,11 +66,11 @@ def view(value: Any, what: str) -> Tuple[Optional[Array], bool]:
         if getattr(value, "requires_grad", False):
             value = value.detach()
         try:
-            return np.from_dlpack(value), type(value).__module__.split(".")[0] not in _IMMUTABLE
-        except Exception as error:
-            if str(getattr(value, "dtype", "")) == "torch.bfloat16":  # numpy has no such type
+            if _is_bfloat16(value):  # numpy has no such type
                 bits: Array = np.from_dlpack(value.view(sys.modules["torch"].int16))
                 return bits.view(np.uint16), True
+            return np.from_dlpack(value), type(value).__module__.split(".")[0] not in _IMMUTABLE
+        except Exception as error:
             raise DTypeError(f"{what} cannot be viewed through DLPack: {error}") from error
     return None, False
 
@@ -83,8 +87,6 @@ def address(array: Array) -> int:
 
 def as_keys(keys: Any, what: str = "keys") -> Array:
     """Returns contiguous int64 keys in the shape of `keys`. Copies only integers of other types."""
-    if str(getattr(keys, "dtype", "")) == "torch.bfloat16":  # viewed as its bits
-        raise DTypeError(f"{what} are bfloat16; expected integers of at most 64 bits")
     array, _ = view(keys, what)
     if array is None:
         array = _converted(keys, what, "integers")
@@ -95,8 +97,10 @@ def as_keys(keys: Any, what: str = "keys") -> Array:
     if array.dtype is not _INT64 and array.dtype != _INT64:
         if array.dtype.kind == "O":
             raise _checks.mistyped(what, keys, "integers of at most 64 bits")
-        if array.dtype.kind not in "iu":
-            raise DTypeError(f"{what} are {array.dtype}; expected integers of at most 64 bits")
+        is_bfloat16 = array.dtype == np.uint16 and _is_bfloat16(keys)  # viewed as its bits
+        if is_bfloat16 or array.dtype.kind not in "iu":
+            raise DTypeError(f"{what} are {'bfloat16' if is_bfloat16 else array.dtype}; expected "
+                             "integers of at most 64 bits")
         # Keys of 64 bits without a sign keep their bits.
         array = array.astype(np.int64)
     return _row_major(array)
