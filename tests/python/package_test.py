@@ -715,6 +715,31 @@ with cairn.launch() as cluster:
         self.assertEqual(done.stdout, "in the handler: late\n" * 5 + "late\n", done.stderr)
         self.assertNotIn("Error", done.stderr)
 
+    def test_a_signal_handler_calls_the_library_at_the_end_of_a_server(self):
+        """Not in the log function, where the thread holds locks of the library."""
+        program = """
+import os, signal, threading
+import cairn
+with cairn.launch() as cluster:
+    w = cluster.connect(job="end", ps_wait_seconds=1).variable("w", (1,))
+    w.pull()
+    server = cluster.processes[0].pid
+    os.kill(server, signal.SIGSTOP)
+    os.waitpid(server, os.WUNTRACED)
+    def pull(place, **timeout):
+        try:
+            w.pull(**timeout)
+        except cairn.UnavailableError:
+            print(place, flush=True)
+    signal.signal(signal.SIGTERM, lambda number, frame: pull("in the handler", timeout=0.3))
+    threading.Timer(0.55, lambda: (os.kill(os.getpid(), signal.SIGTERM),
+                                   os.kill(server, signal.SIGKILL))).start()
+    pull("in the program")
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                              timeout=120)
+        self.assertEqual(done.stdout, "in the handler\nin the program\n", done.stderr)
+
     def test_a_signal_handler_pushes_while_its_thread_waits_for_another_push(self):
         program = """
 import os, signal, threading
