@@ -34,6 +34,12 @@ void Interruption::Check(int64_t now_ns) {
   Interruption* const self = of_this_thread;
   if (self == nullptr || now_ns < self->next_check_ns_) return;
   self->next_check_ns_ = now_ns + absl::ToInt64Nanoseconds(kInterval);
+  CheckNow();
+}
+
+void Interruption::CheckNow() {
+  Interruption* const self = of_this_thread;
+  if (self == nullptr || self->interrupted_ || checking) return;
   checking = true;
   self->interrupted_ = self->requested_(self->context_);
   checking = false;

@@ -11,9 +11,9 @@ namespace cairn {
 // While in scope, every deadline that this thread checks counts as expired once `requested` has
 // returned true, so that the thread's waits end with kDeadlineExceeded. An inner scope hides the
 // outer one. `requested` runs only in waits (MonotonicCondVar, sockets), while the thread does not
-// hold the mutex of the wait. `requested` may itself make scopes and wait: nothing interrupts these
-// waits, and `requested` is not called again in the meantime. Thread safety: none; `requested` runs
-// on the thread that made the scope.
+// hold the mutex of the wait, and in CheckNow. `requested` may itself make scopes and wait: nothing
+// interrupts these waits, and `requested` is not called again in the meantime. Thread safety: none;
+// `requested` runs on the thread that made the scope.
 class Interruption {
  public:
   // How long a wait lasts before `requested` is called, and between two calls.
@@ -38,6 +38,8 @@ class Interruption {
   // Calls `requested` if kInterval has passed since the last call. The thread must hold no lock:
   // `requested` may be a signal handler that calls this library.
   static void Check(int64_t now_ns);
+  // As Check, without waiting for the interval.
+  static void CheckNow();
 
  private:
   const Requested requested_;

@@ -42,6 +42,17 @@ TEST(Interruption, IsNotAskedInShortCalls) {
   EXPECT_EQ(calls, 0);
 }
 
+TEST(Interruption, CheckNowDoesNotWaitForTheInterval) {
+  int calls = 0;
+  Interruption::CheckNow();
+  const Interruption interruption(CountAndStop, &calls);
+  for (const int expected : {1, 2, 2}) {  // not again once the thread is interrupted
+    Interruption::CheckNow();
+    EXPECT_EQ(calls, expected);
+  }
+  EXPECT_TRUE(Deadline::In(absl::Hours(1)).Expired());
+}
+
 // As a signal handler that calls the library: it waits in a scope of its own.
 TEST(Interruption, NothingInterruptsTheCheck) {
   static int calls = 0;

@@ -137,6 +137,21 @@ class Arguments(unittest.TestCase):
             for text, function in (("gradients", self.fixture.w.push), ("keys", self.fixture.t.pull)):
                 self.refused(f"{text} cannot be viewed through DLPack", function, Device())
 
+    def test_arrays_that_may_not_change(self):
+        class Immutable:
+            def __dlpack__(self, stream=None):
+                return values.__dlpack__()
+
+            def __dlpack_device__(self):
+                return values.__dlpack_device__()
+
+        values = np.zeros((3, 2), np.float32)
+        self.fixture.w.pull(Immutable())
+        for module in ("jaxlib.xla_extension", "pyarrow.lib", "tensorflow.python.framework.ops"):
+            Immutable.__module__ = module
+            self.refused("out is read-only", self.fixture.w.pull, Immutable())
+            self.fixture.w.push(Immutable())
+
     def test_variables_of_another_client(self):
         other = self.fixture.connect().variable("w", (3, 2), optimizer="sgd")
         self.refused("belongs to another client", self.fixture.client.pull, [other])

@@ -141,6 +141,36 @@ with cairn.launch(in_process=True) as cluster:
             logging.getLogger("cairn").removeHandler(handler)
         self.assertNotIn(threading.current_thread(), closed)
 
+    def test_the_collector_closes_a_client_while_a_handler_has_its_lock(self):
+        """The client's thread of heartbeats waits for that lock, to log that the server is gone."""
+        program = """
+import gc, logging, threading
+import cairn
+waits = threading.Event()
+class Collects(logging.Handler):
+    def acquire(self):
+        if threading.current_thread() is not threading.main_thread():
+            waits.set()
+        super().acquire()
+    def emit(self, record):
+        if record.name == "app":
+            assert waits.wait(60)
+            gc.collect()
+logging.getLogger().addHandler(Collects())
+cluster = cairn.launch()
+client = cairn.connect(cluster.addresses, job="collected", worker=0)
+cycle = [client]
+cycle.append(cycle)
+gc.disable()
+cluster.processes[0].kill()
+del client, cycle
+logging.getLogger("app").warning("a message")
+print("returned", flush=True)
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                              timeout=100)
+        self.assertEqual(done.stdout, "returned\n", done.stderr)
+
     def test_tables(self):
         client = self.connect(worker=0)
         t = client.embedding("t", 2, optimizer=cairn.optim.SGD(1.0))
@@ -155,6 +185,17 @@ with cairn.launch(in_process=True) as cluster:
         np.testing.assert_array_equal(t[np.array([7], np.uint8)], [[-2, -2]])
         t.assign([1], [[5, 6]])
         np.testing.assert_array_equal(t[[1]], [[5, 6]])
+
+    def test_lists_of_keys_below_and_above_the_middle_of_64_bits(self):
+        t = self.connect().embedding("t", 1, optimizer=cairn.optim.SGD(1.0))
+        t.push([2**63 + 5, 7, -1, 2**64 - 2], [[1], [2], [3], [4]])
+        found, values = t.scan()
+        self.assertEqual(dict(zip(found.tolist(), values[:, 0].tolist())),
+                         {5 - 2**63: -1, 7: -2, -1: -3, -2: -4})
+        np.testing.assert_array_equal(t[[[2**64 - 1, -2]]], [[[-3], [-4]]])
+        for keys in ([2**63 + 5, -1.5], [2**64, 1]):
+            with self.assertRaisesRegex(TypeError, "expected integers of at most 64 bits$"):
+                t.pull(keys)
 
     def test_repeats_combine(self):
         client = self.connect(worker=0)
@@ -404,6 +445,9 @@ class Errors(OnServers):
         self.refused(TypeError, "dtype is int32", self.w.pull, np.ones((2, 2), np.int32))
         self.refused(cairn.DTypeError, "out is a list", self.w.pull, [0.0])
         self.refused(cairn.DTypeError, "dtype is float8", self.client.variable, "v", (1,), "float8")
+        b = self.client.variable("b", (2,), "bfloat16")
+        self.refused(cairn.DTypeError, "give a torch.bfloat16 tensor, or its bits as a numpy.uint16",
+                     b.assign, np.ones(2, np.float16))  # astype would make other bits of it
 
     def test_wrong_shape(self):
         self.refused(cairn.InvalidArgumentError, "shape is [4]; expected [2, 2]", self.w.push,
@@ -597,6 +641,16 @@ threading.Event().wait()
                 client.flush()
             self.assertIn("ps:0", str(caught.exception))
 
+    def test_a_server_that_is_gone_is_waited_for_once(self):
+        with cairn.launch() as cluster:
+            w = cluster.connect(job="gone", ps_wait_seconds=4).variable("w", (1,))
+            cluster.processes[0].kill()
+            cluster.processes[0].wait(60)
+            begin = time.monotonic()
+            with self.assertRaises(cairn.UnavailableError):
+                w.pull()
+            self.assertLess(time.monotonic() - begin, 7)
+
     def test_a_cluster_keeps_no_closed_clients(self):
         with cairn.launch() as cluster:
             client = cluster.connect(job="first")
@@ -606,6 +660,25 @@ threading.Event().wait()
             cluster.connect(job="second")
             gc.collect()
             self.assertIsNone(closed())
+
+    def test_a_client_keeps_its_servers(self):
+        for in_process in (True, False):
+            for closes in (True, False):
+                with self.subTest(in_process=in_process, closes=closes):
+                    cluster = cairn.launch(in_process=in_process)
+                    ended, folder = weakref.ref(cluster), cluster.directory
+                    w = cluster.connect(job="kept").variable("w", (1,))
+                    del cluster
+                    gc.collect()
+                    w.assign([3])
+                    np.testing.assert_array_equal(w[...], [3])
+                    self.assertIsNotNone(ended())
+                    if closes:
+                        w.client.close()
+                    else:
+                        del w
+                    self.assertIsNone(ended())
+                    self.assertFalse(os.path.exists(folder))
 
     def test_a_server_that_cannot_start(self):
         with self.assertRaises(cairn.InternalError) as caught:
@@ -641,6 +714,31 @@ with cairn.launch() as cluster:
                               timeout=120)
         self.assertEqual(done.stdout, "in the handler: late\n" * 5 + "late\n", done.stderr)
         self.assertNotIn("Error", done.stderr)
+
+    def test_a_signal_handler_calls_the_library_at_the_end_of_a_server(self):
+        """Not in the log function, where the thread holds locks of the library."""
+        program = """
+import os, signal, threading
+import cairn
+with cairn.launch() as cluster:
+    w = cluster.connect(job="end", ps_wait_seconds=1).variable("w", (1,))
+    w.pull()
+    server = cluster.processes[0].pid
+    os.kill(server, signal.SIGSTOP)
+    os.waitpid(server, os.WUNTRACED)
+    def pull(place, **timeout):
+        try:
+            w.pull(**timeout)
+        except cairn.UnavailableError:
+            print(place, flush=True)
+    signal.signal(signal.SIGTERM, lambda number, frame: pull("in the handler", timeout=0.3))
+    threading.Timer(0.55, lambda: (os.kill(os.getpid(), signal.SIGTERM),
+                                   os.kill(server, signal.SIGKILL))).start()
+    pull("in the program")
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                              timeout=120)
+        self.assertEqual(done.stdout, "in the handler\nin the program\n", done.stderr)
 
     def test_a_signal_handler_pushes_while_its_thread_waits_for_another_push(self):
         program = """
@@ -700,6 +798,61 @@ with cairn.launch(servers=2) as cluster:
         self.assertEqual(done.stdout, "interrupted\n", done.stderr)
         self.assertNotIn("Error", done.stderr)
         self.assertLess(time.monotonic() - begin, 60)  # without the signal: 120 s
+
+    def test_ctrl_c_together_with_the_end_of_a_server(self):
+        """As a terminal sends it. The connection breaks before the wait is due for its next check, and
+        the library logs that at once."""
+        program = """
+import os, signal, sys, threading
+import cairn
+connected = []
+with cairn.launch() as cluster:
+    def connect():
+        connected.append(cluster.connect(job="end", ps_wait_seconds=60))
+    if sys.argv[1] == "main":
+        connect()
+    else:
+        thread = threading.Thread(target=connect)
+        thread.start()
+        thread.join()
+    w = connected[0].variable("w", (1,))
+    w.pull()
+    server = cluster.processes[0].pid
+    os.kill(server, signal.SIGSTOP)
+    os.waitpid(server, os.WUNTRACED)
+    threading.Timer(0.55, lambda: (os.kill(os.getpid(), signal.SIGINT),
+                                   os.kill(server, signal.SIGKILL))).start()
+    try:
+        w.pull()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+        for thread in ("main", "another"):
+            with self.subTest(thread):
+                begin = time.monotonic()
+                done = subprocess.run([sys.executable, "-c", program, thread], capture_output=True,
+                                      text=True, timeout=200)
+                self.assertEqual(done.stdout, "interrupted\n", done.stderr)
+                self.assertNotIn("ignored", done.stderr)
+                self.assertLess(time.monotonic() - begin, 30)
+
+    def test_ctrl_c_at_the_beginning_of_the_log_function(self):
+        """Python runs the handler there before the function's first statement, outside its `try`."""
+        program = """
+import contextvars, ctypes, itertools, signal
+from cairn import _library
+interrupt = getattr(ctypes.CDLL(None), "raise")
+try:
+    # No bytecode, which would run the handler, comes between the two calls.
+    list(itertools.starmap(contextvars.Context().run, (
+        (interrupt, signal.SIGINT), (_library._log_callback, None, 1, b"file", 1, b"a message"))))
+except KeyboardInterrupt:
+    print("too early", flush=True)
+print(_library.parked, flush=True)
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                              timeout=120)
+        self.assertEqual((done.stdout, done.stderr), ("[KeyboardInterrupt()]\n", ""))
 
     def test_ctrl_c_is_raised_although_the_call_succeeds(self):
         """The second checkpoint is made before the server stops, and `checkpoint` only logs that the

@@ -157,6 +157,15 @@ class Jobs(scene.FolderTest):
                     overrides={"output.progress_seconds": 0.05,
                                "storage.directory": os.path.join(self.folder, "data")}, **arguments)
 
+    def test_paths_of_a_job_may_have_characters_beyond_16_bits(self):
+        rows = self.path("\\ud83d \U0001f600 \u00e4", "rows.libsvm")
+        os.mkdir(os.path.dirname(rows))
+        scene.write_rows(rows, 200, 8)
+        report = cairn.train({**JOB, "data": {"format": "libsvm", "features": 8, "train": [rows],
+                                              "batch_size": 10}},
+                             overrides={"storage.directory": self.path("data")})
+        self.assertEqual(report.examples, 200)
+
     def test_wrong_jobs(self):
         with self.assertRaisesRegex(cairn.InvalidArgumentError, "did you mean 'optimizer'"):
             cairn.train({**JOB, "optimzer": {}}, data_root=processes.DATA)

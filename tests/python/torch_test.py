@@ -479,6 +479,22 @@ class Torch(unittest.TestCase):
         np.testing.assert_array_equal(variable[0], [0x3f80, 0xc000])
         variable.assign(values.t())
         np.testing.assert_array_equal(variable[0], [0x3f80, 0x3f00])
+        with self.assertRaisesRegex(cairn.DTypeError, "values cannot be viewed through DLPack"):
+            variable.assign(values.detach().to_sparse())
+
+    def test_bfloat16_tensors_are_no_keys(self):
+        client, keys = self.connect(), torch.tensor([1, 2], dtype=torch.bfloat16)
+        table, w = client.embedding("t", 1, optimizer="sgd"), client.variable("w", (3, 1))
+        values = np.ones((2, 1), np.float32)
+        for what, call in (("keys", lambda: table.pull(keys)),
+                           ("keys", lambda: table.push(keys, values)),
+                           ("keys", lambda: table.assign(keys, values)),
+                           ("keys", lambda: client.pull([(table, keys)])),
+                           ("rows", lambda: w.pull(rows=keys)),
+                           ("rows", lambda: w.assign(values, rows=keys))):
+            with self.assertRaisesRegex(cairn.DTypeError, what + " are bfloat16; expected integers"):
+                call()
+        self.assertEqual(len(table.scan()[0]), 0)
 
     @unittest.skipUnless(not MISSING and torch.cuda.is_available(), "PyTorch finds no GPU")
     def test_parameters_on_a_gpu(self):
@@ -526,6 +542,26 @@ class Torch(unittest.TestCase):
         np.testing.assert_array_equal(model.bias.detach().numpy(), [-2, -2])
         client.leave()
         self.assertEqual(self.connect().position, b"after 1")
+
+    def test_modules_that_share_a_table(self):
+        client, rate = self.connect(), cairn.optim.SGD(1.0)
+        keys, scale = torch.tensor([[1, 3, 3], [0, 1, 5]]), torch.randn(2, 3, 2)
+        for clips in (False, True):
+            words = cairn.torch.Embedding(client, f"words{clips}", 2, optimizer=rate)
+            bags = cairn.torch.EmbeddingBag(client, f"words{clips}", 2, optimizer=rate, mode="sum")
+            optimizer = cairn.torch.ServerOptimizer([], client, tables=[bags, words],
+                                                    name=f"dense{clips}", optimizer=rate)
+            weight = self.same_weights(words, 6)
+            for _ in range(2):
+                ((words(keys) * scale).sum() + (bags(keys) ** 2).sum()).backward()
+                theirs = torch.nn.functional.embedding_bag(keys, weight, mode="sum")
+                ((torch.nn.functional.embedding(keys, weight) * scale).sum() +
+                 (theirs ** 2).sum()).backward()
+            if clips:
+                torch.testing.assert_close(optimizer.clip_grad_norm_(0.5),
+                                           torch.nn.utils.clip_grad_norm_([weight], 0.5))
+            optimizer.step()
+            self.check_updated(words, weight)
 
     def clipped_pair(self, name):
         """A table and a parameter on the servers, with a gradient of norm 5 after backward."""

@@ -95,6 +95,10 @@ class Wheel(unittest.TestCase):
                 self.assertEqual(digest, "sha256=" + base64.urlsafe_b64encode(
                     hashlib.sha256(data).digest()).rstrip(b"=").decode(), path)
 
+    def test_requires_a_numpy_that_reads_dlpack(self):
+        floor = re.search(r'"numpy>=(\d+)\.(\d+)"', read(processes.TOP, "pyproject.toml"))
+        self.assertGreaterEqual((int(floor[1]), int(floor[2])), (1, 23))  # numpy.from_dlpack
+
     @unittest.skipIf(MISSING, f"numpy: {MISSING}")
     def test_runs_in_a_clean_environment(self):
         place = os.path.join(self.folder, "env")

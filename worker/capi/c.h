@@ -161,10 +161,11 @@ void cairn_free_text(char* text);           /* frees a text that a call returned
  * a time; null discards them. The function must not call the library. Returns when no call of the
  * previous function runs. */
 void cairn_set_log(cairn_log_function function, void* context, int lowest);
-/* `function` is called by every thread that waits in a call, every 100 ms; with a nonzero
- * `this_thread_only`, only by the thread that makes this call. When it returns nonzero,
- * that call ends with CAIRN_CANCELLED, unless it succeeds nevertheless; after an interrupted push
- * the client must be closed and connected again. Null: calls wait until their timeouts. */
+/* `function` is called by every thread that waits in a call, every 100 ms and where a server fails
+ * to answer; with a nonzero `this_thread_only`, only by the thread that makes this call. When it
+ * returns nonzero, that call ends with CAIRN_CANCELLED, unless it succeeds nevertheless; after an
+ * interrupted push the client must be closed and connected again. Null: calls wait until their
+ * timeouts. */
 void cairn_set_interrupt_check(cairn_interrupt_function function, void* context,
                                int this_thread_only);
 

@@ -9,6 +9,7 @@
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/errors.h"
+#include "common/interruption.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/time_text.h"
@@ -284,6 +285,9 @@ absl::Time ServerSession::retained_since() const {
 RetryDecision ServerSession::ClassifyOutcome(Outcome* outcome, bool repeatable, int64_t boot_id,
                                              Deadline deadline, bool slow_is_down) {
   const bool served = outcome->progress == Progress::kAnswered && outcome->status.ok();
+  // A signal that has ended the server may be this thread's too. Its handler runs here, where the
+  // thread holds no lock, and not in the log function.
+  if (!served) Interruption::CheckNow();
   if (!served && identity_.fenced != nullptr && identity_.fenced->load()) {
     *outcome = {Progress::kAnswered, FencedError(identity_.task)};
     return RetryDecision::kFail;

@@ -15,6 +15,12 @@
 #include "thrift/limits.h"
 
 namespace cairn {
+namespace {
+
+// How long ps:0 has to answer after a call has waited for a server. It may be that server.
+constexpr absl::Duration kLook = absl::Seconds(2);
+
+}  // namespace
 
 absl::Status Membership::SayHelloToFirst(Deadline deadline, wire::HelloReply* reply) {
   // Proposes a timeline, which ps:0 begins only if it holds none for the job.
@@ -82,7 +88,9 @@ absl::Status Membership::Refresh(Deadline deadline) {
 
 bool Membership::Changed(Deadline deadline) {
   const int64_t known = version();
-  return Refresh(deadline).ok() && version() != known;
+  const Deadline soon = Deadline::Earlier(deadline, Deadline::In(kLook));
+  const absl::StatusOr<wire::Members> members = calls_.Members(soon);
+  return members.ok() && Take(*members, /*greet=*/true, deadline).ok() && version() != known;
 }
 
 absl::Status Membership::Take(const wire::Members& members, bool greet, Deadline deadline) {

@@ -81,8 +81,8 @@ class Membership {
   bool IsOlderThan(const wire::ServerState& state) const {
     return state.__isset.members_version && state.members_version > version();
   }
-  // Refreshes the list; true where it has changed. A client without heartbeats needs this to tell a
-  // server that has left from a server that is down.
+  // Refreshes the list, if ps:0 sends it soon; true where it has changed. A client without
+  // heartbeats needs this to tell a server that has left from a server that is down.
   bool Changed(Deadline deadline);
   // OK: the client knows every server that holds rows of `spec`, after a Refresh where one was
   // needed. kUnavailable: a server in the map has left, so a newer map exists.

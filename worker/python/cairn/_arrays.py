@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import sys
 from typing import Any, Dict, Optional, Sequence, Tuple
 
@@ -24,6 +25,8 @@ DTYPES: Dict[str, Tuple[int, np.dtype[Any]]] = {
 _INT64 = np.dtype(np.int64)
 _ANY_SIZE = ctypes.c_char * 0
 _DLPACK_CPU = (1, 3)  # kDLCPU, kDLCUDAHost
+# Packages whose arrays must never change. DLPack did not say so before its version 1.0.
+_IMMUTABLE = {"jax", "jaxlib", "pyarrow", "tensorflow"}
 
 
 def dtype_name(dtype: Any) -> str:
@@ -38,6 +41,10 @@ def dtype_name(dtype: Any) -> str:
     if name not in DTYPES:
         raise DTypeError(f"dtype is {str(name)[:60]}; expected one of {', '.join(DTYPES)}")
     return str(name)
+
+
+def _is_bfloat16(value: Any) -> bool:
+    return str(getattr(value, "dtype", "")) == "torch.bfloat16"
 
 
 def view(value: Any, what: str) -> Tuple[Optional[Array], bool]:
@@ -59,11 +66,11 @@ def view(value: Any, what: str) -> Tuple[Optional[Array], bool]:
         if getattr(value, "requires_grad", False):
             value = value.detach()
         try:
-            return np.from_dlpack(value), True
-        except Exception as error:
-            if str(getattr(value, "dtype", "")) == "torch.bfloat16":  # numpy has no such type
+            if _is_bfloat16(value):  # numpy has no such type
                 bits: Array = np.from_dlpack(value.view(sys.modules["torch"].int16))
                 return bits.view(np.uint16), True
+            return np.from_dlpack(value), type(value).__module__.split(".")[0] not in _IMMUTABLE
+        except Exception as error:
             raise DTypeError(f"{what} cannot be viewed through DLPack: {error}") from error
     return None, False
 
@@ -85,15 +92,28 @@ def as_keys(keys: Any, what: str = "keys") -> Array:
         array = _converted(keys, what, "integers")
         if array.size == 0:
             array = array.astype(np.int64)
+        elif array.dtype.kind == "f":
+            array = _bits_of_integers(keys, array)
     if array.dtype is not _INT64 and array.dtype != _INT64:
         if array.dtype.kind == "O":
             raise _checks.mistyped(what, keys, "integers of at most 64 bits")
-        if array.dtype.kind not in "iu":
-            raise DTypeError(f"{what} are {array.dtype}; expected integers of at most 64 bits, "
-                             "as in keys.astype(numpy.int64)")
+        is_bfloat16 = array.dtype == np.uint16 and _is_bfloat16(keys)  # viewed as its bits
+        if is_bfloat16 or array.dtype.kind not in "iu":
+            raise DTypeError(f"{what} are {'bfloat16' if is_bfloat16 else array.dtype}; expected "
+                             "integers of at most 64 bits")
         # Keys of 64 bits without a sign keep their bits.
         array = array.astype(np.int64)
     return _row_major(array)
+
+
+def _bits_of_integers(values: Any, array: Array) -> Array:
+    """Returns `array`, which numpy has made of the list `values`; or the 64 bits of integers, for
+    which numpy takes float64 where some are negative and others at least 2^63."""
+    try:
+        integers = [operator.index(one) for one in np.asarray(values, object).ravel()]
+    except TypeError:
+        return array
+    return np.array([one % 2**64 for one in integers], np.uint64).reshape(array.shape)
 
 
 def _row_major(array: Array) -> Array:
@@ -138,8 +158,11 @@ def as_values(values: Any, dtype: str, shape: Sequence[int], what: str) -> Array
                              "tensor, or its bits as a numpy.uint16 array")
         array = _exactly(values, wanted, dtype, what)
     if array.dtype != wanted:
-        raise DTypeError(f"{what}: dtype is {array.dtype}; the variable has {dtype}, "
-                         f"as in {what}.astype(numpy.{wanted.name})")
+        expected = ("a torch.bfloat16 tensor, or its bits as a numpy.uint16 array"
+                    if dtype == "bfloat16" else
+                    f"an array of numpy.{wanted.name}, or a tensor of that type")
+        raise DTypeError(f"{what}: dtype is {array.dtype}; the variable has {dtype}: give "
+                         f"{expected}")
     if array.shape != tuple(shape):
         raise InvalidArgumentError(
             f"{what}: shape is {list(array.shape)}; expected {list(shape)}")

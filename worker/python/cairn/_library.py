@@ -1,8 +1,10 @@
 """The C library: its functions, errors and log, and the handling of Ctrl-C in waiting calls."""
 from __future__ import annotations
 
+import _thread
 import atexit
 import ctypes
+import gc
 import logging
 import os
 import struct
@@ -215,7 +217,7 @@ class _Interrupt:
         return threading.current_thread() is threading.main_thread()
 
     def set_once(self) -> None:
-        """Installs the check before connections are made. Only the main thread handles signals."""
+        """Installs the check, if this is the main thread, which alone handles signals."""
         if not self._is_set and self.is_mine():
             self._is_set = True
             lib.cairn_set_interrupt_check(self._callback, None, 1)
@@ -229,11 +231,16 @@ deliver_signals = _interrupt.set_once
 _LEVELS = {0: logging.INFO, 1: logging.WARNING, 2: logging.ERROR}
 
 
-_in_log = threading.local()
+# Of each thread: `now` in the log function, `collecting` in the garbage collector.
+_this_thread = threading.local()
+
+
+def _note_collector(phase: str, _info: Any) -> None:
+    _this_thread.collecting = phase == "start"
 
 
 def _log(_context: Any, level: int, file: bytes, line: int, message: bytes) -> None:
-    _in_log.now = True
+    _this_thread.now = True
     try:
         _logger.log(_LEVELS.get(level, logging.INFO), "%s", message.decode(errors="replace"),
                     extra={"cairn_source": f"{file.decode(errors='replace')}:{line}"})
@@ -242,26 +249,52 @@ def _log(_context: Any, level: int, file: bytes, line: int, message: bytes) -> N
     except BaseException as error:  # KeyboardInterrupt, which would be lost here
         parked[:] = [error]
     finally:
-        _in_log.now = False
+        _this_thread.now = False
+
+
+_earlier_hook = sys.unraisablehook
+
+
+def _park_lost(lost: Any) -> None:
+    """Parks the exception of a signal handler that Python has run at the entry of _log, before its
+    `try`. ctypes can only report such an exception as lost."""
+    trace = lost.exc_traceback
+    if trace is not None and trace.tb_frame.f_code is _log.__code__ and _Interrupt.is_mine():
+        parked[:] = [lost.exc_value]
+    else:
+        _earlier_hook(lost)
 
 
 def finalize(close: Callable[..., Any], *arguments: Any) -> None:
-    """Closes what the garbage collector has found; in another thread if the collector runs in the
-    log function, which must not call the library."""
-    if getattr(_in_log, "now", False):
-        threading.Thread(target=close, args=arguments, daemon=True).start()
-    else:
-        close(*arguments)
+    """Closes what the program has dropped. Does so in another thread if this one is in the log
+    function, which must not call the library, or in the garbage collector: there the program may
+    hold a lock that a handler of log messages waits for, and a close waits for such handlers."""
+    held = getattr(_this_thread, "now", False) or getattr(_this_thread, "collecting", False)
+    if held and not sys.is_finalizing():  # at the end no other thread would run
+        try:
+            # threading.Thread would wait for the new thread, and that for a lock of `threading`.
+            _thread.start_new_thread(close, arguments)
+            return
+        except RuntimeError:  # the interpreter ends, or the system refuses a thread
+            pass
+    close(*arguments)
 
 
 def _at_exit() -> None:
     lib.cairn_set_log(_LOG(0), None, 0)
     _interrupt.clear()
+    if _note_collector in gc.callbacks:
+        gc.callbacks.remove(_note_collector)
+    if sys.unraisablehook is _park_lost:
+        sys.unraisablehook = _earlier_hook
 
 
 _log_callback: Any = _LOG(_log)  # kept: the library calls it until the process ends
 # Every message: the logger's level, which may change, decides.
 lib.cairn_set_log(_log_callback, None, 0)
+sys.unraisablehook = _park_lost
+gc.callbacks.append(_note_collector)
+deliver_signals()  # where another thread than the main one imports this, its first call does it
 atexit.register(_at_exit)
 # The library's threads hold no Python state; a forked child's handles are refused by the library.
 if sys.platform != "linux":

@@ -92,6 +92,7 @@ class Client:
         deliver_signals()
         handle = ctypes.c_void_p()
         self._handle: Optional[int] = None
+        self._servers: Any = None  # the Cluster that made the client, which it keeps running
         self._job = str(description["job"])
         self._consistency: str = description.get("strategy", {}).get("consistency", "async")
         self._pid = os.getpid()
@@ -155,6 +156,7 @@ class Client:
     def close(self) -> None:
         """Closes the connection without waiting for durability. A second call does nothing."""
         handle, self._handle = self._handle, None
+        _servers, self._servers = self._servers, None  # may end them, after the connection
         if handle is not None and os.getpid() == self._pid:
             check(lib.cairn_close(handle))
 

@@ -10,6 +10,7 @@ import subprocess
 import sysconfig
 import tempfile
 import time
+import weakref
 from typing import Any, List, Optional, Sequence, Union
 
 from cairn import _checks
@@ -49,7 +50,8 @@ def program(name: str) -> str:
 class Cluster:
     """Parameter servers that this program runs on free ports of 127.0.0.1, made by `cairn.launch`.
 
-    As a context manager it stops the servers at the end."""
+    As a context manager it stops the servers at the end. Otherwise they run until `stop`, or until
+    the program has neither this object nor an open client made by `connect`."""
 
     def __init__(self, servers: int, directory: Optional[str], durability: str,
                  in_process: bool, flags: Sequence[str] = (),
@@ -62,7 +64,7 @@ class Cluster:
         self._processes: List[subprocess.Popen[bytes]] = []
         self._handle: Optional[int] = None
         self._addresses: List[str] = []
-        self._clients: List[Client] = []
+        self._clients: weakref.WeakSet[Client] = weakref.WeakSet()
         self._pid = os.getpid()
         try:
             if in_process:
@@ -150,7 +152,8 @@ class Cluster:
     def connect(self, **arguments: Any) -> Client:
         """Connects to these servers, as `cairn.connect` does. `stop` closes the client."""
         client = connect(self._addresses, **arguments)
-        self._clients = [one for one in self._clients if not one.closed] + [client]
+        client._servers = self
+        self._clients.add(client)
         return client
 
     def stop(self) -> None:
@@ -158,8 +161,7 @@ class Cluster:
         servers. A second call does nothing."""
         if os.getpid() != self._pid:
             return
-        clients, self._clients = self._clients, []
-        for client in clients:
+        for client in list(self._clients):
             client.close()
         processes, self._processes = self._processes, []
         for process in processes:

@@ -96,8 +96,8 @@ def train(job: Union[str, os.PathLike[str], Mapping[str, Any]], *, servers: int 
         if described is not None:
             path = os.path.join(scratch, "job.yaml")
             described.setdefault("name", label)
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump(described, file)
+            with open(path, "wb") as file:
+                file.write(_checks.as_json(described))
             data_root = os.getcwd() if data_root is None else data_root
         else:
             path = os.path.abspath(os.fspath(job))  # type: ignore[arg-type]

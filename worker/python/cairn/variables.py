@@ -165,7 +165,8 @@ class Variable(Stored):
 
         Args:
             out: contiguous, writable memory of the result's shape and the variable's dtype: a numpy
-                array, or any array with `__dlpack__`. None: a new array.
+                array, or an array with `__dlpack__` of a library whose arrays may change (not JAX,
+                pyarrow or TensorFlow). None: a new array.
             rows: row numbers along axis 0, of any shape, repeats allowed. None: every row.
             slot: an optimizer slot by its Keras name ("momentum"). None: the value.
             format: how values are sent: "plain", or rounded as "float16", "bfloat16" or "int8".

@@ -20,10 +20,13 @@ from cairn.errors import (
 from cairn.torch._tables import (
     Scale,
     Table,
+    by_variable,
     check_client,
     check_tensor,
     host_memory,
     host_zeros,
+    joined_gradients,
+    sum_repeats,
 )
 from cairn.variables import Variable
 
@@ -334,7 +337,7 @@ class ServerOptimizer(torch.optim.Optimizer):
         tables = self._own_tables()
         gradients = [p.grad for p in self._parameters if p.grad is not None]
         norms = [gradient.norm().cpu() for gradient in gradients]
-        norms += [table._sum_repeats() for table in tables]
+        norms += [sum_repeats(group) for group in by_variable(tables)]
         total = torch.stack([host_zeros(), *norms]).norm()
         factor = min(1.0, limit / (float(total) + 1e-6))
         for gradient in gradients:
@@ -371,8 +374,8 @@ class ServerOptimizer(torch.optim.Optimizer):
             if p.grad is not None]
         self._gradients.wait()  # also for the values of the step before
         self._scale_tables()
-        for table in self._own_tables():
-            pushes.extend(table.take_gradients())
+        for group in by_variable(self._own_tables()):
+            pushes.extend(joined_gradients(group))
         if self._waits:
             self._client.step(pushes, self._pulls(), position=position, rows=rows)
         else:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -185,30 +185,50 @@ class Table(torch.nn.Module):
 
     def take_gradients(self) -> List[Tuple[variables.Embedding, Any, Any]]:
         """Returns the gradients of all backward passes since the last call, as parts for
-        Client.push, and forgets them. The gradients of several passes are joined, because a push
-        may name a table only once."""
-        kept, self._gradients = self._gradients, []
-        if not kept:
-            return []
-        if len(kept) == 1:
-            return [(self.table, *kept[0])]
-        keys = torch.cat([pulled for pulled, _ in kept])
-        return [(self.table, keys, torch.cat([gradient for _, gradient in kept]))]
-
-    def _sum_repeats(self) -> Any:
-        """Sums the kept gradients of each key, as one pass. Returns their norm."""
-        parts = self.take_gradients()
-        if not parts:
-            return host_zeros()
-        (_, keys, gradient), = parts
-        unique, places = torch.unique(keys, return_inverse=True)
-        sums = host_zeros(len(unique), self.dim).index_add_(0, places, gradient)
-        self._gradients = [(unique, sums)]
-        return sums.norm()
+        Client.push, and forgets them."""
+        return joined_gradients([self])
 
     def _multiply(self, factor: float) -> None:
         """Multiplies the kept gradients."""
         self._gradients = [(keys, gradient * factor) for keys, gradient in self._gradients]
+
+
+def by_variable(tables: Iterable[Table]) -> List[List[Table]]:
+    """Returns the modules in groups that share a variable."""
+    groups: Dict[Any, List[Table]] = {}
+    for table in tables:
+        groups.setdefault((table.table.client, table.table.name), []).append(table)
+    return list(groups.values())
+
+
+def joined_gradients(group: Sequence[Table]) -> List[Tuple[variables.Embedding, Any, Any]]:
+    """As Table.take_gradients, of all modules of a group. Gradients of several passes are joined,
+    because a push may name a table only once."""
+    kept = [pair for table in group for pair in table._gradients]
+    for table in group:
+        table._gradients = []
+    if not kept:
+        return []
+    stored = max((table.table for table in group), key=lambda one: one.combines_repeats)
+    if len(kept) == 1:
+        return [(stored, *kept[0])]
+    keys = torch.cat([pulled for pulled, _ in kept])
+    return [(stored, keys, torch.cat([gradient for _, gradient in kept]))]
+
+
+def sum_repeats(group: Sequence[Table]) -> Any:
+    """Sums the kept gradients of each key of a group, as one pass of its first module.
+
+    Returns:
+        Their norm."""
+    parts = joined_gradients(group)
+    if not parts:
+        return host_zeros()
+    (_, keys, gradient), = parts
+    unique, places = torch.unique(keys, return_inverse=True)
+    sums = host_zeros(len(unique), group[0].dim).index_add_(0, places, gradient)
+    group[0]._gradients = [(unique, sums)]
+    return sums.norm()
 
 
 class Embedding(Table):
