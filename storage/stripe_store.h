@@ -196,6 +196,7 @@ class StripeStore {
   // Removes the job's variables with all their stripes, its workers and its decisions, and syncs.
   virtual absl::Status DropJob(absl::string_view job) = 0;
 
+  // The batch must not outlive the store.
   virtual std::unique_ptr<StripeBatch> NewBatch(const StripeId& id) = 0;
   // Writes the batch to RocksDB's WAL. When the call returns, the batch survives the process; after
   // Sync, it survives the machine.

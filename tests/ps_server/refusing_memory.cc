@@ -107,6 +107,8 @@ void* operator new(size_t bytes, std::align_val_t alignment) {
   return cairn::test::Allocate(bytes, static_cast<size_t>(alignment));
 }
 void operator delete(void* memory, std::align_val_t) noexcept { cairn::test::Free(memory); }
+// AddressSanitizer's would not call the one above.
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { cairn::test::Free(memory); }
 void operator delete(void* memory) noexcept { cairn::test::Free(memory); }
 void operator delete[](void* memory) noexcept { cairn::test::Free(memory); }
 void operator delete(void* memory, size_t) noexcept { cairn::test::Free(memory); }

@@ -321,7 +321,7 @@ TEST_F(StripeStoreTest, RewrittenRowsAreReplacedOnceTheyOutgrowTheStripe) {
   std::vector<int> versions(kRows, 0);
   int rewrites = 0;
   for (int round = 1; round <= 60; ++round) {
-    const std::unique_ptr<StripeBatch> batch = store_->NewBatch(id);
+    std::unique_ptr<StripeBatch> batch = store_->NewBatch(id);
     const int64_t changed = round == 1 ? kRows : 100;
     for (int64_t i = 0; i < changed; ++i) versions[(round * 37 + i) % kRows] = round;
     for (int64_t key = 0; key < kRows; ++key) {
@@ -331,6 +331,7 @@ TEST_F(StripeStoreTest, RewrittenRowsAreReplacedOnceTheyOutgrowTheStripe) {
     }
     rewrites += batch->wants_every_row() ? 1 : 0;
     ASSERT_OK(store_->Write(*batch));
+    batch = nullptr;
     if (round % 20 == 0) Reopen();  // the rows on disk are counted again
   }
   EXPECT_GE(rewrites, 3);
