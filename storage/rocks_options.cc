@@ -97,6 +97,8 @@ rocksdb::Options MakeRocksOptions(const StoreOptions& store) {
   options.write_buffer_size = 2 * store.write_buffer_bytes / kWriteBuffers;
   // The buffers are smaller than RocksDB's default, and each compaction copies the level below.
   options.level0_file_num_compaction_trigger = 6;
+  options.level0_slowdown_writes_trigger = kDelayTables;
+  options.level0_stop_writes_trigger = kStopTables;
   // For a server with a budget of up to 512 MiB, malloc maps each block separately and unmaps it
   // when the buffer is flushed: smaller blocks between other allocations would leave unusable
   // holes. For larger budgets it reuses the blocks (SetUpServerProcess), which saves a page fault
@@ -131,8 +133,6 @@ rocksdb::ColumnFamilyOptions MakeColdOptions(const rocksdb::Options& main, bool 
   options.level_compaction_dynamic_level_bytes = false;  // only for levels
   options.compaction_options_universal.allow_trivial_move = true;
   options.level0_file_num_compaction_trigger = 10;
-  options.level0_slowdown_writes_trigger = 20;
-  options.level0_stop_writes_trigger = 36;
   // Most lookups miss the write buffer.
   options.memtable_prefix_bloom_size_ratio = 0.02;
   options.memtable_whole_key_filtering = true;

@@ -2,8 +2,10 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <system_error>
 
+#include "absl/strings/numbers.h"
 #include "common/deadline.h"
 #include "rocksdb/options.h"
 #include "rocksdb/statistics.h"
@@ -109,6 +111,12 @@ bool RocksStore::Behind() const {
     uint64_t full = 0;
     db_->GetIntProperty(family, rocksdb::DB::Properties::kNumImmutableMemTable, &full);
     if (full >= kBehindWriteBuffers) return true;
+    std::string tables;
+    int count = 0;
+    if (compacts_.load() && db_->GetProperty(family, "rocksdb.num-files-at-level0", &tables) &&
+        absl::SimpleAtoi(tables, &count) && count >= kBehindTables) {
+      return true;
+    }
   }
   return false;
 }

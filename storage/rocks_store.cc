@@ -465,6 +465,7 @@ absl::Status RocksStore::LoadStripes(const StripeId& first, const StripeId& end,
 absl::Status RocksStore::StartCompaction() {
   absl::ReaderMutexLock lock(&life_);
   if (db_ == nullptr) return absl::FailedPreconditionError(Context("the store is closed"));
+  compacts_.store(true);
   return FromRocks(db_->EnableAutoCompaction(families_), Context("start the compaction"));
 }
 

@@ -182,6 +182,7 @@ class RocksStore : public StripeStore {
   mutable SegmentRanges segments_ ABSL_GUARDED_BY(segments_mutex_);
 
   SpareBatches spare_batches_;
+  std::atomic<bool> compacts_{false};  // since StartCompaction
 
   const size_t logged_snapshot_bytes_;
   // Held while a batch of a snapshot is written, and while unlogged batches are flushed.

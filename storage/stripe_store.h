@@ -209,8 +209,9 @@ class StripeStore {
   // Ends the snapshot. When the call returns, its batches survive the process, and those that are
   // not in the WAL also the machine.
   virtual absl::Status SettleSnapshot() = 0;
-  // Whether write buffers fill faster than they are written as tables, so that Write will soon
-  // block all callers. Callers that can wait should wait until this is false.
+  // Whether write buffers fill faster than they are written as tables, or tables come faster than
+  // they are compacted, so that Write will soon block all callers. Callers that can wait should
+  // wait until this is false.
   virtual bool Behind() const = 0;
   // Publishes a snapshot in one batch: the states of shards and workers, and the changes of
   // `stripes`, which become null. The stripes have images and no rows.
