@@ -13,8 +13,8 @@ namespace cairn {
 // more is full, writes must wait.
 inline constexpr uint64_t kBehindWriteBuffers = 2;
 // The store is also behind when this many tables of one family wait for a compaction. From
-// kDelayTables on, RocksDB delays every write: also the records of moves, while which updates are
-// rejected. From kStopTables on, writes must wait.
+// kDelayTables on, RocksDB delays every write: also the records of moves, during which updates
+// are rejected. From kStopTables on, writes must wait.
 inline constexpr int kBehindTables = 20;
 inline constexpr int kDelayTables = 32;
 inline constexpr int kStopTables = 40;

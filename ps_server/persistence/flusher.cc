@@ -19,8 +19,12 @@
 namespace cairn {
 namespace {
 
-// How often to check whether the store is still behind, which lasts as long as flushing a memtable.
+// How often to check whether the store is still behind.
 constexpr absl::Duration kBehindPause = absl::Milliseconds(5);
+// How long an epoch waits for the store altogether, where pushes do and do not wait for the epoch.
+// Then it writes as fast as RocksDB lets it.
+constexpr absl::Duration kBehindPatience = absl::Seconds(10);
+constexpr absl::Duration kBehindPatienceOfPushes = absl::Milliseconds(200);
 // Pause after each slice that is copied under a stripe's lock, for a fraction of a millisecond.
 constexpr absl::Duration kFlushSlicePause = absl::Microseconds(100);
 
@@ -148,14 +152,12 @@ absl::Status Flusher::WriteInTurn(absl::FunctionRef<absl::Status()> write, bool 
   return write();
 }
 
-void Flusher::LetOthersWrite() {
-  if (waiting_between_.load(std::memory_order_relaxed) == 0 && !store_.Behind()) return;
+void Flusher::LetOthersWrite(Deadline patience) {
+  const auto behind = [&] { return !stop_.stopped() && !patience.Expired() && store_.Behind(); };
+  if (waiting_between_.load(std::memory_order_relaxed) == 0 && !behind()) return;
   const Pause pause(*this);
-  const Deadline deadline = Deadline::In(options_.disk_wait);
   absl::MutexLock lock(&mutex_);
-  while (store_.Behind() && !deadline.Expired()) {
-    changed_.WaitUntil(&mutex_, Deadline::In(kBehindPause));
-  }
+  while (behind()) changed_.WaitUntil(&mutex_, Deadline::In(kBehindPause));
 }
 
 Flusher::Pause::Pause(Flusher& flusher) : flusher_(flusher) {
@@ -327,9 +329,12 @@ absl::Status Flusher::RunEpoch(bool sync, const std::vector<Stripe*>* together) 
   const Notes notes = TakeNotes();
   CAIRN_CRASH_POINT("epoch: noted");
   std::vector<std::unique_ptr<StripeBatch>> with_records;
+  const bool pushes_wait =
+      options_.durability == Durability::kLog || options_.durability == Durability::kLogSync;
+  const Deadline patience = Deadline::In(pushes_wait ? kBehindPatienceOfPushes : kBehindPatience);
   for (const OfJob& job : notes.jobs) {
     for (Stripe* stripe : job.stripes) {
-      if (together == nullptr) LetOthersWrite();
+      if (together == nullptr) LetOthersWrite(patience);
       // A writer that failed meanwhile may have handed over stripes without storing that.
       RETURN_IF_ERROR(failure());
       if (stripe->handed_over()) continue;

@@ -142,7 +142,7 @@ class Flusher {
   };
   // Called by the running epoch between two stripes: lets other writers write. Also pauses while
   // the store is behind, so that those writers need not wait for the store inside their writes.
-  void LetOthersWrite();
+  void LetOthersWrite(Deadline patience);
   // Settles the store's snapshot, which takes as long as writing a table. Others write meanwhile,
   // unless the epoch runs `alone`.
   absl::Status Settle(bool alone);

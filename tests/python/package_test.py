@@ -643,13 +643,13 @@ threading.Event().wait()
 
     def test_a_server_that_is_gone_is_waited_for_once(self):
         with cairn.launch() as cluster:
-            w = cluster.connect(job="gone", ps_wait_seconds=4).variable("w", (1,))
+            w = cluster.connect(job="gone", ps_wait_seconds=10).variable("w", (1,))
             cluster.processes[0].kill()
             cluster.processes[0].wait(60)
             begin = time.monotonic()
             with self.assertRaises(cairn.UnavailableError):
                 w.pull()
-            self.assertLess(time.monotonic() - begin, 7)
+            self.assertLess(time.monotonic() - begin, 16)  # 12, and 20 where it waits twice
 
     def test_a_cluster_keeps_no_closed_clients(self):
         with cairn.launch() as cluster:
@@ -729,7 +729,7 @@ with cairn.launch() as cluster:
     def pull(place, **timeout):
         try:
             w.pull(**timeout)
-        except cairn.UnavailableError:
+        except (cairn.UnavailableError, cairn.DeadlineExceededError):
             print(place, flush=True)
     signal.signal(signal.SIGTERM, lambda number, frame: pull("in the handler", timeout=0.3))
     threading.Timer(0.55, lambda: (os.kill(os.getpid(), signal.SIGTERM),

@@ -154,32 +154,6 @@ TEST_F(StripeStoreTest, IsBehindOnlyWhileWritesOutpaceTheDisk) {
   while (store_->Behind()) ASSERT_FALSE(deadline.Expired());
 }
 
-// RocksDB would delay every write, for example the record that ends a move.
-TEST_F(StripeStoreTest, IsBehindBeforeTablesThatWaitForACompactionDelayWrites) {
-  ASSERT_OK(store_->Close());
-  auto opened = StripeStore::Open({.directory = directory_, .logged_snapshot_bytes = 0});
-  ASSERT_OK(opened);
-  store_ = *std::move(opened);
-  const std::string image(1 << 20, 'i');
-  for (int64_t i = 1; i <= 24; ++i) {  // a table each
-    const std::unique_ptr<StripeBatch> batch = store_->NewBatch({.variable = 1});
-    batch->SetWatermarks({{0, i}});
-    batch->PutImage({image});
-    ASSERT_OK(store_->WriteInSnapshot(*batch));
-    ASSERT_OK(store_->SettleSnapshot());
-  }
-  EXPECT_FALSE(store_->Behind());
-  ASSERT_OK(store_->StartCompaction());
-  EXPECT_TRUE(store_->Behind());
-  for (int64_t i = 25; i <= 30; ++i) ASSERT_OK(WriteImage(*store_, {.variable = 1}, i, image));
-  const Deadline deadline = Deadline::In(absl::Seconds(60));
-  while (store_->Behind()) ASSERT_FALSE(deadline.Expired());
-  for (const StoreStatistic& statistic : store_->ReadStatistics()) {
-    if (statistic.name != "rocksdb_write_stall_seconds_total") continue;
-    EXPECT_EQ(statistic.value, 0);
-  }
-}
-
 TEST_F(StripeStoreTest, ColdRowsAreFoundByKeyAndNotLoadedUnlessPutAgain) {
   const StripeId id{2, 0, 9};
   ASSERT_OK(WriteRows(id, {{0, 1}}, {{5, "five"}, {-6, "six!"}, {7, "sevn"}}));

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <functional>
@@ -104,6 +105,34 @@ TEST_F(UnloggedTest, SurvivesOnceTheSnapshotIsSettled) {
   EXPECT_THAT(after.at(1).rows, ElementsAre(Pair(8, "other")));
   ASSERT_OK(store_->WriteInSnapshot(*Row({1, 0, 0}, 2, 7, "again")));
   EXPECT_EQ(AfterACrash(), after);
+}
+
+// From some number of tables on RocksDB would delay every write, also the record that ends a move.
+TEST_F(UnloggedTest, SnapshotsAreAskedToWaitBeforeTheirTablesDelayWrites) {
+  Open(0);
+  const std::string bytes(1 << 20, 'r');
+  for (int64_t i = 1; i <= 24; ++i) {  // a table each
+    ASSERT_OK(store_->WriteInSnapshot(*Row({1, 0, 0}, i, i, bytes)));
+    ASSERT_OK(store_->SettleSnapshot());
+  }
+  EXPECT_FALSE(store_->Behind());
+  std::atomic<bool> behind = false, started = false;
+  std::thread watching([&] {  // the compaction may end before StartCompaction returns
+    while (!behind && !started) behind = store_->Behind();
+  });
+  const absl::Status start = store_->StartCompaction();
+  started = true;
+  watching.join();
+  ASSERT_OK(start);
+  EXPECT_TRUE(behind || store_->Behind());
+  for (int64_t i = 25; i <= 30; ++i) ASSERT_OK(store_->Write(*Row({1, 0, 0}, i, i, bytes)));
+  const Deadline deadline = Deadline::In(absl::Seconds(60));
+  while (store_->Behind()) ASSERT_FALSE(deadline.Expired());
+  const std::vector<StoreStatistic> all = store_->ReadStatistics();
+  const auto stalls =
+      std::ranges::find(all, "rocksdb_write_stall_seconds_total", &StoreStatistic::name);
+  ASSERT_NE(stalls, all.end());
+  EXPECT_EQ(stalls->value, 0);
 }
 
 // Writers that sync during a snapshot do not wait until it is written as a table. After a crash,
