@@ -1,5 +1,7 @@
 #include "common/interruption.h"
 
+#include <utility>
+
 namespace cairn {
 namespace {
 
@@ -43,6 +45,10 @@ void Interruption::CheckNow() {
   checking = true;
   self->interrupted_ = self->requested_(self->context_);
   checking = false;
+}
+
+Interruption* Interruption::Exchange(Interruption* scope) {
+  return std::exchange(of_this_thread, scope);
 }
 
 }  // namespace cairn

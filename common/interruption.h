@@ -40,6 +40,9 @@ class Interruption {
   static void Check(int64_t now_ns);
   // As Check, without waiting for the interval.
   static void CheckNow();
+  // For a scheduler that runs fibers on one thread, where each fiber has scopes of its own: makes
+  // `scope` (null: none) the thread's innermost one, and returns the one before.
+  static Interruption* Exchange(Interruption* scope);
 
  private:
   const Requested requested_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "common/interruption.h"
 
 namespace cairn::simulator {
 namespace {
@@ -28,6 +29,7 @@ struct Scheduler::Fiber {
   const char* name = "";
   uint64_t wait = 0;  // current wait; 0: none
   bool woken = false;
+  Interruption* interruption = nullptr;  // the innermost scope, while another fiber runs
 };
 
 struct Scheduler::OfCondition {
@@ -110,7 +112,9 @@ void Scheduler::Entry() {
 void Scheduler::Resume(uint32_t index) {
   running_ = index;
   Fiber& fiber = *fibers_[index];
+  Interruption* const outer = Interruption::Exchange(fiber.interruption);
   PCHECK(swapcontext(&main_, &fiber.context) == 0);
+  fiber.interruption = Interruption::Exchange(outer);
   CHECK_EQ(*reinterpret_cast<uint64_t*>(fiber.stack), kCanary)
       << "fiber " << fiber.name << " needs a larger stack";
   running_ = kNone;
