@@ -28,7 +28,7 @@ class OperatorTest(scene.FolderTest):
         super().setUp()
         self.checkpoints = os.path.join(self.folder, "checkpoints")
 
-    def write_job(self, **strategy):
+    def write_job(self, every_steps=1000, **strategy):
         rows = os.path.join(self.folder, "rows.libsvm")
         scene.write_comparisons(rows, 2000)
         path = os.path.join(self.folder, "job.yaml")
@@ -38,7 +38,7 @@ class OperatorTest(scene.FolderTest):
                                 "batch_size": 50, "epochs": 1000000},
                        "optimizer": {"type": "adagrad", "learning_rate": 0.5},
                        "strategy": strategy,
-                       "checkpoint": {"directory": self.checkpoints, "every_steps": 1000}}, f)
+                       "checkpoint": {"directory": self.checkpoints, "every_steps": every_steps}}, f)
         return path
 
     @contextlib.contextmanager
@@ -141,7 +141,9 @@ class OperatorTest(scene.FolderTest):
             os.kill(pid, signal.SIGCONT)
 
     def test_a_checkpoint_of_a_synchronous_job_is_made_only_while_no_step_closes(self):
-        with self.launched("--job", self.write_job(consistency="sync")) as (process, cluster):
+        # Steps would not close either while the job makes a checkpoint of its own.
+        job = self.write_job(every_steps=10**9, consistency="sync")
+        with self.launched("--job", job) as (process, cluster):
             target = [*cluster, "--job", "story"]
             self.step_of(target, "worker:0", 5)
             folder = os.path.join(self.folder, "kept")
