@@ -50,7 +50,7 @@ rocksdb::WriteBatch SpareBatches::Take() {
 
 void SpareBatches::Return(rocksdb::WriteBatch batch) {
   const size_t bytes = batch.Data().capacity();
-  if (bytes <= kLargeBytes || bytes > kRoomBytes + kLargeBytes) return;
+  if (bytes <= kLargeBytes || bytes > 2 * kRoomBytes) return;
   batch.Clear();
   absl::MutexLock lock(&mutex_);
   if (spare_.size() < kMaxBatches) spare_.push_back(std::move(batch));

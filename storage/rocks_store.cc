@@ -474,8 +474,8 @@ absl::Status RocksStore::Close() {
   if (db_ == nullptr) return absl::OkStatus();
   absl::Status result = failure_.Get();
   if (result.ok() && !read_only_) result = SyncOnce();
-  // Spares the next start reading the WAL. If the flush fails, the WAL
-  // has the data, except stripes of a snapshot that failed, which count as not written.
+  // Spares the next start reading the WAL. If the flush fails, the WAL has the data, except stripes
+  // of a snapshot that failed, which count as not written.
   if (result.ok() && !read_only_) {
     db_->Flush(rocksdb::FlushOptions(), families_).PermitUncheckedError();
   }
