@@ -6,7 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/base/attributes.h"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -235,19 +234,12 @@ absl::Status RocksStore::CheckUsable() const {
   return failure_.Get();
 }
 
-// A function of its own for ThreadSanitizer's suppression: RocksDB joins the batches of waiting
-// threads in frames that are not seen.
-ABSL_ATTRIBUTE_NOINLINE rocksdb::Status RocksStore::HandToRocks(
-    const rocksdb::WriteOptions& options, rocksdb::WriteBatch& batch) {
-  return db_->Write(options, &batch);
-}
-
 absl::Status RocksStore::Commit(rocksdb::WriteBatch& batch, bool sync, absl::string_view what) {
   RETURN_IF_ERROR(CheckUsable());
   rocksdb::WriteOptions options;
   options.sync = sync;
   const Blocking blocking;
-  const rocksdb::Status written = HandToRocks(options, batch);
+  const rocksdb::Status written = db_->Write(options, &batch);
   if (written.ok()) return absl::OkStatus();
   return failure_.Set(FromRocks(written, Context(what)));
 }

@@ -120,8 +120,6 @@ class RocksStore : public StripeStore {
   // Adds this store's name: "store DIR: what".
   std::string Context(absl::string_view what) const;
   absl::Status CheckUsable() const ABSL_SHARED_LOCKS_REQUIRED(life_);
-  rocksdb::Status HandToRocks(const rocksdb::WriteOptions& options, rocksdb::WriteBatch& batch)
-      ABSL_SHARED_LOCKS_REQUIRED(life_);
   absl::Status Commit(rocksdb::WriteBatch& batch, bool sync, absl::string_view what)
       ABSL_SHARED_LOCKS_REQUIRED(life_);
   // Calls `record` for every key that begins with `prefix`, in order.

@@ -57,7 +57,7 @@ absl::Status RocksStore::WriteFinished(RocksStripeBatch& batch, bool logged) {
   rocksdb::WriteOptions options;
   options.disableWAL = !logged;
   const Blocking blocking;
-  const rocksdb::Status written = HandToRocks(options, batch.batch());
+  const rocksdb::Status written = db_->Write(options, &batch.batch());
   if (written.ok()) {
     absl::MutexLock segments_lock(&segments_mutex_);
     segments_[batch.id()] = batch.segments();
