@@ -1,10 +1,13 @@
-// Reports the operations of absl::Mutex and absl::CondVar to ThreadSanitizer. The packaged Abseil
-// is built without it, so ThreadSanitizer would not see that these mutexes lock anything. Only
-// builds with -Db_sanitize=thread compile this file. The linker's --wrap (common/meson.build)
-// redirects the calls of our objects to it.
+// Reports the operations of absl::Mutex, absl::CondVar and absl::Notification to ThreadSanitizer.
+// The packaged Abseil is built without it, so ThreadSanitizer would not see that they order
+// anything. Only builds with -Db_sanitize=thread compile this file. The linker's --wrap
+// (common/meson.build) redirects the calls of our objects to it.
 #include <sanitizer/tsan_interface.h>
 
+#include <cstddef>
+
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 
 #define CAIRN_WRAP(result, name, symbol, ...)                      \
@@ -34,6 +37,12 @@ CAIRN_WRAP(bool, WaitWithTimeout,
 CAIRN_WRAP(bool, WaitWithDeadline,
            "_ZN4absl7debian37CondVar16WaitWithDeadlineEPNS0_5MutexENS0_4TimeE",
            absl::CondVar* condition, absl::Mutex* mutex, absl::Time deadline);
+CAIRN_WRAP(void, Notify, "_ZN4absl7debian312Notification6NotifyEv", absl::Notification* notified);
+CAIRN_WRAP(void, WaitForNotification, "_ZNK4absl7debian312Notification19WaitForNotificationEv",
+           const absl::Notification* notified);
+CAIRN_WRAP(bool, WaitForNotificationWithTimeout,
+           "_ZNK4absl7debian312Notification30WaitForNotificationWithTimeoutENS0_8DurationE",
+           const absl::Notification* notified, absl::Duration timeout);
 
 namespace {
 
@@ -54,6 +63,13 @@ class WhileWaiting {
  private:
   absl::Mutex* const mutex_;
 };
+
+// The flag behind the notification's mutex. HasBeenNotified is inline, so that ThreadSanitizer sees
+// that it acquires the flag.
+void* FlagOf(const absl::Notification* notified) {
+  static_assert(sizeof(absl::Notification) == 2 * sizeof(absl::Mutex));
+  return const_cast<std::byte*>(reinterpret_cast<const std::byte*>(notified)) + sizeof(absl::Mutex);
+}
 
 }  // namespace
 
@@ -125,4 +141,21 @@ bool WrapWaitWithTimeout(absl::CondVar* condition, absl::Mutex* mutex, absl::Dur
 bool WrapWaitWithDeadline(absl::CondVar* condition, absl::Mutex* mutex, absl::Time deadline) {
   const WhileWaiting waiting(mutex);
   return RealWaitWithDeadline(condition, mutex, deadline);
+}
+
+void WrapNotify(absl::Notification* notified) {
+  __tsan_release(FlagOf(notified));
+  RealNotify(notified);
+}
+
+void WrapWaitForNotification(const absl::Notification* notified) {
+  RealWaitForNotification(notified);
+  __tsan_acquire(FlagOf(notified));
+}
+
+bool WrapWaitForNotificationWithTimeout(const absl::Notification* notified,
+                                        absl::Duration timeout) {
+  const bool in_time = RealWaitForNotificationWithTimeout(notified, timeout);
+  if (in_time) __tsan_acquire(FlagOf(notified));
+  return in_time;
 }

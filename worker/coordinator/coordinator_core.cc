@@ -53,7 +53,7 @@ void ClusterCoordinator::Core::CallFunctions(int32_t worker) {
     // The scope ends with the function, without a look at the strategy: a function that was left to
     // its thread may outlive it.
     OutsideEveryScope([&] {
-      if (Strategy* const strategy = strategy_.get()) ContextStack::OfThisThread().Enter(*strategy);
+      EnterStrategy();
       result = call->Call();
       return absl::OkStatus();
     }).IgnoreError();
@@ -63,6 +63,13 @@ void ClusterCoordinator::Core::CallFunctions(int32_t worker) {
       return;
     }
   }
+}
+
+void ClusterCoordinator::Core::EnterStrategy() {
+  // The strategy outlives End, which cannot begin here; after End it may be gone.
+  absl::MutexLock lock(&mutex_);
+  if (ending_) return;
+  if (Strategy* const strategy = strategy_.get()) ContextStack::OfThisThread().Enter(*strategy);
 }
 
 void ClusterCoordinator::Core::LoseThread(int32_t worker, const absl::Status& why) {

@@ -42,6 +42,8 @@ class ClusterCoordinator::Core {
   using Dropped = std::deque<Call>;
 
   void CallFunctions(int32_t worker);
+  // Enters the strategy's scope in this thread, unless the coordinator ends.
+  void EnterStrategy();
   // Gives the worker no more functions.
   void Lose(int32_t worker, const absl::Status& why);
   // Null if the coordinator ends.
