@@ -95,8 +95,9 @@ rocksdb::Options MakeRocksOptions(const StoreOptions& store) {
   constexpr int kWriteBuffers = static_cast<int>(kBehindWriteBuffers) + 1;
   options.max_write_buffer_number = kWriteBuffers;
   options.write_buffer_size = 2 * store.write_buffer_bytes / kWriteBuffers;
-  // The buffers are smaller than RocksDB's default, and each compaction copies the level below.
-  options.level0_file_num_compaction_trigger = 6;
+  options.level0_file_num_compaction_trigger = kCompactedTables;
+  // By default, the size of fewer tables would begin a compaction too.
+  options.max_bytes_for_level_base = kCompactedTables * options.write_buffer_size;
   options.level0_slowdown_writes_trigger = kDelayTables;
   options.level0_stop_writes_trigger = kStopTables;
   // For a server with a budget of up to 512 MiB, malloc maps each block separately and unmaps it

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -255,6 +256,11 @@ Flusher::Notes Flusher::TakeNotes() {
         shard->dirty().TakeInto(of_job.stripes);
       }
     }
+    // In the order of their keys, the tables of a snapshot do not overlap.
+    std::ranges::sort(of_job.stripes, {}, [](const Stripe* stripe) {
+      const StripeId& id = stripe->id();
+      return std::tuple(id.variable, id.shard, id.stripe);
+    });
   }
   return notes;
 }

@@ -57,6 +57,11 @@ class EmbeddingStripe final : public Stripe {
   void Apply(const UpdateStep& step, const Origin& origin, absl::Span<const uint32_t> rows,
              absl::Span<const uint32_t> positions, bool repeats, const float* gradients,
              TableScratch& scratch);
+  // Called instead of Apply if the table's rows are plain and the push repeats none of them.
+  void AddTo(GatheredUpdate& update, absl::Span<const uint32_t> rows,
+             absl::Span<const uint32_t> positions, const float* gradients) {
+    update.Add(layout_, table_, rows, positions, gradients);
+  }
 
   // Copies part `part` of a row to `to`. A key without a row has its initial value.
   void CopyRow(size_t part, int64_t key, uint32_t row, float* to) const;

@@ -370,17 +370,33 @@ void HostedTable::Push(const UpdateStep& step, const Origin& origin, const KeyGr
     if (!scratch.absent.empty()) {
       Admit(window, groups, scratch, absl::MakeSpan(repeats), changed);
     }
-    for (size_t g = 0; g < window.size(); ++g) {
-      if (!wanted[g]) continue;
+    const auto rows = [&](size_t g) {
       const KeyGroup& group = window.group(g);
-      const auto rows = absl::MakeConstSpan(scratch.rows)
-                            .subspan(group.begin - window.begin(), group.end - group.begin);
-      window.stripe(g).Apply(step, origin, rows, groups.positions(group), repeats[g], gradients,
-                             scratch);
+      return absl::MakeConstSpan(scratch.rows)
+          .subspan(group.begin - window.begin(), group.end - group.begin);
+    };
+    const auto positions = [&](size_t g) { return groups.positions(window.group(g)); };
+    // Nothing may fail between an update and this.
+    const auto applied = [&](size_t g) {
       window.stripe(g).Touch(origin, dirty());
-      window.stripe(g).CountUses(group.size());
+      window.stripe(g).CountUses(window.group(g).size());
       CAIRN_CRASH_POINT("push: between buckets");
       changed.any = true;
+      wanted[g] = false;
+    };
+    for (size_t g = 0; g < window.size(); ++g) {
+      EmbeddingStripe& stripe = window.stripe(g);
+      if (!wanted[g] || (stripe.layout().row.plain() && !repeats[g])) continue;
+      stripe.Apply(step, origin, rows(g), positions(g), repeats[g], gradients, scratch);
+      applied(g);
+    }
+    GatheredUpdate update(step, layout().dim, scratch);
+    for (size_t g = 0; g < window.size(); ++g) {
+      if (wanted[g]) window.stripe(g).AddTo(update, rows(g), positions(g), gradients);
+    }
+    update.End();
+    for (size_t g = 0; g < window.size(); ++g) {
+      if (wanted[g]) applied(g);
     }
     return true;
   };

@@ -84,4 +84,31 @@ void RowUpdate::ApplySummed(absl::Span<const uint32_t> rows, absl::Span<const ui
   }
 }
 
+GatheredUpdate::GatheredUpdate(const UpdateStep& step, size_t dim, TableScratch& scratch)
+    : step_(step), dim_(dim), scratch_(scratch) {
+  scratch_.gradients.resize(kApplyRows * dim);
+  scratch_.pointers.resize(kApplyRows);
+}
+
+void GatheredUpdate::Add(const TableLayout& layout, RowTable& table,
+                         absl::Span<const uint32_t> rows, absl::Span<const uint32_t> positions,
+                         const float* gradients) {
+  if (layout_ != &layout) End();
+  layout_ = &layout;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] == RowTable::kNone) continue;
+    if (count_ == kApplyRows) End();
+    scratch_.pointers[count_] = table.floats(rows[i]);
+    CopyFloats(gradients + positions[i] * dim_, dim_, scratch_.gradients.data() + count_ * dim_);
+    ++count_;
+  }
+}
+
+void GatheredUpdate::End() {
+  if (count_ == 0) return;
+  layout_->optimizer->ApplyRows(step_, absl::MakeSpan(scratch_.pointers.data(), count_), dim_,
+                                scratch_.gradients.data());
+  count_ = 0;
+}
+
 }  // namespace cairn

@@ -57,4 +57,28 @@ class RowUpdate {
   TableScratch& scratch_;
 };
 
+// Updates of rows of several tables, for few calls of the optimizer: its call costs as much as some
+// rows. Only for plain rows, each once. Call End before `scratch` is used otherwise.
+// Thread safety: none.
+class GatheredUpdate {
+ public:
+  // `dim` of every row. `step` and `scratch` must outlive this object. Only this constructor throws
+  // (std::bad_alloc).
+  GatheredUpdate(const UpdateStep& step, size_t dim, TableScratch& scratch);
+
+  // The gradient of rows[i] is at gradients + positions[i] * dim; rows that are RowTable::kNone are
+  // left out. `layout` and `table` must outlive End.
+  void Add(const TableLayout& layout, RowTable& table, absl::Span<const uint32_t> rows,
+           absl::Span<const uint32_t> positions, const float* gradients);
+  // Updates the added rows.
+  void End();
+
+ private:
+  const UpdateStep& step_;
+  const size_t dim_;
+  TableScratch& scratch_;
+  const TableLayout* layout_ = nullptr;  // of the rows that are not updated yet
+  size_t count_ = 0;
+};
+
 }  // namespace cairn

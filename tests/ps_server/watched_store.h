@@ -20,6 +20,8 @@ class WatchedStore final : public ForwardingStore<NoGuard> {
 
   // Called before and after the disk is read; may be null.
   std::function<void(absl::Span<const ColdKey> keys)> before_read, after_read;
+  // Called before a batch is made; may be null.
+  std::function<void(const StripeId& id)> before_batch;
   // Called before stripes are loaded; may be null.
   std::function<void()> before_load;
   // Called before the disk is scanned, and before it is written to; an error or exception prevents
@@ -35,6 +37,10 @@ class WatchedStore final : public ForwardingStore<NoGuard> {
     const absl::Status status = store()->PutMap(record, shards, removed);
     if (after_map != nullptr) after_map();
     return status;
+  }
+  std::unique_ptr<StripeBatch> NewBatch(const StripeId& id) override {
+    if (before_batch != nullptr) before_batch(id);
+    return store()->NewBatch(id);
   }
   absl::Status Write(StripeBatch& batch) override {
     if (before_write != nullptr) RETURN_IF_ERROR(before_write());

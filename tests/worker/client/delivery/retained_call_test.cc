@@ -65,6 +65,22 @@ TEST(RetainPart, KeepsManyPayloadsApartAndAligned) {
   }
 }
 
+TEST(RetainPart, KeepsEveryByteOfPayloadsOfAnySizeAndPlace) {
+  std::vector<uint8_t> bytes(400);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 7 + 1);
+  DataCall call;
+  call.kind = CallKind::kPush;
+  for (size_t size = 0; size <= 300; ++size) {
+    wire::PushItem& item = call.request.push.items.emplace_back();
+    item.values = Payload::ViewOf(absl::MakeConstSpan(bytes).subspan(size % 67, size));
+  }
+  const RetainedPart part = RetainPart(call);
+  for (size_t size = 0; size <= 300; ++size) {
+    EXPECT_THAT(part.call->request.push.items[size].values.As<uint8_t>(),
+                ElementsAreArray(absl::MakeConstSpan(bytes).subspan(size % 67, size)));
+  }
+}
+
 TEST(RetainPart, KeepsAnAssignAsOne) {
   const std::vector<float> values = {1, 2, 3};
   DataCall call;
