@@ -68,7 +68,9 @@ void AddTaskFlags(Flags flags, ServerFlags& values, ServerConfig& config) {
            "time between snapshots; default 5")
       .Add("logged_snapshot_bytes", "N", engine.logged_snapshot_bytes,
            "how much of a snapshot is written to RocksDB's log before its tables; the rest goes to "
-           "tables only, so that large snapshots are written once instead of twice; default 32 MiB")
+           "tables only, so that large snapshots are written once instead of twice; after a "
+           "snapshot of more than four times as much, all of the next goes to tables only; default "
+           "32 MiB")
       .Add("memory_budget_bytes", "N", values.memory_budget_bytes,
            "memory for variables and messages, and for the rest of the program if rows of tables "
            "can be evicted; 128 MiB or more; default 4 GiB, or three quarters of the memory of the "

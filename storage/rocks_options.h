@@ -13,8 +13,8 @@ namespace cairn {
 // more is full, writes must wait.
 inline constexpr uint64_t kBehindWriteBuffers = 2;
 // Tables of one family that are compacted together. Each compaction rewrites the rows that it
-// meets below, so few large ones write less: with 6 tables, a table under full load was written 2
-// times, and with 12 it is written 1.25 times.
+// meets below, so a few large ones write less: in a job that keeps two servers busy, compactions
+// wrote 0.7 to 1.1 bytes for each byte of the snapshots, and 0.15 to 0.35 with twelve tables.
 inline constexpr int kCompactedTables = 12;
 // The store is also behind when this many tables of one family wait for a compaction. From
 // kDelayTables on, RocksDB delays every write: also the records of moves, during which updates

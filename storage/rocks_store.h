@@ -194,6 +194,9 @@ class RocksStore : public StripeStore {
   // here.
   uint64_t logged_through_ ABSL_GUARDED_BY(unlogged_set_mutex_) = 0;
   size_t snapshot_bytes_ ABSL_GUARDED_BY(unlogged_mutex_) = 0;  // of this snapshot, so far
+  // Whether the previous snapshot was several times as large as what is logged of one. This one is
+  // probably too, and a log of its beginning would be in vain.
+  bool after_large_ ABSL_GUARDED_BY(unlogged_mutex_) = false;
   // A write to one of its stripes flushed this snapshot before its end. The rest of it is logged,
   // so that frequent flushes do not make many small tables.
   bool log_rest_ ABSL_GUARDED_BY(unlogged_mutex_) = false;

@@ -17,6 +17,13 @@
 #include "storage/row_segment.h"
 
 namespace cairn {
+namespace {
+
+// How many times as large as the part of it that is logged a snapshot is for the next one to be
+// expected to be large.
+constexpr size_t kLargeSnapshot = 4;
+
+}  // namespace
 
 absl::StatusOr<SegmentRange> RocksStore::Segments(const StripeId& id) {
   {
@@ -95,7 +102,7 @@ absl::Status RocksStore::WriteInSnapshot(StripeBatch& batch) {
   // The column families are flushed one by one, so only the WAL makes a batch atomic that changes
   // both.
   const bool logged = log_rest_ || copies_ > 0 || changes.changes_cold() ||
-                      snapshot_bytes_ <= logged_snapshot_bytes_;
+                      (snapshot_bytes_ <= logged_snapshot_bytes_ && !after_large_);
   if (!logged) {
     absl::MutexLock set_lock(&unlogged_set_mutex_);
     if (unlogged_.empty()) logged_through_ = db_->GetLatestSequenceNumber();
@@ -136,6 +143,7 @@ absl::Status RocksStore::SettleSnapshot() {
   const Blocking blocking;
   absl::MutexLock unlogged_lock(&unlogged_mutex_);
   RETURN_IF_ERROR(FlushUnlogged());
+  after_large_ = snapshot_bytes_ / kLargeSnapshot > logged_snapshot_bytes_;
   snapshot_bytes_ = 0;
   log_rest_ = false;
   return absl::OkStatus();

@@ -202,9 +202,10 @@ class StripeStore {
   // Sync, it survives the machine.
   virtual absl::Status Write(StripeBatch& batch) = 0;
   // Writes the batch as a part of a snapshot, of which there is one at a time. Only its first
-  // StoreOptions::logged_snapshot_bytes go through the WAL, so that a large snapshot is written
-  // once and not twice. A crash may lose each of the other batches as a whole, before
-  // SettleSnapshot or a Write to the same stripe has returned.
+  // StoreOptions::logged_snapshot_bytes go through the WAL, and nothing if the snapshot before was
+  // more than four times as large, so that a large snapshot is written once and not twice. A crash
+  // may lose each of the other batches as a whole, before SettleSnapshot or a Write to the same
+  // stripe has returned.
   virtual absl::Status WriteInSnapshot(StripeBatch& batch) = 0;
   // Ends the snapshot. When the call returns, its batches survive the process, and those that are
   // not in the WAL also the machine.

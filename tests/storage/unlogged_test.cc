@@ -182,7 +182,24 @@ TEST_F(UnloggedTest, AColdRowIsLoggedAfterTheRestOfItsStripe) {
   EXPECT_THAT(content.cold, ElementsAre(Pair(7, "first")));
 }
 
-TEST_F(UnloggedTest, TheFirstBytesOfEverySnapshotAreLogged) {
+TEST_F(UnloggedTest, NothingIsLoggedOfTheSnapshotAfterALargeOne) {
+  Open(1000);
+  // Bytes of each snapshot, and whether its first batch is logged.
+  const std::pair<size_t, bool> snapshots[] = {
+      {500, true}, {8000, true}, {8000, false}, {500, false}, {500, true}};
+  for (int64_t snapshot = 1; const auto& [bytes, logged] : snapshots) {
+    ASSERT_OK(store_->WriteInSnapshot(*Row({1, 0, 0}, snapshot, 7, "small")));
+    EXPECT_EQ(AfterACrash()[0].sequence, logged ? snapshot : snapshot - 1);
+    const std::string rest(bytes, 'r');
+    ASSERT_OK(store_->WriteInSnapshot(*Row({1, 0, 1}, snapshot, 7, rest)));
+    ASSERT_OK(store_->SettleSnapshot());
+    EXPECT_EQ(AfterACrash()[0].sequence, snapshot);
+    EXPECT_EQ(AfterACrash()[1].sequence, snapshot);
+    ++snapshot;
+  }
+}
+
+TEST_F(UnloggedTest, TheFirstBytesOfASnapshotAreLogged) {
   Open(10000);
   for (int64_t snapshot = 1; snapshot <= 2; ++snapshot) {
     for (uint32_t stripe = 0; stripe < 4; ++stripe) {
