@@ -111,7 +111,7 @@ TEST_F(UnloggedTest, SurvivesOnceTheSnapshotIsSettled) {
 TEST_F(UnloggedTest, SnapshotsAreAskedToWaitBeforeTheirTablesDelayWrites) {
   Open(0);
   const std::string bytes(1 << 20, 'r');
-  for (int64_t i = 1; i <= 24; ++i) {  // a table each
+  for (int64_t i = 1; i <= 28; ++i) {  // a table each
     ASSERT_OK(store_->WriteInSnapshot(*Row({1, 0, 0}, i, i, bytes)));
     ASSERT_OK(store_->SettleSnapshot());
   }
@@ -125,7 +125,7 @@ TEST_F(UnloggedTest, SnapshotsAreAskedToWaitBeforeTheirTablesDelayWrites) {
   watching.join();
   ASSERT_OK(start);
   EXPECT_TRUE(behind || store_->Behind());
-  for (int64_t i = 25; i <= 30; ++i) ASSERT_OK(store_->Write(*Row({1, 0, 0}, i, i, bytes)));
+  for (int64_t i = 29; i <= 34; ++i) ASSERT_OK(store_->Write(*Row({1, 0, 0}, i, i, bytes)));
   const Deadline deadline = Deadline::In(absl::Seconds(60));
   while (store_->Behind()) ASSERT_FALSE(deadline.Expired());
   const std::vector<StoreStatistic> all = store_->ReadStatistics();
