@@ -3,7 +3,6 @@
 #include <atomic>
 #include <memory>
 #include <stdexcept>
-#include <thread>
 
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
@@ -131,17 +130,23 @@ TEST_F(CoordinatorEnds, TheLastPointerMayBeReleasedInAFunction) {
 
 // Held only by a queued function, which a worker's thread drops when another function fails.
 TEST_F(CoordinatorEnds, TheLastPointerMayBeInACancelledFunction) {
+  struct Held {
+    ~Held() {
+      coordinator.reset();
+      gone.Notify();
+    }
+    std::shared_ptr<ClusterCoordinator> coordinator;
+    absl::Notification& gone;
+  };
   Start(1);
-  absl::Notification go;
+  absl::Notification go, gone;
   ScheduleFailure(go);
-  ASSERT_OK(coordinator_->Schedule([held = coordinator_] {}));
-  const std::weak_ptr<ClusterCoordinator> watched = coordinator_;
+  ASSERT_OK(
+      coordinator_->Schedule([held = std::shared_ptr<Held>(new Held{coordinator_, gone})] {}));
   coordinator_.reset();
-  EXPECT_FALSE(watched.expired());
+  EXPECT_FALSE(gone.HasBeenNotified());
   go.Notify();
-  const Deadline deadline = EndDeadline();
-  while (!watched.expired() && !deadline.Expired()) std::this_thread::yield();
-  EXPECT_TRUE(watched.expired());
+  EXPECT_TRUE(WaitFor(gone));
 }
 
 TEST_F(CoordinatorEnds, JoinInAFunctionIsRefusedAtOnce) {
