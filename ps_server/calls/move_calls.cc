@@ -64,8 +64,6 @@ class Moving {
   }
   // BUSY names a worker that has not resent yet what this server lost in a restart.
   absl::Status CheckCaughtUp();
-  // Stores the incarnations that fence workers, so that the fences survive a crash of this server.
-  absl::Status KeepFences();
   absl::Status Ready();
   absl::Status Commit();
   absl::Status HandOver(Move& move);
@@ -223,6 +221,7 @@ std::vector<Watermark> Moving::Incarnations() const {
 }
 
 absl::Status Moving::Fence(const std::vector<Watermark>& incarnations) {
+  std::vector<std::shared_ptr<Session>> fenced;
   for (const Watermark& at_source : incarnations) {
     std::shared_ptr<Session> session = admitted_.job->FindSession(at_source.worker);
     if (session == nullptr) {
@@ -235,11 +234,9 @@ absl::Status Moving::Fence(const std::vector<Watermark>& incarnations) {
     // Updates of the fenced start have ended, or they run later and are rejected.
     const TracedLock order = admission_.LockOrder(*session, "an earlier call of the worker");
     session->Fence(at_source.sequence);
-    if (session->durable_incarnation() < session->incarnation()) {
-      RETURN_IF_ERROR(admission_.StoreIncarnation(*session));
-    }
+    fenced.push_back(std::move(session));
   }
-  return absl::OkStatus();
+  return admission_.StoreFences(std::move(fenced));
 }
 
 absl::Status Moving::Read(wire::MoveReply& reply) {
@@ -310,7 +307,8 @@ absl::Status Moving::Hold(wire::MoveReply& reply) {
     admission_.AwaitUpdates(*admitted_.job);
     status = CheckCaughtUp();
   }
-  if (status.ok()) status = KeepFences();
+  // The fences survive a crash of this server.
+  if (status.ok()) status = admission_.StoreFences(admitted_.job->sessions());
   if (!status.ok()) variable.Hold(absl::ZeroDuration());
   return status;
 }
@@ -352,14 +350,6 @@ absl::Status Moving::CheckCaughtUp() {
                                   ") has not resent the updates that this server lost in a "
                                   "restart: the move waits until it has, or its lease ends"),
                      kCaughtUpRetry);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Moving::KeepFences() {
-  for (const auto& session : admitted_.job->sessions()) {
-    if (session->durable_incarnation() >= session->incarnation()) continue;
-    RETURN_IF_ERROR(admission_.StoreIncarnation(*session));
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,6 @@
 #include "ps_server/calls/service.h"
 
+#include <memory>
 #include <new>
 
 #include "absl/cleanup/cleanup.h"
@@ -11,6 +12,7 @@
 #include "ps_server/calls/check_request.h"
 #include "ps_server/calls/map_changes.h"
 #include "ps_server/core/ordered_call.h"
+#include "ps_server/core/reply_holds.h"
 #include "thrift/errors.h"
 
 namespace cairn {
@@ -302,6 +304,9 @@ absl::Status Service::Drain(const wire::Caller& caller) {
 
 void Service::drain(wire::ServerState& state, const wire::Caller& caller) {
   RpcMeter::Call metered(core_.rpcs, "drain");
+  ++unanswered_drains_;
+  ReplyHolds::KeepUntilSent(
+      std::shared_ptr<const void>(nullptr, [this](const void*) { --unanswered_drains_; }));
   const absl::Status status = Drain(caller);
   metered.Ended(status.code());
   if (!status.ok()) Throw(caller, status);

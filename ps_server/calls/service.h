@@ -55,6 +55,8 @@ class Service final : public wire::ParameterServerIf {
   // From now on, calls that wait for other workers or read the files of a checkpoint end with
   // STOPPING.
   void CancelLongCalls();
+  // Whether a drain runs, or its reply has not been sent yet.
+  bool AnswersDrain() const { return unanswered_drains_.load() > 0; }
 
   void hello(wire::HelloReply& reply, const wire::HelloRequest& request) override;
   void heartbeat(wire::ServerState& state, const wire::Caller& caller) override;
@@ -102,6 +104,7 @@ class Service final : public wire::ParameterServerIf {
   Checkpoints checkpoints_;
   CallGate gate_;
   std::atomic<bool> draining_{false};
+  std::atomic<int> unanswered_drains_{0};
 };
 
 }  // namespace cairn

@@ -164,17 +164,17 @@ absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRe
   session->Admit(incarnation, request.origin, request.start);
   CAIRN_CRASH_POINT("hello: admitted");
   if (is_new) {
-    RETURN_IF_ERROR(admission.StoreIncarnation(*session));
+    RETURN_IF_ERROR(admission.StoreIncarnation(session));
     CAIRN_CRASH_POINT("hello: durable");
     LOG(INFO) << info.name << ": " << request.task_type << " (worker " << request.worker
               << " of job " << request.job << ", " << request.origin << ") joined as incarnation "
               << incarnation;
   }
   if (record != nullptr && record->durable_incarnation() < record->incarnation()) {
-    RETURN_IF_ERROR(admission.StoreIncarnation(*record));
+    RETURN_IF_ERROR(admission.StoreIncarnation(record));
   }
   if (steps != nullptr && steps->durable_incarnation() < steps->incarnation()) {
-    RETURN_IF_ERROR(admission.StoreIncarnation(*steps));
+    RETURN_IF_ERROR(admission.StoreIncarnation(steps));
   }
   session->Renew(info.options.lease);
   hello.fresh = is_new;

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/errors.h"
@@ -100,26 +101,45 @@ bool Admission::IsCurrent(const Session& session) const {
   }
 }
 
-absl::Status Admission::StoreIncarnation(Session& session) {
-  // Moving rows may raise the incarnation once more in the meantime.
-  const int64_t incarnation = session.incarnation();
+// The records keep the durable sequences: one ahead of its stripes would lose pushes in a crash.
+// Not while an epoch runs, which would write earlier incarnations.
+absl::Status Admission::WriteIncarnations(absl::Span<const std::shared_ptr<Session>> sessions) {
   Flusher& flusher = order_.flusher;
+  return flusher.Exclusively([&] {
+    std::vector<Session*> current;
+    std::vector<WorkerRecord> records;
+    for (const std::shared_ptr<Session>& session : sessions) {
+      if (!IsCurrent(*session)) continue;
+      current.push_back(session.get());
+      records.push_back(session->NoteIncarnation());
+    }
+    if (records.empty()) return absl::OkStatus();
+    absl::Status written = store_.WriteEpoch({}, records);
+    if (written.ok()) written = store_.Sync();
+    if (!written.ok()) return flusher.Refuse(written);
+    for (size_t i = 0; i < current.size(); ++i) current[i]->Published(records[i]);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Admission::StoreFences(std::vector<std::shared_ptr<Session>> sessions) {
+  std::erase_if(sessions, [](const std::shared_ptr<Session>& session) {
+    return session->durable_incarnation() >= session->incarnation();
+  });
+  return sessions.empty() ? absl::OkStatus() : WriteIncarnations(sessions);
+}
+
+absl::Status Admission::StoreIncarnation(const std::shared_ptr<Session>& session) {
+  // Moving rows may raise the incarnation once more in the meantime.
+  const int64_t incarnation = session->incarnation();
   if (info_.applied_is_durable()) {
     // Only the incarnation is stored: the stripes on disk are older than the applied updates.
-    RETURN_IF_ERROR(flusher.Exclusively([&] {
-      if (!IsCurrent(session)) return absl::OkStatus();
-      const WorkerRecord record = session.NoteIncarnation();
-      absl::Status written = store_.WriteEpoch({}, {record});
-      if (written.ok()) written = store_.Sync();
-      if (!written.ok()) return flusher.Refuse(written);
-      session.Published(record);
-      return absl::OkStatus();
-    }));
+    RETURN_IF_ERROR(WriteIncarnations({&session, 1}));
   } else {
-    RETURN_IF_ERROR(flusher.Flush(Flusher::Reach::kSynced));
+    RETURN_IF_ERROR(order_.flusher.Flush(Flusher::Reach::kSynced));
   }
-  if (session.durable_incarnation() >= incarnation) return absl::OkStatus();
-  return Aborted("hello to ", info_.name, ": job ", session.job(),
+  if (session->durable_incarnation() >= incarnation) return absl::OkStatus();
+  return Aborted("hello to ", info_.name, ": job ", session->job(),
                  " was dropped meanwhile: say hello again");
 }
 

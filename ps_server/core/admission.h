@@ -1,8 +1,12 @@
 // Decides which callers may proceed, and reports the state of the server to them.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "ps_server/base/server_info.h"
 #include "ps_server/core/admitted.h"
 #include "ps_server/core/ordered_call.h"
@@ -38,13 +42,18 @@ class Admission {
   void AwaitUpdates(const Job& job);
   // Stores the worker's incarnation, and with it everything that its earlier incarnations had
   // applied.
-  absl::Status StoreIncarnation(Session& session);
+  absl::Status StoreIncarnation(const std::shared_ptr<Session>& session);
+  // Stores the incarnations of `sessions` in one synced write, without a snapshot: a fence need not
+  // make updates durable, because the hello of the worker's next start does. Leaves out sessions of
+  // dropped jobs. Errors as Flusher::Exclusively.
+  absl::Status StoreFences(std::vector<std::shared_ptr<Session>> sessions);
 
   // Fills in the boot id, the version of the list of servers, and where they are known the steps of
   // `job` and the sequences of `session`. Both may be null.
   void FillState(Job* job, const Session* session, wire::ServerState& state) const;
 
  private:
+  absl::Status WriteIncarnations(absl::Span<const std::shared_ptr<Session>> sessions);
   bool IsCurrent(const Session& session) const;
 
   const ServerInfo& info_;

@@ -1,6 +1,7 @@
-// Memory of a reply that stays charged after its call, until the reply has been sent.
+// What lasts beyond a call until its reply has been sent, such as the memory of the reply.
 #pragma once
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -8,8 +9,8 @@
 
 namespace cairn {
 
-// While one exists, it keeps the memory charged for the replies of calls on its thread. Callers in
-// this process have none: their replies are charged until the call returns.
+// While one exists, it keeps what calls on its thread hold for their replies, until these are sent.
+// Callers in this process have none: their replies hold nothing after the call.
 // Thread safety: none; made, used and destroyed by one thread, at most one at a time.
 class ReplyHolds {
  public:
@@ -22,12 +23,20 @@ class ReplyHolds {
   static void HoldUntilSent(MemoryHold hold) {
     if (of_thread_ != nullptr) of_thread_->holds_.push_back(std::move(hold));
   }
+  // The same for an object whose destructor runs when the reply is sent.
+  static void KeepUntilSent(std::shared_ptr<const void> kept) {
+    if (of_thread_ != nullptr) of_thread_->kept_.push_back(std::move(kept));
+  }
   // The reply has been sent, or dropped.
-  void Release() { holds_.clear(); }
+  void Release() {
+    holds_.clear();
+    kept_.clear();
+  }
 
  private:
   static inline thread_local ReplyHolds* of_thread_ = nullptr;
   std::vector<MemoryHold> holds_;
+  std::vector<std::shared_ptr<const void>> kept_;
 };
 
 }  // namespace cairn

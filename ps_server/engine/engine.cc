@@ -74,6 +74,7 @@ class ServingEngine final : public Engine {
   int32_t live_workers() const override;
   absl::Status KeepRowRules() override { return core_.row_expirer.RunOnce(); }
   void CancelLongCalls() override { service_.CancelLongCalls(); }
+  bool AnswersDrain() const override { return service_.AnswersDrain(); }
   absl::Status Close() override;
 
  private:

@@ -50,6 +50,9 @@ class Engine {
   // The server will stop soon: calls that read the files of a checkpoint and waits for other
   // workers end with STOPPING.
   virtual void CancelLongCalls() {}
+  // Whether a drain runs, or its reply has not been sent yet: the caller learns the outcome from
+  // nothing else.
+  virtual bool AnswersDrain() const { return false; }
 
   // Rejects new calls (STOPPING), waits for running calls, flushes and closes the store.
   virtual absl::Status Close() = 0;

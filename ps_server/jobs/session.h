@@ -129,7 +129,7 @@ class Session {
 
   // Fills `record` for a snapshot. False: the store has the current state already.
   bool Note(WorkerRecord& record) const;
-  // The stored record with the new incarnation, for durability off.
+  // The stored record with the new incarnation, for a write outside a snapshot.
   WorkerRecord NoteIncarnation() const;
   // `record` is on disk and synced.
   void Published(const WorkerRecord& record);

@@ -332,6 +332,10 @@ void Listener::Stop() {
     ShutDownAll(SHUT_RD);  // idle connections end, running calls can still reply
     const Deadline grace = Deadline::In(kStopGrace);
     while (!connections_.empty() && !grace.Expired()) changed_.WaitUntil(&mutex_, grace);
+    // The engine bounds the drain, and its connection ends with its reply.
+    while (!connections_.empty() && engine_.AnswersDrain()) {
+      changed_.WaitUntil(&mutex_, Deadline::In(kStopGrace));
+    }
     ShutDownAll(SHUT_RDWR);
     // The remaining calls wait inside the engine, which bounds these waits.
     while (!connections_.empty()) changed_.WaitUntil(&mutex_, Deadline::In(kStopGrace));

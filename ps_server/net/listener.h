@@ -49,8 +49,8 @@ class Listener {
   // For example "127.0.0.1:7001"; has the bound port.
   const std::string& address() const { return address_; }
   ListenerStatistics statistics() const;
-  // Stops accepting and serving, gives running calls up to a second to reply, closes all
-  // connections and joins all threads. Idempotent.
+  // Stops accepting and serving, gives running calls up to a second to reply, a drain the time that
+  // it needs, closes all connections and joins all threads. Idempotent.
   void Stop();
 
   // For its connections:

@@ -435,6 +435,22 @@ TEST_F(MembersTest, InvalidChangesAreRefused) {
               HasSubstr("start a server with the next index"));
 }
 
+// Otherwise ps:0 would keep its part of a variable that nobody can complete.
+TEST_F(MembersTest, ACreateWhileAServerLeavesCreatesNothingOrOnTheOthers) {
+  const auto worker = Connect(0).value();
+  VariableSpec spec = Table();
+  spec.bucket_ps.clear();
+  wire::ChangeMembersReply closed = Change(1, wire::MembersAction::CLOSE, 1).value();
+  const absl::Status leaving = worker->Create({spec}, Soon());
+  EXPECT_TRUE(absl::IsUnavailable(leaving)) << leaving;
+  EXPECT_THAT(leaving.message(), HasSubstr("is leaving the cluster"));
+  EXPECT_THAT(leaving.message(), HasSubstr("create it again when cairnctl servers remove ps:1"));
+  EXPECT_THAT(worker->Describe(Soon()).value(), IsEmpty());
+  ASSERT_OK(Change(0, wire::MembersAction::REMOVE, 1, std::move(closed.last_words)));
+  ASSERT_OK(worker->Create({spec}, Soon()));
+  EXPECT_THAT(worker->Describe(Soon()).value()[0].bucket_ps, ::testing::Each(0));
+}
+
 // One of several workers; each of their steps changes every key by -1.
 class Stepping {
  public:

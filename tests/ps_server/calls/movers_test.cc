@@ -262,6 +262,62 @@ TEST_F(MoversTest, AFenceWaitsForTheUpdateOfTheStartThatItFences) {
                                      " (not joined here yet) has taken its place")));
 }
 
+// A snapshot may take seconds, and updates are held meanwhile.
+TEST_F(MoversTest, FencesOfManyWorkersAreDurableWithoutASnapshot) {
+  constexpr int32_t kWorkers = 4;
+  std::vector<int64_t> granted;
+  for (int32_t w = 1; w <= kWorkers; ++w) {  // ps:1 does not know these
+    ASSERT_OK(TestClient(Service(0), w).Hello());
+    granted.push_back(TestClient(Service(0), w).Hello()->incarnation);
+  }
+  const auto epochs = [this](int32_t server) { return Described(server).counters.at("epochs"); };
+  ASSERT_OK(Begin(0, 1, 2));
+  const int64_t before = epochs(1);
+  ASSERT_OK(At(0, wire::MoveAction::HOLD, 0, 1, 2));
+  ASSERT_OK(Copy(0, 1, 2));
+  ASSERT_OK(At(1, wire::MoveAction::READY, 0, 1, 2));
+  EXPECT_EQ(epochs(1), before);
+  CrashUnseen(1);
+  for (int32_t w = 1; w <= kWorkers; ++w) {
+    const int64_t present = granted[static_cast<size_t>(w - 1)];
+    EXPECT_EQ(ReasonOf(TestClient(Service(1), w).Hello(present - 1).status()),
+              wire::ErrorReason::FENCED);
+    EXPECT_OK(TestClient(Service(1), w).Hello(present));
+  }
+}
+
+// READY fences the worker without making its updates durable. The hello of its next start does so;
+// after a crash before that, the next start learns that the updates are missing.
+TEST_F(MoversTest, UpdatesOfAFencedStartCountOnce) {
+  wire::VariableSpec other = Table();
+  other.name = "other";
+  other.bucket_ps = {1};
+  ASSERT_OK(TestClient(Service(1), -1).Create({other}));
+  int64_t pushes = 0;
+  for (const bool crashes_early : {true, false}) {
+    TestClient fenced(Service(1), 0);
+    ASSERT_OK(fenced.Hello(incarnation_));
+    ASSERT_OK(fenced.PushKeys("other", {1}, {1}));
+    ++pushes;
+    ASSERT_OK(TestClient(Service(0), 0).Hello());  // ps:0 knows the next start, ps:1 does not
+    ++incarnation_;
+    ASSERT_OK(GiveUp(2));
+    ASSERT_OK(UntilReady(0, 1, 2));
+    EXPECT_EQ(ReasonOf(fenced.PushKeys("other", {1}, {1}).status()), wire::ErrorReason::FENCED);
+    if (crashes_early) CrashUnseen(1);
+    TestClient next(Service(1), 0);
+    const auto hello = next.Hello(incarnation_);
+    ASSERT_OK(hello);
+    EXPECT_EQ(hello->state.durable, hello->state.applied);
+    if (hello->state.applied < pushes) {
+      ASSERT_OK(next.PushKeys("other", {1}, {1}));
+      ASSERT_OK(next.Flush());
+    }
+    CrashUnseen(1);
+    EXPECT_THAT(*TestClient(Service(1), -1).PullKeys("other", {1}), ElementsAre(-pushes));
+  }
+}
+
 // Otherwise the step that the fenced start announced would count for the new start, which is behind
 // it, and others would run ahead of the bound.
 TEST_F(MoversTest, AfterAFenceTheHelloOfTheNewStartIsItsFirst) {

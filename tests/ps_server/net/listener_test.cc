@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -428,6 +429,36 @@ TEST(ListenerWithEngine, StopEndsAWaitForAnotherWorker) {
   EXPECT_LT(MonotonicNow() - begin, absl::Seconds(5));
   waiter.join();
   EXPECT_EQ(ReasonOf(status), wire::ErrorReason::STOPPING) << status;
+}
+
+// A busy machine may run the drain's thread so late. Without the reply, `cairnctl drain` takes a
+// server that has written everything for one that died.
+TEST(ListenerWithEngine, ADrainIsAnsweredHoweverLate) {
+  const TempDir folder;
+  std::unique_ptr<Listener> listener;
+  absl::Notification returned;  // the caller's call
+  std::thread stops;
+  EngineOptions options;
+  options.directory = folder.Join("ps");
+  options.drained = [&] {
+    stops = std::thread([&] { listener->Stop(); });
+    EXPECT_FALSE(returned.WaitForNotificationWithTimeout(absl::Seconds(2)));  // beyond its grace
+  };
+  const absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(options);
+  ASSERT_OK(engine);
+  auto started = Listener::Start(**engine, OnOwnAddress<ListenerOptions>());
+  ASSERT_OK(started);
+  listener = *std::move(started);
+  const auto client = WireClient::Connect(listener->address(), {}, Soon());
+  ASSERT_OK(client);
+  EXPECT_OK((*client)->Call("drain", Soon(), [](auto& stub) {
+    wire::ServerState state;
+    stub.drain(state, ExampleCaller());
+  }));
+  returned.Notify();
+  stops.join();
+  EXPECT_FALSE((*engine)->AnswersDrain());
+  listener.reset();  // before the engine
 }
 
 TEST_P(AnyListenerTest, ManyConnectionsAtOnceAreServed) {

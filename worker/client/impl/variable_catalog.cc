@@ -1,7 +1,9 @@
 #include "worker/client/impl/variable_catalog.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -146,14 +148,50 @@ absl::Status VariableCatalog::CreateExclusively(absl::Span<const VariableSpec> s
       RETURN_IF_ERROR(Place(found == by_name.end() ? nullptr : found->second, &spec));
     }
   }
+  std::vector<const VariableSpec*> fresh;
+  for (const VariableSpec& spec : placed) {
+    if (!by_name.contains(spec.name)) fresh.push_back(&spec);
+  }
+  if (const absl::Status stay = CheckNoneLeaves(fresh, deadline); !stay.ok()) {
+    const bool again = absl::IsUnavailable(stay) && deps_.membership.Changed(deadline);
+    return again ? CreateExclusively(specs, deadline) : stay;
+  }
   RETURN_IF_ERROR(CreatePlaced(placed, deadline));
   // A server that has left in the meantime may have refused its part.
-  for (const VariableSpec& spec : placed) {
-    if (by_name.contains(spec.name)) continue;
-    RETURN_IF_ERROR(
-        CheckLive(spec, "create it again, or drop the job if that fails: others have their parts"));
+  for (const VariableSpec* spec : fresh) {
+    RETURN_IF_ERROR(CheckLive(
+        *spec, "create it again, or drop the job if that fails: others have their parts"));
   }
   for (VariableSpec& spec : placed) deps_.variables.Insert(std::move(spec));
+  return absl::OkStatus();
+}
+
+absl::Status VariableCatalog::CheckNoneLeaves(absl::Span<const VariableSpec* const> specs,
+                                              Deadline deadline) {
+  std::set<int32_t> servers;
+  for (const VariableSpec* spec : specs) {
+    for (const int32_t server : PlacesOf(*spec)) servers.insert(server);
+  }
+  servers.erase(0);  // cannot leave
+  const std::vector<int32_t> asked(servers.begin(), servers.end());
+  RETURN_IF_ERROR(deps_.calls.ForEach(asked, [&](int32_t server) -> absl::Status {
+    const absl::Status stays =
+        deps_.calls.One(server, "members", deps_.calls.rpc_timeout(), deadline,
+                        [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                          wire::Members members;
+                          service.members(members, caller);
+                        });
+    const bool leaves =
+        absl::IsFailedPrecondition(stays) && ReasonOf(stays) == wire::ErrorReason::NONE;
+    if (!leaves) return stays;
+    return Unavailable("create: ", deps_.sessions[static_cast<size_t>(server)].name(),
+                       " is leaving the cluster and accepts no variables, and ps:0 still lists "
+                       "it; nothing was created: create it again when cairnctl servers remove ps:",
+                       server, " has ended (run that again if it was interrupted)");
+  }));
+  for (const VariableSpec* spec : specs) {
+    RETURN_IF_ERROR(CheckLive(*spec, "nothing was created: create it again"));
+  }
   return absl::OkStatus();
 }
 

@@ -51,6 +51,9 @@ class VariableCatalog {
   absl::Status CreateExclusively(absl::Span<const VariableSpec> specs, Deadline deadline);
   absl::Status Place(const VariableSpec* existing, VariableSpec* spec)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Asks the servers of new variables whether they accept these: a part on one server without the
+  // others could only be dropped with the job. kUnavailable: a server leaves, or has left.
+  absl::Status CheckNoneLeaves(absl::Span<const VariableSpec* const> specs, Deadline deadline);
   absl::Status CreatePlaced(absl::Span<const VariableSpec> specs, Deadline deadline);
   // kUnavailable: the new variable has a part on a server that has left the cluster.
   absl::Status CheckLive(const VariableSpec& spec, absl::string_view next_step) const;
