@@ -154,6 +154,11 @@ absl::Status MirroredVariable::Write(AssignOp op, const Value& value) {
   return MergeCallFor(*place.context, NameOf(AssignOpName(op), *this), write, {value}).status();
 }
 
+absl::Status MirroredVariable::WriteTogether(absl::FunctionRef<absl::Status()> fn) {
+  absl::MutexLock lock(&writes_);
+  return fn();
+}
+
 absl::Status MirroredVariable::ScatterAll(ScatterOp op, const IndexedSlices& slices) {
   absl::MutexLock lock(&writes_);
   for (const VariablePtr& copy : copies_) RETURN_IF_ERROR(copy->Scatter(op, slices));
