@@ -290,7 +290,7 @@ absl::Status VariableOptimizer::ApplyMerged(Strategy& strategy, bool in_replicas
   Sums sums;
   const absl::Status collected = Collect(strategy, in_replicas, merged, &sums);
   if (!collected.ok()) {
-    if (SumsOverWorkers(strategy, in_replicas, merged)) strategy.FailReduction();
+    if (SumsOverWorkers(strategy, in_replicas, merged)) strategy.RefuseCollective(collected);
     return collected;
   }
   if (!sums.locals.empty()) {
