@@ -27,6 +27,7 @@ absl::string_view CollectiveKindName(CollectiveKind kind) {
     case CollectiveKind::kAllGather: return "all_gather";
     case CollectiveKind::kReduceScatter: return "reduce_scatter";
     case CollectiveKind::kBarrier: return "barrier";
+    case CollectiveKind::kRefusal: return "call";
   }
   return "unknown operation";
 }
@@ -35,7 +36,8 @@ std::string CallText(const CollectiveCall& call) {
   const absl::string_view name = CollectiveKindName(call.kind);
   const std::string what = absl::StrCat(" of ", call.count, " ", DTypeName(call.dtype));
   switch (call.kind) {
-    case CollectiveKind::kBarrier: return std::string(name);
+    case CollectiveKind::kBarrier:
+    case CollectiveKind::kRefusal: return std::string(name);
     case CollectiveKind::kBroadcast: return absl::StrCat(name, what, " from rank ", call.root);
     case CollectiveKind::kAllGather: return absl::StrCat(name, what);
     case CollectiveKind::kAllReduce:
@@ -53,12 +55,13 @@ std::string CallerText(CollectiveKind kind, uint64_t number, int rank, absl::str
 }
 
 absl::Status CheckAgreement(absl::Span<const CollectiveCall> calls,
-                            absl::Span<const std::string> peers) {
+                            absl::Span<const std::string> peers,
+                            absl::FunctionRef<std::string(int rank)> reason_of) {
   for (size_t r = 0; r < calls.size(); ++r) {
     if (calls[r].refused == 0) continue;
-    return InvalidArgument(RankText(static_cast<int>(r), peers[r]),
-                           " refused the arguments of its ", CallText(calls[r]),
-                           "; its own error says why");
+    const int rank = static_cast<int>(r);
+    return InvalidArgument(RankText(rank, peers[r]), " refused its ", CallText(calls[r]), ": ",
+                           reason_of(rank));
   }
   for (size_t r = 1; r < calls.size(); ++r) {
     if (Agrees(calls[0], calls[r])) continue;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -18,6 +19,7 @@ enum class CollectiveKind : int32_t {
   kAllGather = 3,
   kReduceScatter = 4,
   kBarrier = 5,
+  kRefusal = 6,  // CollectiveGroup::Refuse, which agrees with no call
 };
 
 // Plain data without padding: processes exchange its bytes unchanged.
@@ -27,7 +29,7 @@ struct CollectiveCall {
   DType dtype = DType::kFloat32;
   int32_t root = 0;
   int64_t count = 0;    // elements of this rank's input
-  int64_t refused = 0;  // 1: the rank's own arguments are wrong
+  int64_t refused = 0;  // the rank's own arguments are wrong: 1 + the bytes of the reason
 };
 
 // "all_reduce", …
@@ -44,9 +46,11 @@ std::string RankText(int rank, absl::string_view peer);
 // Whether a rank's call `b` matches rank 0's call `a`.
 bool Agrees(const CollectiveCall& a, const CollectiveCall& b);
 // Returns the same verdict on every rank: OK, or kInvalidArgument that names the first rank whose
-// call differs from rank 0's, or that refused its arguments. Only in kAllGather may counts differ.
+// call differs from rank 0's, or that refused its arguments, with its reason. Only in kAllGather
+// may counts differ.
 absl::Status CheckAgreement(absl::Span<const CollectiveCall> calls,
-                            absl::Span<const std::string> peers);
+                            absl::Span<const std::string> peers,
+                            absl::FunctionRef<std::string(int rank)> reason_of);
 
 // Checks this rank's own arguments. `out` is null if the call has no output.
 absl::Status CheckArguments(const CollectiveCall& call, ConstBuffer in, const MutableBuffer* out,

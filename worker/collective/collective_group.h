@@ -24,8 +24,9 @@ namespace cairn {
 // In place: an output may be exactly the input; any other overlap of buffers is not allowed.
 //
 // Errors name the operation, the reporting rank and the rank at fault, with its device or address.
-// kInvalidArgument: this rank's arguments are wrong, or ranks call different operations, dtypes or
-//   counts. Every rank gets this error, no output was written, and the group stays usable.
+// kInvalidArgument: a rank's arguments are wrong, a rank called Refuse, or ranks call different
+//   operations, dtypes or counts. Every rank gets this error, no output was written, and the group
+//   stays usable.
 // kDeadlineExceeded: some ranks, which the message names, did not call by `deadline`.
 // kUnavailable: a rank is gone. kAborted: a rank called Abort(), or had no memory for the call.
 // kResourceExhausted: this rank had no memory for the call.
@@ -74,6 +75,11 @@ class CollectiveGroup {
 
   // Returns after every rank has called it.
   virtual absl::Status Barrier(Deadline deadline) = 0;
+
+  // Takes this rank's place in the call that the other ranks make, without arguments for it: that
+  // call, whatever it is, fails on every other rank with kInvalidArgument and `why` (its first
+  // 4096 bytes), and the group stays usable. Waits for the other ranks until `deadline`.
+  virtual void Refuse(const absl::Status& why, Deadline deadline) = 0;
 
   // Makes the running collective and all later ones fail on every rank with kAborted and `why`. For
   // a rank that cannot continue while others wait for it. Has no effect if `why` is OK.

@@ -24,9 +24,9 @@ namespace cairn {
 namespace {
 
 // A call begins with a greeting from each rank to each other: its call, and its input if the input
-// is this small. Greetings of odd and even calls have separate memory: a rank sends the greeting of
-// call n + 2 only after it has received all greetings of call n + 1, whose senders have read those
-// of call n.
+// is this small, or the beginning of the reason why the rank refuses its arguments. Greetings of
+// odd and even calls have separate memory: a rank sends the greeting of call n + 2 only after it
+// has received all greetings of call n + 1, whose senders have read those of call n.
 constexpr size_t kEagerBytes = 4096;
 constexpr size_t kGreetingBytes = sizeof(CollectiveCall) + kEagerBytes;
 static_assert(sizeof(CollectiveCall) == 32, "sent as raw bytes: no padding");
@@ -77,6 +77,7 @@ class GlooGroup final : public CollectiveGroup {
   absl::Status ReduceScatter(ReduceOp op, ConstBuffer in, MutableBuffer out,
                              Deadline deadline) override;
   absl::Status Barrier(Deadline deadline) override;
+  void Refuse(const absl::Status& why, Deadline deadline) override;
   void Abort(const absl::Status& why) override;
   absl::Status usable() const override;
   absl::Status FindFault(bool silence_is_fault, Deadline deadline) override;
@@ -92,10 +93,18 @@ class GlooGroup final : public CollectiveGroup {
 
   absl::Status CheckOptions() const;
   void PrepareGreetings();
-  void Greet(const CollectiveCall& call, ConstBuffer in);
+  void Greet(const CollectiveCall& call, ConstBuffer in, absl::string_view reason);
   template <typename Work>
   absl::Status Run(CollectiveCall call, ConstBuffer in, MutableBuffer* out, Deadline deadline,
-                   Work work);
+                   Work work) {
+    call.dtype = in.dtype;
+    call.count = in.count;
+    return RunChecked(call, in, CheckArguments(call, in, out, size()), deadline, work);
+  }
+  // `arguments` is an error if this rank refuses the call.
+  template <typename Work>
+  absl::Status RunChecked(CollectiveCall call, ConstBuffer in, const absl::Status& arguments,
+                          Deadline deadline, Work work);
   absl::Status Begin(uint64_t number);
   // Finds the rank at fault, notifies the others, and closes the connections.
   void Break(const GlooFailure& failure, Deadline deadline);
@@ -119,6 +128,10 @@ class GlooGroup final : public CollectiveGroup {
   // The input of another rank, which came with its greeting.
   const char* eager_of(int rank) {
     return greetings().in[static_cast<size_t>(rank)].get() + sizeof(CollectiveCall);
+  }
+  // Why another rank refused its arguments.
+  std::string ReasonOf(int rank) {
+    return {eager_of(rank), static_cast<size_t>(call_of(rank).refused - 1)};
   }
   // Every rank's input in rank order, from byte `offset` on. All came with the greetings, except
   // this rank's, which is `own`.
@@ -228,15 +241,17 @@ void GlooGroup::PrepareGreetings() {
 }
 
 // After this call, calls_ has every rank's call, and eager_of(r) rank r's input if it is small; of
-// a broadcast, the root's.
-void GlooGroup::Greet(const CollectiveCall& call, ConstBuffer in) {
+// a broadcast, the root's; of a refused call, the reason.
+void GlooGroup::Greet(const CollectiveCall& call, ConstBuffer in, absl::string_view reason) {
   Greetings& now = greetings();
   const uint64_t tag = kGreetingTag + (number_ & 1);
   const bool has_input = call.kind != CollectiveKind::kBroadcast || call.root == rank();
-  const size_t eager = call.refused == 0 && has_input && IsEager(call) ? in.bytes() : 0;
+  size_t eager = call.refused == 0 && has_input && IsEager(call) ? in.bytes() : 0;
+  if (call.refused != 0) eager = reason.size();
+  const void* const sent = call.refused != 0 ? reason.data() : in.data;
   now.out_memory->AwaitSent();
   std::memcpy(now.out.get(), &call, sizeof(call));
-  if (eager > 0) std::memcpy(now.out.get() + sizeof(call), in.data, eager);
+  if (eager > 0) std::memcpy(now.out.get() + sizeof(call), sent, eager);
   for (int k = 1; k < size(); ++k) {
     now.out_memory->Send((rank() + k) % size(), tag, 0, sizeof(call) + eager);
   }
@@ -268,19 +283,18 @@ absl::Status GlooGroup::Begin(uint64_t number) {
 }
 
 template <typename Work>
-absl::Status GlooGroup::Run(CollectiveCall call, ConstBuffer in, MutableBuffer* out,
-                            Deadline deadline, Work work) {
+absl::Status GlooGroup::RunChecked(CollectiveCall call, ConstBuffer in,
+                                   const absl::Status& arguments, Deadline deadline, Work work) {
   ++number_;
-  call.dtype = in.dtype;
-  call.count = in.count;
-  const absl::Status arguments = CheckArguments(call, in, out, size());
-  call.refused = arguments.ok() ? 0 : 1;
+  const absl::string_view reason = arguments.message().substr(0, kEagerBytes);
+  call.refused = arguments.ok() ? 0 : 1 + static_cast<int64_t>(reason.size());
   if (!Begin(number_).ok()) return Broken(call.kind, number_);
   link_->set_deadline(Deadline::In(deadline.Remaining() - TimeToAsk(deadline)));
   absl::Status status;
   try {
-    Greet(call, in);
-    status = arguments.ok() ? CheckAgreement(calls_, options_.addresses) : arguments;
+    Greet(call, in, reason);
+    const auto reason_of = [this](int refusing) { return ReasonOf(refusing); };
+    status = arguments.ok() ? CheckAgreement(calls_, options_.addresses, reason_of) : arguments;
     if (status.ok()) status = work(call);
     if (pair_ != nullptr) pair_->Finish(PairBytes(call_of(1 - rank())));
     // Posts receives for the call after the next; the received greetings have been read.
@@ -482,6 +496,13 @@ absl::Status GlooGroup::ReduceScatter(ReduceOp op, ConstBuffer in, MutableBuffer
 absl::Status GlooGroup::Barrier(Deadline deadline) {
   return Run({.kind = CollectiveKind::kBarrier}, {}, nullptr, deadline,
              [](const CollectiveCall&) { return absl::OkStatus(); });
+}
+
+void GlooGroup::Refuse(const absl::Status& why, Deadline deadline) {
+  if (why.ok()) return;
+  RunChecked({.kind = CollectiveKind::kRefusal}, {}, why, deadline, [](const CollectiveCall&) {
+    return absl::OkStatus();
+  }).IgnoreError();
 }
 
 }  // namespace

@@ -30,12 +30,6 @@ absl::StatusOr<Value> Aggregate(Strategy& strategy, VariableAggregation aggregat
   return Value::Mirrored(std::move(copies));
 }
 
-// Makes the aggregation fail at once on other workers: this one has no part of it.
-void FailAggregation(Strategy& strategy, VariableAggregation aggregation) {
-  if (aggregation != VariableAggregation::kOnlyFirstReplica) return strategy.FailReduction();
-  if (strategy.workers() > 1) strategy.BroadcastFirst(Value()).status().IgnoreError();
-}
-
 // What this worker's replicas write: PerReplica of tensors of the variable's dtype, which are to be
 // aggregated, or one value that all replicas of all workers share.
 absl::StatusOr<Value> PartOfWorker(Strategy& strategy, const Variable& variable,
@@ -102,7 +96,7 @@ absl::StatusOr<Value> AggregateWrite(Strategy& strategy, const Variable& variabl
                                      const Value& value, absl::Span<const Device> devices) {
   const absl::StatusOr<Value> part = PartOfWorker(strategy, variable, value);
   if (!part.ok()) {
-    FailAggregation(strategy, variable.aggregation());
+    strategy.RefuseCollective(part.status());
     return part.status();
   }
   if (part->kind() != Value::Kind::kPerReplica) return part;
@@ -152,6 +146,11 @@ absl::Status MirroredVariable::Write(AssignOp op, const Value& value) {
     return Value();
   };
   return MergeCallFor(*place.context, NameOf(AssignOpName(op), *this), write, {value}).status();
+}
+
+absl::Status MirroredVariable::WriteTogether(absl::FunctionRef<absl::Status()> fn) {
+  absl::MutexLock lock(&writes_);
+  return fn();
 }
 
 absl::Status MirroredVariable::ScatterAll(ScatterOp op, const IndexedSlices& slices) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/synchronization/mutex.h"
 #include "worker/strategy/context.h"
 #include "worker/strategy/plain_variable.h"
@@ -47,6 +48,9 @@ class MirroredVariable : public VariableBase {
   absl::StatusOr<Tensor> Read() override;
   absl::Status Write(AssignOp op, const Value& value) override;
   absl::Status Scatter(ScatterOp op, const IndexedSlices& slices) override;
+  // Calls `fn`, which writes to copies through components(), while no other write runs that reaches
+  // all copies. `fn` must not write this variable in any other way, nor wait for other workers.
+  absl::Status WriteTogether(absl::FunctionRef<absl::Status()> fn);
 
  private:
   // Writes to each copy its component of `value`.
@@ -56,7 +60,8 @@ class MirroredVariable : public VariableBase {
 
   const std::vector<VariablePtr> copies_;
   // Held while all copies are written, so that concurrent writes reach them in one order. Never
-  // held during a collective.
+  // held during a collective. Acquired before the locks of the copies; a thread that holds several
+  // (VariableOptimizer) acquires them in the order of their addresses.
   absl::Mutex writes_;
 };
 

@@ -69,27 +69,25 @@ absl::StatusOr<std::vector<Value>> HostCopies(absl::Span<const Value> values) {
   return copies;
 }
 
-// A worker's description of its tensor for the others, before a gather: whether it has one, its
-// dtype, rank and extents. A worker without a tensor says so, so that no other worker waits for it.
-std::vector<int64_t> HeaderOf(const absl::StatusOr<Tensor>& tensor) {
-  std::vector<int64_t> header = {tensor.ok() ? 1 : 0, 0, 0};
-  if (tensor.ok()) {
-    header[1] = static_cast<int64_t>(tensor->dtype());
-    header[2] = tensor->rank();
-    header.insert(header.end(), tensor->shape().begin(), tensor->shape().end());
-  }
+// A worker's description of its tensor for the others, before a gather or broadcast: `first`, then
+// its dtype, rank and extents.
+std::vector<int64_t> HeaderOf(int64_t first, const Tensor& tensor) {
+  std::vector<int64_t> header = {first, static_cast<int64_t>(tensor.dtype()), tensor.rank()};
+  header.insert(header.end(), tensor.shape().begin(), tensor.shape().end());
   return header;
 }
 
-// Shapes of all workers' tensors, from the concatenated headers. kInvalidArgument: a worker has no
-// tensor, or the tensors cannot be concatenated along `axis`.
-absl::StatusOr<std::vector<Shape>> ShapesOf(absl::Span<const int64_t> headers, int64_t axis) {
+// Shapes of all workers' tensors, from the concatenated headers, which begin with the axis. Same
+// verdict on every worker. kInvalidArgument: the axes differ, or the tensors cannot be concatenated
+// along theirs.
+absl::StatusOr<std::vector<Shape>> ShapesOf(absl::Span<const int64_t> headers) {
   std::vector<Shape> shapes;
+  const int64_t axis = headers[0];
   int64_t dtype = 0;
   while (!headers.empty()) {
-    if (headers[0] == 0) {
-      return InvalidArgument("worker ", shapes.size(),
-                             " could not gather its own replicas' values");
+    if (headers[0] != axis) {
+      return InvalidArgument("worker 0 gathers along axis ", axis, ", worker ", shapes.size(),
+                             " along axis ", headers[0], "; give one axis on every worker");
     }
     const auto rank = static_cast<size_t>(headers[2]);
     shapes.emplace_back(headers.begin() + 3, headers.begin() + 3 + static_cast<ptrdiff_t>(rank));
@@ -222,12 +220,8 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
   if (locals.ok()) locals = HostCopies(*locals);
   absl::MutexLock lock(&mutex_);
   if (!locals.ok()) {
-    // No worker must wait for one that cannot take part: a call that matches no other fails on all
-    // workers.
-    group_
-        ->AllReduce(ReduceOp::kSum, MutableBuffer{DType::kFloat32, nullptr, -1},
-                    CallDeadline(options))
-        .IgnoreError();
+    // No worker must wait for one that cannot take part.
+    group_->Refuse(locals.status(), CallDeadline(options));
     return locals.status();
   }
   std::vector<Tensor> sums;
@@ -288,7 +282,10 @@ absl::StatusOr<std::vector<bool>> MultiWorkerMirroredStrategy::OnGpus(
 
 absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::ReduceAll(
     ReduceOp op, absl::Span<const Value::Sequence> locals, const CommunicationOptions& options) {
-  RETURN_IF_ERROR(CheckCall(options));
+  if (const absl::Status allowed = CheckCall(options); !allowed.ok()) {
+    RefuseCollective(allowed);
+    return allowed;
+  }
   ASSIGN_OR_RETURN(const std::vector<bool> on_gpus, OnGpus(locals, options));
   const auto by_nccl = [&](ReplicaValues values) {
     absl::MutexLock lock(&mutex_);
@@ -308,12 +305,16 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::ReduceAll(
 
 absl::StatusOr<Value> MultiWorkerMirroredStrategy::ReducePlain(ReduceOp op, const Value& value) {
   if (value.kind() == Value::Kind::kMirrored || workers() == 1) {
-    return MirroredStrategy::ReducePlain(op, value);
+    absl::StatusOr<Value> reduced = MirroredStrategy::ReducePlain(op, value);
+    if (!reduced.ok()) RefuseCollective(reduced.status());
+    return reduced;
   }
   absl::StatusOr<std::vector<Value>> local = std::vector<Value>();
   if (value.kind() == Value::Kind::kSlices) {
     local->push_back(value);
-  } else if (absl::StatusOr<Tensor> tensor = value.ToTensor(); tensor.ok()) {
+  } else if (absl::StatusOr<Tensor> tensor = value.ToTensor(); tensor.ok() && tensor->is_text()) {
+    local = InvalidArgument("found ", tensor->TypeText(), ", and texts have no sum");
+  } else if (tensor.ok()) {
     local->emplace_back(*std::move(tensor));
   } else {
     local = tensor.status();
@@ -330,7 +331,13 @@ absl::StatusOr<Tensor> MultiWorkerMirroredStrategy::FirstValue(const Tensor& ini
   return first;
 }
 
-// The first worker sends a header, by which the others know what follows, or that it has no value.
+void MultiWorkerMirroredStrategy::RefuseCollective(const absl::Status& why) {
+  if (workers() == 1) return;
+  absl::MutexLock lock(&mutex_);
+  group_->Refuse(why, CallDeadline({}));
+}
+
+// The first worker sends a header, by which the others know what follows.
 absl::StatusOr<Value> MultiWorkerMirroredStrategy::BroadcastFirst(const Value& value) {
   if (workers() == 1) return SelectReplica(value, 0);
   absl::StatusOr<IndexedSlices> first = IndexedSlices();
@@ -339,19 +346,18 @@ absl::StatusOr<Value> MultiWorkerMirroredStrategy::BroadcastFirst(const Value& v
     const absl::StatusOr<Value> own = SelectReplica(value, 0);
     const bool of_rows = own.ok() && own->kind() == Value::Kind::kSlices;
     first = own.ok() ? Sendable(*own) : absl::StatusOr<IndexedSlices>(own.status());
-    header = HeaderOf(first.ok() ? absl::StatusOr<Tensor>(first->values) : first.status());
-    header.push_back(of_rows ? 1 : 0);
+    if (!first.ok()) {
+      RefuseCollective(first.status());
+      return first.status();
+    }
+    header = HeaderOf(of_rows ? 1 : 0, first->values);
   }
   absl::MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(GatherValues(*group_, header, &sent, CallDeadline({})));
-  RETURN_IF_ERROR(first.status());
-  if (sent[0] == 0) {
-    return absl::InvalidArgumentError(
-        "the value of the first replica, whose worker (worker 0) refused it; see its error");
-  }
-  const bool of_rows = sent.back() != 0;
+  RETURN_IF_ERROR(Annotate(GatherValues(*group_, header, &sent, CallDeadline({})),
+                           "value of the first replica"));
+  const bool of_rows = sent[0] != 0;
   if (worker_index() != 0) {
-    const Shape shape(sent.begin() + 3, sent.end() - 1);
+    const Shape shape(sent.begin() + 3, sent.end());
     if (of_rows) first->indices = Tensor::Uninitialized(DType::kInt64, {shape[0]});
     first->values = Tensor::Uninitialized(static_cast<DType>(sent[1]), shape);
   }
@@ -368,15 +374,19 @@ absl::StatusOr<Value> MultiWorkerMirroredStrategy::BroadcastFirst(const Value& v
 absl::StatusOr<Tensor> MultiWorkerMirroredStrategy::GatherAll(absl::Span<const Value> locals,
                                                               int64_t axis,
                                                               const CommunicationOptions& options) {
-  RETURN_IF_ERROR(CheckCall(options));
-  absl::StatusOr<Tensor> own = MirroredStrategy::GatherAll(locals, axis, options);
+  const absl::Status allowed = CheckCall(options);
+  absl::StatusOr<Tensor> own = allowed.ok() ? MirroredStrategy::GatherAll(locals, axis, options)
+                                            : absl::StatusOr<Tensor>(allowed);
   if (own.ok()) own = HostTensor(*own);
+  if (!own.ok()) {
+    RefuseCollective(own.status());
+    return own.status();
+  }
   const Deadline deadline = CallDeadline(options);
   absl::MutexLock lock(&mutex_);
   std::vector<int64_t> headers;
-  RETURN_IF_ERROR(GatherValues(*group_, HeaderOf(own), &headers, deadline));
-  RETURN_IF_ERROR(own.status());
-  ASSIGN_OR_RETURN(const std::vector<Shape> shapes, ShapesOf(headers, axis));
+  RETURN_IF_ERROR(GatherValues(*group_, HeaderOf(axis, *own), &headers, deadline));
+  ASSIGN_OR_RETURN(const std::vector<Shape> shapes, ShapesOf(headers));
   const auto elements = std::make_shared<std::vector<char>>();
   const DType dtype = own->dtype();
   const auto place = [&elements,

@@ -40,9 +40,9 @@ struct MultiWorkerMirroredOptions {
 //
 // Every worker must do the same in the same order: create variables, run steps, reduce, save, read
 // kOnRead variables. (Those of kOnlyFirstReplica are read alone, as the worker's own first copy.)
-// An operation that only some workers start waits until the timeout, and
-// the error names the missing workers; an operation that differs between workers is
-// kInvalidArgument on all of them. After a worker is gone (kUnavailable, kDeadlineExceeded) the
+// An operation that only some workers start waits until the timeout, and the error names the
+// missing workers; an operation that differs between workers, or whose values one worker refuses,
+// is kInvalidArgument on all of them. After a worker is gone (kUnavailable, kDeadlineExceeded) the
 // strategy is unusable: destroy it, and create one with the remaining workers.
 //
 // A tensor that is not distributed counts as this worker's contribution: Reduce(kSum) of 1.0 over
@@ -76,6 +76,7 @@ class MultiWorkerMirroredStrategy : public MirroredStrategy {
   absl::StatusOr<Value> ReducePlain(ReduceOp op, const Value& value) override;
   absl::StatusOr<Tensor> GatherAll(absl::Span<const Value> locals, int64_t axis,
                                    const CommunicationOptions& options) override;
+  void RefuseCollective(const absl::Status& why) override;
   InputStrategy input_strategy() override;
   void RunEnded(const absl::Status& status) override;
 

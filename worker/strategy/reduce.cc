@@ -32,6 +32,39 @@ absl::StatusOr<Value> ReadComponents(const Strategy& strategy, absl::string_view
   return ReadVariables(components);
 }
 
+// Whether the other workers reduce together with this one where they are given such a value: they
+// do with each value, and each value in a structure, except the mean of equal copies. Decided
+// before the value is checked, so that workers that refuse it decide as those that take it.
+bool Communicates(const Strategy& strategy, ReduceOp op, const Value& value) {
+  const auto of_item = [&](const Value& item) { return Communicates(strategy, op, item); };
+  if (value.is_none()) return false;
+  if (value.is_sequence()) return std::ranges::any_of(value.items(), of_item);
+  if (value.kind() == Value::Kind::kDict) {
+    return std::ranges::any_of(value.dict(),
+                               [&](const auto& entry) { return of_item(entry.second); });
+  }
+  if (op != ReduceOp::kMean) return true;
+  if (!value.is_variable()) return value.kind() != Value::Kind::kMirrored;
+  const Variable* const variable = value.variable().get();
+  return variable == nullptr || variable->strategy() != &strategy ||
+         variable->synchronization() == VariableSynchronization::kOnRead;
+}
+
+// Returns `result`; an error is also given to the other workers, if they `communicate` next.
+template <typename Result>
+Result ForAll(Strategy& strategy, bool communicate, Result result) {
+  if (!result.ok() && communicate) strategy.RefuseCollective(result.status());
+  return result;
+}
+
+// The components of a value to reduce. kInvalidArgument: those of ReadComponents, and an `op` that
+// is none of the enumerators.
+absl::StatusOr<Value> ComponentsToReduce(const Strategy& strategy, absl::string_view method,
+                                         ReduceOp op, const Value& value) {
+  RETURN_IF_ERROR(CheckReduceOp(absl::StrCat(strategy.name(), "::", method), op));
+  return ReadComponents(strategy, method, value);
+}
+
 // A list, tuple or dict, or none, which counts as an empty structure.
 bool IsStructureOrNone(const Value& value) {
   return value.is_none() || value.is_sequence() || value.kind() == Value::Kind::kDict;
@@ -162,7 +195,9 @@ absl::StatusOr<Value> Strategy::Reduce(ReduceOp op, const Value& value, const Ax
   if (IsStructureOrNone(value)) {
     return MapLeaves(value, [&](const Value& leaf) { return Reduce(op, leaf, axes); });
   }
-  ASSIGN_OR_RETURN(const Value read, ReadComponents(*this, "Reduce", value));
+  ASSIGN_OR_RETURN(const Value read,
+                   ForAll(*this, axes.has_value() || Communicates(*this, op, value),
+                          ComponentsToReduce(*this, "Reduce", op, value)));
   if (axes.has_value()) return ReduceAxes(op, read, *axes);
   if (num_replicas_in_sync() == 1) {
     ASSIGN_OR_RETURN(const Value own, SelectReplica(read, 0));
@@ -188,10 +223,11 @@ absl::StatusOr<Value> Strategy::ReducePlain(ReduceOp op, const Value& value) {
 absl::StatusOr<Value> Strategy::ReduceAxes(ReduceOp op, const Value& value,
                                            absl::Span<const int64_t> axes) {
   Value::Sequence sums, counts;
-  const absl::Status summed = LocalSums(value, local_replicas(), axes, &sums, &counts);
+  const absl::Status summed = Annotate(LocalSums(value, local_replicas(), axes, &sums, &counts),
+                                       absl::StrCat(name(), "::Reduce"));
   if (!summed.ok()) {
-    FailReduction();
-    return Annotate(summed, absl::StrCat(name(), "::Reduce"));
+    RefuseCollective(summed);
+    return summed;
   }
   const std::vector<Device> here = {CurrentDevice()};
   ASSIGN_OR_RETURN(std::vector<Value> total, ReduceOnto(ReduceOp::kSum, sums, here));
@@ -201,14 +237,9 @@ absl::StatusOr<Value> Strategy::ReduceAxes(ReduceOp op, const Value& value,
   return MeanOf(total[0], counted.values<int64_t>()[0]);
 }
 
-void Strategy::FailReduction() {
-  const Value::Sequence nothing = {Value()};
-  if (workers() > 1) ReduceAll(ReduceOp::kSum, {&nothing, 1}, {}).status().IgnoreError();
-}
-
 absl::StatusOr<Value> Strategy::Gather(const Value& value, int64_t axis) {
   RETURN_IF_ERROR(CheckCrossReplica("Gather"));
-  ASSIGN_OR_RETURN(const Value read, ReadComponents(*this, "Gather", value));
+  ASSIGN_OR_RETURN(const Value read, ForAll(*this, true, ReadComponents(*this, "Gather", value)));
   // What no replica owns is whole already, unless each worker has its own.
   if (!read.is_distributed() && read.kind() != Value::Kind::kSlices &&
       local_replicas() == num_replicas_in_sync()) {
@@ -224,11 +255,14 @@ absl::StatusOr<Value> Strategy::Gather(const Value& value, int64_t axis) {
 absl::StatusOr<Value> Strategy::ReduceTo(ReduceOp op, const Value& value,
                                          const Destinations& destinations) {
   RETURN_IF_ERROR(CheckCrossReplica("ReduceTo"));
-  ASSIGN_OR_RETURN(const std::vector<Device> devices, destinations.Devices());
+  const bool communicates = Communicates(*this, op, value);
+  ASSIGN_OR_RETURN(const std::vector<Device> devices,
+                   ForAll(*this, communicates, destinations.Devices()));
   if (IsStructureOrNone(value)) {
     return MapLeaves(value, [&](const Value& leaf) { return ReduceTo(op, leaf, destinations); });
   }
-  ASSIGN_OR_RETURN(const Value read, ReadComponents(*this, "ReduceTo", value));
+  ASSIGN_OR_RETURN(const Value read,
+                   ForAll(*this, communicates, ComponentsToReduce(*this, "ReduceTo", op, value)));
   Value::Sequence results;
   if (read.kind() == Value::Kind::kPerReplica) {
     ASSIGN_OR_RETURN(results, ReduceOnto(op, read.items(), devices));
@@ -242,26 +276,41 @@ absl::StatusOr<Value> Strategy::ReduceTo(ReduceOp op, const Value& value,
 absl::StatusOr<std::vector<Value>> Strategy::BatchReduceTo(
     ReduceOp op, absl::Span<const std::pair<Value, Destinations>> values) {
   RETURN_IF_ERROR(CheckCrossReplica("BatchReduceTo"));
+  const bool communicates = std::ranges::any_of(
+      values, [&](const auto& pair) { return Communicates(*this, op, pair.first); });
+  // All arguments are checked before the first reduction, which a worker that refuses them fails.
+  Value::Sequence reads;
+  std::vector<std::vector<Device>> devices;
+  for (const auto& [value, destinations] : values) {
+    ASSIGN_OR_RETURN(
+        reads.emplace_back(),
+        ForAll(*this, communicates, ComponentsToReduce(*this, "BatchReduceTo", op, value)));
+    ASSIGN_OR_RETURN(devices.emplace_back(), ForAll(*this, communicates, destinations.Devices()));
+  }
   std::vector<Value> results(values.size());
   // All distributed values are reduced together.
   std::vector<Value::Sequence> locals;
-  std::vector<size_t> places;
-  std::vector<std::vector<Device>> devices;
+  std::vector<size_t> places, plain;
   for (size_t i = 0; i < values.size(); ++i) {
-    const auto& [value, destinations] = values[i];
-    ASSIGN_OR_RETURN(const Value read, ReadComponents(*this, "BatchReduceTo", value));
-    if (read.kind() != Value::Kind::kPerReplica) {
-      ASSIGN_OR_RETURN(results[i], ReduceTo(op, read, destinations));
+    if (reads[i].kind() == Value::Kind::kPerReplica) {
+      locals.emplace_back(reads[i].items().begin(), reads[i].items().end());
+      places.push_back(i);
       continue;
     }
-    ASSIGN_OR_RETURN(devices.emplace_back(), destinations.Devices());
-    locals.emplace_back(read.items().begin(), read.items().end());
-    places.push_back(i);
+    if (IsStructureOrNone(reads[i])) {
+      ASSIGN_OR_RETURN(results[i], ReduceTo(op, reads[i], values[i].second));
+      continue;
+    }
+    ASSIGN_OR_RETURN(results[i], ReducePlain(op, reads[i]));
+    plain.push_back(i);
   }
   ASSIGN_OR_RETURN(const std::vector<Value> reduced, ReduceAll(op, locals, {}));
   for (size_t i = 0; i < reduced.size(); ++i) {
-    ASSIGN_OR_RETURN(std::vector<Value> copies, SpreadOver(reduced[i], devices[i]));
+    ASSIGN_OR_RETURN(std::vector<Value> copies, SpreadOver(reduced[i], devices[places[i]]));
     results[places[i]] = OneOrMirrored(std::move(copies));
+  }
+  for (const size_t i : plain) {
+    ASSIGN_OR_RETURN(results[i], BroadcastTo(results[i], values[i].second));
   }
   return results;
 }

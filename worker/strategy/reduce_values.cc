@@ -42,6 +42,12 @@ absl::StatusOr<Value> ConcatSlices(absl::Span<const Value> values) {
 
 }  // namespace
 
+absl::Status CheckReduceOp(absl::string_view method, ReduceOp op) {
+  if (op == ReduceOp::kSum || op == ReduceOp::kMean) return absl::OkStatus();
+  return InvalidArgument(method, ": found reduce op ", static_cast<int>(op),
+                         "; allowed: SUM, MEAN");
+}
+
 absl::StatusOr<Value> SumValues(absl::Span<const Value> values) {
   if (values.empty()) {
     return absl::InvalidArgumentError("found no values to reduce; give one for each local replica");

@@ -13,6 +13,8 @@
 
 namespace cairn {
 
+// kInvalidArgument: `op` is none of the enumerators. The message begins with `method`.
+absl::Status CheckReduceOp(absl::string_view method, ReduceOp op);
 // The sum of tensors, or the concatenation of slices in the given order. kInvalidArgument: shapes
 // or dtypes differ, or the values mix tensors and slices.
 absl::StatusOr<Value> SumValues(absl::Span<const Value> values);

@@ -202,9 +202,10 @@ absl::StatusOr<std::vector<Value>> ReduceTogether(Strategy& strategy, ReduceOp o
     }
     return std::vector<Value>(of_leaf.begin(), of_leaf.end());
   };
-  const absl::Status collected = MapTogether(of_replicas, collect).status();
+  absl::Status collected = CheckReduceOp("AllReduce", op);
+  if (collected.ok()) collected = MapTogether(of_replicas, collect).status();
   if (!collected.ok()) {
-    strategy.FailReduction();
+    strategy.RefuseCollective(collected);
     return collected;
   }
   ASSIGN_OR_RETURN(const std::vector<Value> reduced, strategy.ReduceAll(op, leaves, options));
@@ -228,19 +229,27 @@ std::vector<Value> Firsts(absl::Span<const Value::Sequence> of_replicas) {
 absl::StatusOr<Value> ReplicaContext::Together(std::string what,
                                                const CommunicationOptions& options,
                                                const Value& value, CollectiveFn fn) {
+  // Options that a replica refuses fail the other workers' calls, too.
+  const absl::Status valid = options.Validate();
+  const auto call = [&](absl::Span<const Value> of_replicas) -> absl::StatusOr<std::vector<Value>> {
+    if (valid.ok()) return fn(of_replicas);
+    strategy()->RefuseCollective(valid);
+    return valid;
+  };
   if (barrier_ == nullptr) {
-    ASSIGN_OR_RETURN(std::vector<Value> own, fn({&value, 1}));
+    ASSIGN_OR_RETURN(std::vector<Value> own, call({&value, 1}));
     return std::move(own[0]);
   }
-  return barrier_->Rendezvous(
+  absl::StatusOr<Value> result = barrier_->Rendezvous(
       local_replica_, {.what = std::move(what), .timeout = options.timeout}, {value},
-      [&fn](absl::Span<const Value::Sequence> of_replicas) { return fn(Firsts(of_replicas)); });
+      [&call](absl::Span<const Value::Sequence> of_replicas) { return call(Firsts(of_replicas)); });
+  RETURN_IF_ERROR(valid);
+  return result;
 }
 
 absl::StatusOr<Value> ReplicaContext::AllReduce(ReduceOp op, const Value& value,
                                                 const CommunicationOptions& options) {
   RETURN_IF_ERROR(CheckCurrent());
-  RETURN_IF_ERROR(options.Validate());
   Strategy* const strategy = this->strategy();
   const auto reduce = [strategy, op, &options](absl::Span<const Value> of_replicas) {
     return ReduceTogether(*strategy, op, of_replicas, options);
@@ -251,18 +260,24 @@ absl::StatusOr<Value> ReplicaContext::AllReduce(ReduceOp op, const Value& value,
 absl::StatusOr<Value> ReplicaContext::AllGather(const Value& value, int64_t axis,
                                                 const CommunicationOptions& options) {
   RETURN_IF_ERROR(CheckCurrent());
-  RETURN_IF_ERROR(options.Validate());
   Strategy* const strategy = this->strategy();
   const auto gather = [strategy, axis, &options](absl::Span<const Value> of_replicas) {
+    // Structures that differ between replicas are refused before any worker gathers a leaf.
+    const auto unchanged = [](absl::Span<const Value> leaves) {
+      return absl::StatusOr<std::vector<Value>>(std::vector<Value>(leaves.begin(), leaves.end()));
+    };
+    if (const absl::Status alike = MapTogether(of_replicas, unchanged).status(); !alike.ok()) {
+      strategy->RefuseCollective(alike);
+      return absl::StatusOr<std::vector<Value>>(alike);
+    }
     return MapTogether(
         of_replicas, [&](absl::Span<const Value> leaves) -> absl::StatusOr<std::vector<Value>> {
-          absl::StatusOr<Value::Sequence> own = strategy->OwnComponents("AllGather", leaves);
-          // A worker without values takes part all the same, so that the others fail at once.
-          const Value::Sequence nothing = {Value()};
-          absl::StatusOr<Tensor> gathered =
-              strategy->GatherAll(own.ok() ? *own : nothing, axis, options);
-          RETURN_IF_ERROR(own.status());
-          ASSIGN_OR_RETURN(const Tensor whole, std::move(gathered));
+          const absl::StatusOr<Value::Sequence> own = strategy->OwnComponents("AllGather", leaves);
+          if (!own.ok()) {
+            strategy->RefuseCollective(own.status());
+            return own.status();
+          }
+          ASSIGN_OR_RETURN(const Tensor whole, strategy->GatherAll(*own, axis, options));
           std::vector<Value> copies;
           for (size_t i = 0; i < leaves.size(); ++i) {
             const Device device = strategy->worker_devices()[i];

@@ -247,9 +247,10 @@ class Strategy {
   virtual absl::StatusOr<std::vector<Value>> ReduceAll(ReduceOp op,
                                                        absl::Span<const Value::Sequence> locals,
                                                        const CommunicationOptions& options);
-  // Makes the ReduceAll that other workers have called or will call next fail at once: this worker
-  // has no values for it.
-  void FailReduction();
+  // Takes this worker's place in the collective that the other workers have called or will call
+  // next, where it refuses its values: that call fails on every other worker with `why`. Called
+  // instead of ReduceAll, ReducePlain, GatherAll, BroadcastFirst or FirstValue.
+  virtual void RefuseCollective(const absl::Status& /*why*/) {}
   // ReduceAll of one value, onto `devices` of this process.
   absl::StatusOr<std::vector<Value>> ReduceOnto(ReduceOp op, absl::Span<const Value> locals,
                                                 absl::Span<const Device> devices);

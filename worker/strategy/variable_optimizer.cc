@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
 #include "worker/strategy/context_stack.h"
+#include "worker/strategy/distributed_variable.h"
 #include "worker/strategy/plain_variable.h"
 
 namespace cairn {
@@ -192,6 +193,13 @@ absl::Status ChangeAll(absl::Span<PlainVariable* const> variables, std::vector<T
   });
 }
 
+// Calls `fn` while no other thread writes to the copies of any of `variables`, which are in order.
+absl::Status WriteAllTogether(absl::Span<const std::shared_ptr<MirroredVariable>> variables,
+                              absl::FunctionRef<absl::Status()> fn) {
+  if (variables.empty()) return fn();
+  return variables[0]->WriteTogether([&] { return WriteAllTogether(variables.subspan(1), fn); });
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<VariableOptimizer>> VariableOptimizer::Create(
@@ -282,7 +290,7 @@ absl::Status VariableOptimizer::ApplyMerged(Strategy& strategy, bool in_replicas
   Sums sums;
   const absl::Status collected = Collect(strategy, in_replicas, merged, &sums);
   if (!collected.ok()) {
-    if (SumsOverWorkers(strategy, in_replicas, merged)) strategy.FailReduction();
+    if (SumsOverWorkers(strategy, in_replicas, merged)) strategy.RefuseCollective(collected);
     return collected;
   }
   if (!sums.locals.empty()) {
@@ -374,9 +382,16 @@ absl::Status VariableOptimizer::UpdateLocked(absl::Span<const Update> updates) {
   };
   std::vector<Part> parts;
   std::vector<PlainVariable*> all;
+  // Without their locks, the update could fall between two copies of a write by another thread.
+  std::vector<std::shared_ptr<MirroredVariable>> mirrored;
+  const auto add_mirrored = [&mirrored](Variable& variable) {
+    auto whole = std::dynamic_pointer_cast<MirroredVariable>(variable.container());
+    if (whole != nullptr) mirrored.push_back(std::move(whole));
+  };
   for (const Update& update : updates) {
     const Entry& entry = entries_[entry_of_.at(update.variable.get())];
     ASSIGN_OR_RETURN(const std::vector<PlainVariable*> own, CopiesOf(*entry.variable));
+    add_mirrored(*entry.variable);
     const size_t first = parts.size();
     for (size_t c = 0; c < own.size(); ++c) {
       parts.push_back({{own[c]}, &update.of_copies[update.of_copies.size() == 1 ? 0 : c]});
@@ -384,13 +399,16 @@ absl::Status VariableOptimizer::UpdateLocked(absl::Span<const Update> updates) {
     for (const VariablePtr& slot : entry.slots) {
       ASSIGN_OR_RETURN(const std::vector<PlainVariable*> of_slot, CopiesOf(*slot));
       for (size_t c = 0; c < own.size(); ++c) parts[first + c].changed.push_back(of_slot[c]);
+      add_mirrored(*slot);
     }
   }
   for (const Part& part : parts) all.insert(all.end(), part.changed.begin(), part.changed.end());
   // All optimizers lock variables in one order, so that no cycle of waits can form.
   std::ranges::sort(all, std::less<>());
+  std::ranges::sort(mirrored);
+  mirrored.erase(std::ranges::unique(mirrored).begin(), mirrored.end());
   std::vector<Tensor*> tensors;
-  RETURN_IF_ERROR(ChangeAll(all, &tensors, [&] {
+  const auto update = [&] {
     absl::flat_hash_map<const PlainVariable*, Tensor*> tensor_of;
     for (size_t i = 0; i < all.size(); ++i) tensor_of[all[i]] = tensors[i];
     std::vector<std::vector<Tensor*>> slots(parts.size());
@@ -404,7 +422,8 @@ absl::Status VariableOptimizer::UpdateLocked(absl::Span<const Update> updates) {
     }
     RETURN_IF_ERROR(UpdateTensors(*optimizer_, optimizer_->Begin(done), whole));
     return UpdateTensors(*optimizer_of_rows_, optimizer_of_rows_->Begin(done), of_rows);
-  }));
+  };
+  RETURN_IF_ERROR(WriteAllTogether(mirrored, [&] { return ChangeAll(all, &tensors, update); }));
   return iterations_->Assign(Tensor::Scalar<int64_t>(done + 1));
 }
 

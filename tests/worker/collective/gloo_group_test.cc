@@ -151,6 +151,35 @@ TEST(GlooGroupErrors, DisagreementIsRefusedOnEveryRankAndTheGroupStaysUsable) {
   });
 }
 
+// A rank without arguments takes its place in any call: the others get its reason, however long.
+TEST(GlooGroupErrors, ARefusalFailsAnyCallOfTheOthersWithItsReason) {
+  for (const int size : {2, 3}) {
+    Ranks ranks(size);
+    OnRanks(size, [&](int r) {
+      std::vector<float> values(40'000, 1.0F), gathered(40'000 * static_cast<size_t>(size));
+      for (const std::string& why : {std::string("it has 3 parts"), std::string(100'000, 'x')}) {
+        for (int call = 0; call < 4; ++call) {
+          if (r == 1) {
+            ranks[r].Refuse(absl::OutOfRangeError(why), Soon());
+            continue;
+          }
+          const absl::Status status =
+              call == 0   ? ranks[r].AllReduce(ReduceOp::kSum, Into(values), Soon())
+              : call == 1 ? ranks[r].AllGather(Of(values), Into(gathered), Soon())
+              : call == 2 ? ranks[r].Broadcast(0, Into(values), Soon())
+                          : ranks[r].Barrier(Soon());
+          EXPECT_THAT(status,
+                      StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr(Rank(1) + " refused its call: " + why.substr(0, 4096))));
+        }
+      }
+      values.assign(80'000, 1.0F);
+      ASSERT_OK(ranks[r].AllReduce(ReduceOp::kSum, Into(values), Soon()));
+      EXPECT_EQ(values, std::vector<float>(80'000, static_cast<float>(size)));
+    });
+  }
+}
+
 // Two ranks send their inputs before they have compared their calls: those of a refused call must
 // not be taken for those of the next.
 TEST(GlooGroupErrors, TwoRanksThatDisagreeDropTheInputsThatTheySent) {

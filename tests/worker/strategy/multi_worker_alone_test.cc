@@ -1,11 +1,15 @@
 // MultiWorkerMirroredStrategy where one worker refuses a call, or makes it alone: no other worker
 // waits for it, and the next call of all works.
+#include <functional>
+#include <string>
+
 #include "tests/worker/strategy/case_support.h"
 #include "tests/worker/strategy/mirrored_workers.h"
 
 namespace cairn::test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -49,6 +53,128 @@ TEST(MultiWorkerMirrored, AnAxisThatOneWorkerRefusesFailsOnAll) {
       }
     });
   }
+}
+
+// Worker 1 makes `bad` and worker 0 `good`, with devices of 1 or 2 replicas: both fail with `why`,
+// and worker 0's error names worker 1. Then a reduction of both works.
+using Call = std::function<absl::Status(MultiWorkerMirroredStrategy&)>;
+void ExpectRefusalOnAll(int32_t devices, const std::string& why, const Call& good,
+                        const Call& bad) {
+  // A worker that waits for the other fails much later than this, with another error.
+  Workers(2, devices, absl::Seconds(10)).Each([&](MultiWorkerMirroredStrategy& strategy) {
+    const bool refuses = strategy.worker_index() == 1;
+    EXPECT_THAT((refuses ? bad : good)(strategy),
+                StatusIs(kRefused, AllOf(HasSubstr(why), HasSubstr(refuses ? "" : "rank 1 ("))));
+    EXPECT_THAT(Doubles(strategy.Reduce(ReduceOp::kSum, Scalar(1), {})), ElementsAre(2));
+  });
+}
+
+Value OfReplicas(Strategy& strategy, const Value& own, int32_t more = 0) {
+  return PerReplica(Value::Sequence(static_cast<size_t>(strategy.local_replicas() + more), own));
+}
+
+constexpr auto kNoOp = static_cast<ReduceOp>(7);
+
+TEST(MultiWorkerMirrored, ANumberOfComponentsThatOneWorkerRefusesFailsOnAll) {
+  const auto expect = [](const std::function<absl::Status(Strategy&, const Value&)>& call) {
+    for (const int32_t devices : {1, 2}) {
+      const auto with = [&call](int32_t more) {
+        return [&call, more](Strategy& strategy) {
+          return call(strategy, OfReplicas(strategy, Floats({1, 2}), more));
+        };
+      };
+      ExpectRefusalOnAll(devices,
+                         absl::StrCat(" has ", devices + 1, " components, the strategy ", devices,
+                                      " local replicas; give one component for each"),
+                         with(0), with(1));
+    }
+  };
+  for (const Axes& axes : {Axes(), Axes({0})}) {
+    expect([&axes](Strategy& strategy, const Value& value) {
+      return strategy.Reduce(ReduceOp::kMean, value, axes).status();
+    });
+  }
+  expect([](Strategy& strategy, const Value& value) {
+    return strategy.ReduceTo(ReduceOp::kSum, Value::List({value}), Cpu(0)).status();
+  });
+  expect([](Strategy& strategy, const Value& value) {
+    const Value good = OfReplicas(strategy, Scalar(1));
+    return strategy.BatchReduceTo(ReduceOp::kSum, {{{good, Cpu(0)}, {value, Cpu(0)}}}).status();
+  });
+  expect([](Strategy& strategy, const Value& value) { return strategy.Gather(value, 0).status(); });
+  expect([](Strategy& strategy, const Value& value) {
+    return strategy.Run([&value] { return GetReplicaContext()->AllReduce(ReduceOp::kSum, value); })
+        .status();
+  });
+}
+
+TEST(MultiWorkerMirrored, ADestinationThatOneWorkerRefusesFailsOnAll) {
+  for (const bool of_each : {false, true}) {
+    const auto to = [of_each](const Destinations& destination, bool batch) {
+      return [=](Strategy& strategy) {
+        const Value value = of_each ? OfReplicas(strategy, Scalar(1)) : Scalar(1);
+        if (!batch) return strategy.ReduceTo(ReduceOp::kSum, value, destination).status();
+        const Value last = OfReplicas(strategy, Scalar(1));
+        return strategy.BatchReduceTo(ReduceOp::kSum, {{{value, destination}, {last, Cpu(0)}}})
+            .status();
+      };
+    };
+    for (const bool batch : {false, true}) {
+      ExpectRefusalOnAll(2, "variable is null", to(Cpu(0), batch), to(VariablePtr(), batch));
+    }
+  }
+}
+
+TEST(MultiWorkerMirrored, AReductionThatOneWorkerRefusesFailsOnAll) {
+  const auto reduce = [](ReduceOp op, const Value& value, const Axes& axes = {}) {
+    return [=](Strategy& strategy) { return strategy.Reduce(op, value, axes).status(); };
+  };
+  const Call good = reduce(ReduceOp::kSum, Floats({1}), Axes({0}));
+  ExpectRefusalOnAll(1, "found reduce op 7; allowed: SUM, MEAN", good,
+                     reduce(kNoOp, Floats({1}), Axes({0})));
+  ExpectRefusalOnAll(1, "texts have no sum", reduce(ReduceOp::kSum, Floats({1})),
+                     reduce(ReduceOp::kSum, Tensor::Texts({1}, {"a"})));
+  ExpectRefusalOnAll(2, "cannot be reduced with sum", reduce(ReduceOp::kSum, Floats({1})),
+                     reduce(ReduceOp::kSum, Value::Mirrored({Floats({1}), Floats({1})})));
+  const auto all_reduce = [](ReduceOp op, const CommunicationOptions& options) {
+    return [=](Strategy& strategy) {
+      return OnReplicas(strategy, [&] {
+        return GetReplicaContext()->AllReduce(op, Floats({1}), options).status();
+      });
+    };
+  };
+  const auto kSum = ReduceOp::kSum;
+  ExpectRefusalOnAll(2, "found reduce op 7", all_reduce(kSum, {}), all_reduce(kNoOp, {}));
+  ExpectRefusalOnAll(2, "bytes_per_pack is -1", all_reduce(kSum, {}),
+                     all_reduce(kSum, {.bytes_per_pack = -1}));
+}
+
+TEST(MultiWorkerMirrored, AGatherThatOneWorkerRefusesFailsOnAll) {
+  const auto gather = [](const Value& value, int64_t axis) {
+    return [=](Strategy& strategy) { return strategy.Gather(value, axis).status(); };
+  };
+  const Value square = Tensor::Zeros(DType::kFloat32, {2, 2});
+  const Value wide = Tensor::Zeros(DType::kFloat32, {2, 3});
+  ExpectRefusalOnAll(1, "axis 2 is out of range", gather(square, 0), gather(square, 2));
+  for (const bool same_shape : {true, false}) {
+    Workers(2, 1, absl::Seconds(10)).Each([&](MultiWorkerMirroredStrategy& strategy) {
+      const bool other = strategy.worker_index() == 1;
+      EXPECT_THAT(gather(other && !same_shape ? wide : square, other ? 1 : 0)(strategy),
+                  StatusIs(kRefused, HasSubstr("worker 1 along axis 1; give one axis")));
+      EXPECT_THAT(Doubles(strategy.Reduce(ReduceOp::kSum, Scalar(1), {})), ElementsAre(2));
+    });
+  }
+  const auto all_gather = [](bool alike) {
+    return [alike](Strategy& strategy) {
+      return OnReplicas(strategy, [&] {
+        const bool list = !alike && ReplicaId() == strategy.num_replicas_in_sync() - 1;
+        const Value own = list ? Value::List({Floats({1})}) : Floats({1});
+        return GetReplicaContext()->AllGather(own, 0).status();
+      });
+    };
+  };
+  ExpectRefusalOnAll(2, "replica 0 gives float32 [1], replica 1 list", all_gather(true),
+                     all_gather(false));
 }
 
 TEST(MultiWorkerMirrored, TheFirstReplicasCopyIsReadWithoutTheOthers) {

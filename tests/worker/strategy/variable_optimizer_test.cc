@@ -2,8 +2,10 @@
 #include "worker/strategy/variable_optimizer.h"
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -375,6 +377,36 @@ TEST(VariableOptimizerErrors, AStrategyOtherThanTheVariablesIsRefused) {
   EXPECT_THAT(optimizer->ApplyGradients({{Floats({1}), plain}}),
               StatusIs(kInvalid, HasSubstr("make one for each")));
   EXPECT_EQ(optimizer->iterations().value(), 1);
+}
+
+// The writes do not commute with the steps, so copies that got them in different orders differ for
+// good. Two optimizers get the variables in opposite orders: neither may wait for the other.
+TEST(VariableOptimizer, ConcurrentWritersLeaveTheCopiesOfVariablesAndSlotsEqual) {
+  const auto strategy = Mirrored(4);
+  const VariablePtr a = Zeros(*strategy, {1}, "a"), b = Zeros(*strategy, {1}, "b");
+  const auto first = Sgd(1, 0.5), second = Sgd(1);
+  ASSERT_OK(first->Build({a, b}));
+  std::vector<VariablePtr> written = {a, b};
+  for (const VariablePtr& variable : first->variables()) {
+    if (variable->dtype() == DType::kFloat32) written.push_back(variable);
+  }
+  ASSERT_EQ(written.size(), 4);
+  const auto repeat = [](const std::function<absl::Status()>& once) {
+    for (int i = 0; i < 2000; ++i) ASSERT_OK(once());
+  };
+  const IndexedSlices negative = {Tensor::Vector<int64_t>({0}), Tensor::Vector<float>({-1})};
+  std::vector<std::thread> writing;
+  for (const VariablePtr& v : written) {
+    writing.emplace_back([&] { repeat([&] { return v->Scatter(ScatterOp::kMul, negative); }); });
+  }
+  const Value one = Floats({1});
+  writing.emplace_back([&] {
+    repeat([&] { return second->ApplyGradients({{one, b}, {one, a}}); });
+  });
+  writing.emplace_back([&] { repeat([&] { return a->AssignAdd(one); }); });
+  repeat([&] { return first->ApplyGradients({{one, a}, {one, b}}); });
+  for (std::thread& thread : writing) thread.join();
+  for (const VariablePtr& v : written) EXPECT_THAT(Copies(v), Each(Copies(v)[0])) << v->name();
 }
 
 TEST(VariableOptimizerErrors, ReplicasThatDisagreeGetAnErrorAndTheNextStepWorks) {
