@@ -131,7 +131,8 @@ class GlooGroup final : public CollectiveGroup {
   }
   // Why another rank refused its arguments.
   std::string ReasonOf(int rank) {
-    return {eager_of(rank), static_cast<size_t>(call_of(rank).refused - 1)};
+    const int64_t bytes = std::clamp<int64_t>(call_of(rank).refused - 1, 0, kEagerBytes);
+    return {eager_of(rank), static_cast<size_t>(bytes)};
   }
   // Every rank's input in rank order, from byte `offset` on. All came with the greetings, except
   // this rank's, which is `own`.
