@@ -114,7 +114,11 @@ World MakeWorld(const std::string& kind) {
                        VariableAggregation::kSum);
   world.optimizer = VariableOptimizer::Create({.type = "adam"}).value();
   (void)world.optimizer->Build({world.variable});
-  (void)world.strategy->Run([&world] { world.kept = GetReplicaContext(); });
+  // One of the replicas, which run in threads of their own.
+  (void)world.strategy->Run([&world] {
+    auto context = GetReplicaContext();
+    if (context->local_replica() == 0) world.kept = std::move(context);
+  });
   return world;
 }
 
