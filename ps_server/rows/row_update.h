@@ -57,8 +57,9 @@ class RowUpdate {
   TableScratch& scratch_;
 };
 
-// Updates of rows of several tables, for few calls of the optimizer: its call costs as much as some
-// rows. Only for plain rows, each once. Call End before `scratch` is used otherwise.
+// Collects updates of rows of several tables, so that one call of the optimizer applies many of
+// them: a call costs as much as several rows. The rows must be plain, and none may occur twice.
+// Call End before `scratch` is used otherwise.
 // Thread safety: none.
 class GatheredUpdate {
  public:
