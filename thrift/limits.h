@@ -47,7 +47,7 @@ inline constexpr int64_t kPayloadStepBytes = 64 << 20;
 // for what the process keeps for later payloads (thrift/payload_pool.h): kPooledPayloadBytes, and
 // in a client what it has retained at most, less what it retains now. malloc would keep much more:
 // 24 connections that push 16 MiB each left 1.1 GiB.
-inline constexpr int64_t kMappedPayloadBytes = 256 << 10;
+inline constexpr int64_t kMappedPayloadBytes = 32 << 10;
 inline constexpr int64_t kPooledPayloadBytes = 64 << 20;
 
 // Connections (ps_server/net/listener.h)

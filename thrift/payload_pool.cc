@@ -73,7 +73,10 @@ PayloadPool::Block PayloadPool::Take(size_t bytes) {
 
 void PayloadPool::Free(Block block) noexcept {
   if (IsMapped(block.bytes)) {
-    ::munmap(block.memory, block.bytes);
+    // Fails where the process has as many mappings as the system allows, and this would cut one.
+    if (::munmap(block.memory, block.bytes) != 0) {
+      ::madvise(block.memory, block.bytes, MADV_DONTNEED);
+    }
   } else {
     std::free(block.memory);
   }

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kChunkBytes = 16 << 10;
 constexpr uint32_t kFirstRows = 4;  // the first chunk grows from this many rows by doubling
 constexpr size_t kMinLimit = 256;   // of an index that is shrunk
-constexpr size_t kBatch = 32;       // lookups in flight: more than a core's outstanding misses
+constexpr size_t kBatch = 64;       // lookups in flight: more than a core's outstanding misses
 constexpr size_t kCacheLine = 64;
 constexpr size_t kPrefetchLines = 8;  // the hardware prefetcher follows longer rows
 

@@ -65,20 +65,24 @@ STAGES = [
 ]
 # Stages of a sample only where none of its functions belongs to another.
 OUTER = {"PyTorch's own operations", "Python"}
-# What a stage cannot do without, for an example of this model with `d` distinct keys.
+# Bytes of the dense variables: every step pulls and pushes them.
+DENSE_BYTES = 4 * ((KEYS * DIM + DENSE) * HIDDEN + 2 * HIDDEN + 1)
+# What a stage cannot do without, for an example of this model with `d` distinct keys and `w` bytes
+# of dense variables.
 WORK = {
-    "read and parse": lambda d: "about 250 bytes of text",
-    "hash and deduplicate": lambda d: f"{KEYS} keys",
-    "gather": lambda d: f"{KEYS * DIM * 4} bytes copied",
-    "products": lambda d: f"{6 * ((KEYS * DIM + DENSE) * HIDDEN + HIDDEN) / 1e6:.2f} MFLOP",
-    "scatter": lambda d: f"{KEYS * DIM * 4} bytes added",
-    "store reply": lambda d: f"{d * DIM * 4:.0f} bytes copied",
-    "retain": lambda d: f"{d * (DIM * 4 + 8):.0f} bytes copied",
-    "finite check": lambda d: f"{d * DIM * 4:.0f} bytes read",
-    "send": lambda d: f"{d * (DIM * 4 + 16):.0f} bytes from a worker, {d * DIM * 4:.0f} back",
-    "look up": lambda d: f"{2 * d:.1f} rows",
-    "copy rows": lambda d: f"{d * DIM * 4:.0f} bytes copied",
-    "optimize": lambda d: f"{d * DIM * 8:.0f} bytes read and written",
+    "read and parse": lambda d, w: "about 250 bytes of text",
+    "hash and deduplicate": lambda d, w: f"{KEYS} keys",
+    "gather": lambda d, w: f"{KEYS * DIM * 4} bytes copied",
+    "products": lambda d, w: f"{6 * ((KEYS * DIM + DENSE) * HIDDEN + HIDDEN) / 1e6:.2f} MFLOP",
+    "scatter": lambda d, w: f"{KEYS * DIM * 4} bytes added",
+    "store reply": lambda d, w: f"{d * DIM * 4 + w:.0f} bytes copied",
+    "retain": lambda d, w: f"{d * (DIM * 4 + 8) + w:.0f} bytes copied",
+    "finite check": lambda d, w: f"{d * DIM * 4 + w:.0f} bytes read",
+    "send": lambda d, w: (f"{d * (DIM * 4 + 16) + w:.0f} bytes from a worker, "
+                          f"{d * DIM * 4 + w:.0f} back"),
+    "look up": lambda d, w: f"{2 * d:.1f} rows",
+    "copy rows": lambda d, w: f"{d * DIM * 4 + w:.0f} bytes copied",
+    "optimize": lambda d, w: f"{2 * (d * DIM * 4 + w):.0f} bytes read and written",
 }
 KERNEL = re.compile(r"^libc\S* (__)?(send|recv|sendmsg|recvmsg|read|write|pread|pwrite|poll|futex|"
                     r"epoll_wait|epoll_ctl|open|close|mmap|munmap|madvise|fsync|fdatasync|"
@@ -216,11 +220,13 @@ def with_sampler(options, folder, environment):
     environment["LD_PRELOAD"] = os.path.join(options.build, "tests", "bench", "libstack_sampler.so")
 
 
-def distinct_share(batch):
-    """Distinct keys of a batch over its keys, in one table."""
+def distinct_share(batch, tables):
+    """Distinct keys of a batch over its keys, where the columns have so many tables."""
     rng = throughput.random.Random(0)
-    keys = {throughput.zipf(rng, 1.1) * 2654435761 % 1_000_000 for _ in range(batch * KEYS)}
-    return len(keys) / (batch * KEYS)
+    keys = batch * KEYS // tables  # of a table
+    distinct = sum(len({throughput.zipf(rng, 1.1) * 2654435761 % 1_000_000 for _ in range(keys)})
+                   for _ in range(tables))
+    return distinct / (batch * KEYS)
 
 
 def main():
@@ -244,7 +250,9 @@ def main():
                    if os.path.exists(path[:-len("stacks")] + "maps")]
         servers = [p for p in sampled if p.program == "cairn-ps"]
         columns = [account([p for p in sampled if p not in servers]), account(servers)]
-    distinct = KEYS * distinct_share(options.batch)
+    # Each column has a table in the job, and all have one in torch_wide.py.
+    tables = KEYS if options.program == "worker" else 1
+    distinct = KEYS * distinct_share(options.batch, tables)
     print(f"{examples} examples in batches of {options.batch}; µs an example (in the kernel)\n")
     print("| stage | workers | servers | work |\n|---|---|---|---|")
 
@@ -255,7 +263,7 @@ def main():
     for stage in [*(name for name, _ in STAGES), "other"]:
         cells = [cell(column, stage) for column in columns]
         if any(cells):
-            work = WORK.get(stage, lambda _: "")(distinct)
+            work = WORK.get(stage, lambda d, w: "")(distinct, DENSE_BYTES / options.batch)
             print(f"| {stage} | {cells[0]} | {cells[1]} | {work} |")
     totals = [sum(column[0].values()) - column[0]["start and end"] for column in columns]
     print(f"| together, without start and end | {totals[0] * 1e6 / examples:.2f} | "
