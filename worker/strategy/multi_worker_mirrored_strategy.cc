@@ -324,9 +324,13 @@ absl::StatusOr<Value> MultiWorkerMirroredStrategy::ReducePlain(ReduceOp op, cons
 }
 
 absl::StatusOr<Tensor> MultiWorkerMirroredStrategy::FirstValue(const Tensor& initial) {
-  ASSIGN_OR_RETURN(Tensor first, CopyTensor(initial, Cpu(0)));
+  absl::StatusOr<Tensor> first = CopyTensor(initial, Cpu(0));
+  if (!first.ok()) {
+    RefuseCollective(first.status());
+    return first;
+  }
   absl::MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(Annotate(group_->Broadcast(0, BufferOf(first), CallDeadline({})),
+  RETURN_IF_ERROR(Annotate(group_->Broadcast(0, BufferOf(*first), CallDeadline({})),
                            "initial value of a variable"));
   return first;
 }

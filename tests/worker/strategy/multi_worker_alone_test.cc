@@ -1,6 +1,7 @@
 // MultiWorkerMirroredStrategy where one worker refuses a call, or makes it alone: no other worker
 // waits for it, and the next call of all works.
 #include <functional>
+#include <stdexcept>
 #include <string>
 
 #include "tests/worker/strategy/case_support.h"
@@ -56,15 +57,17 @@ TEST(MultiWorkerMirrored, AnAxisThatOneWorkerRefusesFailsOnAll) {
 }
 
 // Worker 1 makes `bad` and worker 0 `good`, with devices of 1 or 2 replicas: both fail with `why`,
-// and worker 0's error names worker 1. Then a reduction of both works.
+// and worker 0's error names worker 1, whose own has the given code. Then a reduction of both
+// works.
 using Call = std::function<absl::Status(MultiWorkerMirroredStrategy&)>;
-void ExpectRefusalOnAll(int32_t devices, const std::string& why, const Call& good,
-                        const Call& bad) {
+void ExpectRefusalOnAll(int32_t devices, const std::string& why, const Call& good, const Call& bad,
+                        absl::StatusCode own = kRefused) {
   // A worker that waits for the other fails much later than this, with another error.
   Workers(2, devices, absl::Seconds(10)).Each([&](MultiWorkerMirroredStrategy& strategy) {
     const bool refuses = strategy.worker_index() == 1;
     EXPECT_THAT((refuses ? bad : good)(strategy),
-                StatusIs(kRefused, AllOf(HasSubstr(why), HasSubstr(refuses ? "" : "rank 1 ("))));
+                StatusIs(refuses ? own : kRefused,
+                         AllOf(HasSubstr(why), HasSubstr(refuses ? "" : "rank 1 ("))));
     EXPECT_THAT(Doubles(strategy.Reduce(ReduceOp::kSum, Scalar(1), {})), ElementsAre(2));
   });
 }
@@ -175,6 +178,52 @@ TEST(MultiWorkerMirrored, AGatherThatOneWorkerRefusesFailsOnAll) {
   };
   ExpectRefusalOnAll(2, "replica 0 gives float32 [1], replica 1 list", all_gather(true),
                      all_gather(false));
+}
+
+Call Creating(const VariableOptions& options, bool in_replicas) {
+  return [=](Strategy& strategy) {
+    const auto create = [&] { return CreateVariable(options).status(); };
+    if (in_replicas) return OnReplicas(strategy, create);
+    const Scope scope = strategy.EnterScope().value();
+    return create();
+  };
+}
+
+TEST(MultiWorkerMirrored, AVariableThatOneWorkerCannotCreateFailsOnAll) {
+  const Tensor zero = Tensor::Scalar<int32_t>(0);
+  const auto expect = [&zero](const std::string& why, const VariableOptions& bad,
+                              absl::StatusCode own = kRefused) {
+    for (const bool in_replicas : {false, true}) {
+      ExpectRefusalOnAll(2, why, Creating({.initial_value = zero}, in_replicas),
+                         Creating(bad, in_replicas), own);
+    }
+  };
+  expect("no file", {.initializer = [] { return absl::NotFoundError("no file"); }},
+         absl::StatusCode::kNotFound);
+  expect("boom",
+         {.initializer = []() -> absl::StatusOr<Tensor> { throw std::runtime_error("boom"); }},
+         absl::StatusCode::kUnknown);
+  expect("neither an initial value nor an initializer", {});
+  expect("texts cannot be variables", {.initial_value = Tensor::Texts({1}, {"a"})});
+  expect("none of the enumerators",
+         {.initial_value = zero, .aggregation = static_cast<VariableAggregation>(9)});
+  expect("aggregation MEAN of int32",
+         {.initial_value = zero, .aggregation = VariableAggregation::kMean});
+}
+
+TEST(MultiWorkerMirrored, NamesThatDifferBetweenTheReplicasOfOneWorkerFailOnAll) {
+  const auto create = [](bool same) {
+    return [same](Strategy& strategy) {
+      return OnReplicas(strategy, [&] {
+        const bool last = GetReplicaContext()->local_replica() == 2;
+        return CreateVariable(
+                   {.name = !same && last ? "w" : "v", .initial_value = Tensor::Scalar(1.0F)})
+            .status();
+      });
+    };
+  };
+  ExpectRefusalOnAll(3, "different names: replica 0 \"v\", replica 2 \"w\"", create(true),
+                     create(false), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(MultiWorkerMirrored, TheFirstReplicasCopyIsReadWithoutTheOthers) {
