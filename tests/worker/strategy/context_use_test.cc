@@ -353,6 +353,35 @@ TEST(Replicas, TimeoutOfAllReduceBoundsTheWait) {
                                HasSubstr("replica 0 waited 50ms in AllReduce sum for replica 1")));
 }
 
+// Each replica gets the refusal of the one, which ends no wait before the others have arrived.
+TEST(Replicas, OptionsThatOneReplicaGetsWrongAreRefusedOnAll) {
+  const auto strategy = Mirrored(3);
+  for (const auto& [bad, why] :
+       {std::pair(CommunicationOptions{.timeout = absl::Seconds(-1)}, "timeout is -1s"),
+        std::pair(CommunicationOptions{.timeout = absl::ZeroDuration()}, "timeout is 0"),
+        std::pair(CommunicationOptions{.bytes_per_pack = -1, .timeout = absl::Nanoseconds(1)},
+                  "bytes_per_pack is -1")}) {
+    for (const int32_t wrong : {0, 2}) {
+      for (const bool gathers : {false, true}) {
+        absl::Status of_replicas[3];
+        EXPECT_THAT(
+            OnReplicas(*strategy,
+                       [&, &bad = bad] {
+                         const auto context = GetReplicaContext();
+                         const auto options = ReplicaId() == wrong ? bad : CommunicationOptions();
+                         return of_replicas[ReplicaId()] =
+                                    (gathers
+                                         ? context->AllGather(Floats({1}), 0, options)
+                                         : context->AllReduce(ReduceOp::kSum, Floats({1}), options))
+                                        .status();
+                       }),
+            StatusIs(kInvalidUse, HasSubstr(why)));
+        EXPECT_THAT(of_replicas, Each(StatusIs(kInvalidUse, HasSubstr(why))));
+      }
+    }
+  }
+}
+
 TEST(Replicas, DifferingShapesAndTextsAreReportedByReplica) {
   const auto strategy = Mirrored(2);
   const auto sum_of = [&strategy](const std::vector<Tensor>& of_replicas) {

@@ -139,10 +139,14 @@ TEST(MultiWorkerMirrored, AReductionThatOneWorkerRefusesFailsOnAll) {
                      reduce(ReduceOp::kSum, Tensor::Texts({1}, {"a"})));
   ExpectRefusalOnAll(2, "cannot be reduced with sum", reduce(ReduceOp::kSum, Floats({1})),
                      reduce(ReduceOp::kSum, Value::Mirrored({Floats({1}), Floats({1})})));
+  // Only the last replica of the worker gives the options.
   const auto all_reduce = [](ReduceOp op, const CommunicationOptions& options) {
     return [=](Strategy& strategy) {
       return OnReplicas(strategy, [&] {
-        return GetReplicaContext()->AllReduce(op, Floats({1}), options).status();
+        const auto context = GetReplicaContext();
+        const bool last = context->local_replica() == strategy.local_replicas() - 1;
+        return context->AllReduce(op, Floats({1}), last ? options : CommunicationOptions())
+            .status();
       });
     };
   };
@@ -150,6 +154,10 @@ TEST(MultiWorkerMirrored, AReductionThatOneWorkerRefusesFailsOnAll) {
   ExpectRefusalOnAll(2, "found reduce op 7", all_reduce(kSum, {}), all_reduce(kNoOp, {}));
   ExpectRefusalOnAll(2, "bytes_per_pack is -1", all_reduce(kSum, {}),
                      all_reduce(kSum, {.bytes_per_pack = -1}));
+  for (const int32_t devices : {1, 2}) {
+    ExpectRefusalOnAll(devices, "timeout is -1s", all_reduce(kSum, {}),
+                       all_reduce(kSum, {.timeout = absl::Seconds(-1)}));
+  }
 }
 
 TEST(MultiWorkerMirrored, AGatherThatOneWorkerRefusesFailsOnAll) {
