@@ -78,8 +78,12 @@ class CollectiveGroup {
 
   // Takes this rank's place in the call that the other ranks make, without arguments for it: that
   // call, whatever it is, fails on every other rank with kInvalidArgument and `why` (its first
-  // 4096 bytes), and the group stays usable. Waits for the other ranks until `deadline`.
+  // 4096 bytes), and the group stays usable. Does not wait for that call; this rank's next call, or
+  // next refusal, waits for both within its own deadline.
   virtual void Refuse(const absl::Status& why, Deadline deadline) = 0;
+  // The reason of this rank's last call, if that was Refuse; otherwise OK. A rank that leaves now
+  // may leave before the other ranks have the reason: it calls Abort instead of waiting for them.
+  virtual absl::Status open_refusal() const { return absl::OkStatus(); }
 
   // Makes the running collective and all later ones fail on every rank with kAborted and `why`. For
   // a rank that cannot continue while others wait for it. Has no effect if `why` is OK.

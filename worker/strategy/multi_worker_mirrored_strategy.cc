@@ -162,11 +162,13 @@ absl::StatusOr<std::unique_ptr<MultiWorkerMirroredStrategy>> MultiWorkerMirrored
 
 MultiWorkerMirroredStrategy::~MultiWorkerMirroredStrategy() {
   absl::MutexLock lock(&mutex_);
-  if (failure_.ok()) {
+  const absl::Status refused = group_->open_refusal();
+  if (failure_.ok() && refused.ok()) {
     group_->Barrier(Deadline::In(kLeaveTimeout)).IgnoreError();
   } else if (workers() > 1) {
-    group_->Abort(Annotate(
-        failure_, absl::StrCat("worker ", worker_index(), " leaves, for its last Run failed")));
+    group_->Abort(Annotate(failure_.ok() ? refused : failure_,
+                           absl::StrCat("worker ", worker_index(), " leaves, for its last ",
+                                        failure_.ok() ? "call was refused" : "Run failed")));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "absl/synchronization/notification.h"
 #include "tests/worker/strategy/case_support.h"
 #include "tests/worker/strategy/mirrored_workers.h"
 
@@ -232,6 +233,52 @@ TEST(MultiWorkerMirrored, NamesThatDifferBetweenTheReplicasOfOneWorkerFailOnAll)
   };
   ExpectRefusalOnAll(3, "different names: replica 0 \"v\", replica 2 \"w\"", create(true),
                      create(false), absl::StatusCode::kFailedPrecondition);
+}
+
+// A sum of equal copies is an error whatever the others do.
+TEST(MultiWorkerMirrored, ASumOfEqualCopiesOnOneWorkerIsReportedAtOnce) {
+  absl::Notification reported;
+  Workers(2, 2, absl::Seconds(30)).Each([&reported](MultiWorkerMirroredStrategy& strategy) {
+    const VariablePtr v =
+        VariableOf(strategy, Tensor::Scalar<float>(5), VariableAggregation::kNone);
+    const auto sum = [&strategy](const Value& value) {
+      return strategy.Reduce(ReduceOp::kSum, value, {});
+    };
+    const auto refused = StatusIs(kRefused, HasSubstr("cannot be reduced with sum"));
+    if (strategy.worker_index() == 1) {
+      EXPECT_THAT(sum(v), refused);
+      reported.Notify();
+    } else {
+      ASSERT_TRUE(reported.WaitForNotificationWithTimeout(absl::Seconds(20)));
+      EXPECT_THAT(sum(Scalar(1)), refused);
+    }
+    EXPECT_THAT(Doubles(sum(Scalar(1))), ElementsAre(2));
+  });
+}
+
+// The reason arrives, though the worker does not wait until the others have it.
+TEST(MultiWorkerMirrored, AWorkerThatRefusesAndLeavesTellsTheOthersWhy) {
+  const auto server = ControlServer::Start(OwnAddress()).value();
+  absl::Notification created, left;
+  OnRanks(2, [&](int rank) {
+    auto strategy = MultiWorkerMirroredStrategy::Create({.workers = {OwnAddress(), OwnAddress()},
+                                                         .worker_index = rank,
+                                                         .devices = ReplicaDevices(1),
+                                                         .rendezvous_address = server->address()})
+                        .value();
+    if (rank == 0) {
+      created.Notify();
+      ASSERT_TRUE(left.WaitForNotificationWithTimeout(absl::Seconds(20)));
+      const absl::Status status = strategy->Reduce(ReduceOp::kSum, Scalar(1), {}).status();
+      EXPECT_THAT(status.message(), HasSubstr("texts have no sum"));
+      EXPECT_FALSE(status.ok());
+      return;
+    }
+    ASSERT_TRUE(created.WaitForNotificationWithTimeout(absl::Seconds(60)));
+    EXPECT_FALSE(strategy->Reduce(ReduceOp::kSum, Tensor::Texts({1}, {"a"}), {}).ok());
+    strategy.reset();
+    left.Notify();
+  });
 }
 
 TEST(MultiWorkerMirrored, TheFirstReplicasCopyIsReadWithoutTheOthers) {
