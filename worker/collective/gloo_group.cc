@@ -29,7 +29,7 @@ namespace {
 // has received all greetings of call n + 1, whose senders have read those of call n.
 constexpr size_t kEagerBytes = 4096;
 constexpr size_t kGreetingBytes = sizeof(CollectiveCall) + kEagerBytes;
-static_assert(sizeof(CollectiveCall) == 32, "sent as raw bytes: no padding");
+static_assert(sizeof(CollectiveCall) == 40, "sent as raw bytes: no padding");
 constexpr uint64_t kGreetingTag = 1;  // for even calls; for odd calls add 1
 
 // Part of a deadline that is reserved for finding the rank at fault after a transfer has failed.
@@ -42,6 +42,10 @@ constexpr absl::Duration kTimeToTellOfAbort = absl::Milliseconds(100);
 
 size_t InputBytes(const CollectiveCall& call) {
   return static_cast<size_t>(call.count) * DTypeBytes(call.dtype);
+}
+
+int64_t ReductionOf(const CallPurpose& purpose) {
+  return purpose.reduction.has_value() ? 1 + static_cast<int64_t>(*purpose.reduction) : 0;
 }
 
 bool IsEager(const CollectiveCall& call) { return InputBytes(call) <= kEagerBytes; }
@@ -70,10 +74,11 @@ class GlooGroup final : public CollectiveGroup {
     return options_.addresses[static_cast<size_t>(rank)];
   }
 
-  absl::Status AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out,
-                         Deadline deadline) override;
+  absl::Status AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out, Deadline deadline,
+                         const CallPurpose& purpose) override;
   absl::Status Broadcast(int root, MutableBuffer buffer, Deadline deadline) override;
-  absl::Status AllGatherV(ConstBuffer in, PlaceGathered place, Deadline deadline) override;
+  absl::Status AllGatherV(ConstBuffer in, PlaceGathered place, Deadline deadline,
+                          const CallPurpose& purpose) override;
   absl::Status ReduceScatter(ReduceOp op, ConstBuffer in, MutableBuffer out,
                              Deadline deadline) override;
   absl::Status Barrier(Deadline deadline) override;
@@ -457,10 +462,10 @@ std::string GlooGroup::ExchangeStatus(const std::string& told) {
   return status_.Encode();
 }
 
-absl::Status GlooGroup::AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out,
-                                  Deadline deadline) {
-  return Run({.kind = CollectiveKind::kAllReduce, .reduce = op}, in, &out, deadline,
-             [&](const CollectiveCall& call) {
+absl::Status GlooGroup::AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out, Deadline deadline,
+                                  const CallPurpose& purpose) {
+  return Run({.kind = CollectiveKind::kAllReduce, .reduce = op, .reduction = ReductionOf(purpose)},
+             in, &out, deadline, [&](const CollectiveCall& call) {
                if (PairBytes(call) > 0) {
                  pair_->Sum(in, out, Divisor(op));
                  return absl::OkStatus();
@@ -488,7 +493,8 @@ absl::Status GlooGroup::Broadcast(int root, MutableBuffer buffer, Deadline deadl
              });
 }
 
-absl::Status GlooGroup::AllGatherV(ConstBuffer in, PlaceGathered place, Deadline deadline) {
+absl::Status GlooGroup::AllGatherV(ConstBuffer in, PlaceGathered place, Deadline deadline,
+                                   const CallPurpose& purpose) {
   const auto work = [&](const CollectiveCall&) {
     const auto ranks = static_cast<size_t>(size());
     std::vector<int64_t> counts(ranks);
@@ -511,7 +517,8 @@ absl::Status GlooGroup::AllGatherV(ConstBuffer in, PlaceGathered place, Deadline
     }
     return status;
   };
-  return Run({.kind = CollectiveKind::kAllGather}, in, nullptr, deadline, work);
+  return Run({.kind = CollectiveKind::kAllGather, .reduction = ReductionOf(purpose)}, in, nullptr,
+             deadline, work);
 }
 
 absl::Status GlooGroup::ReduceScatter(ReduceOp op, ConstBuffer in, MutableBuffer out,

@@ -204,11 +204,12 @@ absl::Status MultiWorkerMirroredStrategy::CheckCall(const CommunicationOptions& 
 }
 
 absl::StatusOr<Value> MultiWorkerMirroredStrategy::SumSlices(const IndexedSlices& slices,
+                                                             const CallPurpose& purpose,
                                                              Deadline deadline) {
   const int64_t width = RowWidth(slices.values.shape());
   ASSIGN_OR_RETURN(GatheredSlices gathered,
                    GatherSlices(*group_, ReduceOp::kSum, BufferOf(slices.indices),
-                                BufferOf(slices.values), width, deadline));
+                                BufferOf(slices.values), width, deadline, purpose));
   Shape shape = slices.values.shape();
   shape[0] = static_cast<int64_t>(gathered.ids.size());
   Tensor values = Tensor::Uninitialized(slices.values.dtype(), std::move(shape));
@@ -217,7 +218,8 @@ absl::StatusOr<Value> MultiWorkerMirroredStrategy::SumSlices(const IndexedSlices
 }
 
 absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
-    absl::StatusOr<std::vector<Value>> locals, const CommunicationOptions& options) {
+    ReduceOp op, absl::StatusOr<std::vector<Value>> locals, const CommunicationOptions& options) {
+  const CallPurpose purpose = {.reduction = op};
   const CommunicationOptions merged = communication_.Merge(options);
   if (locals.ok()) locals = HostCopies(*locals);
   absl::MutexLock lock(&mutex_);
@@ -234,7 +236,8 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
   for (Tensor& sum : sums) buffers.push_back(BufferOf(sum));
   const absl::Duration each = merged.timeout.value_or(kCallTimeout);
   RETURN_IF_ERROR(BatchAllReduce(*group_, ReduceOp::kSum, buffers, merged,
-                                 Deadline::In(each * static_cast<int64_t>(buffers.size()))));
+                                 Deadline::In(each * static_cast<int64_t>(buffers.size())),
+                                 purpose));
   std::vector<Value> results;
   auto sum = sums.begin();
   for (const Value& local : *locals) {
@@ -242,7 +245,8 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
       results.emplace_back(std::move(*sum++));
       continue;
     }
-    ASSIGN_OR_RETURN(results.emplace_back(), SumSlices(local.slices(), CallDeadline(options)));
+    ASSIGN_OR_RETURN(results.emplace_back(),
+                     SumSlices(local.slices(), purpose, CallDeadline(options)));
   }
   failure_ = absl::OkStatus();
   return results;
@@ -251,7 +255,7 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
 // Exchanges the number of values and the size of each, or -1 for a value that is not on this
 // worker's GPUs.
 absl::StatusOr<std::vector<bool>> MultiWorkerMirroredStrategy::OnGpus(
-    absl::Span<const Value::Sequence> locals, const CommunicationOptions& options) {
+    ReduceOp op, absl::Span<const Value::Sequence> locals, const CommunicationOptions& options) {
   std::vector<bool> on_gpus(locals.size());
   if (gpus_ == nullptr || communication_.Merge(options).implementation == Implementation::kRing) {
     return on_gpus;
@@ -262,7 +266,7 @@ absl::StatusOr<std::vector<bool>> MultiWorkerMirroredStrategy::OnGpus(
     own.push_back(gpus_->CanReduce(values) ? values[0].tensor().elements() : -1);
   }
   absl::MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(GatherValues(*group_, own, &all, CallDeadline(options)));
+  RETURN_IF_ERROR(GatherValues(*group_, own, &all, CallDeadline(options), {.reduction = op}));
   on_gpus.assign(locals.size(), true);
   size_t at = 0;
   for (int worker = 0; worker < workers(); ++worker) {
@@ -288,14 +292,15 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::ReduceAll(
     RefuseCollective(allowed);
     return allowed;
   }
-  ASSIGN_OR_RETURN(const std::vector<bool> on_gpus, OnGpus(locals, options));
+  ASSIGN_OR_RETURN(const std::vector<bool> on_gpus, OnGpus(op, locals, options));
   const auto by_nccl = [&](ReplicaValues values) {
     absl::MutexLock lock(&mutex_);
     return gpus_->Reduce(op, values);
   };
   const auto by_gloo = [&](ReplicaValues others) -> absl::StatusOr<std::vector<Value>> {
-    ASSIGN_OR_RETURN(std::vector<Value> sums,
-                     SumOverWorkers(Strategy::ReduceAll(ReduceOp::kSum, others, options), options));
+    ASSIGN_OR_RETURN(
+        std::vector<Value> sums,
+        SumOverWorkers(op, Strategy::ReduceAll(ReduceOp::kSum, others, options), options));
     for (size_t i = 0; i < sums.size(); ++i) {
       const int64_t count = static_cast<int64_t>(others[i].size()) * workers();
       ASSIGN_OR_RETURN(sums[i], OfReplicas(op, std::move(sums[i]), count));
@@ -321,7 +326,7 @@ absl::StatusOr<Value> MultiWorkerMirroredStrategy::ReducePlain(ReduceOp op, cons
   } else {
     local = tensor.status();
   }
-  ASSIGN_OR_RETURN(std::vector<Value> sums, SumOverWorkers(std::move(local), {}));
+  ASSIGN_OR_RETURN(std::vector<Value> sums, SumOverWorkers(op, std::move(local), {}));
   return OfReplicas(op, std::move(sums[0]), workers());
 }
 

@@ -161,6 +161,42 @@ TEST(MultiWorkerMirrored, AReductionThatOneWorkerRefusesFailsOnAll) {
   }
 }
 
+// Worker 0 sums, worker 1 takes the mean of the same value: both fail, and both ops are named.
+TEST(MultiWorkerMirrored, ASumOnOneWorkerAndAMeanOnAnotherFailOnAll) {
+  using Reduction = std::function<absl::Status(Strategy&, ReduceOp)>;
+  const auto expect = [](const Reduction& reduce) {
+    for (const int32_t devices : {1, 2}) {
+      Workers(2, devices, absl::Seconds(10)).Each([&](MultiWorkerMirroredStrategy& strategy) {
+        const ReduceOp op = strategy.worker_index() == 0 ? ReduceOp::kSum : ReduceOp::kMean;
+        EXPECT_THAT(reduce(strategy, op),
+                    StatusIs(kRefused, AllOf(HasSubstr("ranks disagree: rank 0 ("),
+                                             HasSubstr("sum"), HasSubstr("for a mean"))));
+        EXPECT_OK(reduce(strategy, ReduceOp::kMean));
+        EXPECT_OK(reduce(strategy, ReduceOp::kSum));
+      });
+    }
+  };
+  const Value slices = IndexedSlices{Tensor::Vector<int64_t>({0}), Tensor::Vector<float>({1})};
+  for (const Value& value : {Floats({1, 2}), slices}) {
+    expect([&value](Strategy& strategy, ReduceOp op) {
+      return strategy.Reduce(op, value, {}).status();
+    });
+    expect([&value](Strategy& strategy, ReduceOp op) {
+      return strategy.ReduceTo(op, OfReplicas(strategy, value), Cpu(0)).status();
+    });
+    expect([&value](Strategy& strategy, ReduceOp op) {
+      return OnReplicas(strategy,
+                        [&] { return GetReplicaContext()->AllReduce(op, value).status(); });
+    });
+  }
+  // float64, as the numbers of elements.
+  for (const Value& value : {Floats({1, 2}), Value(Tensor::Vector<double>({1, 2}))}) {
+    expect([&value](Strategy& strategy, ReduceOp op) {
+      return strategy.Reduce(op, value, Axes({0})).status();
+    });
+  }
+}
+
 TEST(MultiWorkerMirrored, AGatherThatOneWorkerRefusesFailsOnAll) {
   const auto gather = [](const Value& value, int64_t axis) {
     return [=](Strategy& strategy) { return strategy.Gather(value, axis).status(); };
