@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/errors.h"
 #include "common/status.h"
@@ -11,6 +12,9 @@
 
 namespace cairn {
 namespace {
+
+// Whether this thread is in UpdateTogether.
+thread_local bool updates_together = false;
 
 std::string Called(absl::string_view method, absl::string_view variable) {
   return absl::StrCat(method, " of variable \"", variable, "\"");
@@ -124,9 +128,10 @@ absl::Status MirroredVariable::WriteAll(AssignOp op, const Value& value) {
   for (const Value& part : parts) {
     ASSIGN_OR_RETURN(own.emplace_back(), TensorFor(*this, part));
   }
-  absl::MutexLock lock(&writes_);
-  for (size_t i = 0; i < copies_.size(); ++i) RETURN_IF_ERROR(copies_[i]->Write(op, own[i]));
-  return absl::OkStatus();
+  return WriteTogether([&]() -> absl::Status {
+    for (size_t i = 0; i < copies_.size(); ++i) RETURN_IF_ERROR(copies_[i]->Write(op, own[i]));
+    return absl::OkStatus();
+  });
 }
 
 absl::Status MirroredVariable::Write(AssignOp op, const Value& value) {
@@ -149,14 +154,24 @@ absl::Status MirroredVariable::Write(AssignOp op, const Value& value) {
 }
 
 absl::Status MirroredVariable::WriteTogether(absl::FunctionRef<absl::Status()> fn) {
+  if (updates_together) return fn();
   absl::MutexLock lock(&writes_);
   return fn();
 }
 
-absl::Status MirroredVariable::ScatterAll(ScatterOp op, const IndexedSlices& slices) {
+absl::Status MirroredVariable::UpdateTogether(absl::FunctionRef<absl::Status()> fn) {
+  if (updates_together) return fn();
   absl::MutexLock lock(&writes_);
-  for (const VariablePtr& copy : copies_) RETURN_IF_ERROR(copy->Scatter(op, slices));
-  return absl::OkStatus();
+  updates_together = true;
+  const absl::Cleanup ended = [] { updates_together = false; };
+  return fn();
+}
+
+absl::Status MirroredVariable::ScatterAll(ScatterOp op, const IndexedSlices& slices) {
+  return WriteTogether([&]() -> absl::Status {
+    for (const VariablePtr& copy : copies_) RETURN_IF_ERROR(copy->Scatter(op, slices));
+    return absl::OkStatus();
+  });
 }
 
 absl::Status MirroredVariable::Scatter(ScatterOp op, const IndexedSlices& slices) {

@@ -288,13 +288,17 @@ absl::StatusOr<Value> Strategy::UpdateCopies(const VariablePtr& variable, const 
   }
   const std::vector<VariablePtr> copies = variable->components();
   std::vector<Value> results;
-  for (size_t i = 0; i < copies.size(); ++i) {
-    const auto id = static_cast<int32_t>(i);
-    ASSIGN_OR_RETURN(const Value::Sequence own, SelectReplicas(args, id));
-    const PushedUpdate update(id);
-    const DeviceScope device(copies[i]->device());
-    ASSIGN_OR_RETURN(results.emplace_back(), fn.Call("the function of Update", copies[i], own));
-  }
+  const auto update_all = [&]() -> absl::Status {
+    for (size_t i = 0; i < copies.size(); ++i) {
+      const auto id = static_cast<int32_t>(i);
+      ASSIGN_OR_RETURN(const Value::Sequence own, SelectReplicas(args, id));
+      const PushedUpdate update(id);
+      const DeviceScope device(copies[i]->device());
+      ASSIGN_OR_RETURN(results.emplace_back(), fn.Call("the function of Update", copies[i], own));
+    }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(variable->UpdateTogether(update_all));
   if (results.empty()) return Value();
   return Regroup(results);
 }

@@ -287,6 +287,12 @@ absl::Status VariableOptimizer::ApplyGradients(absl::Span<const GradientAndVaria
 
 absl::Status VariableOptimizer::ApplyMerged(Strategy& strategy, bool in_replicas,
                                             absl::Span<const Value> merged) {
+  if (UpdateReplicaId().has_value()) {
+    return FailedPrecondition(
+        "optimizer '", name_,
+        "': ApplyGradients in an update function, which "
+        "runs once for each copy; call it outside of Update and UpdateNonSlot");
+  }
   Sums sums;
   const absl::Status collected = Collect(strategy, in_replicas, merged, &sums);
   if (!collected.ok()) {
