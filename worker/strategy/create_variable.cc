@@ -92,7 +92,8 @@ absl::StatusOr<VariablePtr> MakeHere(const VariableOptions& options, const Varia
     return Value(std::move(variable));
   };
   ASSIGN_OR_RETURN(const Value made,
-                   MergeCallFor(*context, {.what = "CreateVariable"}, make, {options.name}));
+                   MergeCallFor(*context, {.what = "CreateVariable", .with_other_workers = true},
+                                make, {options.name}));
   return made.variable();
 }
 

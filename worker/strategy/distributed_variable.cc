@@ -21,7 +21,8 @@ std::string Called(absl::string_view method, absl::string_view variable) {
 }
 
 CallName NameOf(absl::string_view method, const Variable& variable) {
-  return {.what = Called(method, variable.name()), .subject = &variable};
+  return {
+      .what = Called(method, variable.name()), .subject = &variable, .with_other_workers = true};
 }
 
 // Turns the replicas' values in `value` into one value.

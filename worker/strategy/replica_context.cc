@@ -249,7 +249,7 @@ absl::StatusOr<Value> ReplicaContext::Together(std::string what,
   }
   // A replica that refuses its options still arrives, and waits as if it had given none. Its
   // refusal then fails the call of every replica and of every other worker.
-  CallName name = {.what = std::move(what)};
+  CallName name = {.what = std::move(what), .with_other_workers = true};
   Value refusal;
   if (valid.ok()) {
     name.timeout = options.timeout;

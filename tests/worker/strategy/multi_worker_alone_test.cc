@@ -3,10 +3,12 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "tests/worker/strategy/case_support.h"
 #include "tests/worker/strategy/mirrored_workers.h"
+#include "worker/strategy/variable_optimizer.h"
 
 namespace cairn::test {
 namespace {
@@ -269,6 +271,37 @@ TEST(MultiWorkerMirrored, NamesThatDifferBetweenTheReplicasOfOneWorkerFailOnAll)
   };
   ExpectRefusalOnAll(3, "different names: replica 0 \"v\", replica 2 \"w\"", create(true),
                      create(false), absl::StatusCode::kFailedPrecondition);
+}
+
+// The last replica of worker 1 fails where the others wait in a call with worker 0.
+TEST(MultiWorkerMirrored, AReplicaThatFailsBesideOthersInACollectiveFailsOnAll) {
+  using OnReplica = std::function<absl::Status(const VariablePtr&)>;
+  const std::vector<OnReplica> calls = {
+      [](const VariablePtr&) {
+        return GetReplicaContext()->AllReduce(ReduceOp::kSum, Scalar(1)).status();
+      },
+      [](const VariablePtr&) { return GetReplicaContext()->AllGather(Floats({1}), 0).status(); },
+      [](const VariablePtr&) {
+        return CreateVariable({.initial_value = Tensor::Scalar<float>(0)}).status();
+      },
+      [](const VariablePtr& v) { return v->Assign(Scalar(1)); },
+      [](const VariablePtr& v) {
+        return VariableOptimizer::Create({.type = "sgd"}).value()->ApplyGradients({{Scalar(1), v}});
+      }};
+  for (const OnReplica& call : calls) {
+    const auto make = [&call](bool fails) {
+      return [&call, fails](Strategy& strategy) {
+        const VariablePtr v =
+            VariableOf(strategy, Tensor::Scalar<float>(0), VariableAggregation::kMean);
+        return OnReplicas(strategy, [&]() -> absl::Status {
+          if (fails && GetReplicaContext()->local_replica() == 1)
+            return absl::DataLossError("bad row");
+          return call(v);
+        });
+      };
+    };
+    ExpectRefusalOnAll(2, "bad row", make(false), make(true), absl::StatusCode::kDataLoss);
+  }
 }
 
 // A sum of equal copies is an error whatever the others do.
