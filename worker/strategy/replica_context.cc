@@ -1,4 +1,5 @@
 // The functions of context.h. They need the definition of Strategy, which context.h only declares.
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -332,8 +333,11 @@ absl::StatusOr<Value> ReplicaContext::AllGatherGradient(const Value& upstream, i
       return InvalidArgument("gradient of AllGather: replica ", i, " gives extent ", all[i],
                              "; an extent is not negative");
     }
-    if (static_cast<int32_t>(i) < replica_id_) first += all[i];
-    total += all[i];
+    // Saturates: the sum of any extents is no tensor's extent then.
+    total = all[i] > std::numeric_limits<int64_t>::max() - total
+                ? std::numeric_limits<int64_t>::max()
+                : total + all[i];
+    if (static_cast<int32_t>(i) + 1 == replica_id_) first = total;
   }
   const int64_t found = whole.shape()[static_cast<size_t>(at[0])];
   if (total != found) {

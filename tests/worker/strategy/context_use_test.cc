@@ -1,6 +1,7 @@
 // Wrong or unusual uses of scopes, variable creators and functions: the errors that programs get,
 // and that the thread's contexts are intact afterwards.
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -446,6 +447,19 @@ TEST(AllGatherGradient, NegativeExtentsAreRefused) {
             return GetReplicaContext()->AllGatherGradient(Floats({1, 2}), 0, extent).status();
           }),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("extent -1")));
+}
+
+// Their sum would wrap around to the extent of the gradient.
+TEST(AllGatherGradient, EnormousExtentsAreRefused) {
+  const auto strategy = Mirrored(3);
+  EXPECT_THAT(
+      OnReplicas(
+          *strategy,
+          [] {
+            const int64_t extent = ReplicaId() < 2 ? std::numeric_limits<int64_t>::max() : 4;
+            return GetReplicaContext()->AllGatherGradient(Floats({1, 2}), 0, extent).status();
+          }),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("has extent 2 along axis 0")));
 }
 
 }  // namespace
