@@ -140,6 +140,7 @@ absl::Status MirroredVariable::Write(AssignOp op, const Value& value) {
   const bool own_copy = aggregation() == VariableAggregation::kNone;
   if (place.kind == Place::Kind::kCross) return WriteAll(op, value);
   if (place.kind == Place::Kind::kUpdate || own_copy) {
+    RETURN_IF_ERROR(strategy()->Components(Called(AssignOpName(op), name()), value).status());
     ASSIGN_OR_RETURN(const Value own, SelectReplica(value, place.copy));
     return copies_[static_cast<size_t>(place.copy)]->Write(op, own);
   }
@@ -238,6 +239,7 @@ absl::StatusOr<Tensor> SyncOnReadVariable::Read() {
 absl::Status SyncOnReadVariable::Write(AssignOp op, const Value& value) {
   ASSIGN_OR_RETURN(const Place place, PlaceOf(*this, AssignOpName(op)));
   if (place.kind != Place::Kind::kCross) {
+    RETURN_IF_ERROR(strategy()->Components(Called(AssignOpName(op), name()), value).status());
     ASSIGN_OR_RETURN(const Value own, SelectReplica(value, place.copy));
     return copies_[static_cast<size_t>(place.copy)]->Write(op, own);
   }

@@ -434,6 +434,16 @@ TEST(Components, MustBeOneForEachReplica) {
                 refused);
     EXPECT_THAT(Copies(v), Each(7));
   }
+  // Writes of a replica or update to its own copy.
+  for (const auto synchronization :
+       {VariableSynchronization::kOnWrite, VariableSynchronization::kOnRead}) {
+    const VariablePtr v = VariableOf(*strategy, Tensor::Scalar<float>(7),
+                                     VariableAggregation::kNone, synchronization);
+    const auto write = [&] { return v->Assign(three); };
+    EXPECT_THAT(OnReplicas(*strategy, write), refused);
+    EXPECT_THAT(strategy->Update(v, write), refused);
+    EXPECT_THAT(Copies(v), Each(7));
+  }
 }
 
 // Each part of a gathered gradient lies inside it.
