@@ -219,10 +219,12 @@ absl::Status VariableOptimizer::Build(absl::Span<const VariablePtr> variables) {
   return CallMerged(*strategy, {.what = "Build"}, {ListOf(variables)},
                     [this, strategy](bool /*in_replicas*/, absl::Span<const Value> merged) {
                       const auto all = SameVariables(merged[0]);
-                      RETURN_IF_ERROR(all.status());
-                      RETURN_IF_ERROR(CheckVariables(*all));
+                      const absl::Status allowed = all.ok() ? CheckVariables(*all) : all.status();
                       absl::MutexLock lock(&mutex_);
-                      return BuildLocked(*strategy, *all);
+                      if (allowed.ok()) return BuildLocked(*strategy, *all);
+                      // The other workers make the update count.
+                      if (iterations_ == nullptr) strategy->RefuseCollective(allowed);
+                      return allowed;
                     });
 }
 
@@ -297,7 +299,11 @@ absl::Status VariableOptimizer::ApplyMerged(Strategy& strategy, bool in_replicas
   Sums sums;
   const absl::Status collected = Collect(strategy, in_replicas, merged, &sums);
   if (!collected.ok()) {
-    if (SumsOverWorkers(strategy, in_replicas, merged)) strategy.RefuseCollective(collected);
+    absl::MutexLock lock(&mutex_);
+    // The other workers sum gradients, or make the update count.
+    if (SumsOverWorkers(strategy, in_replicas, merged) || iterations_ == nullptr) {
+      strategy.RefuseCollective(collected);
+    }
     return collected;
   }
   if (!sums.locals.empty()) {

@@ -273,6 +273,26 @@ TEST(MultiWorkerMirrored, NamesThatDifferBetweenTheReplicasOfOneWorkerFailOnAll)
                      create(false), absl::StatusCode::kFailedPrecondition);
 }
 
+// The others make the optimizer's update count.
+TEST(MultiWorkerMirrored, AVariableThatOneWorkersOptimizerRefusesFailsOnAll) {
+  for (const bool builds : {false, true}) {
+    Workers(2, 2, absl::Seconds(10)).Each([&](MultiWorkerMirroredStrategy& strategy) {
+      const VariablePtr good =
+          VariableOf(strategy, Tensor::Scalar<float>(0), VariableAggregation::kNone);
+      const VariablePtr bad =
+          VariableOf(strategy, Tensor::Scalar<int32_t>(0), VariableAggregation::kNone);
+      const VariablePtr& v = strategy.worker_index() == 0 ? good : bad;
+      const auto optimizer = VariableOptimizer::Create({.type = "sgd"}).value();
+      const absl::Status status =
+          builds ? optimizer->Build({{v}})
+                 : optimizer->ApplyGradients({{Value::Mirrored({Scalar(1), Scalar(1)}), v}},
+                                             {.skip_aggregation = true});
+      EXPECT_THAT(status, StatusIs(kRefused, HasSubstr("optimizers move float32 and float64")));
+      EXPECT_OK(optimizer->Build({{good}}));
+    });
+  }
+}
+
 // The last replica of worker 1 fails where the others wait in a call with worker 0.
 TEST(MultiWorkerMirrored, AReplicaThatFailsBesideOthersInACollectiveFailsOnAll) {
   using OnReplica = std::function<absl::Status(const VariablePtr&)>;
