@@ -16,7 +16,7 @@ absl::Status NullMemory(absl::string_view which, int64_t count) {
 
 bool Agrees(const CollectiveCall& a, const CollectiveCall& b) {
   return a.kind == b.kind && a.reduce == b.reduce && a.reduction == b.reduction &&
-         a.dtype == b.dtype && a.root == b.root &&
+         a.shapes == b.shapes && a.dtype == b.dtype && a.root == b.root &&
          (a.count == b.count || a.kind == CollectiveKind::kAllGather) && a.refused == 0 &&
          b.refused == 0;
 }
@@ -72,6 +72,7 @@ absl::Status CheckAgreement(absl::Span<const CollectiveCall> calls,
     return InvalidArgument(
         "ranks disagree: ", RankText(0, peers[0]), " calls ", CallText(calls[0]), ", ",
         RankText(static_cast<int>(r), peers[r]), " calls ", CallText(calls[r]),
+        calls[0].shapes == calls[r].shapes ? "" : " with values of other shapes",
         "; every rank must make the same calls in the same order, with equal dtypes and counts");
   }
   return absl::OkStatus();

@@ -29,7 +29,8 @@ struct CollectiveCall {
   DType dtype = DType::kFloat32;
   int32_t root = 0;
   int64_t count = 0;      // elements of this rank's input
-  int64_t reduction = 0;  // of CallPurpose: 1 + the op; 0: none
+  int32_t reduction = 0;  // of CallPurpose: 1 + the op; 0: none
+  uint32_t shapes = 0;    // of CallPurpose
   int64_t refused = 0;    // the rank's own arguments are wrong: 1 + the bytes of the reason
 };
 

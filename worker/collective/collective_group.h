@@ -20,6 +20,8 @@ namespace cairn {
 struct CallPurpose {
   // The reduction that the call is a part of: kMean where the callers divide a sum.
   std::optional<ReduceOp> reduction = {};
+  // A digest of the shapes of the callers' values, where buffers of equal counts are not enough.
+  uint32_t shapes = 0;
 };
 
 // One rank's end of a group of `size()` ranks.
@@ -72,7 +74,11 @@ class CollectiveGroup {
   }
 
   // Sends rank `root`'s buffer to every rank. Dtype and count must be the same on every rank.
-  virtual absl::Status Broadcast(int root, MutableBuffer buffer, Deadline deadline) = 0;
+  virtual absl::Status Broadcast(int root, MutableBuffer buffer, Deadline deadline,
+                                 const CallPurpose& purpose) = 0;
+  absl::Status Broadcast(int root, MutableBuffer buffer, Deadline deadline) {
+    return Broadcast(root, buffer, deadline, {});
+  }
 
   // Concatenates all ranks' elements in rank order. Counts may differ between ranks, dtypes must
   // not. `place` is called once, after every rank has arrived.

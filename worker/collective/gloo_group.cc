@@ -44,8 +44,11 @@ size_t InputBytes(const CollectiveCall& call) {
   return static_cast<size_t>(call.count) * DTypeBytes(call.dtype);
 }
 
-int64_t ReductionOf(const CallPurpose& purpose) {
-  return purpose.reduction.has_value() ? 1 + static_cast<int64_t>(*purpose.reduction) : 0;
+// `call`, for a purpose.
+CollectiveCall CallFor(const CallPurpose& purpose, CollectiveCall call) {
+  if (purpose.reduction.has_value()) call.reduction = 1 + static_cast<int32_t>(*purpose.reduction);
+  call.shapes = purpose.shapes;
+  return call;
 }
 
 bool IsEager(const CollectiveCall& call) { return InputBytes(call) <= kEagerBytes; }
@@ -76,7 +79,8 @@ class GlooGroup final : public CollectiveGroup {
 
   absl::Status AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out, Deadline deadline,
                          const CallPurpose& purpose) override;
-  absl::Status Broadcast(int root, MutableBuffer buffer, Deadline deadline) override;
+  absl::Status Broadcast(int root, MutableBuffer buffer, Deadline deadline,
+                         const CallPurpose& purpose) override;
   absl::Status AllGatherV(ConstBuffer in, PlaceGathered place, Deadline deadline,
                           const CallPurpose& purpose) override;
   absl::Status ReduceScatter(ReduceOp op, ConstBuffer in, MutableBuffer out,
@@ -464,8 +468,8 @@ std::string GlooGroup::ExchangeStatus(const std::string& told) {
 
 absl::Status GlooGroup::AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out, Deadline deadline,
                                   const CallPurpose& purpose) {
-  return Run({.kind = CollectiveKind::kAllReduce, .reduce = op, .reduction = ReductionOf(purpose)},
-             in, &out, deadline, [&](const CollectiveCall& call) {
+  return Run(CallFor(purpose, {.kind = CollectiveKind::kAllReduce, .reduce = op}), in, &out,
+             deadline, [&](const CollectiveCall& call) {
                if (PairBytes(call) > 0) {
                  pair_->Sum(in, out, Divisor(op));
                  return absl::OkStatus();
@@ -481,9 +485,10 @@ absl::Status GlooGroup::AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out
              });
 }
 
-absl::Status GlooGroup::Broadcast(int root, MutableBuffer buffer, Deadline deadline) {
-  return Run({.kind = CollectiveKind::kBroadcast, .root = root}, buffer, nullptr, deadline,
-             [&](const CollectiveCall& call) {
+absl::Status GlooGroup::Broadcast(int root, MutableBuffer buffer, Deadline deadline,
+                                  const CallPurpose& purpose) {
+  return Run(CallFor(purpose, {.kind = CollectiveKind::kBroadcast, .root = root}), buffer, nullptr,
+             deadline, [&](const CollectiveCall& call) {
                if (!IsEager(call)) {
                  ChainBroadcast(*link_, root, buffer);
                } else if (rank() != root && buffer.count > 0) {
@@ -517,8 +522,7 @@ absl::Status GlooGroup::AllGatherV(ConstBuffer in, PlaceGathered place, Deadline
     }
     return status;
   };
-  return Run({.kind = CollectiveKind::kAllGather, .reduction = ReductionOf(purpose)}, in, nullptr,
-             deadline, work);
+  return Run(CallFor(purpose, {.kind = CollectiveKind::kAllGather}), in, nullptr, deadline, work);
 }
 
 absl::Status GlooGroup::ReduceScatter(ReduceOp op, ConstBuffer in, MutableBuffer out,

@@ -75,6 +75,15 @@ void ExpectRefusalOnAll(int32_t devices, const std::string& why, const Call& goo
   });
 }
 
+Call Creating(const VariableOptions& options, bool in_replicas) {
+  return [=](Strategy& strategy) {
+    const auto create = [&] { return CreateVariable(options).status(); };
+    if (in_replicas) return OnReplicas(strategy, create);
+    const Scope scope = strategy.EnterScope().value();
+    return create();
+  };
+}
+
 Value OfReplicas(Strategy& strategy, const Value& own, int32_t more = 0) {
   return PerReplica(Value::Sequence(static_cast<size_t>(strategy.local_replicas() + more), own));
 }
@@ -199,6 +208,50 @@ TEST(MultiWorkerMirrored, ASumOnOneWorkerAndAMeanOnAnotherFailOnAll) {
   }
 }
 
+// The buffers of the two workers are alike, and their shapes are not.
+TEST(MultiWorkerMirrored, ShapesThatDifferBetweenWorkersFailOnAll) {
+  const auto expect = [](const std::function<absl::Status(Strategy&, const Shape&)>& call,
+                         const Shape& first, const Shape& other) {
+    for (const int32_t devices : {1, 2}) {
+      Workers(2, devices, absl::Seconds(10)).Each([&](MultiWorkerMirroredStrategy& strategy) {
+        EXPECT_THAT(call(strategy, strategy.worker_index() == 0 ? first : other),
+                    StatusIs(kRefused, HasSubstr(" with values of other shapes")));
+        EXPECT_OK(call(strategy, other));
+      });
+    }
+  };
+  for (const auto& [first, other] :
+       {std::pair(Shape{2, 3}, Shape{3, 2}), std::pair(Shape{6}, Shape{6, 1})}) {
+    const auto zeros = [](const Shape& shape) { return Tensor::Zeros(DType::kFloat32, shape); };
+    expect(
+        [&](Strategy& strategy, const Shape& shape) {
+          const Value value = OfReplicas(strategy, zeros(shape));
+          return strategy.ReduceTo(ReduceOp::kSum, value, Cpu(0)).status();
+        },
+        first, other);
+    expect(
+        [&](Strategy& strategy, const Shape& shape) {
+          return Creating({.initial_value = zeros(shape)},
+                          false)(static_cast<MultiWorkerMirroredStrategy&>(strategy));
+        },
+        first, other);
+  }
+  // Rows of slices, whose number may differ.
+  const auto slices = [](Strategy& strategy, const Shape& row) {
+    const int64_t rows = strategy.worker_index() + 1;
+    Shape shape = row;
+    shape.insert(shape.begin(), rows);
+    return strategy
+        .Reduce(ReduceOp::kSum,
+                IndexedSlices{Tensor::Zeros(DType::kInt64, {rows}),
+                              Tensor::Zeros(DType::kFloat32, shape)},
+                {})
+        .status();
+  };
+  expect(slices, {2, 3}, {3, 2});
+  expect(slices, {2}, {3});
+}
+
 TEST(MultiWorkerMirrored, AGatherThatOneWorkerRefusesFailsOnAll) {
   const auto gather = [](const Value& value, int64_t axis) {
     return [=](Strategy& strategy) { return strategy.Gather(value, axis).status(); };
@@ -225,15 +278,6 @@ TEST(MultiWorkerMirrored, AGatherThatOneWorkerRefusesFailsOnAll) {
   };
   ExpectRefusalOnAll(2, "replica 0 gives float32 [1], replica 1 list", all_gather(true),
                      all_gather(false));
-}
-
-Call Creating(const VariableOptions& options, bool in_replicas) {
-  return [=](Strategy& strategy) {
-    const auto create = [&] { return CreateVariable(options).status(); };
-    if (in_replicas) return OnReplicas(strategy, create);
-    const Scope scope = strategy.EnterScope().value();
-    return create();
-  };
 }
 
 TEST(MultiWorkerMirrored, AVariableThatOneWorkerCannotCreateFailsOnAll) {
