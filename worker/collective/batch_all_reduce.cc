@@ -14,8 +14,8 @@ constexpr size_t kAloneBytes = 64 << 10;
 class PackReducer {
  public:
   PackReducer(CollectiveGroup& group, ReduceOp op, const CommunicationOptions& options,
-              Deadline deadline)
-      : group_(group), op_(op), options_(options), deadline_(deadline) {}
+              Deadline deadline, const CallPurpose& purpose)
+      : group_(group), op_(op), options_(options), deadline_(deadline), purpose_(purpose) {}
 
   absl::Status Reduce(absl::Span<const MutableBuffer> pack) {
     std::vector<MutableBuffer> small;
@@ -23,14 +23,14 @@ class PackReducer {
       if (gradient.bytes() <= kAloneBytes) {
         small.push_back(gradient);
       } else {
-        RETURN_IF_ERROR(group_.AllReduce(op_, gradient, Limit()));
+        RETURN_IF_ERROR(group_.AllReduce(op_, gradient, Limit(), purpose_));
       }
     }
     if (small.empty()) return absl::OkStatus();
-    if (small.size() == 1) return group_.AllReduce(op_, small[0], Limit());
+    if (small.size() == 1) return group_.AllReduce(op_, small[0], Limit(), purpose_);
     const std::vector<ConstBuffer> from(small.begin(), small.end());
     ASSIGN_OR_RETURN(ConcatenatedPacks together, ConcatenatedPacks::Make(from, 1));
-    RETURN_IF_ERROR(group_.AllReduce(op_, together.packs()[0], Limit()));
+    RETURN_IF_ERROR(group_.AllReduce(op_, together.packs()[0], Limit(), purpose_));
     return together.CopyTo(small);
   }
 
@@ -44,15 +44,17 @@ class PackReducer {
   const ReduceOp op_;
   const CommunicationOptions& options_;
   const Deadline deadline_;
+  const CallPurpose& purpose_;
 };
 
 }  // namespace
 
 absl::Status BatchAllReduce(CollectiveGroup& group, ReduceOp op,
                             absl::Span<const MutableBuffer> gradients,
-                            const CommunicationOptions& options, Deadline deadline) {
+                            const CommunicationOptions& options, Deadline deadline,
+                            const CallPurpose& purpose) {
   RETURN_IF_ERROR(options.Validate());
-  PackReducer reducer(group, op, options, deadline);
+  PackReducer reducer(group, op, options, deadline, purpose);
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
                             DType::kInt32, DType::kInt64}) {
     std::vector<MutableBuffer> reversed;

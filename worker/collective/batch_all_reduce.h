@@ -17,6 +17,7 @@ namespace cairn {
 // gradients are then unspecified. Additional kInvalidArgument: options.Validate().
 absl::Status BatchAllReduce(CollectiveGroup& group, ReduceOp op,
                             absl::Span<const MutableBuffer> gradients,
-                            const CommunicationOptions& options, Deadline deadline);
+                            const CommunicationOptions& options, Deadline deadline,
+                            const CallPurpose& purpose = {});
 
 }  // namespace cairn

@@ -15,7 +15,8 @@ absl::Status NullMemory(absl::string_view which, int64_t count) {
 }  // namespace
 
 bool Agrees(const CollectiveCall& a, const CollectiveCall& b) {
-  return a.kind == b.kind && a.reduce == b.reduce && a.dtype == b.dtype && a.root == b.root &&
+  return a.kind == b.kind && a.reduce == b.reduce && a.reduction == b.reduction &&
+         a.shapes == b.shapes && a.dtype == b.dtype && a.root == b.root &&
          (a.count == b.count || a.kind == CollectiveKind::kAllGather) && a.refused == 0 &&
          b.refused == 0;
 }
@@ -34,7 +35,10 @@ absl::string_view CollectiveKindName(CollectiveKind kind) {
 
 std::string CallText(const CollectiveCall& call) {
   const absl::string_view name = CollectiveKindName(call.kind);
-  const std::string what = absl::StrCat(" of ", call.count, " ", DTypeName(call.dtype));
+  std::string what = absl::StrCat(" of ", call.count, " ", DTypeName(call.dtype));
+  if (call.reduction != 0) {
+    absl::StrAppend(&what, " for a ", ReduceOpName(static_cast<ReduceOp>(call.reduction - 1)));
+  }
   switch (call.kind) {
     case CollectiveKind::kBarrier:
     case CollectiveKind::kRefusal: return std::string(name);
@@ -68,6 +72,7 @@ absl::Status CheckAgreement(absl::Span<const CollectiveCall> calls,
     return InvalidArgument(
         "ranks disagree: ", RankText(0, peers[0]), " calls ", CallText(calls[0]), ", ",
         RankText(static_cast<int>(r), peers[r]), " calls ", CallText(calls[r]),
+        calls[0].shapes == calls[r].shapes ? "" : " with values of other shapes",
         "; every rank must make the same calls in the same order, with equal dtypes and counts");
   }
   return absl::OkStatus();

@@ -28,13 +28,15 @@ struct CollectiveCall {
   ReduceOp reduce = ReduceOp::kSum;
   DType dtype = DType::kFloat32;
   int32_t root = 0;
-  int64_t count = 0;    // elements of this rank's input
-  int64_t refused = 0;  // the rank's own arguments are wrong: 1 + the bytes of the reason
+  int64_t count = 0;      // elements of this rank's input
+  int32_t reduction = 0;  // of CallPurpose: 1 + the op; 0: none
+  uint32_t shapes = 0;    // of CallPurpose
+  int64_t refused = 0;    // the rank's own arguments are wrong: 1 + the bytes of the reason
 };
 
 // "all_reduce", …
 absl::string_view CollectiveKindName(CollectiveKind kind);
-// "all_reduce sum of 1024 float32".
+// "all_reduce sum of 1024 float32", "all_reduce sum of 1024 float32 for a mean".
 std::string CallText(const CollectiveCall& call);
 
 // The reporting call and rank, as the first words of an error.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/functional/function_ref.h"
@@ -13,6 +14,15 @@
 #include "worker/collective/reduce_op.h"
 
 namespace cairn {
+
+// What the callers of a collective make of its result. The ranks compare it as they compare their
+// calls, so that ranks that would make different things of one result fail instead.
+struct CallPurpose {
+  // The reduction that the call is a part of: kMean where the callers divide a sum.
+  std::optional<ReduceOp> reduction = {};
+  // A digest of the shapes of the callers' values, where buffers of equal counts are not enough.
+  uint32_t shapes = 0;
+};
 
 // One rank's end of a group of `size()` ranks.
 //
@@ -25,8 +35,8 @@ namespace cairn {
 //
 // Errors name the operation, the reporting rank and the rank at fault, with its device or address.
 // kInvalidArgument: a rank's arguments are wrong, a rank called Refuse, or ranks call different
-//   operations, dtypes or counts. Every rank gets this error, no output was written, and the group
-//   stays usable.
+//   operations, dtypes or counts, or for different purposes. Every rank gets this error, no output
+//   was written, and the group stays usable.
 // kDeadlineExceeded: some ranks, which the message names, did not call by `deadline`.
 // kUnavailable: a rank is gone. kAborted: a rank called Abort(), or had no memory for the call.
 // kResourceExhausted: this rank had no memory for the call.
@@ -53,18 +63,30 @@ class CollectiveGroup {
   // out[i] = the sum over ranks of in[i], divided by size() for kMean. `in` and `out` must have the
   // same dtype and count on every rank; kMean takes only floating dtypes. float16 and bfloat16 are
   // added in float32 and rounded: small inputs once, others at every hop.
-  virtual absl::Status AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out,
-                                 Deadline deadline) = 0;
-  absl::Status AllReduce(ReduceOp op, MutableBuffer in_out, Deadline deadline) {
-    return AllReduce(op, in_out, in_out, deadline);
+  virtual absl::Status AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out, Deadline deadline,
+                                 const CallPurpose& purpose) = 0;
+  absl::Status AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out, Deadline deadline) {
+    return AllReduce(op, in, out, deadline, {});
+  }
+  absl::Status AllReduce(ReduceOp op, MutableBuffer in_out, Deadline deadline,
+                         const CallPurpose& purpose = {}) {
+    return AllReduce(op, in_out, in_out, deadline, purpose);
   }
 
   // Sends rank `root`'s buffer to every rank. Dtype and count must be the same on every rank.
-  virtual absl::Status Broadcast(int root, MutableBuffer buffer, Deadline deadline) = 0;
+  virtual absl::Status Broadcast(int root, MutableBuffer buffer, Deadline deadline,
+                                 const CallPurpose& purpose) = 0;
+  absl::Status Broadcast(int root, MutableBuffer buffer, Deadline deadline) {
+    return Broadcast(root, buffer, deadline, {});
+  }
 
   // Concatenates all ranks' elements in rank order. Counts may differ between ranks, dtypes must
   // not. `place` is called once, after every rank has arrived.
-  virtual absl::Status AllGatherV(ConstBuffer in, PlaceGathered place, Deadline deadline) = 0;
+  virtual absl::Status AllGatherV(ConstBuffer in, PlaceGathered place, Deadline deadline,
+                                  const CallPurpose& purpose) = 0;
+  absl::Status AllGatherV(ConstBuffer in, PlaceGathered place, Deadline deadline) {
+    return AllGatherV(in, place, deadline, {});
+  }
   // AllGatherV with the same count on every rank; out.count = size() * in.count.
   absl::Status AllGather(ConstBuffer in, MutableBuffer out, Deadline deadline);
 
@@ -78,8 +100,12 @@ class CollectiveGroup {
 
   // Takes this rank's place in the call that the other ranks make, without arguments for it: that
   // call, whatever it is, fails on every other rank with kInvalidArgument and `why` (its first
-  // 4096 bytes), and the group stays usable. Waits for the other ranks until `deadline`.
+  // 4096 bytes), and the group stays usable. Does not wait for that call; this rank's next call, or
+  // next refusal, waits for both within its own deadline.
   virtual void Refuse(const absl::Status& why, Deadline deadline) = 0;
+  // The reason of this rank's last call, if that was Refuse; otherwise OK. A rank that leaves now
+  // may leave before the other ranks have the reason: it calls Abort instead of waiting for them.
+  virtual absl::Status open_refusal() const { return absl::OkStatus(); }
 
   // Makes the running collective and all later ones fail on every rank with kAborted and `why`. For
   // a rank that cannot continue while others wait for it. Has no effect if `why` is OK.

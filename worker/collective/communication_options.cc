@@ -29,9 +29,19 @@ absl::StatusOr<CommunicationImplementation> CommunicationImplementationFromName(
 }
 
 absl::Status CommunicationOptions::Validate() const {
-  if (bytes_per_pack >= 0) return absl::OkStatus();
-  return InvalidArgument("communication options: bytes_per_pack is ", bytes_per_pack,
-                         "; it must be >= 0, and 0 means one pack");
+  if (bytes_per_pack < 0) {
+    return InvalidArgument("communication options: bytes_per_pack is ", bytes_per_pack,
+                           "; it must be >= 0, and 0 means one pack");
+  }
+  if (timeout.has_value() && *timeout <= absl::ZeroDuration()) {
+    return InvalidArgument("communication options: timeout is ", absl::FormatDuration(*timeout),
+                           "; it must be above 0, and without one the strategy's own applies");
+  }
+  if (CommunicationImplementationName(implementation) == "unknown") {
+    return InvalidArgument("communication options: implementation is ",
+                           static_cast<int>(implementation), "; allowed: AUTO, RING, NCCL");
+  }
+  return absl::OkStatus();
 }
 
 CommunicationOptions CommunicationOptions::Merge(const CommunicationOptions& per_call) const {

@@ -24,11 +24,12 @@ absl::StatusOr<CommunicationImplementation> CommunicationImplementationFromName(
 struct CommunicationOptions {
   // A pack ends with the gradient that makes it larger than this; 0: one pack.
   int64_t bytes_per_pack = 0;
-  // Timeout of one collective; absent: the strategy's own limit. Zero or less expires at once.
+  // Timeout of one collective, above 0; absent: the strategy's own limit.
   std::optional<absl::Duration> timeout = {};
   CommunicationImplementation implementation = CommunicationImplementation::kAuto;
 
-  // kInvalidArgument: bytes_per_pack < 0.
+  // kInvalidArgument: bytes_per_pack < 0, a timeout of 0 or less, or an implementation that is none
+  // of the enumerators.
   absl::Status Validate() const;
   // These options, overridden by each field of `per_call` that differs from its default.
   CommunicationOptions Merge(const CommunicationOptions& per_call) const;

@@ -7,7 +7,9 @@
 namespace cairn {
 
 absl::StatusOr<GatheredSlices> GatherSlices(CollectiveGroup& group, ReduceOp op, ConstBuffer ids,
-                                            ConstBuffer rows, int64_t width, Deadline deadline) {
+                                            ConstBuffer rows, int64_t width, Deadline deadline,
+                                            CallPurpose purpose) {
+  if (!purpose.reduction.has_value()) purpose.reduction = op;
   absl::Status arguments;
   if (ids.dtype != DType::kInt64 || width < 0 || rows.count != ids.count * width) {
     arguments =
@@ -18,10 +20,8 @@ absl::StatusOr<GatheredSlices> GatherSlices(CollectiveGroup& group, ReduceOp op,
         InvalidArgument("gathering slices: mean of ", DTypeName(rows.dtype), "; request the sum");
   }
   GatheredSlices gathered;
-  // If this rank refuses its arguments, the others notice because a barrier does not match their
-  // call.
   if (!arguments.ok()) {
-    group.Barrier(deadline).IgnoreError();
+    group.Refuse(arguments, deadline);
     return arguments;
   }
   const auto place_ids = [&](absl::Span<const int64_t> counts) -> absl::StatusOr<MutableBuffer> {
@@ -30,7 +30,7 @@ absl::StatusOr<GatheredSlices> GatherSlices(CollectiveGroup& group, ReduceOp op,
     gathered.ids.resize(total);
     return MutableBuffer{DType::kInt64, gathered.ids.data(), static_cast<int64_t>(total)};
   };
-  RETURN_IF_ERROR(group.AllGatherV(ids, place_ids, deadline));
+  RETURN_IF_ERROR(group.AllGatherV(ids, place_ids, deadline, purpose));
   const int64_t total = static_cast<int64_t>(gathered.ids.size()) * width;
   MutableBuffer out = {rows.dtype, nullptr, total};
   const auto place_rows = [&](absl::Span<const int64_t>) -> absl::StatusOr<MutableBuffer> {
@@ -38,7 +38,7 @@ absl::StatusOr<GatheredSlices> GatherSlices(CollectiveGroup& group, ReduceOp op,
     out.data = gathered.rows.data();
     return out;
   };
-  RETURN_IF_ERROR(group.AllGatherV(rows, place_rows, deadline));
+  RETURN_IF_ERROR(group.AllGatherV(rows, place_rows, deadline, purpose));
   if (op == ReduceOp::kMean && total > 0) {
     const void* in = out.data;
     SumBuffers(out.dtype, {&in, 1}, {&out.data, 1}, static_cast<size_t>(total), group.size());

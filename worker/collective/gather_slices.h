@@ -20,8 +20,9 @@ struct GatheredSlices {
 //   ids   int64, any number
 //   rows  floating dtype, ids.count * width elements
 // kInvalidArgument: as CollectiveGroup, or rows.count is not ids.count * width. Makes two
-// collectives.
+// collectives, which are part of `op` where `purpose` names no reduction.
 absl::StatusOr<GatheredSlices> GatherSlices(CollectiveGroup& group, ReduceOp op, ConstBuffer ids,
-                                            ConstBuffer rows, int64_t width, Deadline deadline);
+                                            ConstBuffer rows, int64_t width, Deadline deadline,
+                                            CallPurpose purpose = {});
 
 }  // namespace cairn

@@ -15,14 +15,14 @@ namespace cairn {
 // type for which DTypeOf is defined.
 template <typename T>
 absl::Status GatherValues(CollectiveGroup& group, const std::vector<T>& own, std::vector<T>* all,
-                          Deadline deadline) {
+                          Deadline deadline, const CallPurpose& purpose = {}) {
   const auto place = [all](absl::Span<const int64_t> counts) -> absl::StatusOr<MutableBuffer> {
     const int64_t total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
     all->resize(static_cast<size_t>(total));
     return MutableBuffer{DTypeOf<T>(), all->data(), total};
   };
   const auto count = static_cast<int64_t>(own.size());
-  return group.AllGatherV({DTypeOf<T>(), own.data(), count}, place, deadline);
+  return group.AllGatherV({DTypeOf<T>(), own.data(), count}, place, deadline, purpose);
 }
 
 }  // namespace cairn

@@ -29,7 +29,7 @@ namespace {
 // has received all greetings of call n + 1, whose senders have read those of call n.
 constexpr size_t kEagerBytes = 4096;
 constexpr size_t kGreetingBytes = sizeof(CollectiveCall) + kEagerBytes;
-static_assert(sizeof(CollectiveCall) == 32, "sent as raw bytes: no padding");
+static_assert(sizeof(CollectiveCall) == 40, "sent as raw bytes: no padding");
 constexpr uint64_t kGreetingTag = 1;  // for even calls; for odd calls add 1
 
 // Part of a deadline that is reserved for finding the rank at fault after a transfer has failed.
@@ -42,6 +42,13 @@ constexpr absl::Duration kTimeToTellOfAbort = absl::Milliseconds(100);
 
 size_t InputBytes(const CollectiveCall& call) {
   return static_cast<size_t>(call.count) * DTypeBytes(call.dtype);
+}
+
+// `call`, for a purpose.
+CollectiveCall CallFor(const CallPurpose& purpose, CollectiveCall call) {
+  if (purpose.reduction.has_value()) call.reduction = 1 + static_cast<int32_t>(*purpose.reduction);
+  call.shapes = purpose.shapes;
+  return call;
 }
 
 bool IsEager(const CollectiveCall& call) { return InputBytes(call) <= kEagerBytes; }
@@ -70,16 +77,19 @@ class GlooGroup final : public CollectiveGroup {
     return options_.addresses[static_cast<size_t>(rank)];
   }
 
-  absl::Status AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out,
-                         Deadline deadline) override;
-  absl::Status Broadcast(int root, MutableBuffer buffer, Deadline deadline) override;
-  absl::Status AllGatherV(ConstBuffer in, PlaceGathered place, Deadline deadline) override;
+  absl::Status AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out, Deadline deadline,
+                         const CallPurpose& purpose) override;
+  absl::Status Broadcast(int root, MutableBuffer buffer, Deadline deadline,
+                         const CallPurpose& purpose) override;
+  absl::Status AllGatherV(ConstBuffer in, PlaceGathered place, Deadline deadline,
+                          const CallPurpose& purpose) override;
   absl::Status ReduceScatter(ReduceOp op, ConstBuffer in, MutableBuffer out,
                              Deadline deadline) override;
   absl::Status Barrier(Deadline deadline) override;
   void Refuse(const absl::Status& why, Deadline deadline) override;
   void Abort(const absl::Status& why) override;
   absl::Status usable() const override;
+  absl::Status open_refusal() const override { return open_refusal_; }
   absl::Status FindFault(bool silence_is_fault, Deadline deadline) override;
 
  private:
@@ -93,7 +103,15 @@ class GlooGroup final : public CollectiveGroup {
 
   absl::Status CheckOptions() const;
   void PrepareGreetings();
-  void Greet(const CollectiveCall& call, ConstBuffer in, absl::string_view reason);
+  // Sends the greeting of this rank's call: `in` if it is small, or the reason of a refusal.
+  void SendGreetings(const CollectiveCall& call, ConstBuffer in, absl::string_view reason);
+  // Waits for the other ranks' greetings. After this call, calls_ has every rank's call, and
+  // eager_of(r) rank r's input if it is small; of a broadcast, the root's; of a refused call, the
+  // reason.
+  void AwaitGreetings();
+  // Ends the exchange of greetings, which have been read: posts receives for the call after the
+  // next.
+  void EndGreetings();
   template <typename Work>
   absl::Status Run(CollectiveCall call, ConstBuffer in, MutableBuffer* out, Deadline deadline,
                    Work work) {
@@ -105,6 +123,9 @@ class GlooGroup final : public CollectiveGroup {
   template <typename Work>
   absl::Status RunChecked(CollectiveCall call, ConstBuffer in, const absl::Status& arguments,
                           Deadline deadline, Work work);
+  // Makes this rank's next call, in which `exchange` transfers data: ends an open refusal first.
+  template <typename Exchange>
+  absl::Status MakeCall(CollectiveKind kind, Deadline deadline, Exchange exchange);
   absl::Status Begin(uint64_t number);
   // Finds the rank at fault, notifies the others, and closes the connections.
   void Break(const GlooFailure& failure, Deadline deadline);
@@ -145,6 +166,8 @@ class GlooGroup final : public CollectiveGroup {
   std::unique_ptr<PairExchange> pair_;  // null unless there are two ranks
   std::vector<CollectiveCall> calls_;   // every rank's call, for the running one
   uint64_t number_ = 0;                 // of the running call
+  // Why this rank refused its last call, whose greetings of the other ranks it has not received.
+  absl::Status open_refusal_;
   std::vector<std::string> status_addresses_;
   mutable absl::Mutex mutex_;
   GroupStatus status_ ABSL_GUARDED_BY(mutex_);
@@ -241,9 +264,8 @@ void GlooGroup::PrepareGreetings() {
   if (size() == 2) pair_ = std::make_unique<PairExchange>(*link_);
 }
 
-// After this call, calls_ has every rank's call, and eager_of(r) rank r's input if it is small; of
-// a broadcast, the root's; of a refused call, the reason.
-void GlooGroup::Greet(const CollectiveCall& call, ConstBuffer in, absl::string_view reason) {
+void GlooGroup::SendGreetings(const CollectiveCall& call, ConstBuffer in,
+                              absl::string_view reason) {
   Greetings& now = greetings();
   const uint64_t tag = kGreetingTag + (number_ & 1);
   const bool has_input = call.kind != CollectiveKind::kBroadcast || call.root == rank();
@@ -258,11 +280,24 @@ void GlooGroup::Greet(const CollectiveCall& call, ConstBuffer in, absl::string_v
   }
   if (PairBytes(call) > 0) pair_->Send(in);
   calls_[static_cast<size_t>(rank())] = call;
+}
+
+void GlooGroup::AwaitGreetings() {
+  Greetings& now = greetings();
   for (int r = 0; r < size(); ++r) {
     if (r == rank()) continue;
     const auto at = static_cast<size_t>(r);
     now.in_memory[at]->AwaitReceived(r);
     std::memcpy(&calls_[at], now.in[at].get(), sizeof(CollectiveCall));
+  }
+}
+
+void GlooGroup::EndGreetings() {
+  if (pair_ != nullptr) pair_->Finish(PairBytes(call_of(1 - rank())));
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank()) continue;
+    greetings().in_memory[static_cast<size_t>(r)]->Post(r, kGreetingTag + (number_ & 1), 0,
+                                                        kGreetingBytes);
   }
 }
 
@@ -283,42 +318,52 @@ absl::Status GlooGroup::Begin(uint64_t number) {
   return absl::OkStatus();
 }
 
-template <typename Work>
-absl::Status GlooGroup::RunChecked(CollectiveCall call, ConstBuffer in,
-                                   const absl::Status& arguments, Deadline deadline, Work work) {
-  ++number_;
-  const absl::string_view reason = arguments.message().substr(0, kEagerBytes);
-  call.refused = arguments.ok() ? 0 : 1 + static_cast<int64_t>(reason.size());
-  if (!Begin(number_).ok()) return Broken(call.kind, number_);
+template <typename Exchange>
+absl::Status GlooGroup::MakeCall(CollectiveKind kind, Deadline deadline, Exchange exchange) {
+  const uint64_t number = number_ + 1;
+  if (!Begin(number).ok()) return Broken(kind, number_ = number);
   link_->set_deadline(Deadline::In(deadline.Remaining() - TimeToAsk(deadline)));
   absl::Status status;
   try {
-    Greet(call, in, reason);
-    const auto reason_of = [this](int refusing) { return ReasonOf(refusing); };
-    status = arguments.ok() ? CheckAgreement(calls_, options_.addresses, reason_of) : arguments;
-    if (status.ok()) status = work(call);
-    if (pair_ != nullptr) pair_->Finish(PairBytes(call_of(1 - rank())));
-    // Posts receives for the call after the next; the received greetings have been read.
-    for (int r = 0; r < size(); ++r) {
-      if (r == rank()) continue;
-      greetings().in_memory[static_cast<size_t>(r)]->Post(r, kGreetingTag + (number_ & 1), 0,
-                                                          kGreetingBytes);
+    if (!open_refusal_.ok()) {
+      AwaitGreetings();
+      EndGreetings();
+      open_refusal_ = absl::OkStatus();
     }
+    number_ = number;
+    status = exchange();
   } catch (const GlooFailure& failure) {
     Break(failure, deadline);
-    return Broken(call.kind, number_);
+    return Broken(kind, number);
   } catch (const std::exception& thrown) {
     // Such as std::bad_alloc. The others wait for this rank.
     status = absl::ResourceExhaustedError(thrown.what());
     Abort(status);
-    return Annotate(status, CallerText(call.kind, number_, rank(), peer(rank())));
+    return Annotate(status, CallerText(kind, number, rank(), peer(rank())));
   }
   {
     absl::MutexLock lock(&mutex_);
     status_.in_call = false;
   }
   if (status.ok()) return status;
-  return Annotate(status, CallerText(call.kind, number_, rank(), peer(rank())));
+  return Annotate(status, CallerText(kind, number, rank(), peer(rank())));
+}
+
+template <typename Work>
+absl::Status GlooGroup::RunChecked(CollectiveCall call, ConstBuffer in,
+                                   const absl::Status& arguments, Deadline deadline, Work work) {
+  const absl::string_view reason = arguments.message().substr(0, kEagerBytes);
+  call.refused = arguments.ok() ? 0 : 1 + static_cast<int64_t>(reason.size());
+  return MakeCall(call.kind, deadline, [&] {
+    SendGreetings(call, in, reason);
+    AwaitGreetings();
+    const auto reason_of = [this](int refusing) { return ReasonOf(refusing); };
+    absl::Status status =
+        arguments.ok() ? CheckAgreement(calls_, options_.addresses, reason_of) : arguments;
+    if (status.ok()) status = work(call);
+    EndGreetings();
+    return status;
+  });
 }
 
 void GlooGroup::Break(const GlooFailure& failure, Deadline deadline) {
@@ -421,10 +466,10 @@ std::string GlooGroup::ExchangeStatus(const std::string& told) {
   return status_.Encode();
 }
 
-absl::Status GlooGroup::AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out,
-                                  Deadline deadline) {
-  return Run({.kind = CollectiveKind::kAllReduce, .reduce = op}, in, &out, deadline,
-             [&](const CollectiveCall& call) {
+absl::Status GlooGroup::AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out, Deadline deadline,
+                                  const CallPurpose& purpose) {
+  return Run(CallFor(purpose, {.kind = CollectiveKind::kAllReduce, .reduce = op}), in, &out,
+             deadline, [&](const CollectiveCall& call) {
                if (PairBytes(call) > 0) {
                  pair_->Sum(in, out, Divisor(op));
                  return absl::OkStatus();
@@ -440,9 +485,10 @@ absl::Status GlooGroup::AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out
              });
 }
 
-absl::Status GlooGroup::Broadcast(int root, MutableBuffer buffer, Deadline deadline) {
-  return Run({.kind = CollectiveKind::kBroadcast, .root = root}, buffer, nullptr, deadline,
-             [&](const CollectiveCall& call) {
+absl::Status GlooGroup::Broadcast(int root, MutableBuffer buffer, Deadline deadline,
+                                  const CallPurpose& purpose) {
+  return Run(CallFor(purpose, {.kind = CollectiveKind::kBroadcast, .root = root}), buffer, nullptr,
+             deadline, [&](const CollectiveCall& call) {
                if (!IsEager(call)) {
                  ChainBroadcast(*link_, root, buffer);
                } else if (rank() != root && buffer.count > 0) {
@@ -452,7 +498,8 @@ absl::Status GlooGroup::Broadcast(int root, MutableBuffer buffer, Deadline deadl
              });
 }
 
-absl::Status GlooGroup::AllGatherV(ConstBuffer in, PlaceGathered place, Deadline deadline) {
+absl::Status GlooGroup::AllGatherV(ConstBuffer in, PlaceGathered place, Deadline deadline,
+                                   const CallPurpose& purpose) {
   const auto work = [&](const CollectiveCall&) {
     const auto ranks = static_cast<size_t>(size());
     std::vector<int64_t> counts(ranks);
@@ -475,7 +522,7 @@ absl::Status GlooGroup::AllGatherV(ConstBuffer in, PlaceGathered place, Deadline
     }
     return status;
   };
-  return Run({.kind = CollectiveKind::kAllGather}, in, nullptr, deadline, work);
+  return Run(CallFor(purpose, {.kind = CollectiveKind::kAllGather}), in, nullptr, deadline, work);
 }
 
 absl::Status GlooGroup::ReduceScatter(ReduceOp op, ConstBuffer in, MutableBuffer out,
@@ -501,7 +548,13 @@ absl::Status GlooGroup::Barrier(Deadline deadline) {
 
 void GlooGroup::Refuse(const absl::Status& why, Deadline deadline) {
   if (why.ok()) return;
-  RunChecked({.kind = CollectiveKind::kRefusal}, {}, why, deadline, [](const CollectiveCall&) {
+  const absl::string_view reason = why.message().substr(0, kEagerBytes);
+  const CollectiveCall call = {.kind = CollectiveKind::kRefusal,
+                               .refused = 1 + static_cast<int64_t>(reason.size())};
+  MakeCall(call.kind, deadline, [&] {
+    SendGreetings(call, {}, reason);
+    // The next call waits for the others, so that this rank reports its error at once.
+    open_refusal_ = why;
     return absl::OkStatus();
   }).IgnoreError();
 }

@@ -22,8 +22,10 @@ absl::StatusOr<VariablePtr> NotNull(absl::string_view who, const VariableOptions
                          " returned null; return a variable or an error");
 }
 
-absl::StatusOr<VariablePtr> MakeOnce(Strategy& strategy, const VariableOptions& options,
-                                     const VariablePtr& beside) {
+// The options of a variable to make, with the initializer's value. kInvalidArgument: options that
+// no strategy, or not this one, can serve.
+absl::StatusOr<VariableOptions> WithInitialValue(const Strategy& strategy,
+                                                 const VariableOptions& options) {
   if (options.per_worker && !strategy.has_per_worker_variables()) {
     return InvalidArgument("variable \"", options.name,
                            "\": per_worker is for ParameterServerStrategy, found ", strategy.name(),
@@ -50,7 +52,28 @@ absl::StatusOr<VariablePtr> MakeOnce(Strategy& strategy, const VariableOptions& 
   if (made.initial_value.is_text()) {
     return InvalidArgument("variable \"", made.name, "\": texts cannot be variables");
   }
-  return NotNull("the strategy", made, strategy.MakeVariable(made, beside));
+  return made;
+}
+
+absl::StatusOr<VariablePtr> MakeOnce(Strategy& strategy, const VariableOptions& options,
+                                     const VariablePtr& beside) {
+  const absl::StatusOr<VariableOptions> made = WithInitialValue(strategy, options);
+  if (!made.ok()) {
+    // The other workers wait for the first worker's initial value.
+    strategy.RefuseCollective(made.status());
+    return made.status();
+  }
+  return NotNull("the strategy", *made, strategy.MakeVariable(*made, beside));
+}
+
+// `names` are the replicas', and not all equal.
+absl::Status NamesDiffer(absl::Span<const Value> names) {
+  const std::string& first = names[0].text();
+  const auto other =
+      std::ranges::find_if(names, [&first](const Value& name) { return name.text() != first; });
+  return FailedPrecondition("replicas created variables with different names: replica 0 \"", first,
+                            "\", replica ", other - names.begin(), " \"", other->text(),
+                            "\"; every replica must create the same variables in the same order");
 }
 
 // In a replica function, all replicas make one variable together.
@@ -61,17 +84,16 @@ absl::StatusOr<VariablePtr> MakeHere(const VariableOptions& options, const Varia
   const auto make = [&options, &beside](Strategy& made_by,
                                         absl::Span<const Value> names) -> absl::StatusOr<Value> {
     if (names[0].is_distributed()) {
-      return FailedPrecondition(
-          "replicas created variables with different names: \"", names[0].items()[0].text(),
-          "\" and \"", names[0].items()[1].text(),
-          "\" among them; every replica must create the same variables in the same "
-          "order");
+      const absl::Status differ = NamesDiffer(names[0].items());
+      made_by.RefuseCollective(differ);
+      return differ;
     }
     ASSIGN_OR_RETURN(VariablePtr variable, MakeOnce(made_by, options, beside));
     return Value(std::move(variable));
   };
   ASSIGN_OR_RETURN(const Value made,
-                   MergeCallFor(*context, {.what = "CreateVariable"}, make, {options.name}));
+                   MergeCallFor(*context, {.what = "CreateVariable", .with_other_workers = true},
+                                make, {options.name}));
   return made.variable();
 }
 

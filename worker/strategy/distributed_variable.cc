@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/errors.h"
 #include "common/status.h"
@@ -12,12 +13,16 @@
 namespace cairn {
 namespace {
 
+// Whether this thread is in UpdateTogether.
+thread_local bool updates_together = false;
+
 std::string Called(absl::string_view method, absl::string_view variable) {
   return absl::StrCat(method, " of variable \"", variable, "\"");
 }
 
 CallName NameOf(absl::string_view method, const Variable& variable) {
-  return {.what = Called(method, variable.name()), .subject = &variable};
+  return {
+      .what = Called(method, variable.name()), .subject = &variable, .with_other_workers = true};
 }
 
 // Turns the replicas' values in `value` into one value.
@@ -124,9 +129,10 @@ absl::Status MirroredVariable::WriteAll(AssignOp op, const Value& value) {
   for (const Value& part : parts) {
     ASSIGN_OR_RETURN(own.emplace_back(), TensorFor(*this, part));
   }
-  absl::MutexLock lock(&writes_);
-  for (size_t i = 0; i < copies_.size(); ++i) RETURN_IF_ERROR(copies_[i]->Write(op, own[i]));
-  return absl::OkStatus();
+  return WriteTogether([&]() -> absl::Status {
+    for (size_t i = 0; i < copies_.size(); ++i) RETURN_IF_ERROR(copies_[i]->Write(op, own[i]));
+    return absl::OkStatus();
+  });
 }
 
 absl::Status MirroredVariable::Write(AssignOp op, const Value& value) {
@@ -134,6 +140,7 @@ absl::Status MirroredVariable::Write(AssignOp op, const Value& value) {
   const bool own_copy = aggregation() == VariableAggregation::kNone;
   if (place.kind == Place::Kind::kCross) return WriteAll(op, value);
   if (place.kind == Place::Kind::kUpdate || own_copy) {
+    RETURN_IF_ERROR(strategy()->Components(Called(AssignOpName(op), name()), value).status());
     ASSIGN_OR_RETURN(const Value own, SelectReplica(value, place.copy));
     return copies_[static_cast<size_t>(place.copy)]->Write(op, own);
   }
@@ -149,14 +156,24 @@ absl::Status MirroredVariable::Write(AssignOp op, const Value& value) {
 }
 
 absl::Status MirroredVariable::WriteTogether(absl::FunctionRef<absl::Status()> fn) {
+  if (updates_together) return fn();
   absl::MutexLock lock(&writes_);
   return fn();
 }
 
-absl::Status MirroredVariable::ScatterAll(ScatterOp op, const IndexedSlices& slices) {
+absl::Status MirroredVariable::UpdateTogether(absl::FunctionRef<absl::Status()> fn) {
+  if (updates_together) return fn();
   absl::MutexLock lock(&writes_);
-  for (const VariablePtr& copy : copies_) RETURN_IF_ERROR(copy->Scatter(op, slices));
-  return absl::OkStatus();
+  updates_together = true;
+  const absl::Cleanup ended = [] { updates_together = false; };
+  return fn();
+}
+
+absl::Status MirroredVariable::ScatterAll(ScatterOp op, const IndexedSlices& slices) {
+  return WriteTogether([&]() -> absl::Status {
+    for (const VariablePtr& copy : copies_) RETURN_IF_ERROR(copy->Scatter(op, slices));
+    return absl::OkStatus();
+  });
 }
 
 absl::Status MirroredVariable::Scatter(ScatterOp op, const IndexedSlices& slices) {
@@ -222,6 +239,7 @@ absl::StatusOr<Tensor> SyncOnReadVariable::Read() {
 absl::Status SyncOnReadVariable::Write(AssignOp op, const Value& value) {
   ASSIGN_OR_RETURN(const Place place, PlaceOf(*this, AssignOpName(op)));
   if (place.kind != Place::Kind::kCross) {
+    RETURN_IF_ERROR(strategy()->Components(Called(AssignOpName(op), name()), value).status());
     ASSIGN_OR_RETURN(const Value own, SelectReplica(value, place.copy));
     return copies_[static_cast<size_t>(place.copy)]->Write(op, own);
   }

@@ -51,6 +51,11 @@ class MirroredVariable : public VariableBase {
   // Calls `fn`, which writes to copies through components(), while no other write runs that reaches
   // all copies. `fn` must not write this variable in any other way, nor wait for other workers.
   absl::Status WriteTogether(absl::FunctionRef<absl::Status()> fn);
+  // The same for a function of the program, which may do anything in this thread: until `fn`
+  // returns, the thread's writes, to this and to other variables, exclude no other thread's,
+  // because a thread that holds the lock of one variable must not wait for another's. `fn` must not
+  // wait for another thread that writes this variable.
+  absl::Status UpdateTogether(absl::FunctionRef<absl::Status()> fn) override;
 
  private:
   // Writes to each copy its component of `value`.
@@ -59,9 +64,9 @@ class MirroredVariable : public VariableBase {
   absl::Status ScatterInReplica(const Place& place, ScatterOp op, const IndexedSlices& slices);
 
   const std::vector<VariablePtr> copies_;
-  // Held while all copies are written, so that concurrent writes reach them in one order. Never
-  // held during a collective. Acquired before the locks of the copies; a thread that holds several
-  // (VariableOptimizer) acquires them in the order of their addresses.
+  // Held while all copies are written, so that concurrent writes reach them in one order. Not held
+  // during the strategy's own collectives. Acquired before the locks of the copies; a thread that
+  // holds several (VariableOptimizer) acquires them in the order of their addresses.
   absl::Mutex writes_;
 };
 

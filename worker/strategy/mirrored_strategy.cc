@@ -136,7 +136,10 @@ InputStrategy MirroredStrategy::input_strategy() {
 
 absl::StatusOr<VariablePtr> MirroredStrategy::MakeVariable(const VariableOptions& options,
                                                            const VariablePtr& /*beside*/) {
-  RETURN_IF_ERROR(CheckReplicated(options));
+  if (const absl::Status allowed = CheckReplicated(options); !allowed.ok()) {
+    RefuseCollective(allowed);
+    return allowed;
+  }
   const bool on_read = options.synchronization == VariableSynchronization::kOnRead;
   VariableOptions known = options;
   if (!on_read) known.synchronization = VariableSynchronization::kOnWrite;

@@ -69,6 +69,28 @@ absl::StatusOr<std::vector<Value>> HostCopies(absl::Span<const Value> values) {
   return copies;
 }
 
+// Adds a shape to a digest (FNV-1a).
+uint32_t WithShape(uint32_t digest, absl::Span<const int64_t> shape) {
+  const auto add = [&digest](int64_t word) {
+    const auto bits = static_cast<uint64_t>(word);
+    digest = (digest ^ static_cast<uint32_t>(bits ^ (bits >> 32))) * 16777619u;
+  };
+  add(static_cast<int64_t>(shape.size()));
+  for (const int64_t extent : shape) add(extent);
+  return digest;
+}
+
+// A digest of the shapes of tensors, and of the rows of slices, that are reduced together.
+uint32_t ShapesDigest(absl::Span<const Value> values) {
+  uint32_t digest = 2166136261u;
+  for (const Value& value : values) {
+    const bool of_rows = value.kind() == Value::Kind::kSlices;
+    const Shape& shape = of_rows ? value.slices().values.shape() : value.tensor().shape();
+    digest = WithShape(digest, absl::MakeConstSpan(shape).subspan(of_rows ? 1 : 0));
+  }
+  return digest;
+}
+
 // A worker's description of its tensor for the others, before a gather or broadcast: `first`, then
 // its dtype, rank and extents.
 std::vector<int64_t> HeaderOf(int64_t first, const Tensor& tensor) {
@@ -162,11 +184,13 @@ absl::StatusOr<std::unique_ptr<MultiWorkerMirroredStrategy>> MultiWorkerMirrored
 
 MultiWorkerMirroredStrategy::~MultiWorkerMirroredStrategy() {
   absl::MutexLock lock(&mutex_);
-  if (failure_.ok()) {
+  const absl::Status refused = group_->open_refusal();
+  if (failure_.ok() && refused.ok()) {
     group_->Barrier(Deadline::In(kLeaveTimeout)).IgnoreError();
   } else if (workers() > 1) {
-    group_->Abort(Annotate(
-        failure_, absl::StrCat("worker ", worker_index(), " leaves, for its last Run failed")));
+    group_->Abort(Annotate(failure_.ok() ? refused : failure_,
+                           absl::StrCat("worker ", worker_index(), " leaves, for its last ",
+                                        failure_.ok() ? "call was refused" : "Run failed")));
   }
 }
 
@@ -202,11 +226,12 @@ absl::Status MultiWorkerMirroredStrategy::CheckCall(const CommunicationOptions& 
 }
 
 absl::StatusOr<Value> MultiWorkerMirroredStrategy::SumSlices(const IndexedSlices& slices,
+                                                             const CallPurpose& purpose,
                                                              Deadline deadline) {
   const int64_t width = RowWidth(slices.values.shape());
   ASSIGN_OR_RETURN(GatheredSlices gathered,
                    GatherSlices(*group_, ReduceOp::kSum, BufferOf(slices.indices),
-                                BufferOf(slices.values), width, deadline));
+                                BufferOf(slices.values), width, deadline, purpose));
   Shape shape = slices.values.shape();
   shape[0] = static_cast<int64_t>(gathered.ids.size());
   Tensor values = Tensor::Uninitialized(slices.values.dtype(), std::move(shape));
@@ -215,7 +240,7 @@ absl::StatusOr<Value> MultiWorkerMirroredStrategy::SumSlices(const IndexedSlices
 }
 
 absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
-    absl::StatusOr<std::vector<Value>> locals, const CommunicationOptions& options) {
+    ReduceOp op, absl::StatusOr<std::vector<Value>> locals, const CommunicationOptions& options) {
   const CommunicationOptions merged = communication_.Merge(options);
   if (locals.ok()) locals = HostCopies(*locals);
   absl::MutexLock lock(&mutex_);
@@ -224,6 +249,7 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
     group_->Refuse(locals.status(), CallDeadline(options));
     return locals.status();
   }
+  const CallPurpose purpose = {.reduction = op, .shapes = ShapesDigest(*locals)};
   std::vector<Tensor> sums;
   std::vector<MutableBuffer> buffers;
   for (const Value& local : *locals) {
@@ -232,7 +258,8 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
   for (Tensor& sum : sums) buffers.push_back(BufferOf(sum));
   const absl::Duration each = merged.timeout.value_or(kCallTimeout);
   RETURN_IF_ERROR(BatchAllReduce(*group_, ReduceOp::kSum, buffers, merged,
-                                 Deadline::In(each * static_cast<int64_t>(buffers.size()))));
+                                 Deadline::In(each * static_cast<int64_t>(buffers.size())),
+                                 purpose));
   std::vector<Value> results;
   auto sum = sums.begin();
   for (const Value& local : *locals) {
@@ -240,40 +267,40 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
       results.emplace_back(std::move(*sum++));
       continue;
     }
-    ASSIGN_OR_RETURN(results.emplace_back(), SumSlices(local.slices(), CallDeadline(options)));
+    ASSIGN_OR_RETURN(results.emplace_back(),
+                     SumSlices(local.slices(), purpose, CallDeadline(options)));
   }
   failure_ = absl::OkStatus();
   return results;
 }
 
-// Exchanges the number of values and the size of each, or -1 for a value that is not on this
-// worker's GPUs.
+// Exchanges the number of values and a digest of the shape of each, or -1 for a value that is not
+// on this worker's GPUs.
 absl::StatusOr<std::vector<bool>> MultiWorkerMirroredStrategy::OnGpus(
-    absl::Span<const Value::Sequence> locals, const CommunicationOptions& options) {
+    ReduceOp op, absl::Span<const Value::Sequence> locals, const CommunicationOptions& options) {
   std::vector<bool> on_gpus(locals.size());
   if (gpus_ == nullptr || communication_.Merge(options).implementation == Implementation::kRing) {
     return on_gpus;
   }
-  const size_t words = locals.size() + 1;
   std::vector<int64_t> own = {static_cast<int64_t>(locals.size())}, all;
   for (const Value::Sequence& values : locals) {
-    own.push_back(gpus_->CanReduce(values) ? values[0].tensor().elements() : -1);
+    own.push_back(gpus_->CanReduce(values) ? int64_t{ShapesDigest({values[0]})} : -1);
   }
   absl::MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(GatherValues(*group_, own, &all, CallDeadline(options)));
+  RETURN_IF_ERROR(GatherValues(*group_, own, &all, CallDeadline(options), {.reduction = op}));
   on_gpus.assign(locals.size(), true);
   size_t at = 0;
   for (int worker = 0; worker < workers(); ++worker) {
     bool same = all[at] == all[0];
-    for (size_t v = 0; same && v + 1 < words; ++v) {
-      const int64_t first = all[v + 1], size = all[at + v + 1];
-      on_gpus[v] = on_gpus[v] && size >= 0;
-      same = first < 0 || size < 0 || first == size;
+    for (size_t v = 0; same && v < locals.size(); ++v) {
+      const int64_t first = all[v + 1], other = all[at + v + 1];
+      on_gpus[v] = on_gpus[v] && other >= 0;
+      same = first < 0 || other < 0 || first == other;
     }
     if (!same) {
       return InvalidArgument("MultiWorkerMirroredStrategy: worker 0 (", group_->peer(0),
                              ") and worker ", worker, " (", group_->peer(worker),
-                             ") reduce different numbers or sizes of values in one call");
+                             ") reduce different numbers or shapes of values in one call");
     }
     at += static_cast<size_t>(all[at]) + 1;
   }
@@ -286,14 +313,15 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::ReduceAll(
     RefuseCollective(allowed);
     return allowed;
   }
-  ASSIGN_OR_RETURN(const std::vector<bool> on_gpus, OnGpus(locals, options));
+  ASSIGN_OR_RETURN(const std::vector<bool> on_gpus, OnGpus(op, locals, options));
   const auto by_nccl = [&](ReplicaValues values) {
     absl::MutexLock lock(&mutex_);
     return gpus_->Reduce(op, values);
   };
   const auto by_gloo = [&](ReplicaValues others) -> absl::StatusOr<std::vector<Value>> {
-    ASSIGN_OR_RETURN(std::vector<Value> sums,
-                     SumOverWorkers(Strategy::ReduceAll(ReduceOp::kSum, others, options), options));
+    ASSIGN_OR_RETURN(
+        std::vector<Value> sums,
+        SumOverWorkers(op, Strategy::ReduceAll(ReduceOp::kSum, others, options), options));
     for (size_t i = 0; i < sums.size(); ++i) {
       const int64_t count = static_cast<int64_t>(others[i].size()) * workers();
       ASSIGN_OR_RETURN(sums[i], OfReplicas(op, std::move(sums[i]), count));
@@ -319,14 +347,19 @@ absl::StatusOr<Value> MultiWorkerMirroredStrategy::ReducePlain(ReduceOp op, cons
   } else {
     local = tensor.status();
   }
-  ASSIGN_OR_RETURN(std::vector<Value> sums, SumOverWorkers(std::move(local), {}));
+  ASSIGN_OR_RETURN(std::vector<Value> sums, SumOverWorkers(op, std::move(local), {}));
   return OfReplicas(op, std::move(sums[0]), workers());
 }
 
 absl::StatusOr<Tensor> MultiWorkerMirroredStrategy::FirstValue(const Tensor& initial) {
-  ASSIGN_OR_RETURN(Tensor first, CopyTensor(initial, Cpu(0)));
+  absl::StatusOr<Tensor> first = CopyTensor(initial, Cpu(0));
+  if (!first.ok()) {
+    RefuseCollective(first.status());
+    return first;
+  }
   absl::MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(Annotate(group_->Broadcast(0, BufferOf(first), CallDeadline({})),
+  const CallPurpose purpose = {.shapes = ShapesDigest({*first})};
+  RETURN_IF_ERROR(Annotate(group_->Broadcast(0, BufferOf(*first), CallDeadline({}), purpose),
                            "initial value of a variable"));
   return first;
 }

@@ -90,15 +90,17 @@ class MultiWorkerMirroredStrategy : public MirroredStrategy {
   absl::Status CheckDeviceCounts();
   // Which values are summed between GPUs; the same on every worker. kInvalidArgument, on every
   // worker: they reduce different values.
-  absl::StatusOr<std::vector<bool>> OnGpus(absl::Span<const Value::Sequence> locals,
+  absl::StatusOr<std::vector<bool>> OnGpus(ReduceOp op, absl::Span<const Value::Sequence> locals,
                                            const CommunicationOptions& options);
   absl::Status CheckCall(const CommunicationOptions& options) const;
   Deadline CallDeadline(const CommunicationOptions& options) const;
-  // Sums the workers' values between CPUs; an error here is sent to all workers.
-  absl::StatusOr<std::vector<Value>> SumOverWorkers(absl::StatusOr<std::vector<Value>> locals,
+  // Sums the workers' values between CPUs for the reduction `op`, which the workers compare; an
+  // error here is sent to all workers.
+  absl::StatusOr<std::vector<Value>> SumOverWorkers(ReduceOp op,
+                                                    absl::StatusOr<std::vector<Value>> locals,
                                                     const CommunicationOptions& options);
-  absl::StatusOr<Value> SumSlices(const IndexedSlices& slices, Deadline deadline)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Value> SumSlices(const IndexedSlices& slices, const CallPurpose& purpose,
+                                  Deadline deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<bool> AnyHasData(bool local);
 
   const CommunicationOptions communication_;

@@ -1,5 +1,6 @@
 // Strategy's reductions and gathers, with the implementation for strategies of one process.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
@@ -106,7 +107,8 @@ absl::StatusOr<std::vector<Tensor>> TensorsOf(const Value& value, int32_t replic
   return tensors;
 }
 
-// Each replica's tensor, summed along `axes`, and the number of elements in each of its sums.
+// Each replica's tensor, summed along `axes`, and the number of elements in each of its sums, as
+// float64.
 absl::Status LocalSums(const Value& value, int32_t replicas, absl::Span<const int64_t> axes,
                        Value::Sequence* sums, Value::Sequence* counts) {
   ASSIGN_OR_RETURN(const std::vector<Tensor> tensors, TensorsOf(value, replicas));
@@ -119,7 +121,7 @@ absl::Status LocalSums(const Value& value, int32_t replicas, absl::Span<const in
     int64_t count = 1;
     for (const int64_t axis : checked) count *= tensor.shape()[static_cast<size_t>(axis)];
     ASSIGN_OR_RETURN(sums->emplace_back(), SumAxes(tensor, checked));
-    counts->emplace_back(Tensor::Scalar<int64_t>(count));
+    counts->emplace_back(Tensor::Scalar<double>(static_cast<double>(count)));
   }
   return absl::OkStatus();
 }
@@ -230,11 +232,16 @@ absl::StatusOr<Value> Strategy::ReduceAxes(ReduceOp op, const Value& value,
     return summed;
   }
   const std::vector<Device> here = {CurrentDevice()};
-  ASSIGN_OR_RETURN(std::vector<Value> total, ReduceOnto(ReduceOp::kSum, sums, here));
-  if (op == ReduceOp::kSum) return std::move(total[0]);
-  ASSIGN_OR_RETURN(const std::vector<Value> count, ReduceOnto(ReduceOp::kSum, counts, here));
-  ASSIGN_OR_RETURN(const Tensor counted, HostTensor(count[0].tensor()));
-  return MeanOf(total[0], counted.values<int64_t>()[0]);
+  if (op == ReduceOp::kSum) {
+    ASSIGN_OR_RETURN(std::vector<Value> total, ReduceOnto(op, sums, here));
+    return std::move(total[0]);
+  }
+  // The counts come first, and as a mean, so that workers that sum notice that this one does not.
+  ASSIGN_OR_RETURN(const std::vector<Value> counted, ReduceOnto(op, counts, here));
+  ASSIGN_OR_RETURN(const Tensor count, HostTensor(counted[0].tensor()));
+  const int64_t total = std::llround(count.values<double>()[0] * num_replicas_in_sync());
+  ASSIGN_OR_RETURN(const std::vector<Value> sum, ReduceOnto(ReduceOp::kSum, sums, here));
+  return MeanOf(sum[0], total);
 }
 
 absl::StatusOr<Value> Strategy::Gather(const Value& value, int64_t axis) {

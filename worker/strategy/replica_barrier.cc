@@ -56,6 +56,15 @@ absl::Status ReplicaBarrier::Obstacle() const {
       " ended without it; every replica must make the same calls in the same order");
 }
 
+void ReplicaBarrier::Fail(const absl::Status& why) {
+  if (failed_.ok()) {
+    missed_other_workers_ = std::ranges::any_of(replicas_, [](const Replica& replica) {
+      return replica.state == State::kArrived && replica.call.with_other_workers;
+    });
+  }
+  Release(why);
+}
+
 void ReplicaBarrier::Release(const absl::StatusOr<std::vector<Value>>& results) {
   if (!results.ok()) failed_ = results.status();
   for (size_t i = 0; i < replicas_.size(); ++i) {
@@ -88,9 +97,9 @@ absl::StatusOr<Value> ReplicaBarrier::Rendezvous(int32_t replica, CallName call,
       for (size_t i = 0; i < replicas_.size(); ++i) {
         if (replicas_[i].state == State::kComputing) missing.push_back(absl::StrCat(i));
       }
-      Release(DeadlineExceeded("replica ", replica, " waited ", absl::FormatDuration(timeout),
-                               " in ", own.call.what, " for replica ", absl::StrJoin(missing, ", "),
-                               ", still in its replica function"));
+      Fail(DeadlineExceeded("replica ", replica, " waited ", absl::FormatDuration(timeout), " in ",
+                            own.call.what, " for replica ", absl::StrJoin(missing, ", "),
+                            ", still in its replica function"));
       break;
     }
     // While an action runs, wait for its end, however long the action's own deadlines are.
@@ -112,6 +121,11 @@ absl::Status ReplicaBarrier::failure() {
   return failed_;
 }
 
+bool ReplicaBarrier::missed_other_workers() {
+  absl::MutexLock lock(&mutex_);
+  return missed_other_workers_;
+}
+
 void ReplicaBarrier::Serve() {
   absl::MutexLock lock(&mutex_);
   while (true) {
@@ -121,9 +135,9 @@ void ReplicaBarrier::Serve() {
       arrived_.WaitUntil(&mutex_, Deadline::In(absl::Hours(1)));
     }
     if (AllFinished()) return;
-    absl::Status obstacle = Obstacle();
+    const absl::Status obstacle = Obstacle();
     if (!obstacle.ok()) {
-      Release(std::move(obstacle));
+      Fail(obstacle);
       continue;
     }
     std::vector<Value::Sequence> args;

@@ -28,6 +28,8 @@ struct CallName {
   const void* subject = nullptr;
   // Timeout of this replica's wait; none: the default of the ReplicaBarrier.
   std::optional<absl::Duration> timeout = std::nullopt;
+  // Whether the other workers make the same call, and wait in it for this worker.
+  bool with_other_workers = false;
 };
 
 // All replicas arrive, then the thread that called Run performs their action, then all replicas
@@ -56,6 +58,9 @@ class ReplicaBarrier {
   void Serve();
   // The error of the first rendezvous that failed; OK if none did.
   absl::Status failure();
+  // Whether that rendezvous failed before its action, and a replica waited in it for a call with
+  // other workers, who still wait for this worker.
+  bool missed_other_workers();
 
   // Calls `merge_fn` once with the regrouped arguments; each replica gets its component of the
   // result.
@@ -82,6 +87,8 @@ class ReplicaBarrier {
   absl::StatusOr<std::vector<Value>> Act(const std::string& what, const Action& action,
                                          absl::Span<const Value::Sequence> of_replicas)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Fails the rendezvous before its action.
+  void Fail(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives every replica that has arrived its result, or the error.
   void Release(const absl::StatusOr<std::vector<Value>>& results)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -93,6 +100,7 @@ class ReplicaBarrier {
   std::vector<Replica> replicas_ ABSL_GUARDED_BY(mutex_);
   bool acting_ ABSL_GUARDED_BY(mutex_) = false;  // an action runs: no wait times out
   absl::Status failed_ ABSL_GUARDED_BY(mutex_);  // set once a rendezvous has failed
+  bool missed_other_workers_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace cairn

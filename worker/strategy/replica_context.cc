@@ -1,4 +1,5 @@
 // The functions of context.h. They need the definition of Strategy, which context.h only declares.
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -224,27 +225,47 @@ std::vector<Value> Firsts(absl::Span<const Value::Sequence> of_replicas) {
   return firsts;
 }
 
+// The first refusal among the replicas' second arguments, which are texts, or none for a replica
+// that does not refuse.
+absl::Status FirstRefusal(absl::Span<const Value::Sequence> of_replicas) {
+  for (const Value::Sequence& args : of_replicas) {
+    if (!args[1].is_none()) return absl::InvalidArgumentError(args[1].text());
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Value> ReplicaContext::Together(std::string what,
                                                const CommunicationOptions& options,
                                                const Value& value, CollectiveFn fn) {
-  // Options that a replica refuses fail the other workers' calls, too.
   const absl::Status valid = options.Validate();
-  const auto call = [&](absl::Span<const Value> of_replicas) -> absl::StatusOr<std::vector<Value>> {
-    if (valid.ok()) return fn(of_replicas);
-    strategy()->RefuseCollective(valid);
-    return valid;
-  };
   if (barrier_ == nullptr) {
-    ASSIGN_OR_RETURN(std::vector<Value> own, call({&value, 1}));
+    if (!valid.ok()) {
+      strategy()->RefuseCollective(valid);
+      return valid;
+    }
+    ASSIGN_OR_RETURN(std::vector<Value> own, fn({&value, 1}));
     return std::move(own[0]);
   }
-  absl::StatusOr<Value> result = barrier_->Rendezvous(
-      local_replica_, {.what = std::move(what), .timeout = options.timeout}, {value},
-      [&call](absl::Span<const Value::Sequence> of_replicas) { return call(Firsts(of_replicas)); });
-  RETURN_IF_ERROR(valid);
-  return result;
+  // A replica that refuses its options still arrives, and waits as if it had given none. Its
+  // refusal then fails the call of every replica and of every other worker.
+  CallName name = {.what = std::move(what), .with_other_workers = true};
+  Value refusal;
+  if (valid.ok()) {
+    name.timeout = options.timeout;
+  } else {
+    refusal = std::string(valid.message());
+  }
+  const auto call =
+      [this,
+       &fn](absl::Span<const Value::Sequence> of_replicas) -> absl::StatusOr<std::vector<Value>> {
+    const absl::Status refused = FirstRefusal(of_replicas);
+    if (refused.ok()) return fn(Firsts(of_replicas));
+    strategy()->RefuseCollective(refused);
+    return refused;
+  };
+  return barrier_->Rendezvous(local_replica_, std::move(name), {value, refusal}, call);
 }
 
 absl::StatusOr<Value> ReplicaContext::AllReduce(ReduceOp op, const Value& value,
@@ -312,8 +333,11 @@ absl::StatusOr<Value> ReplicaContext::AllGatherGradient(const Value& upstream, i
       return InvalidArgument("gradient of AllGather: replica ", i, " gives extent ", all[i],
                              "; an extent is not negative");
     }
-    if (static_cast<int32_t>(i) < replica_id_) first += all[i];
-    total += all[i];
+    // Saturates: the sum of any extents is no tensor's extent then.
+    total = all[i] > std::numeric_limits<int64_t>::max() - total
+                ? std::numeric_limits<int64_t>::max()
+                : total + all[i];
+    if (static_cast<int32_t>(i) + 1 == replica_id_) first = total;
   }
   const int64_t found = whole.shape()[static_cast<size_t>(at[0])];
   if (total != found) {

@@ -83,7 +83,8 @@ absl::Status ServerVariable::Scatter(ScatterOp op, const IndexedSlices& slices) 
   if (adds) {
     return host_->Add({.variable = hosted_, .rows = rows}, slices.values, op == ScatterOp::kSub);
   }
-  if (slices.values.rank() < 1 || slices.values.shape()[0] != indices.elements()) {
+  if (slices.values.is_text() || slices.values.rank() < 1 ||
+      slices.values.shape()[0] != indices.elements()) {
     return InvalidArgument(called, ": found ", slices.values.TypeText(), " for ",
                            indices.elements(), " rows");
   }

@@ -21,6 +21,18 @@ namespace {
 // step take about equally long, so a replica that is this late is stuck.
 constexpr absl::Duration kBarrierTimeout = absl::Minutes(10);
 
+// The error that a Run with these results returns. A replica that fails makes the others'
+// rendezvous fail with `of_barrier`; its own error takes precedence.
+absl::Status FirstError(absl::Span<const absl::StatusOr<Value>> results,
+                        const absl::Status& of_barrier) {
+  absl::Status first;
+  for (const absl::StatusOr<Value>& result : results) {
+    if (!result.ok() && result.status() != of_barrier) return result.status();
+    first.Update(result.status());
+  }
+  return first;
+}
+
 absl::Status NoFunction(absl::string_view method) {
   return InvalidArgument(method, ": found no function; give one that can be called");
 }
@@ -208,12 +220,11 @@ absl::StatusOr<Value> Strategy::RunReplicas(const ReplicaFn& fn, absl::Span<cons
     }
   }
   barrier.Serve();
-  // A failing replica makes the others' rendezvous fail; its own error takes precedence.
-  const absl::Status barrier_failure = barrier.failure();
-  for (const absl::StatusOr<Value>& result : results) {
-    if (!result.ok() && result.status() != barrier_failure) return result.status();
+  const absl::Status status = FirstError(results, barrier.failure());
+  if (barrier.missed_other_workers()) {
+    RefuseCollective(status.ok() ? barrier.failure() : status);
   }
-  for (const absl::StatusOr<Value>& result : results) RETURN_IF_ERROR(result.status());
+  RETURN_IF_ERROR(status);
   std::vector<Value> values;
   values.reserve(count);
   for (absl::StatusOr<Value>& result : results) values.push_back(*std::move(result));
@@ -288,13 +299,17 @@ absl::StatusOr<Value> Strategy::UpdateCopies(const VariablePtr& variable, const 
   }
   const std::vector<VariablePtr> copies = variable->components();
   std::vector<Value> results;
-  for (size_t i = 0; i < copies.size(); ++i) {
-    const auto id = static_cast<int32_t>(i);
-    ASSIGN_OR_RETURN(const Value::Sequence own, SelectReplicas(args, id));
-    const PushedUpdate update(id);
-    const DeviceScope device(copies[i]->device());
-    ASSIGN_OR_RETURN(results.emplace_back(), fn.Call("the function of Update", copies[i], own));
-  }
+  const auto update_all = [&]() -> absl::Status {
+    for (size_t i = 0; i < copies.size(); ++i) {
+      const auto id = static_cast<int32_t>(i);
+      ASSIGN_OR_RETURN(const Value::Sequence own, SelectReplicas(args, id));
+      const PushedUpdate update(id);
+      const DeviceScope device(copies[i]->device());
+      ASSIGN_OR_RETURN(results.emplace_back(), fn.Call("the function of Update", copies[i], own));
+    }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(variable->UpdateTogether(update_all));
   if (results.empty()) return Value();
   return Regroup(results);
 }

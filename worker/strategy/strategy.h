@@ -205,7 +205,10 @@ class Strategy {
   // Calls `fn` once for each copy of `variable`, with that copy and its component of each argument;
   // UpdateReplicaId() is set during the call. In a replica function, this is a merge call.
   // kInvalidArgument: a plain variable of no strategy, or a distributed argument with more or fewer
-  // components than local replicas. Returns the regrouped results.
+  // components than local replicas. Returns the regrouped results. Other threads' writes that reach
+  // all copies of an ON_WRITE variable come before the first or after the last of these calls, so
+  // `fn` must not wait for a thread that writes `variable`. This does not hold for variables that
+  // `fn` itself updates or writes, except `variable`.
   using UpdateFn = ValueFunction<const VariablePtr&, absl::Span<const Value>>;
   absl::StatusOr<Value> Update(const VariablePtr& variable, const UpdateFn& fn,
                                absl::Span<const Value> args = {});

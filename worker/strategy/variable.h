@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -100,6 +101,10 @@ class Variable : public std::enable_shared_from_this<Variable> {
   // Writes rows. kUnimplemented: `op` is not supported for this synchronization and aggregation.
   // kInvalidArgument: also a row out of range, in which case nothing is written.
   virtual absl::Status Scatter(ScatterOp op, const IndexedSlices& slices) = 0;
+
+  // For strategies: calls `fn`, which updates one copy after the other. If the copies are kept
+  // equal (kOnWrite), other threads' writes that reach all of them wait until `fn` returns.
+  virtual absl::Status UpdateTogether(absl::FunctionRef<absl::Status()> fn) { return fn(); }
 };
 
 // Calls Variable::CheckUsable. kInvalidArgument: `variable` is null. Messages begin with `method`.

@@ -48,16 +48,17 @@ using MergedFn = absl::FunctionRef<absl::Status(bool in_replicas, absl::Span<con
 
 // Calls `fn` once for all replicas, in cross-replica context of `strategy`: with the replicas'
 // arguments regrouped, or, outside replica functions, with `args` unchanged.
-absl::Status CallMerged(Strategy& strategy, absl::string_view method, absl::Span<const Value> args,
+absl::Status CallMerged(Strategy& strategy, const CallName& call, absl::Span<const Value> args,
                         MergedFn fn) {
   if (strategy.is_default()) {
     if (!HasStrategy()) return fn(/*in_replicas=*/false, args);
-    return FailedPrecondition(method, " to variables of no strategy where ", GetStrategy().name(),
+    return FailedPrecondition(call.what, " to variables of no strategy where ",
+                              GetStrategy().name(),
                               " is current; create them in its scope, or leave it");
   }
   const std::shared_ptr<ReplicaContext> replica = GetReplicaContext();
   if (replica == nullptr || replica->strategy() != &strategy) {
-    RETURN_IF_ERROR(strategy.CheckCrossReplica(method));
+    RETURN_IF_ERROR(strategy.CheckCrossReplica(call.what));
     const PushedMode cross(&strategy, nullptr);
     return fn(/*in_replicas=*/false, args);
   }
@@ -66,7 +67,7 @@ absl::Status CallMerged(Strategy& strategy, absl::string_view method, absl::Span
     RETURN_IF_ERROR(fn(/*in_replicas=*/true, merged));
     return Value();
   };
-  return MergeCallFor(*replica, {.what = std::string(method)}, merge, args).status();
+  return MergeCallFor(*replica, call, merge, args).status();
 }
 
 Value ListOf(absl::Span<const VariablePtr> variables) {
@@ -215,13 +216,15 @@ absl::StatusOr<std::unique_ptr<VariableOptimizer>> VariableOptimizer::Create(
 
 absl::Status VariableOptimizer::Build(absl::Span<const VariablePtr> variables) {
   ASSIGN_OR_RETURN(Strategy* const strategy, StrategyOf(variables));
-  return CallMerged(*strategy, "Build", {ListOf(variables)},
+  return CallMerged(*strategy, {.what = "Build"}, {ListOf(variables)},
                     [this, strategy](bool /*in_replicas*/, absl::Span<const Value> merged) {
                       const auto all = SameVariables(merged[0]);
-                      RETURN_IF_ERROR(all.status());
-                      RETURN_IF_ERROR(CheckVariables(*all));
+                      const absl::Status allowed = all.ok() ? CheckVariables(*all) : all.status();
                       absl::MutexLock lock(&mutex_);
-                      return BuildLocked(*strategy, *all);
+                      if (allowed.ok()) return BuildLocked(*strategy, *all);
+                      // The other workers make the update count.
+                      if (iterations_ == nullptr) strategy->RefuseCollective(allowed);
+                      return allowed;
                     });
 }
 
@@ -278,7 +281,7 @@ absl::Status VariableOptimizer::ApplyGradients(absl::Span<const GradientAndVaria
   }
   ASSIGN_OR_RETURN(Strategy* const strategy, StrategyOf(variables));
   return CallMerged(
-      *strategy, "ApplyGradients",
+      *strategy, {.what = "ApplyGradients", .with_other_workers = !options.skip_aggregation},
       {ListOf(variables), Value::List(std::move(values)), options.skip_aggregation ? 1 : 0},
       [this, strategy](bool in_replicas, absl::Span<const Value> merged) {
         return ApplyMerged(*strategy, in_replicas, merged);
@@ -287,10 +290,20 @@ absl::Status VariableOptimizer::ApplyGradients(absl::Span<const GradientAndVaria
 
 absl::Status VariableOptimizer::ApplyMerged(Strategy& strategy, bool in_replicas,
                                             absl::Span<const Value> merged) {
+  if (UpdateReplicaId().has_value()) {
+    return FailedPrecondition(
+        "optimizer '", name_,
+        "': ApplyGradients in an update function, which "
+        "runs once for each copy; call it outside of Update and UpdateNonSlot");
+  }
   Sums sums;
   const absl::Status collected = Collect(strategy, in_replicas, merged, &sums);
   if (!collected.ok()) {
-    if (SumsOverWorkers(strategy, in_replicas, merged)) strategy.RefuseCollective(collected);
+    absl::MutexLock lock(&mutex_);
+    // The other workers sum gradients, or make the update count.
+    if (SumsOverWorkers(strategy, in_replicas, merged) || iterations_ == nullptr) {
+      strategy.RefuseCollective(collected);
+    }
     return collected;
   }
   if (!sums.locals.empty()) {

@@ -69,7 +69,7 @@ class VariableOptimizer {
   // kInvalidArgument, and no variable changes: a gradient whose dtype or shape is not its
   // variable's, a row out of range, a variable that is null, repeated or not of the kinds above, no
   // gradient at all, gradients of only some replicas. kFailedPrecondition: the current strategy is
-  // not the strategy of the variables.
+  // not the strategy of the variables, or this thread is in an update function.
   absl::Status ApplyGradients(absl::Span<const GradientAndVariable> gradients,
                               const ApplyGradientsOptions& options = {});
 

@@ -16,6 +16,17 @@ TEST(CommunicationOptions, NegativeBytesPerPackIsRefused) {
   EXPECT_OK(CommunicationOptions{}.Validate());
 }
 
+TEST(CommunicationOptions, TimeoutsOfZeroOrLessAndUnknownImplementationsAreRefused) {
+  for (const auto timeout : {absl::ZeroDuration(), absl::Seconds(-1), -absl::InfiniteDuration()}) {
+    EXPECT_THAT(CommunicationOptions{.timeout = timeout}.Validate(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("timeout is ")));
+  }
+  EXPECT_OK(CommunicationOptions{.timeout = absl::InfiniteDuration()}.Validate());
+  const auto unknown = static_cast<CommunicationImplementation>(9);
+  EXPECT_THAT(CommunicationOptions{.implementation = unknown}.Validate(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("implementation is 9")));
+}
+
 TEST(CommunicationOptions, CallsOverrideTheFieldsThatTheySet) {
   const CommunicationOptions base = {.bytes_per_pack = 50,
                                      .implementation = CommunicationImplementation::kNccl};

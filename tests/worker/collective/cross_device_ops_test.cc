@@ -10,6 +10,7 @@
 namespace cairn::test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -36,8 +37,22 @@ TEST(CrossDeviceOps, InvalidSlicesOfOneRankAreRefusedOnAll) {
     const std::vector<float> rows(r == 0 ? 2 : 3);
     EXPECT_THAT(GatherSlices(groups[r], ReduceOp::kSum, Of(ids), Of(rows), 2, Soon()),
                 StatusIs(absl::StatusCode::kInvalidArgument,
-                         r == 1 ? HasSubstr("1 int64 ids with 3 values")
-                                : HasSubstr("rank 1 (" + groups[r].peer(1))));
+                         AllOf(HasSubstr("1 int64 ids with 3 values"),
+                               HasSubstr(r == 1 ? "" : "rank 1 (" + groups[r].peer(1)))));
+    EXPECT_OK(groups[r].Barrier(Soon()));
+  });
+}
+
+TEST(CrossDeviceOps, SlicesThatOneRankSumsAndAnotherAveragesAreRefusedOnAll) {
+  Ranks groups(2);
+  OnRanks(2, [&](int r) {
+    const std::vector<int64_t> ids = {4};
+    const std::vector<float> rows = {1, 2};
+    const ReduceOp op = r == 0 ? ReduceOp::kSum : ReduceOp::kMean;
+    EXPECT_THAT(GatherSlices(groups[r], op, Of(ids), Of(rows), 2, Soon()),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("calls all_gather of 1 int64 for a sum"),
+                               HasSubstr("calls all_gather of 1 int64 for a mean"))));
     EXPECT_OK(groups[r].Barrier(Soon()));
   });
 }

@@ -7,6 +7,7 @@
 #include <new>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "common/deadline.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -21,6 +22,7 @@
 namespace cairn::test {
 namespace {
 
+using ::testing::_;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -178,6 +180,40 @@ TEST(GlooGroupErrors, ARefusalFailsAnyCallOfTheOthersWithItsReason) {
       EXPECT_EQ(values, std::vector<float>(80'000, static_cast<float>(size)));
     });
   }
+}
+
+// The rank reports its error at once; its next call meets the others' next.
+TEST(GlooGroupErrors, ARankThatRefusesDoesNotWaitForTheOthers) {
+  for (const int size : {2, 3}) {
+    Ranks ranks(size);
+    absl::Notification refused;
+    OnRanks(size, [&](int r) {
+      std::vector<float> values(40'000, 1.0F);
+      if (r == 1) {
+        EXPECT_OK(ranks[r].open_refusal());
+        ranks[r].Refuse(absl::OutOfRangeError("it has 3 parts"), Soon());
+        EXPECT_THAT(ranks[r].open_refusal(), StatusIs(absl::StatusCode::kOutOfRange, _));
+        refused.Notify();
+      } else {
+        ASSERT_TRUE(refused.WaitForNotificationWithTimeout(absl::Seconds(30)));
+        EXPECT_THAT(ranks[r].AllReduce(ReduceOp::kSum, Into(values), Soon()),
+                    StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("it has 3 parts")));
+      }
+      ASSERT_OK(ranks[r].AllReduce(ReduceOp::kSum, Into(values), Soon()));
+      EXPECT_EQ(values[0], static_cast<float>(size));
+      EXPECT_OK(ranks[r].open_refusal());
+    });
+  }
+}
+
+// Its next call, too, names the ranks that do not come.
+TEST(GlooGroupErrors, TheCallAfterARefusalHasADeadline) {
+  Ranks ranks(2);
+  ranks[1].Refuse(absl::OutOfRangeError("it has 3 parts"), Soon());
+  EXPECT_THAT(ranks[1].Barrier(Deadline::In(absl::Seconds(1))),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("barrier #2 on rank 1"), HasSubstr(Rank(0)))));
+  EXPECT_FALSE(ranks[0].Barrier(Soon()).ok());
 }
 
 // Two ranks send their inputs before they have compared their calls: those of a refused call must

@@ -1,6 +1,7 @@
 // Wrong or unusual uses of scopes, variable creators and functions: the errors that programs get,
 // and that the thread's contexts are intact afterwards.
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -353,6 +354,35 @@ TEST(Replicas, TimeoutOfAllReduceBoundsTheWait) {
                                HasSubstr("replica 0 waited 50ms in AllReduce sum for replica 1")));
 }
 
+// Each replica gets the refusal of the one, which ends no wait before the others have arrived.
+TEST(Replicas, OptionsThatOneReplicaGetsWrongAreRefusedOnAll) {
+  const auto strategy = Mirrored(3);
+  for (const auto& [bad, why] :
+       {std::pair(CommunicationOptions{.timeout = absl::Seconds(-1)}, "timeout is -1s"),
+        std::pair(CommunicationOptions{.timeout = absl::ZeroDuration()}, "timeout is 0"),
+        std::pair(CommunicationOptions{.bytes_per_pack = -1, .timeout = absl::Nanoseconds(1)},
+                  "bytes_per_pack is -1")}) {
+    for (const int32_t wrong : {0, 2}) {
+      for (const bool gathers : {false, true}) {
+        absl::Status of_replicas[3];
+        EXPECT_THAT(
+            OnReplicas(*strategy,
+                       [&, &bad = bad] {
+                         const auto context = GetReplicaContext();
+                         const auto options = ReplicaId() == wrong ? bad : CommunicationOptions();
+                         return of_replicas[ReplicaId()] =
+                                    (gathers
+                                         ? context->AllGather(Floats({1}), 0, options)
+                                         : context->AllReduce(ReduceOp::kSum, Floats({1}), options))
+                                        .status();
+                       }),
+            StatusIs(kInvalidUse, HasSubstr(why)));
+        EXPECT_THAT(of_replicas, Each(StatusIs(kInvalidUse, HasSubstr(why))));
+      }
+    }
+  }
+}
+
 TEST(Replicas, DifferingShapesAndTextsAreReportedByReplica) {
   const auto strategy = Mirrored(2);
   const auto sum_of = [&strategy](const std::vector<Tensor>& of_replicas) {
@@ -404,6 +434,16 @@ TEST(Components, MustBeOneForEachReplica) {
                 refused);
     EXPECT_THAT(Copies(v), Each(7));
   }
+  // Writes of a replica or update to its own copy.
+  for (const auto synchronization :
+       {VariableSynchronization::kOnWrite, VariableSynchronization::kOnRead}) {
+    const VariablePtr v = VariableOf(*strategy, Tensor::Scalar<float>(7),
+                                     VariableAggregation::kNone, synchronization);
+    const auto write = [&] { return v->Assign(three); };
+    EXPECT_THAT(OnReplicas(*strategy, write), refused);
+    EXPECT_THAT(strategy->Update(v, write), refused);
+    EXPECT_THAT(Copies(v), Each(7));
+  }
 }
 
 // Each part of a gathered gradient lies inside it.
@@ -417,6 +457,19 @@ TEST(AllGatherGradient, NegativeExtentsAreRefused) {
             return GetReplicaContext()->AllGatherGradient(Floats({1, 2}), 0, extent).status();
           }),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("extent -1")));
+}
+
+// Their sum would wrap around to the extent of the gradient.
+TEST(AllGatherGradient, EnormousExtentsAreRefused) {
+  const auto strategy = Mirrored(3);
+  EXPECT_THAT(
+      OnReplicas(
+          *strategy,
+          [] {
+            const int64_t extent = ReplicaId() < 2 ? std::numeric_limits<int64_t>::max() : 4;
+            return GetReplicaContext()->AllGatherGradient(Floats({1, 2}), 0, extent).status();
+          }),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("has extent 2 along axis 0")));
 }
 
 }  // namespace

@@ -280,6 +280,13 @@ TEST_F(PsStrategyTest, VariablesOfEarlierVersionsKeepTheirValues) {
   EXPECT_THAT(Numbers(Counting("v", {2})), ElementsAre(0, 0));
 }
 
+TEST_F(PsStrategyTest, ScattersOfTextsAreRefused) {
+  Start(1);
+  const IndexedSlices texts = {Tensor::Vector<int64_t>({0}), Tensor::Texts({1}, {"a"})};
+  EXPECT_THAT(Counting("v", {1})->Scatter(ScatterOp::kUpdate, texts),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("found text [1]")));
+}
+
 TEST_F(PsStrategyTest, ScattersGoToTheRowsOfEveryShard) {
   Start(2, Fixed(2));
   const VariablePtr v = Counting("v", {5, 1});

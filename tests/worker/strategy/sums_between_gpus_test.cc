@@ -149,18 +149,19 @@ TEST_F(SumsBetweenGpus, DifferentValuesAreRefusedOnEveryWorkerAndTheGroupStaysUs
   OnWorkers(CommunicationImplementation::kAuto, [](Made made) {
     ASSERT_OK(made);
     MultiWorkerMirroredStrategy& strategy = **made;
-    for (const bool count : {false, true}) {
-      const bool other = strategy.worker_index() == 1;
-      std::vector<Value::Sequence> locals(count && other ? 2 : 1);
+    const bool other = strategy.worker_index() == 1;
+    for (const auto& [count, shape] :
+         {std::pair(2, Shape{3}), std::pair(1, Shape{4}), std::pair(1, Shape{3, 1})}) {
+      std::vector<Value::Sequence> locals(other ? count : 1);
       for (Value::Sequence& values : locals) {
         for (const Device device : strategy.worker_devices()) {
           values.emplace_back(
-              FullTensor(DType::kFloat32, {!count && other ? 4 : 3}, 1, device).value());
+              FullTensor(DType::kFloat32, other ? shape : Shape{3}, 1, device).value());
         }
       }
       EXPECT_THAT(strategy.ReduceAll(ReduceOp::kSum, locals, {}),
                   StatusIs(absl::StatusCode::kInvalidArgument,
-                           HasSubstr("reduce different numbers or sizes of values")));
+                           HasSubstr("reduce different numbers or shapes of values")));
     }
     CheckStep(strategy);
   });

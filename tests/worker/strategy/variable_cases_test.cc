@@ -5,6 +5,7 @@
 #include <limits>
 #include <thread>
 
+#include "common/status.h"
 #include "tests/worker/strategy/case_support.h"
 #include "worker/ops/tensor_math.h"
 
@@ -313,6 +314,60 @@ TEST(Variables, ConcurrentWritersLeaveTheCopiesEqual) {
   write([&] { return v->AssignAdd(Floats({1})); });
   negating.join();
   EXPECT_THAT(Copies(v), Each(Copies(v)[0]));
+}
+
+// As above, where one of the writers is an update function, in the scope or in a replica function.
+TEST(Variables, UpdatesBesideOtherWritersLeaveTheCopiesEqual) {
+  const auto strategy = Mirrored(4);
+  const VariablePtr v = VariableOf(*strategy, Tensor::Vector<float>({1}), kNone);
+  const IndexedSlices negate = {Tensor::Vector<int64_t>({0}), Tensor::Vector<float>({-1})};
+  const auto update = [&] {
+    return strategy
+        ->Update(v, [&](const VariablePtr& copy,
+                        absl::Span<const Value>) { return copy->Scatter(ScatterOp::kMul, negate); })
+        .status();
+  };
+  std::thread updating([&] {
+    for (int i = 0; i < 2000; ++i) ASSERT_OK(update());
+    for (int i = 0; i < 200; ++i) ASSERT_OK(OnReplicas(*strategy, update));
+  });
+  for (int i = 0; i < 4000; ++i) ASSERT_OK(v->AssignAdd(Floats({1})));
+  updating.join();
+  EXPECT_THAT(Copies(v), Each(Copies(v)[0]));
+}
+
+// Whatever an update function does to its variable, and to others that are updated elsewhere, it
+// waits for no lock that it, or an update elsewhere, holds.
+TEST(Variables, UpdatesMayUseTheVariableAndOthers) {
+  const auto strategy = Mirrored(2);
+  const VariablePtr v = VariableOf(*strategy, One(1), kNone);
+  const VariablePtr w = VariableOf(*strategy, One(1), kNone);
+  const auto add = [](const VariablePtr& copy, absl::Span<const Value>) {
+    return copy->AssignAdd(1.0);
+  };
+  const auto update = [&](const VariablePtr& updated, const VariablePtr& other) {
+    return strategy
+        ->Update(updated,
+                 [&]() -> absl::Status {
+                   RETURN_IF_ERROR(updated->Read().status());
+                   RETURN_IF_ERROR(updated->AssignAdd(1.0));
+                   RETURN_IF_ERROR(other->AssignAdd(1.0));
+                   for (const VariablePtr& nested : {updated, other}) {
+                     RETURN_IF_ERROR(strategy->Update(nested, add).status());
+                     RETURN_IF_ERROR(OutsideEveryScope([&] { return nested->AssignAdd(1.0); }));
+                   }
+                   return strategy->Run([&] { return other->AssignAdd(1.0); }).status();
+                 })
+        .status();
+  };
+  std::thread updating([&] {
+    for (int i = 0; i < 500; ++i) ASSERT_OK(update(w, v));
+  });
+  for (int i = 0; i < 500; ++i) ASSERT_OK(update(v, w));
+  updating.join();
+  ASSERT_OK(v->Assign(0.0));
+  ASSERT_OK(update(v, w));
+  EXPECT_THAT(Copies(v), ElementsAre(5, 5));
 }
 
 TEST(Variables, ReadersOfOnReadSeeWholeAssignments) {

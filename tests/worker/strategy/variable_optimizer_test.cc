@@ -381,6 +381,24 @@ TEST(VariableOptimizerErrors, AStrategyOtherThanTheVariablesIsRefused) {
 
 // The writes do not commute with the steps, so copies that got them in different orders differ for
 // good. Two optimizers get the variables in opposite orders: neither may wait for the other.
+// It would run for each copy, and count its steps on one of them.
+TEST(VariableOptimizer, AnUpdateFunctionCannotApplyGradients) {
+  const auto strategy = Mirrored(2);
+  const VariablePtr w =
+      VariableOf(*strategy, Tensor::Zeros(DType::kFloat32, {2}), VariableAggregation::kNone);
+  const auto optimizer = VariableOptimizer::Create({.type = "sgd"}).value();
+  ASSERT_OK(optimizer->Build({{w}}));
+  const auto apply = [&] { return optimizer->ApplyGradients({{Floats({1, 2}), w}}); };
+  for (const std::function<absl::Status()>& inside :
+       {std::function<absl::Status()>(apply),
+        std::function<absl::Status()>([&] { return OnReplicas(*strategy, apply); })}) {
+    EXPECT_THAT(strategy->Update(w, inside), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                                      HasSubstr("in an update function")));
+    EXPECT_THAT(Copies(optimizer->variables()[0]), ElementsAre(0, 0));
+  }
+  EXPECT_OK(apply());
+}
+
 TEST(VariableOptimizer, ConcurrentWritersLeaveTheCopiesOfVariablesAndSlotsEqual) {
   const auto strategy = Mirrored(4);
   const VariablePtr a = Zeros(*strategy, {1}, "a"), b = Zeros(*strategy, {1}, "b");
