@@ -8,8 +8,14 @@
 namespace cairn {
 namespace {
 
-// Rows updated at a time: their gradients fit into the first-level cache.
+// Rows updated at a time: their gradients fit into the first-level cache. Of wide rows, fewer: a
+// thread keeps this memory, which is not charged. At least one.
 constexpr size_t kApplyRows = 128;
+constexpr size_t kApplyFloats = 128 << 10;
+
+size_t RowsAtATime(size_t rows, size_t dim) {
+  return std::min({kApplyRows, rows, std::max<size_t>(1, kApplyFloats / dim)});
+}
 
 // The memory that one push has used is there for the next.
 template <typename Vector>
@@ -24,7 +30,7 @@ RowUpdate::RowUpdate(const UpdateStep& step, const TableLayout& layout, size_t r
     : step_(step),
       dim_(layout.dim),
       row_(layout.row),
-      most_(std::min(kApplyRows, rows)),
+      most_(RowsAtATime(rows, dim_)),
       scratch_(scratch) {
   GrowTo(scratch.gradients, most_ * dim_);
   GrowTo(scratch.pointers, most_);

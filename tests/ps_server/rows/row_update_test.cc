@@ -159,6 +159,17 @@ TEST_P(RowUpdateTest, HasAllItsMemoryBeforeTheFirstRow) {
   EXPECT_EQ(capacities(), before);
 }
 
+// A serving thread keeps this memory between pushes, without a charge.
+TEST_P(RowUpdateTest, WideRowsTakeNoMoreMemoryThanOne) {
+  constexpr size_t kWide = 1 << 20;
+  home_.dim = kWide;
+  home_.row = RowLayout(kWide, 1, home_.storage);
+  TableScratch scratch;
+  const RowUpdate update(step_, home_, /*rows=*/1000, /*repeats=*/false, scratch);
+  EXPECT_EQ(scratch.gradients.size(), kWide);
+  EXPECT_EQ(scratch.expanded.size(), home_.row.plain() ? 0 : 2 * kWide);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Formats, RowUpdateTest,
     ::testing::Values(RowStorage{},
