@@ -581,10 +581,12 @@ absl::Status Moving::Run(wire::MoveReply& reply) {
 absl::Status MoveRows(JobCatalog& catalog, Moves& moves, Admission& admission,
                       const RowAccess& rows, const Admitted& admitted,
                       const wire::MoveRequest& request, wire::MoveReply& reply) {
+  // Made before the step: a READ whose reply is complete must not fail for lack of memory.
+  const std::string what =
+      absl::StrCat(rows.server, ": move of \"", request.variable, "\" of job ", request.caller.job,
+                   " from ps:", request.source, " to ps:", request.target);
   Moving moving(catalog, moves, admission, rows, admitted, request);
-  return Annotate(moving.Run(reply), absl::StrCat(rows.server, ": move of \"", request.variable,
-                                                  "\" of job ", request.caller.job, " from ps:",
-                                                  request.source, " to ps:", request.target));
+  return Annotate(moving.Run(reply), what);
 }
 
 }  // namespace cairn

@@ -34,13 +34,13 @@ struct ServerCore {
   WaitBoard waits;
   MemoryBudget budget;
   Registry registry;
+  Moves moves;
   Flusher flusher;
   Evictor evictor;
   RowExpirer row_expirer;
   Counters counters;
   RpcMeter rpcs;
   Histogram staleness{kStalenessBounds};  // of each push to a shard
-  Moves moves;
   Members members;
 
   // The subsystems that calls take, each made of parts above.

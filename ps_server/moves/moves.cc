@@ -16,6 +16,7 @@ Move::Move(VariableSpec to, int64_t begun_as, std::unique_ptr<OutgoingRows> out,
 Move::~Move() = default;
 
 void Move::ReservePieces(MemoryHold& charged, int64_t bytes) {
+  read_at = MonotonicNow();
   pieces.clear();
   pieces_hold_.Take(charged, uncharged_bytes(bytes));
   pieces.reserve(static_cast<size_t>(bytes));
@@ -94,6 +95,15 @@ void Moves::OpenArrivals() {
 bool Moves::arrivals_closed() const {
   absl::MutexLock lock(&mutex_);
   return arrivals_closed_;
+}
+
+void Moves::FreeIdlePieces(absl::Duration idle) {
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [key, move] : moves_) {
+    if (!move->mutex.TryLock()) continue;  // a step is running
+    if (MonotonicNow() - move->read_at >= idle) move->FreePieces();
+    move->mutex.Unlock();
+  }
 }
 
 void Moves::Erase(absl::string_view job, absl::string_view variable) {

@@ -55,6 +55,7 @@ struct Move {
   // Outgoing: the pieces that a READ collects. They keep their memory for the next READ of the
   // pass, because fresh pages cost more time than the copy.
   std::string pieces;
+  absl::Duration read_at;  // outgoing: when the last READ began, on the monotonic clock
 
  private:
   MemoryHold pieces_hold_;
@@ -91,6 +92,10 @@ class Moves {
   bool CloseArrivals(std::string* job, std::string* variable);
   void OpenArrivals();
   bool arrivals_closed() const;
+  // Frees the memory that moves keep for their next READ if they have had no READ for `idle`: their
+  // mover may have died in the middle of a pass. A later READ takes the memory again. Waits for no
+  // step and does not throw.
+  void FreeIdlePieces(absl::Duration idle);
   // Does not throw.
   void Erase(absl::string_view job, absl::string_view variable);
   void EraseJob(absl::string_view job);

@@ -415,6 +415,7 @@ absl::Duration Flusher::TickInterval() const {
 }
 
 void Flusher::Tick() {
+  upkeep_();
   const bool by_the_clock = options_.durability == Durability::kSnapshot;
   const bool early = AnyLeaseRanOut() && options_.durability != Durability::kOff;
   if (!failure().ok() || (!early && !(by_the_clock && MonotonicNow() >= next_epoch_))) return;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,6 +61,8 @@ class Flusher {
   // system refuses a thread.
   absl::Status Start();
   void Stop();
+  // `upkeep` runs in each Tick, and must not throw. Called before Start.
+  void SetUpkeep(std::function<void()> upkeep) { upkeep_ = std::move(upkeep); }
   // One pass of that thread, which calls it every TickInterval(); also for callers that have their
   // own clock. Ends leases that have run out, and runs the epoch that is due.
   absl::Duration TickInterval() const;
@@ -172,6 +175,7 @@ class Flusher {
   absl::Status failure_;
   std::optional<absl::Duration> epoch_ended_;  // on the monotonic clock
 
+  std::function<void()> upkeep_ = [] {};
   StopFlag stop_;
   std::thread thread_;
 

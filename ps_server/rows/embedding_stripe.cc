@@ -59,22 +59,11 @@ bool EmbeddingStripe::Take(int64_t key, uint32_t& row, int64_t& made) {
   return taken;
 }
 
-void EmbeddingStripe::Apply(const UpdateStep& step, const Origin& origin,
+void EmbeddingStripe::AddTo(RowUpdate& update, const Origin& origin,
                             absl::Span<const uint32_t> rows, absl::Span<const uint32_t> positions,
-                            bool repeats, const float* gradients, TableScratch& scratch) {
-  RowUpdate update(layout_, table_, step, DrawsOf(origin, updates_, layout_.table_hash), scratch);
-  if (waiting_ == nullptr) {
-    update.Apply(rows, positions, repeats, gradients);
-    return;
-  }
-  scratch.admitted.clear();
-  scratch.admitted_positions.clear();
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i] == RowTable::kNone) continue;
-    scratch.admitted.push_back(rows[i]);
-    scratch.admitted_positions.push_back(positions[i]);
-  }
-  update.Apply(scratch.admitted, scratch.admitted_positions, repeats, gradients);
+                            bool repeats, const float* gradients) {
+  const uint64_t draws = layout_.row.plain() ? 0 : DrawsOf(origin, updates_, layout_.table_hash);
+  update.Add(layout_, table_, draws, rows, positions, repeats, gradients);
 }
 
 void EmbeddingStripe::CopyRow(size_t part, int64_t key, uint32_t row, float* to) const {

@@ -39,7 +39,7 @@ class EmbeddingStripe final : public Stripe {
   const TableLayout& layout() const { return layout_; }
   const RowTable& table() const { return table_; }
 
-  // A push calls BeginPush, then Take for each of its keys, then Apply.
+  // A push calls BeginPush, then Take for each of its keys, then AddTo.
   void BeginPush() {
     updates_ = UpdateNumber::Next(updates_);
     table_.ContinueGrowth();
@@ -51,17 +51,11 @@ class EmbeddingStripe final : public Stripe {
   // Counts the push, once however often the push names the key. True: the key gets its row now, by
   // Take.
   bool Admit(int64_t key) { return waiting_->Admit(key, layout_.admit_after_pushes); }
-  // Applies one update to each taken row, as RowUpdate::Apply. RowTable::kNone in `rows` stands for
-  // a key that was not admitted. The random rounding of compact rows depends on `origin`, so that a
+  // Adds the taken rows to `update`, as RowUpdate::Add. RowTable::kNone in `rows` stands for a key
+  // that was not admitted. The random rounding of compact rows depends on `origin`, so that a
   // replay of the push gives the same rows.
-  void Apply(const UpdateStep& step, const Origin& origin, absl::Span<const uint32_t> rows,
-             absl::Span<const uint32_t> positions, bool repeats, const float* gradients,
-             TableScratch& scratch);
-  // Called instead of Apply if the table's rows are plain and the push repeats none of them.
-  void AddTo(GatheredUpdate& update, absl::Span<const uint32_t> rows,
-             absl::Span<const uint32_t> positions, const float* gradients) {
-    update.Add(layout_, table_, rows, positions, gradients);
-  }
+  void AddTo(RowUpdate& update, const Origin& origin, absl::Span<const uint32_t> rows,
+             absl::Span<const uint32_t> positions, bool repeats, const float* gradients);
 
   // Copies part `part` of a row to `to`. A key without a row has its initial value.
   void CopyRow(size_t part, int64_t key, uint32_t row, float* to) const;

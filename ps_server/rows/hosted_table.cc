@@ -370,33 +370,23 @@ void HostedTable::Push(const UpdateStep& step, const Origin& origin, const KeyGr
     if (!scratch.absent.empty()) {
       Admit(window, groups, scratch, absl::MakeSpan(repeats), changed);
     }
-    const auto rows = [&](size_t g) {
+    const bool any_repeats = std::ranges::find(repeats, true) != repeats.end();
+    RowUpdate update(step, layout(), scratch.rows.size(), any_repeats, scratch);
+    // From here on, nothing may fail: an update without its watermark would be applied again.
+    for (size_t g = 0; g < window.size(); ++g) {
+      if (!wanted[g]) continue;
       const KeyGroup& group = window.group(g);
-      return absl::MakeConstSpan(scratch.rows)
-          .subspan(group.begin - window.begin(), group.end - group.begin);
-    };
-    const auto positions = [&](size_t g) { return groups.positions(window.group(g)); };
-    // Nothing may fail between an update and this.
-    const auto applied = [&](size_t g) {
+      const auto rows = absl::MakeConstSpan(scratch.rows)
+                            .subspan(group.begin - window.begin(), group.end - group.begin);
+      window.stripe(g).AddTo(update, origin, rows, groups.positions(group), repeats[g], gradients);
+    }
+    update.End();
+    for (size_t g = 0; g < window.size(); ++g) {
+      if (!wanted[g]) continue;
       window.stripe(g).Touch(origin, dirty());
       window.stripe(g).CountUses(window.group(g).size());
       CAIRN_CRASH_POINT("push: between buckets");
       changed.any = true;
-      wanted[g] = false;
-    };
-    for (size_t g = 0; g < window.size(); ++g) {
-      EmbeddingStripe& stripe = window.stripe(g);
-      if (!wanted[g] || (stripe.layout().row.plain() && !repeats[g])) continue;
-      stripe.Apply(step, origin, rows(g), positions(g), repeats[g], gradients, scratch);
-      applied(g);
-    }
-    GatheredUpdate update(step, layout().dim, scratch);
-    for (size_t g = 0; g < window.size(); ++g) {
-      if (wanted[g]) window.stripe(g).AddTo(update, rows(g), positions(g), gradients);
-    }
-    update.End();
-    for (size_t g = 0; g < window.size(); ++g) {
-      if (wanted[g]) applied(g);
     }
     return true;
   };

@@ -2,6 +2,7 @@
 // row is when the push arrives.
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -339,6 +340,45 @@ TEST_F(MovesTest, TwoMoversOfAVariableLoseNothing) {
     expected[k * 2] = expected[k * 2 + 1] = -static_cast<float>(counted.keys[k]);
   }
   EXPECT_EQ(Pull(*worker), expected);
+}
+
+// The mover finds no memory for the reply that has the last changes.
+class LosesAReply final : public MoveServers {
+ public:
+  LosesAReply(MoveServers& servers, std::function<void()> before_hold)
+      : servers_(servers), before_hold_(std::move(before_hold)) {}
+  absl::StatusOr<wire::MoveReply> Move(int32_t server, const wire::MoveRequest& request) override {
+    const bool holds = request.action == wire::MoveAction::HOLD;
+    if (holds) before_hold_();
+    absl::StatusOr<wire::MoveReply> reply = servers_.Move(server, request);
+    const bool loses = held_ && request.action == wire::MoveAction::READ;
+    held_ = holds;
+    if (loses) return absl::ResourceExhaustedError("no memory for the reply");
+    return reply;
+  }
+  absl::Status Create(int32_t server, const std::string& job, const VariableSpec& spec) override {
+    return servers_.Create(server, job, spec);
+  }
+
+ private:
+  MoveServers& servers_;
+  const std::function<void()> before_hold_;
+  bool held_ = false;  // HOLD was the last step
+};
+
+TEST_F(MovesTest, AReadWhoseReplyTheMoverLosesIsNotRepeated) {
+  Begin();
+  const auto worker = cluster_.Connect(Options(0), true, Soon()).value();
+  ASSERT_OK(worker->Create({Table(), Dense()}, Soon()));
+  std::vector<int64_t> keys(kKeys);
+  std::iota(keys.begin(), keys.end(), 0);
+  ASSERT_OK(PushOnes(*worker, keys));
+  LosesAReply loses(moves_, [&] { EXPECT_OK(PushOnes(*worker, keys)); });
+  EXPECT_THAT(MoveSome(Now("emb"), 0, 2, 4, kServers, loses),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("for the reply")));
+  EXPECT_THAT(Pull(*worker), Each(-2));
+  ASSERT_OK(Move("emb", 0, 2, 4));
+  EXPECT_THAT(Pull(*worker), Each(-2));
 }
 
 INSTANTIATE_TEST_SUITE_P(Links, BusyMovesTest, ::testing::Bool(), [](const auto& info) {

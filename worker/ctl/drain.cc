@@ -11,6 +11,7 @@
 #include "common/exit_status.h"
 #include "common/run_in_threads.h"
 #include "common/status.h"
+#include "thrift/errors.h"
 #include "worker/ctl/human_text.h"
 
 namespace cairn {
@@ -59,17 +60,32 @@ absl::Status AwaitEnd(const Target& target, size_t server, Deadline deadline) {
       "something has started it again");
 }
 
+// A server that ends for another reason closes its port first and its connections next, and only
+// then writes everything. So it cannot say whether it has.
+absl::Status Unanswered(const absl::Status& cause, absl::string_view found) {
+  return Unavailable(cause.message(), found,
+                     "; if it was ending already (a signal, another drain), it writes everything "
+                     "before it exits: exit status 0 means that it has; otherwise its log (stderr) "
+                     "says why not");
+}
+
 absl::Status Drain(const Target& target, size_t server, Deadline deadline) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> client,
-                   target.Connect(server, Deadline::In(target.timeout)));
-  RETURN_IF_ERROR(client->Call("drain", deadline, [](WireClient::Stub& stub) {
+  const absl::StatusOr<std::unique_ptr<WireClient>> client =
+      target.Connect(server, Deadline::In(target.timeout));
+  if (absl::IsUnavailable(client.status())) return Unanswered(client.status(), "");
+  RETURN_IF_ERROR(client.status());
+  const absl::Status drained = (*client)->Call("drain", deadline, [](WireClient::Stub& stub) {
     wire::ServerState state;
     wire::Caller caller;
     // The server's log shows this name. The command concerns all jobs.
     caller.job = JobOfCommand("drain");
     stub.drain(state, caller);
-  }));
-  return AwaitEnd(target, server, deadline);
+  });
+  if (drained.ok()) return AwaitEnd(target, server, deadline);
+  const bool broke = absl::IsUnavailable(drained) && ReasonOf(drained) == wire::ErrorReason::NONE;
+  const Deadline soon = Deadline::Earlier(deadline, Deadline::In(target.timeout));
+  if (!broke || !AwaitEnd(target, server, soon).ok()) return drained;
+  return Unanswered(drained, ", and it no longer listens");
 }
 
 std::vector<Drained> DrainAll(const Target& target, const std::vector<size_t>& servers,

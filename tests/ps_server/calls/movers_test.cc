@@ -262,6 +262,38 @@ TEST_F(MoversTest, AFenceWaitsForTheUpdateOfTheStartThatItFences) {
                                      " (not joined here yet) has taken its place")));
 }
 
+// The source keeps the memory of a READ for the next READ of the same pass.
+TEST_F(MoversTest, TheMemoryOfAReadIsFreedAfterTheMoverHasDied) {
+  EngineOptions brief;
+  brief.lease = absl::Milliseconds(20);  // as long as a mover may be silent
+  servers_[0].engine.reset();
+  servers_[0].Open(0, kServers, brief);
+  wire::VariableSpec wide = Table();
+  wide.name = variable_ = "wide";
+  wide.bucket_ps.assign(2, 0);
+  for (int32_t s = 0; s < kServers; ++s) ASSERT_OK(TestClient(Service(s), -1).Create({wide}));
+  std::vector<int64_t> keys(1000);
+  std::iota(keys.begin(), keys.end(), 0);
+  ASSERT_OK(
+      TestClient(Service(0), -1).PushKeys(variable_, keys, std::vector<float>(keys.size(), -1)));
+  others_ = {1};
+  ASSERT_OK(Begin(0, 1, 2));
+  const auto used = [&] { return Described(0).memory_used_bytes; };
+  const int64_t before = used();
+  wire::MoveRequest read = Request(wire::MoveAction::READ, 0, 1, 2);
+  read.max_bytes = 1;
+  const auto first = Step(0, read);
+  ASSERT_OK(first);
+  ASSERT_GT(first->bytes_left, 0);
+  const Deadline deadline = Deadline::In(absl::Seconds(30));
+  while (used() > before && !deadline.Expired()) std::this_thread::yield();
+  EXPECT_EQ(used(), before);
+  const auto second = Step(0, read);  // the mover was only slow
+  ASSERT_OK(second);
+  EXPECT_EQ(second->bytes_left, 0);
+  EXPECT_EQ(used(), before);
+}
+
 // A snapshot may take seconds, and updates are held meanwhile.
 TEST_F(MoversTest, FencesOfManyWorkersAreDurableWithoutASnapshot) {
   constexpr int32_t kWorkers = 4;

@@ -141,12 +141,15 @@ class Mover {
   }
 
   // Retries while the server's memory is full: it evicts rows in the meantime
-  // (ps_server/COLD_ROWS.md).
+  // (ps_server/COLD_ROWS.md). Not if the reply to a READ found no memory here, or was too long: the
+  // READ has taken the changes in its reply, so a repeated READ would leave them out.
   absl::StatusOr<wire::MoveReply> StepWithRoom(int32_t server, wire::MoveAction::type action) {
     const Deadline patience = Deadline::Earlier(deadline_, Deadline::In(kRoomPatience));
     while (true) {
       absl::StatusOr<wire::MoveReply> reply = Step(server, action);
-      if (!absl::IsResourceExhausted(reply.status()) || patience.Expired()) return reply;
+      const bool lost = action == wire::MoveAction::READ &&
+                        ReasonOf(reply.status()) != wire::ErrorReason::MEMORY_BUDGET;
+      if (!absl::IsResourceExhausted(reply.status()) || lost || patience.Expired()) return reply;
       MonotonicSleep(kRetryPause);
     }
   }
