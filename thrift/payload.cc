@@ -25,10 +25,10 @@ constexpr bool kUsePool = true;
 }  // namespace
 
 void Payload::Free::operator()(std::byte* memory) const {
-  if (pooled_bytes == 0) {
-    std::free(memory);
+  if (bytes >= PayloadPool::kMinBytes) {
+    PayloadPool::Get().Return({memory, bytes});
   } else {
-    PayloadPool::Get().Return({memory, pooled_bytes});
+    std::free(memory - bytes);
   }
 }
 
@@ -38,6 +38,12 @@ Payload Payload::Uninitialized(size_t size) {
   if (kUsePool && size >= PayloadPool::kMinBytes) {
     const PayloadPool::Block block = PayloadPool::Get().Take(size);
     payload.owned_ = {block.memory, Free(block.bytes)};
+  } else if (kUsePool) {
+    // A thread has a cache of blocks of these sizes, which malloc uses and aligned_alloc does not.
+    auto* const memory = static_cast<std::byte*>(std::malloc(size + kAlignment));
+    if (memory == nullptr) throw std::bad_alloc();
+    const size_t before = kAlignment - reinterpret_cast<uintptr_t>(memory) % kAlignment;
+    payload.owned_ = {memory + before, Free(before)};
   } else {
     if (size > SIZE_MAX - kAlignment) throw std::bad_alloc();
     // aligned_alloc requires a multiple of the alignment.

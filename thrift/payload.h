@@ -68,9 +68,11 @@ class Payload {
 
  private:
   struct Free {
-    Free() : pooled_bytes(0) {}
-    explicit Free(size_t block_bytes) : pooled_bytes(block_bytes) {}
-    size_t pooled_bytes;  // capacity of a block of the pool; 0: memory of malloc
+    Free() : bytes(0) {}
+    explicit Free(size_t bytes) : bytes(bytes) {}
+    // From PayloadPool::kMinBytes on, the capacity of a block of the pool; below, the bytes before
+    // it in a block of malloc.
+    size_t bytes;
     void operator()(std::byte* memory) const;
   };
   std::unique_ptr<std::byte[], Free> owned_;
