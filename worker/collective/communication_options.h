@@ -24,7 +24,8 @@ absl::StatusOr<CommunicationImplementation> CommunicationImplementationFromName(
 struct CommunicationOptions {
   // A pack ends with the gradient that makes it larger than this; 0: one pack.
   int64_t bytes_per_pack = 0;
-  // Timeout of one collective, above 0; absent: the strategy's own limit.
+  // Timeout of one collective, above 0; absent: the strategy's own limit. (TensorFlow takes 0 or
+  // less as no limit.)
   std::optional<absl::Duration> timeout = {};
   CommunicationImplementation implementation = CommunicationImplementation::kAuto;
 
