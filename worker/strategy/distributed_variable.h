@@ -51,13 +51,13 @@ class MirroredVariable : public VariableBase {
   // Calls `fn`, which writes to copies through components(), while no other write runs that reaches
   // all copies. `fn` must not write this variable in any other way, nor wait for other workers.
   absl::Status WriteTogether(absl::FunctionRef<absl::Status()> fn);
-  // The same for a function of the program, which may do anything in this thread: until `fn`
-  // returns, the thread's writes, to this and to other variables, exclude no other thread's,
+
+ private:
+  // As WriteTogether, for a function of the program, which may do anything in this thread: until
+  // `fn` returns, the thread's writes, to this and to other variables, exclude no other thread's,
   // because a thread that holds the lock of one variable must not wait for another's. `fn` must not
   // wait for another thread that writes this variable.
   absl::Status UpdateTogether(absl::FunctionRef<absl::Status()> fn) override;
-
- private:
   // Writes to each copy its component of `value`.
   absl::Status WriteAll(AssignOp op, const Value& value);
   absl::Status ScatterAll(ScatterOp op, const IndexedSlices& slices);

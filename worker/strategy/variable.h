@@ -102,8 +102,10 @@ class Variable : public std::enable_shared_from_this<Variable> {
   // kInvalidArgument: also a row out of range, in which case nothing is written.
   virtual absl::Status Scatter(ScatterOp op, const IndexedSlices& slices) = 0;
 
-  // For strategies: calls `fn`, which updates one copy after the other. If the copies are kept
-  // equal (kOnWrite), other threads' writes that reach all of them wait until `fn` returns.
+ private:
+  friend class Strategy;
+  // Calls `fn`, which updates one copy after the other. If the copies are kept equal (kOnWrite),
+  // other threads' writes that reach all of them wait until `fn` returns.
   virtual absl::Status UpdateTogether(absl::FunctionRef<absl::Status()> fn) { return fn(); }
 };
 

@@ -542,6 +542,7 @@ TEST(EntryPoints, OfTheHeadersAreAllInTheTable) {
       "RunReplicas",
       "RunOne",
       "UpdateCopies",
+      "UpdateTogether",
       "CheckDeviceCounts",
       "CheckCall",
       "OnGpus",
