@@ -321,7 +321,10 @@ absl::Status GlooGroup::Begin(uint64_t number) {
 template <typename Exchange>
 absl::Status GlooGroup::MakeCall(CollectiveKind kind, Deadline deadline, Exchange exchange) {
   const uint64_t number = number_ + 1;
-  if (!Begin(number).ok()) return Broken(kind, number_ = number);
+  if (!Begin(number).ok()) {
+    number_ = number;
+    return Broken(kind, number);
+  }
   link_->set_deadline(Deadline::In(deadline.Remaining() - TimeToAsk(deadline)));
   absl::Status status;
   try {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/errors.h"
+#include "common/hash.h"
 #include "common/status.h"
 #include "worker/collective/batch_all_reduce.h"
 #include "worker/collective/gather_slices.h"
@@ -69,26 +70,17 @@ absl::StatusOr<std::vector<Value>> HostCopies(absl::Span<const Value> values) {
   return copies;
 }
 
-// Adds a shape to a digest (FNV-1a).
-uint32_t WithShape(uint32_t digest, absl::Span<const int64_t> shape) {
-  const auto add = [&digest](int64_t word) {
-    const auto bits = static_cast<uint64_t>(word);
-    digest = (digest ^ static_cast<uint32_t>(bits ^ (bits >> 32))) * 16777619u;
-  };
-  add(static_cast<int64_t>(shape.size()));
-  for (const int64_t extent : shape) add(extent);
-  return digest;
-}
-
 // A digest of the shapes of tensors, and of the rows of slices, that are reduced together.
 uint32_t ShapesDigest(absl::Span<const Value> values) {
-  uint32_t digest = 2166136261u;
+  uint64_t digest = 0;
+  const auto add = [&digest](uint64_t word) { digest = MixBits(digest ^ word); };
   for (const Value& value : values) {
     const bool of_rows = value.kind() == Value::Kind::kSlices;
     const Shape& shape = of_rows ? value.slices().values.shape() : value.tensor().shape();
-    digest = WithShape(digest, absl::MakeConstSpan(shape).subspan(of_rows ? 1 : 0));
+    add(shape.size());
+    for (size_t i = of_rows ? 1 : 0; i < shape.size(); ++i) add(static_cast<uint64_t>(shape[i]));
   }
-  return digest;
+  return static_cast<uint32_t>(digest);
 }
 
 // A worker's description of its tensor for the others, before a gather or broadcast: `first`, then

@@ -239,17 +239,9 @@ absl::Status FirstRefusal(absl::Span<const Value::Sequence> of_replicas) {
 absl::StatusOr<Value> ReplicaContext::Together(std::string what,
                                                const CommunicationOptions& options,
                                                const Value& value, CollectiveFn fn) {
-  const absl::Status valid = options.Validate();
-  if (barrier_ == nullptr) {
-    if (!valid.ok()) {
-      strategy()->RefuseCollective(valid);
-      return valid;
-    }
-    ASSIGN_OR_RETURN(std::vector<Value> own, fn({&value, 1}));
-    return std::move(own[0]);
-  }
   // A replica that refuses its options still arrives, and waits as if it had given none. Its
   // refusal then fails the call of every replica and of every other worker.
+  const absl::Status valid = options.Validate();
   CallName name = {.what = std::move(what), .with_other_workers = true};
   Value refusal;
   if (valid.ok()) {
@@ -257,6 +249,7 @@ absl::StatusOr<Value> ReplicaContext::Together(std::string what,
   } else {
     refusal = std::string(valid.message());
   }
+  Value::Sequence args = {value, refusal};
   const auto call =
       [this,
        &fn](absl::Span<const Value::Sequence> of_replicas) -> absl::StatusOr<std::vector<Value>> {
@@ -265,7 +258,11 @@ absl::StatusOr<Value> ReplicaContext::Together(std::string what,
     strategy()->RefuseCollective(refused);
     return refused;
   };
-  return barrier_->Rendezvous(local_replica_, std::move(name), {value, refusal}, call);
+  if (barrier_ != nullptr) {
+    return barrier_->Rendezvous(local_replica_, std::move(name), std::move(args), call);
+  }
+  ASSIGN_OR_RETURN(std::vector<Value> own, call({&args, 1}));
+  return std::move(own[0]);
 }
 
 absl::StatusOr<Value> ReplicaContext::AllReduce(ReduceOp op, const Value& value,
