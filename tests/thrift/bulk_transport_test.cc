@@ -38,7 +38,8 @@ TEST(BulkTransport, SmallAndLargeWritesAreSentInOrder) {
   }
   std::string large(3 * BulkTransport::kBufferBytes, 'L');
   std::string received;
-  std::thread reader([&] { received = pair.raw.Receive(expected.size() + large.size()); });
+  const size_t bytes = expected.size() + large.size();
+  std::thread reader([&] { received = pair.raw.Receive(bytes); });
   pair.transport->write(reinterpret_cast<const uint8_t*>(large.data()),
                         static_cast<uint32_t>(large.size()));
   const std::string sent = expected + large;
