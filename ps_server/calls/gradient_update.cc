@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/errors.h"
+#include "common/numeric_type.h"
 #include "common/optimizer/clip.h"
 #include "common/status.h"
 #include "thrift/errors.h"
@@ -26,6 +27,9 @@ bool HalvesFinite(const std::byte* values, size_t count, uint16_t exponent_bits)
   }
   return finite;
 }
+
+// An update whose copies of gradients have more bytes charges the budget for them.
+constexpr int64_t kUnchargedCopyBytes = 1 << 20;
 
 template <typename T>
 absl::Span<const T> SpanOf(const std::byte* values, size_t count) {
@@ -81,7 +85,22 @@ absl::Status CheckMovable(absl::string_view server, const ItemName& name,
 
 }  // namespace
 
-void GradientUpdate::PrepareGradient(ItemScratch& scratch, PreparedItem& item) {
+absl::Status GradientUpdate::ChargeCopies(const ItemName& name, int64_t bytes) {
+  copied_bytes_ += bytes;
+  const int64_t uncharged = copied_bytes_ - scratch_.hold_.bytes();
+  if (copied_bytes_ <= kUnchargedCopyBytes || uncharged <= 0) return absl::OkStatus();
+  RETURN_IF_ERROR(access_.budget.Acquire(
+      uncharged, absl::StrCat(ItemText(access_.server, name), ": copies of gradients")));
+  if (!scratch_.is_charged()) {
+    scratch_.hold_ = MemoryHold(access_.budget, uncharged);
+  } else {
+    scratch_.hold_.Grow(uncharged);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GradientUpdate::PrepareGradient(const ItemName& name, ItemScratch& scratch,
+                                             PreparedItem& item) {
   const ItemTarget& target = item.target;
   const double limit = target.variable->optimizer().config().clipnorm;
   const bool clip = limit > 0 && target.variable->whole_here();
@@ -89,6 +108,15 @@ void GradientUpdate::PrepareGradient(ItemScratch& scratch, PreparedItem& item) {
                            .width = target.variable->width()};
   // Keys of a table are summed stripe by stripe, unless clipping needs the norm of the sums first.
   const bool sort = !target.whole && (target.dense != nullptr || clip);
+  const int64_t element = static_cast<int64_t>(DTypeBytes(layout.dtype));
+  const int64_t elements = target.rows * layout.width;
+  if (sort && !AreSorted(target.ids)) {
+    RETURN_IF_ERROR(ChargeCopies(name, elements * element));
+  }
+  if (clip) {
+    const int64_t floats = Is16Bit(layout.dtype) ? static_cast<int64_t>(sizeof(float)) : 0;
+    RETURN_IF_ERROR(ChargeCopies(name, elements * (element + floats)));
+  }
   if (sort) item.rows = SortRows(target.ids, item.gradient, layout, scratch.rows);
   if (clip) {
     const int64_t rows = sort ? static_cast<int64_t>(item.rows.ids.size()) : target.rows;
@@ -101,6 +129,7 @@ void GradientUpdate::PrepareGradient(ItemScratch& scratch, PreparedItem& item) {
       item.target.likely_rows = nullptr;
     }
   }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<absl::Span<const std::byte>> GradientUpdate::ValuesOf(const wire::PushItem& item,
@@ -141,7 +170,7 @@ absl::Status GradientUpdate::Prepare(const VariableMap& variables, size_t i) {
     finite_ = false;
     return absl::OkStatus();  // errors of the other items take precedence
   }
-  PrepareGradient(scratch, prepared);
+  RETURN_IF_ERROR(PrepareGradient(name, scratch, prepared));
   if (prepared.target.table != nullptr) {
     prepared.cold = &scratch.cold;
     prepared.cold->Begin(access_, *prepared.target.variable, *prepared.target.groups);

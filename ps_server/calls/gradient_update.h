@@ -20,6 +20,11 @@ namespace cairn {
 
 // The memory of one thread for preparing the items of an update, kept between requests.
 class UpdateScratch {
+ public:
+  // True after an update that copied many gradients: their memory is charged to the budget until
+  // this object is destroyed, and the budget must exist until then.
+  bool is_charged() const { return hold_.bytes() > 0; }
+
  private:
   friend class GradientUpdate;
 
@@ -45,6 +50,7 @@ class UpdateScratch {
     return *items_[i];
   }
 
+  MemoryHold hold_;  // destroyed after the memory that it is for
   std::vector<PreparedItem> prepared_;
   std::vector<std::unique_ptr<ItemScratch>> items_;
   std::vector<const HostedShard*> shards_;
@@ -88,7 +94,9 @@ class GradientUpdate {
                                                        const ItemTarget& target);
   // Sums repeated ids, and clips the norm if the variable asks for that and is whole on this
   // server.
-  void PrepareGradient(ItemScratch& scratch, PreparedItem& item);
+  absl::Status PrepareGradient(const ItemName& name, ItemScratch& scratch, PreparedItem& item);
+  // Charges the budget for copies of gradients, if all of this update have many bytes.
+  absl::Status ChargeCopies(const ItemName& name, int64_t bytes);
   absl::Status CheckDistinct();
   // Fills in the current version of each item's shard, as if the item had not been applied.
   void FillVersions(const VariableMap& variables, wire::PushReply& reply) const;
@@ -103,6 +111,7 @@ class GradientUpdate {
   const PulledRows* const last_pull_;
   UpdateScratch& scratch_;
   std::vector<DecodedValues> decoded_;
+  int64_t copied_bytes_ = 0;
   bool finite_ = true;
   bool counted_ = false;  // the update raised a shard's update count
   std::string not_finite_item_;

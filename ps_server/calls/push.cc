@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/errors.h"
@@ -17,8 +18,8 @@ namespace cairn {
 namespace {
 
 // A thread keeps its scratch memory between requests of up to this many ids and items, and releases
-// it after a larger one. A request of more ids charges the budget for its sorting
-// (kPushScratchBytesPerId).
+// it after a larger one, or one that charged the budget for copies of its gradients. A request of
+// more ids charges the budget for its sorting (kPushScratchBytesPerId).
 constexpr int64_t kKeptPushIds = 64 << 10;
 constexpr size_t kKeptPushItems = 1 << 10;
 constexpr int64_t kPushScratchBytesPerId = 40;
@@ -135,31 +136,41 @@ absl::Status KeepForStep(const RowAccess& rows, UpdateOrder& order, const Admitt
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::Status Push(const RowAccess& rows, UpdateOrder& order, StepCloser& steps,
-                  const Admitted& admitted, const wire::PushRequest& request,
-                  wire::PushReply& reply) {
+absl::Status ApplyOrKeep(const RowAccess& rows, UpdateOrder& order, StepCloser& steps,
+                         const Admitted& admitted, const wire::PushRequest& request,
+                         wire::PushReply& reply) {
   const int64_t ids = IdCount(request.items);
   MemoryHold hold;
   if (ids > kKeptPushIds) {
     RETURN_IF_ERROR(rows.budget.Acquire(ids * kPushScratchBytesPerId, "sorting the ids of a push"));
     hold = MemoryHold(rows.budget, ids * kPushScratchBytesPerId);
   }
-  thread_local auto scratch = std::make_unique<UpdateScratch>();
+  thread_local std::unique_ptr<UpdateScratch> scratch;
+  if (scratch == nullptr) scratch = std::make_unique<UpdateScratch>();
+  const absl::Cleanup release = [&] {  // also after an exception
+    const bool large = ids > kKeptPushIds || request.items.size() > kKeptPushItems;
+    if (large || scratch->is_charged()) scratch.reset();
+  };
+  const bool any_keys = admitted.session != nullptr && ids > 0;
+  const LastPullUse pulled(any_keys ? &admitted.session->last_pull() : nullptr);
+  if (request.step > 0) {
+    return KeepForStep(rows, order, admitted, request, pulled.get(), *scratch, reply);
+  }
+  if (request.late) {
+    return ApplyLate(rows, order, admitted, request, pulled.get(), *scratch, reply);
+  }
+  return ApplyNow(rows, order, steps, admitted, request, pulled.get(), *scratch, reply);
+}
+
+}  // namespace
+
+absl::Status Push(const RowAccess& rows, UpdateOrder& order, StepCloser& steps,
+                  const Admitted& admitted, const wire::PushRequest& request,
+                  wire::PushReply& reply) {
   if (!request.decisions.empty() && admitted.job != nullptr) {
     RETURN_IF_ERROR(steps.LearnDecisions(*admitted.job, request.decisions));
   }
-  const bool any_keys = admitted.session != nullptr && ids > 0;
-  const LastPullUse pulled(any_keys ? &admitted.session->last_pull() : nullptr);
-  absl::Status status =
-      request.step > 0 ? KeepForStep(rows, order, admitted, request, pulled.get(), *scratch, reply)
-      : request.late
-          ? ApplyLate(rows, order, admitted, request, pulled.get(), *scratch, reply)
-          : ApplyNow(rows, order, steps, admitted, request, pulled.get(), *scratch, reply);
-  if (ids > kKeptPushIds || request.items.size() > kKeptPushItems) {
-    scratch = std::make_unique<UpdateScratch>();
-  }
+  absl::Status status = ApplyOrKeep(rows, order, steps, admitted, request, reply);
   rows.counters.Add(status.ok() ? Counter("pushes") : Counter("pushes_refused"));
   // The decisions or the push may have been the last that a step was missing.
   const bool may_close = request.step > 0 || !request.decisions.empty();

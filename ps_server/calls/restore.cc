@@ -26,6 +26,7 @@
 #include "ps_server/calls/checkpoint_parts.h"
 #include "ps_server/calls/place_shards.h"
 #include "ps_server/persistence/variable_load.h"
+#include "thrift/number_limits.h"
 
 namespace cairn {
 namespace {
@@ -295,18 +296,21 @@ class Restoring {
                          .left = true});  // no worker waits for it before it says hello
       floor = std::max(floor, worker.incarnation);
     }
-    // Workers that said hello before the restore, and that the checkpoint does not have, start over
-    // too.
+    // Workers that said hello before the restore start over too, also those that the checkpoint
+    // does not have. One of them may belong to the job that was dropped: it may have come back here
+    // before its other servers dropped the job. A worker's next start gets a higher incarnation
+    // from ps:0, whose restore raises the incarnation in the same way.
     const std::shared_ptr<Job> job = catalog_.registry().Find(request_.caller.job);
     if (job == nullptr) return records;
     for (const auto& session : job->sessions()) {
+      const int64_t fence = std::min(session->incarnation() + 1, kMaxIncarnation);
       const auto known = std::ranges::find(records, session->worker(), &WorkerRecord::worker);
       if (known != records.end()) {
-        known->incarnation = std::max(known->incarnation, session->incarnation());
+        known->incarnation = std::max(known->incarnation, fence);
       } else {
         records.push_back({.job = request_.caller.job,
                            .worker = session->worker(),
-                           .incarnation = std::max(floor, session->incarnation()),
+                           .incarnation = std::max(floor, fence),
                            .left = true});
       }
     }

@@ -74,12 +74,14 @@ int64_t RowsPerStripe(size_t row_bytes) {
   return std::max<int64_t>(1, static_cast<int64_t>(kStripeBytes / std::max<size_t>(row_bytes, 1)));
 }
 
+bool AreSorted(absl::Span<const int64_t> ids) {
+  const auto not_below = [](int64_t a, int64_t b) { return a >= b; };
+  return std::ranges::adjacent_find(ids, not_below) == ids.end();
+}
+
 SortedRows SortRows(absl::Span<const int64_t> ids, const std::byte* gradients,
                     const DenseLayout& layout, RowScratch& scratch) {
-  const auto not_below = [](int64_t a, int64_t b) { return a >= b; };
-  if (std::ranges::adjacent_find(ids, not_below) == ids.end()) {
-    return {.ids = ids, .gradients = gradients};
-  }
+  if (AreSorted(ids)) return {.ids = ids, .gradients = gradients};
   OrderById(ids, scratch.order);
   if (layout.dtype == DType::kFloat64) {
     return SumRepeats<double>(ids, gradients, layout, scratch, scratch.double_sums);

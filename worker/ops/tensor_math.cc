@@ -10,6 +10,7 @@
 #include "absl/functional/function_ref.h"
 #include "common/errors.h"
 #include "common/numeric_type.h"
+#include "common/shape.h"
 #include "common/status.h"
 #include "glog/logging.h"
 #include "worker/ops/device_tensors.h"
@@ -272,6 +273,7 @@ absl::StatusOr<Tensor> ConcatTensors(absl::Span<const Tensor> parts, int64_t axi
     const int64_t extent = std::exchange(other[at], shape[at]);
     if (other != shape) return Differ(first, part);
     shape[at] += extent;
+    RETURN_IF_ERROR(ElementCount(shape).status());  // before the extents of more parts overflow
   }
   const Device device = first.device();
   std::vector<Tensor> here;

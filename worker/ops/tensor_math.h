@@ -43,7 +43,8 @@ absl::StatusOr<std::vector<int64_t>> CheckAxes(absl::Span<const int64_t> axes, i
 absl::StatusOr<Tensor> SumAxes(const Tensor& tensor, absl::Span<const int64_t> axes);
 
 // Concatenates along `axis`, where a negative axis counts from the last. kInvalidArgument: scalars,
-// an axis out of range, or different dtypes, ranks or other extents.
+// an axis out of range, different dtypes, ranks or other extents, or a result that ElementCount
+// refuses.
 absl::StatusOr<Tensor> ConcatTensors(absl::Span<const Tensor> parts, int64_t axis);
 // Extents [first, first + count) of axis `axis`, which must lie inside.
 absl::StatusOr<Tensor> SliceTensor(const Tensor& tensor, int64_t axis, int64_t first,

@@ -465,5 +465,22 @@ TEST_F(RefusedPushTest, RequestsOfManyItemsHoldLittleMemoryForEach) {
   expect_little("assign", [&] { return CallStatus([&] { service().assign(reply, assign); }); });
 }
 
+TEST_F(RefusedPushTest, AThreadKeepsNoLargeCopyOfAGradient) {
+  TestClient client = Joined(0);
+  wire::VariableSpec clipped = DenseSpec("clipped", {1 << 20}, WireOptimizer("sgd", 1));
+  clipped.optimizer.clipnorm = 1;
+  ASSERT_OK(client.Create({clipped, DenseSpec("rows", {2, 1 << 20}, WireOptimizer("sgd", 1))}));
+  for (int call = 0; call < 3; ++call) {
+    wire::PushRequest push = client.NextRequest();
+    push.items.push_back(WholeItem("clipped", std::vector<float>(1 << 20, 1)));
+    push.items.push_back(
+        IdItem("rows", wire::Selection::ROWS, {1, 1}, std::vector<float>(2 << 20, 1)));
+    const int64_t before = held_bytes;
+    wire::PushReply reply;
+    ASSERT_OK(CallStatus([&] { service().push(reply, push); }));
+    EXPECT_LT(held_bytes - before, 64 << 10) << call;
+  }
+}
+
 }  // namespace
 }  // namespace cairn

@@ -236,6 +236,49 @@ TEST_F(EarlierLifeTest, ItsOtherWorkersDoNotJoinTheNextOne) {
   EXPECT_EQ(HelloAgain(next.caller(), 0), wire::ErrorReason::NONE);
 }
 
+// A worker notices that one server has dropped the job, and comes back there, before the restore
+// begins. The clock of the restoring task may be behind.
+TEST_F(EarlierLifeTest, ItsWorkersThatComeBackBeforeARestoreAreFenced) {
+  for (const int32_t index : {0, 1}) {
+    SCOPED_TRACE(index);
+    options_.directory = folder_.Join(absl::StrCat("store", index));
+    ASSERT_NO_FATAL_FAILURE(Stop());
+    ASSERT_NO_FATAL_FAILURE(StartAs(index));
+    const int64_t earlier = NewTimeline(2, 0);
+    const int64_t first = FirstIncarnation(earlier) + 1;
+    const int64_t incarnation = Hello(earlier, index == 0 ? 0 : first)->incarnation;
+    const int64_t other = Hello(earlier, index == 0 ? 0 : first, /*worker=*/1)->incarnation;
+    ASSERT_OK(Client().Create({Spec(index)}));
+    TestClient before = Client(0);
+    before.caller().incarnation = incarnation;
+    ASSERT_OK(before.Push("w", {1, 1}));
+    wire::RestoreRequest restore;
+    MakeCheckpoint(&restore);
+    restore.folders.resize(2, restore.folders[0]);  // this server reads its own
+    std::erase_if(restore.workers, [](const auto& worker) { return worker.worker == 1; });
+    restore.timeline = NewTimeline(2, 0, absl::UnixEpoch() + absl::Hours(24 * 18300));
+    for (wire::CheckpointWorker& worker : restore.workers) {
+      worker.incarnation = FirstIncarnation(restore.timeline);
+    }
+    Drop();
+    TestClient unknown = Client(1);
+    unknown.caller().incarnation = other;
+    for (TestClient* client : {&before, &unknown}) {
+      EXPECT_EQ(Heartbeat(*client), wire::ErrorReason::REBOOTED);
+      EXPECT_EQ(HelloAgain(client->caller(), earlier), wire::ErrorReason::NONE);
+      EXPECT_EQ(Heartbeat(*client), wire::ErrorReason::NONE);
+    }
+    wire::RestoreReply reply;
+    ASSERT_OK(CallStatus([&] { service().restore(reply, restore); }));
+    for (TestClient* client : {&before, &unknown}) {
+      EXPECT_EQ(Heartbeat(*client), wire::ErrorReason::FENCED);
+      EXPECT_EQ(ReasonOf(client->Push("w", {1, 1}).status()), wire::ErrorReason::FENCED);
+      EXPECT_EQ(HelloAgain(client->caller(), earlier), wire::ErrorReason::FENCED);
+    }
+    EXPECT_THAT(*Client().Pull("w"), ElementsAre(-1, -1));
+  }
+}
+
 // Clocks of clients differ, and a job may be dropped in its first second.
 TEST_F(EarlierLifeTest, ALaterLifeBeginsInALaterSecond) {
   const int64_t first = Hello(NewTimeline(1, 0))->timeline;

@@ -14,7 +14,9 @@ namespace cairn {
 namespace {
 
 using absl::StatusCode;
+using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Lt;
 
 TEST(MemoryBudget, AcquireWaitsForReleasesAndThenGivesUp) {
   MemoryBudget patient(100, absl::Seconds(30));
@@ -202,6 +204,32 @@ TEST_F(MemoryTest, VariablesLeaveRoomForCalls) {
   // Stored variables are loaded even if they exceed the limit for new ones.
   ASSERT_NO_FATAL_FAILURE(Restart());
   EXPECT_EQ(Client().Describe()->variables.size(), static_cast<size_t>(variables));
+}
+
+TEST_F(MemoryTest, CopiesOfGradientsShareTheBudget) {
+  TestClient client = Joined(0);
+  wire::VariableSpec clipped = DenseSpec("clipped", {1 << 19}, WireOptimizer("sgd", 1));
+  clipped.optimizer.clipnorm = 1;
+  ASSERT_OK(client.Create({clipped, DenseSpec("rows", {2, 1 << 19}, WireOptimizer("sgd", 1))}));
+  const wire::PushItem items[] = {
+      WholeItem("clipped", std::vector<float>(1 << 19, 1)),
+      IdItem("rows", wire::Selection::ROWS, {1, 1}, std::vector<float>(1 << 20, 1))};
+  for (const wire::PushItem& item : items) {
+    wire::PushRequest push = client.NextRequest();
+    push.items.push_back(item);
+    const int64_t used = Used();
+    const int64_t all_but_a_mebibyte = (15 << 20) - used;
+    ASSERT_OK(AcquireMessage(all_but_a_mebibyte));
+    const absl::Status refused = client.Send(push).status();
+    EXPECT_THAT(refused,
+                StatusIs(StatusCode::kResourceExhausted, HasSubstr("copies of gradients needs")));
+    EXPECT_EQ(ReasonOf(refused), wire::ErrorReason::MEMORY_BUDGET);
+    ReleaseMessage(all_but_a_mebibyte);
+    EXPECT_THAT(*client.PullRows(item.variable, {1}), Each(0.0F));
+    EXPECT_OK(client.Send(push));
+    EXPECT_THAT(*client.PullRows(item.variable, {1}), Each(Lt(0.0F)));
+    EXPECT_EQ(Used(), used);
+  }
 }
 
 TEST_F(MemoryTest, ADirectoryThatNoLongerFitsIsRejectedByName) {

@@ -209,6 +209,10 @@ TEST(TensorMath, WrongArgumentsAreNamedAndWriteNothing) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("twice")));
   EXPECT_THAT(ConcatTensors({{Tensor::Scalar<float>(1)}}, 0),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("scalars")));
+  // Their extents overflow int64 together.
+  const std::vector<Tensor> enormous(1025, Tensor::Of<float>({int64_t{1} << 53, 0}, {}));
+  EXPECT_THAT(ConcatTensors(enormous, 0),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2^53")));
 }
 
 // Sums of 16-bit numbers are rounded once, not at every term.
