@@ -44,7 +44,9 @@ inline Device ReplicaDevice(int32_t replica) {
   static const bool on_cpus = [] {
     const char* const given = std::getenv("CAIRN_TEST_DEVICES");
     const std::string kind = given == nullptr ? "cpu" : given;
-    if (kind == "loops") new LoopDevices;  // until the process ends
+    if (kind == "loops") {
+      [[maybe_unused]] static const auto* const loops = new LoopDevices;  // until the process ends
+    }
     if (kind == "gpu") ShareGpus();
     if (kind == "cpu" || kind == "loops" || kind == "gpu") return kind == "cpu";
     throw std::runtime_error("CAIRN_TEST_DEVICES is '" + kind + "'; it may be cpu, loops or gpu");

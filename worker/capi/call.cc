@@ -1,15 +1,17 @@
 #include "worker/capi/call.h"
 
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <optional>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/synchronization/mutex.h"
 #include "common/catch_exceptions.h"
 #include "common/errors.h"
 #include "common/interruption.h"
@@ -31,8 +33,28 @@ struct InterruptCheck {
   }
 };
 
-// The checks that were set before stay allocated: threads may be calling them.
-std::atomic<const InterruptCheck*> interrupt_check = nullptr;
+class InterruptChecks {
+ public:
+  // A call keeps the check that was set when it began.
+  std::shared_ptr<const InterruptCheck> Get() {
+    absl::ReaderMutexLock lock(&mutex_);
+    return set_;
+  }
+  void Set(std::shared_ptr<const InterruptCheck> check) {
+    absl::MutexLock lock(&mutex_);
+    set_.swap(check);
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::shared_ptr<const InterruptCheck> set_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Never destroyed: threads may call the library while the program ends.
+InterruptChecks& Checks() {
+  static auto* const checks = new InterruptChecks;
+  return *checks;
+}
 
 struct LastError {
   int code = CAIRN_OK;
@@ -66,9 +88,10 @@ int SetOutOfMemory() {
 
 // Run without the last resort.
 int RunCatching(absl::string_view function, absl::FunctionRef<absl::Status()> body) {
-  const InterruptCheck* const check = interrupt_check;
+  const std::shared_ptr<const InterruptCheck> check = Checks().Get();
   const bool checks = check != nullptr && check->Applies();
-  const Interruption interruption(checks ? Requested : nullptr, const_cast<InterruptCheck*>(check));
+  const Interruption interruption(checks ? Requested : nullptr,
+                                  const_cast<InterruptCheck*>(check.get()));
   absl::Status status;
   const absl::Status thrown = CallCatching(function, [&] { status = body(); });
   if (!thrown.ok()) status = thrown;
@@ -173,10 +196,13 @@ const char* cairn_last_error_message(void) { return OfThisThread().message.c_str
 
 void cairn_set_interrupt_check(cairn_interrupt_function function, void* context,
                                int this_thread_only) {
-  auto* const check = new (std::nothrow) InterruptCheck{function, context, {}};
-  if (check == nullptr) return;  // the function cannot report it; the earlier check stays
-  if (this_thread_only != 0) check->thread = std::this_thread::get_id();
-  interrupt_check = check;
+  InterruptCheck check{function, context, {}};
+  if (this_thread_only != 0) check.thread = std::this_thread::get_id();
+  try {
+    Checks().Set(std::make_shared<const InterruptCheck>(check));
+  } catch (const std::bad_alloc&) {
+    // The function cannot report it; the earlier check stays.
+  }
 }
 
 }  // extern "C"

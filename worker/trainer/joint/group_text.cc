@@ -144,7 +144,7 @@ absl::StatusOr<std::vector<std::string>> GatherTexts(CollectiveGroup& group, abs
                                   {DType::kInt64, bytes.data(), group.size()},
                                   Deadline::In(timeout)));
   std::vector<int32_t> own(static_cast<size_t>(WordsFor(text.size())));
-  std::memcpy(own.data(), text.data(), text.size());
+  if (!text.empty()) std::memcpy(own.data(), text.data(), text.size());
   std::vector<int32_t> all;
   RETURN_IF_ERROR(GatherValues(group, own, &all, Deadline::In(timeout)));
   std::vector<std::string> texts;

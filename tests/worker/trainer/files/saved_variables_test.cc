@@ -152,6 +152,11 @@ TEST_F(SavedVariablesTest, ATrainingGoesOnWithTheSameBitsWhereItWasSaved) {
     ASSERT_OK(SaveVariables(*central, path(), moved.All()));
     Training back(*second, type);
     ASSERT_OK(RestoreVariables(path(), back.All()));
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    // Sanitizers disable the CPU's vectors, and then loops round otherwise than the CPU, which
+    // updates the variables of Central.
+    if (!ReplicaDevice(0).is_cpu()) continue;
+#endif
     EXPECT_EQ(back.Bits(), whole.Bits());
   }
 }

@@ -64,8 +64,8 @@ void FillValues(const Model& model, StepState* state) {
                                                                              : spec.shape.front());
     for (size_t i = 0; i < use.values.size(); ++i) {
       const size_t row = i / width;
-      const int64_t id = use.part == Part::kWhole ? static_cast<int64_t>(row) : use.ids[row];
-      use.values[i] = static_cast<float>((id * 31 + static_cast<int64_t>(i % width)) % 17) * 0.02f;
+      const uint64_t id = use.part == Part::kWhole ? row : static_cast<uint64_t>(use.ids[row]);
+      use.values[i] = static_cast<float>((id * 31 + i % width) % 17) * 0.02f;
     }
   }
 }
