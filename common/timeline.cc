@@ -45,6 +45,10 @@ int64_t NextIncarnation(int64_t known, int64_t timeline) {
 
 int64_t StartsOf(int64_t incarnation) { return incarnation & ((int64_t{1} << kSecondShift) - 1); }
 
+bool IsOfEarlierTimeline(int64_t incarnation, int64_t timeline) {
+  return FirstIncarnation(incarnation) != 0 && incarnation < FirstIncarnation(timeline);
+}
+
 int64_t TimelineOfManifest(int64_t number) {
   return number >> kSecondShift == 0 ? number << kSecondShift : number;
 }

@@ -38,6 +38,10 @@ int64_t FirstIncarnation(int64_t timeline);
 // The incarnation that follows `known` (0: none). Its second is not before that of `timeline`.
 int64_t NextIncarnation(int64_t known, int64_t timeline);
 int64_t StartsOf(int64_t incarnation);
+// Whether `incarnation` was granted before `timeline` (0: none) began: the worker has trained the
+// job before it was dropped or restored. False for incarnations of releases without timelines,
+// which have no second.
+bool IsOfEarlierTimeline(int64_t incarnation, int64_t timeline);
 
 // Manifests written before timelines had random bits hold only the second.
 int64_t TimelineOfManifest(int64_t number);

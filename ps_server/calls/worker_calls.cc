@@ -139,6 +139,11 @@ absl::Status Join(JobCatalog& catalog, Admission& admission, const wire::HelloRe
   ASSIGN_OR_RETURN(Cohort::Hello hello, CohortHello(request));
   if (info.index() != 0 && request.timeline > 0) {
     RETURN_IF_ERROR(catalog.DropOtherTimeline(request.job, request.timeline));
+    RETURN_IF_ERROR(catalog.DropEarlierWorkers(request.job, request.timeline));
+  }
+  // ps:0 has granted no incarnation to a worker of a job without a timeline.
+  if (info.index() == 0 && request.incarnation == 0) {
+    RETURN_IF_ERROR(catalog.DropEarlierWorkers(request.job, kMaxIncarnation));
   }
   std::shared_ptr<Job> job = catalog.registry().Find(request.job);
   if (job != nullptr) RETURN_IF_ERROR(admission.CheckLife(*job, request));

@@ -42,6 +42,17 @@ absl::StatusOr<Admitted> Admission::Admit(const wire::Caller& caller) {
                       wire::ErrorReason::REBOOTED);
   }
   RETURN_IF_ERROR(CheckIncarnation(*admitted.session, caller.incarnation));
+  // Its hello came after the job had been dropped, and before the present timeline began here.
+  if (admitted.job->IsOfEarlierTimeline(caller.incarnation)) {
+    order_.counters.Add("fenced");
+    return WithReason(
+        FailedPrecondition(info_.name, ": worker ", caller.worker, " of job ", caller.job,
+                           " has trained the job before it was dropped or restored, and began "
+                           "again at ",
+                           TimelineText(std::abs(admitted.job->timeline())),
+                           ": this process must stop"),
+        wire::ErrorReason::FENCED);
+  }
   if (admitted.session->stopped()) {
     const absl::Status status = admitted.job->cohort().Check(*admitted.session);
     if (!status.ok()) return Annotate(status, info_.name);

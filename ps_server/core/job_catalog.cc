@@ -114,4 +114,15 @@ absl::Status JobCatalog::DropOtherTimeline(const std::string& name, int64_t time
       "the job (--fresh)");
 }
 
+absl::Status JobCatalog::DropEarlierWorkers(const std::string& name, int64_t timeline) {
+  const auto has_only_them = [&] {
+    const std::shared_ptr<Job> job = registry_.Find(name);
+    return job != nullptr && job->timeline() == 0 && job->variables()->empty() &&
+           job->HasEarlierWorkers(timeline);
+  };
+  if (!has_only_them()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeSlot(absl::StrCat("hello of job ", name)));
+  return has_only_them() ? Drop(name) : absl::OkStatus();
+}
+
 }  // namespace cairn

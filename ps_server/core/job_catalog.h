@@ -63,9 +63,12 @@ class JobCatalog {
   // If no more jobs or workers are allowed: drops jobs that can be dropped without loss (Job::Idle)
   // and whose workers were not seen for a lease. The caller holds the slot.
   absl::Status DropIdleJobs();
-  // Drops a job that belongs to another timeline than `timeline` and has no variables.
-  // kFailedPrecondition: it has some.
+  // Drops what this server has of the job if it belongs to another timeline than `timeline`, which
+  // ps:0 holds, and has no variables. kFailedPrecondition: it has some.
   absl::Status DropOtherTimeline(const std::string& job, int64_t timeline);
+  // Drops what this server has of the job if that is only workers that came back after the job had
+  // been dropped: `timeline` begins here.
+  absl::Status DropEarlierWorkers(const std::string& job, int64_t timeline);
 
  private:
   std::shared_ptr<Job> LongestIdle() const;

@@ -98,7 +98,10 @@ std::shared_ptr<Session> Job::timeline_record() const {
 
 std::shared_ptr<Session> Job::AddTimelineRecord(std::shared_ptr<Session> record) {
   absl::MutexLock lock(&mutex_);
-  if (timeline_record_ == nullptr) timeline_record_ = std::move(record);
+  if (timeline_record_ == nullptr) {
+    timeline_record_ = std::move(record);
+    begun_.store(timeline_record_->incarnation(), std::memory_order_release);
+  }
   return timeline_record_;
 }
 
@@ -115,6 +118,13 @@ int64_t Job::LastIncarnation() const {
     last = std::max(last, resident.session->incarnation());
   }
   return last;
+}
+
+bool Job::HasEarlierWorkers(int64_t timeline) const {
+  absl::ReaderMutexLock lock(&mutex_);
+  return std::ranges::any_of(sessions_, [timeline](const auto& entry) {
+    return cairn::IsOfEarlierTimeline(entry.second.session->incarnation(), timeline);
+  });
 }
 
 bool Job::Idle(bool shared, bool granting) const {

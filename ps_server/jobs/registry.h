@@ -16,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/timeline.h"
 #include "ps_server/base/quota.h"
 #include "ps_server/jobs/cohort.h"
 #include "ps_server/jobs/job_steps.h"
@@ -63,6 +64,12 @@ class Job {
   int64_t timeline() const;
   // The highest incarnation of its workers, or its timeline, if that is higher.
   int64_t LastIncarnation() const;
+  // IsOfEarlierTimeline for the timeline that this server holds. Takes no lock.
+  bool IsOfEarlierTimeline(int64_t incarnation) const {
+    return cairn::IsOfEarlierTimeline(incarnation, begun_.load(std::memory_order_acquire));
+  }
+  // Whether a worker's incarnation is of a timeline earlier than `timeline`.
+  bool HasEarlierWorkers(int64_t timeline) const;
 
   // Whether the job can be forgotten without loss: it has no variables, its workers are away, and
   // none has pushed anything. `shared`: the cluster has other servers, which would take this server
@@ -95,6 +102,7 @@ class Job {
   std::shared_ptr<const VariableMap> variables_;
   std::map<int32_t, Resident> sessions_;
   std::shared_ptr<Session> timeline_record_;
+  std::atomic<int64_t> begun_{0};  // the timeline; 0: none
 };
 
 // Thread safety: as Job. Must outlive the jobs that it creates.

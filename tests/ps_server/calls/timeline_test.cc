@@ -279,6 +279,43 @@ TEST_F(EarlierLifeTest, ItsWorkersThatComeBackBeforeARestoreAreFenced) {
   }
 }
 
+TEST_F(EarlierLifeTest, ItsWorkersThatComeBackBeforeTheNextOneAreFenced) {
+  for (const int32_t index : {0, 1}) {
+    SCOPED_TRACE(index);
+    options_.directory = folder_.Join(absl::StrCat("store", index));
+    ASSERT_NO_FATAL_FAILURE(Stop());
+    ASSERT_NO_FATAL_FAILURE(StartAs(index));
+    const int64_t earlier = NewTimeline(2, 0), later = NewTimeline(2, earlier);
+    const auto named = [index](int64_t timeline) {
+      return index == 0 ? 0 : FirstIncarnation(timeline) + 1;
+    };
+    const int64_t incarnation = Hello(earlier, named(earlier), /*worker=*/1)->incarnation;
+    ASSERT_OK(Client().Create({Spec(index)}));
+    Drop();
+    TestClient before = Client(1);
+    before.caller().incarnation = incarnation;
+    EXPECT_EQ(HelloAgain(before.caller(), earlier), wire::ErrorReason::NONE);
+    ASSERT_OK(Hello(later, named(later)));
+    ASSERT_OK(Client().Create({Spec(index)}));
+    EXPECT_EQ(Heartbeat(before), wire::ErrorReason::REBOOTED);
+    EXPECT_EQ(ReasonOf(before.Push("w", {1, 1}).status()), wire::ErrorReason::REBOOTED);
+    EXPECT_EQ(HelloAgain(before.caller(), earlier), wire::ErrorReason::FENCED);
+    // A hello that was checked before the timeline began here, and admitted afterwards.
+    if (index == 1) {
+      ASSERT_OK(Hello(later, incarnation, /*worker=*/1));
+      EXPECT_EQ(Heartbeat(before), wire::ErrorReason::FENCED);
+      EXPECT_EQ(ReasonOf(before.Push("w", {1, 1}).status()), wire::ErrorReason::FENCED);
+    }
+    EXPECT_THAT(*Client().Pull("w"), ElementsAre(0, 0));
+    // The worker's next start joins.
+    const absl::StatusOr<wire::HelloReply> next = Hello(later, named(later), /*worker=*/1);
+    ASSERT_OK(next);
+    TestClient after = Client(1);
+    after.caller().incarnation = next->incarnation;
+    EXPECT_OK(after.Push("w", {1, 1}));
+  }
+}
+
 // Clocks of clients differ, and a job may be dropped in its first second.
 TEST_F(EarlierLifeTest, ALaterLifeBeginsInALaterSecond) {
   const int64_t first = Hello(NewTimeline(1, 0))->timeline;
