@@ -110,15 +110,15 @@ absl::Status GradientUpdate::PrepareGradient(const ItemName& name, ItemScratch& 
   const bool sort = !target.whole && (target.dense != nullptr || clip);
   const int64_t element = static_cast<int64_t>(DTypeBytes(layout.dtype));
   const int64_t elements = target.rows * layout.width;
-  if (sort && !AreSorted(target.ids)) {
+  if (sort && AreSorted(target.ids)) {
+    item.rows = {.ids = target.ids, .gradients = item.gradient};
+  } else if (sort) {
     RETURN_IF_ERROR(ChargeCopies(name, elements * element));
+    item.rows = SortRows(target.ids, item.gradient, layout, scratch.rows);
   }
   if (clip) {
     const int64_t floats = Is16Bit(layout.dtype) ? static_cast<int64_t>(sizeof(float)) : 0;
     RETURN_IF_ERROR(ChargeCopies(name, elements * (element + floats)));
-  }
-  if (sort) item.rows = SortRows(target.ids, item.gradient, layout, scratch.rows);
-  if (clip) {
     const int64_t rows = sort ? static_cast<int64_t>(item.rows.ids.size()) : target.rows;
     ClipNorm(layout.dtype, sort ? item.rows.gradients : item.gradient,
              static_cast<size_t>(rows * layout.width), limit, scratch.clipped);

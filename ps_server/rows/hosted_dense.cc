@@ -81,7 +81,6 @@ bool AreSorted(absl::Span<const int64_t> ids) {
 
 SortedRows SortRows(absl::Span<const int64_t> ids, const std::byte* gradients,
                     const DenseLayout& layout, RowScratch& scratch) {
-  if (AreSorted(ids)) return {.ids = ids, .gradients = gradients};
   OrderById(ids, scratch.order);
   if (layout.dtype == DType::kFloat64) {
     return SumRepeats<double>(ids, gradients, layout, scratch, scratch.double_sums);

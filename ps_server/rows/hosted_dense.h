@@ -31,9 +31,9 @@ struct RowScratch {
 
 // True if `ids` are strictly increasing.
 bool AreSorted(absl::Span<const int64_t> ids);
-// Returns `ids` in increasing order; the gradients of repeated ids are summed in order of
-// appearance. The result refers to the arguments if AreSorted(ids), else to `scratch`, which then
-// holds a copy of the gradients.
+// For ids that are not AreSorted: returns them in increasing order; the gradients of repeated ids
+// are summed in order of appearance. The result refers to `scratch`, which then holds a copy of the
+// gradients.
 SortedRows SortRows(absl::Span<const int64_t> ids, const std::byte* gradients,
                     const DenseLayout& layout, RowScratch& scratch);
 

@@ -1,12 +1,14 @@
 #include "worker/capi/call.h"
 
+#include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <new>
 #include <optional>
 #include <thread>
 
+#include "absl/base/attributes.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -24,8 +26,8 @@ namespace {
 constexpr double kLongestTimeoutSeconds = 1e9;
 
 struct InterruptCheck {
-  cairn_interrupt_function function;
-  void* context;
+  cairn_interrupt_function function = nullptr;
+  void* context = nullptr;
   std::optional<std::thread::id> thread;  // empty: every thread calls it
 
   bool Applies() const {
@@ -33,27 +35,20 @@ struct InterruptCheck {
   }
 };
 
-class InterruptChecks {
- public:
-  // A call keeps the check that was set when it began.
-  std::shared_ptr<const InterruptCheck> Get() {
-    absl::ReaderMutexLock lock(&mutex_);
-    return set_;
-  }
-  void Set(std::shared_ptr<const InterruptCheck> check) {
-    absl::MutexLock lock(&mutex_);
-    set_.swap(check);
-  }
+ABSL_CONST_INIT absl::Mutex interrupt_mutex(absl::kConstInit);
+InterruptCheck interrupt_check ABSL_GUARDED_BY(interrupt_mutex);
+std::atomic<int64_t> interrupt_checks = 0;  // how often interrupt_check was set
 
- private:
-  absl::Mutex mutex_;
-  std::shared_ptr<const InterruptCheck> set_ ABSL_GUARDED_BY(mutex_);
-};
-
-// Never destroyed: threads may call the library while the program ends.
-InterruptChecks& Checks() {
-  static auto* const checks = new InterruptChecks;
-  return *checks;
+// Takes the lock only in a thread's first call after the check was set.
+InterruptCheck CurrentInterruptCheck() {
+  thread_local InterruptCheck check;
+  thread_local int64_t number = 0;
+  if (interrupt_checks.load(std::memory_order_acquire) != number) {
+    absl::MutexLock lock(&interrupt_mutex);
+    check = interrupt_check;
+    number = interrupt_checks.load(std::memory_order_relaxed);
+  }
+  return check;
 }
 
 struct LastError {
@@ -88,10 +83,8 @@ int SetOutOfMemory() {
 
 // Run without the last resort.
 int RunCatching(absl::string_view function, absl::FunctionRef<absl::Status()> body) {
-  const std::shared_ptr<const InterruptCheck> check = Checks().Get();
-  const bool checks = check != nullptr && check->Applies();
-  const Interruption interruption(checks ? Requested : nullptr,
-                                  const_cast<InterruptCheck*>(check.get()));
+  InterruptCheck check = CurrentInterruptCheck();
+  const Interruption interruption(check.Applies() ? Requested : nullptr, &check);
   absl::Status status;
   const absl::Status thrown = CallCatching(function, [&] { status = body(); });
   if (!thrown.ok()) status = thrown;
@@ -198,11 +191,9 @@ void cairn_set_interrupt_check(cairn_interrupt_function function, void* context,
                                int this_thread_only) {
   InterruptCheck check{function, context, {}};
   if (this_thread_only != 0) check.thread = std::this_thread::get_id();
-  try {
-    Checks().Set(std::make_shared<const InterruptCheck>(check));
-  } catch (const std::bad_alloc&) {
-    // The function cannot report it; the earlier check stays.
-  }
+  absl::MutexLock lock(&interrupt_mutex);
+  interrupt_check = check;
+  interrupt_checks.fetch_add(1, std::memory_order_release);
 }
 
 }  // extern "C"

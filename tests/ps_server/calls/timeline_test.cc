@@ -165,6 +165,11 @@ class EarlierLifeTest : public TimelineTest {
     options_.wall_clock = [this] { return absl::FromUnixSeconds(now_.load()); };
     ASSERT_NO_FATAL_FAILURE(Start());
   }
+  void StartEmptyAs(int32_t index) {
+    ASSERT_NO_FATAL_FAILURE(Stop());
+    options_.directory = folder_.Join(absl::StrCat("store", index));
+    StartAs(index);
+  }
   void Drop() {
     wire::ServerState state;
     ASSERT_OK(CallStatus([&] { service().drop_job(state, Client().caller()); }));
@@ -241,9 +246,7 @@ TEST_F(EarlierLifeTest, ItsOtherWorkersDoNotJoinTheNextOne) {
 TEST_F(EarlierLifeTest, ItsWorkersThatComeBackBeforeARestoreAreFenced) {
   for (const int32_t index : {0, 1}) {
     SCOPED_TRACE(index);
-    options_.directory = folder_.Join(absl::StrCat("store", index));
-    ASSERT_NO_FATAL_FAILURE(Stop());
-    ASSERT_NO_FATAL_FAILURE(StartAs(index));
+    ASSERT_NO_FATAL_FAILURE(StartEmptyAs(index));
     const int64_t earlier = NewTimeline(2, 0);
     const int64_t first = FirstIncarnation(earlier) + 1;
     const int64_t incarnation = Hello(earlier, index == 0 ? 0 : first)->incarnation;
@@ -282,9 +285,7 @@ TEST_F(EarlierLifeTest, ItsWorkersThatComeBackBeforeARestoreAreFenced) {
 TEST_F(EarlierLifeTest, ItsWorkersThatComeBackBeforeTheNextOneAreFenced) {
   for (const int32_t index : {0, 1}) {
     SCOPED_TRACE(index);
-    options_.directory = folder_.Join(absl::StrCat("store", index));
-    ASSERT_NO_FATAL_FAILURE(Stop());
-    ASSERT_NO_FATAL_FAILURE(StartAs(index));
+    ASSERT_NO_FATAL_FAILURE(StartEmptyAs(index));
     const int64_t earlier = NewTimeline(2, 0), later = NewTimeline(2, earlier);
     const auto named = [index](int64_t timeline) {
       return index == 0 ? 0 : FirstIncarnation(timeline) + 1;
