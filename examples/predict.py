@@ -110,6 +110,12 @@ class Export:
                                                             spec["initializer"], int(key))
         return rows[inverse]
 
+    def column(self, prefix, c, keys, buckets):
+        """The rows of key column c, counted from 0: all columns share a table, or each has one."""
+        if prefix + "all/keys" in self:
+            return self.rows(prefix + "all", [key + c * buckets for key in keys])
+        return self.rows(f"{prefix}C{c + 1}", keys)
+
     def layers(self, prefix, x, relu_last=False):
         """Dense layers PREFIX0, PREFIX1, ... with ReLU between them."""
         count = sum(1 for name in self.arrays.files if re.fullmatch(prefix + r"\d+/kernel", name))
@@ -162,8 +168,8 @@ def read_ratings(path):
     return np.array([p for p in pairs if p[0].strip().isdigit()], np.int64).T
 
 
-def keyed_scores(export, model, numbers, keys):
-    tables = [export.rows(f"embedding/C{c + 1}", column) for c, column in enumerate(keys)]
+def keyed_scores(export, model, numbers, keys, buckets):
+    tables = [export.column("embedding/", c, column, buckets) for c, column in enumerate(keys)]
     if model == "dlrm":
         bottom = export.layers("bottom_", numbers, relu_last=True)
         vectors = np.stack([bottom, *tables], axis=1)
@@ -173,7 +179,7 @@ def keyed_scores(export, model, numbers, keys):
     scores = export.layers("dense_", np.concatenate([*tables, numbers], axis=1))
     if model == "wide_deep":
         for c, column in enumerate(keys):
-            scores = scores + export.rows(f"wide/C{c + 1}", column)
+            scores = scores + export.column("wide/", c, column, buckets)
         scores = scores + numbers @ export["wide/dense"]
     return scores
 
@@ -192,11 +198,11 @@ def predict(export, path, model=None, loss=None, buckets=None):
     elif model == "linear":
         x = read_libsvm(path, export["kernel"].shape[0])
         scores = x @ export["kernel"] + export["bias"]
-    elif model == "mlp" and "embedding/C1/keys" not in export:
+    elif model == "mlp" and not any(name.startswith("embedding/") for name in export.specs):
         x = read_libsvm(path, export["dense_0/kernel"].shape[0])
         scores = export.layers("dense_", x)
     else:
-        scores = keyed_scores(export, model, *read_criteo(path, buckets))
+        scores = keyed_scores(export, model, *read_criteo(path, buckets), buckets)
     if loss == "sigmoid_cross_entropy":
         return 1 / (1 + np.exp(-scores))
     if loss == "softmax_cross_entropy":

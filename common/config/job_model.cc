@@ -83,8 +83,10 @@ absl::Status ReadModel(const ConfigNode& section, const std::string& path, JobCo
        Integers("hidden", &model.hidden, 1, kMaxWidth),
        Integers("bottom_hidden", &model.bottom_hidden, 1, kMaxWidth),
        Integers("top_hidden", &model.top_hidden, 1, kMaxWidth),
-       Integer("factors", &model.factors, 1, kMaxWidth), Value("embedding", ReadEmbedding, &model),
-       Value("init", ReadInit, &model), Integer("window", &model.window, 1, kMaxWidth),
+       Integer("factors", &model.factors, 1, kMaxWidth),
+       Choice("tables", &model.tables, {"shared", "per_column"}),
+       Value("embedding", ReadEmbedding, &model), Value("init", ReadInit, &model),
+       Integer("window", &model.window, 1, kMaxWidth),
        Integer("negatives", &model.negatives, 1, kMaxNegatives),
        Integer("min_count", &model.min_count, 1),
        Custom("subsample", [&](const ConfigNode& value, const std::string& at) -> absl::Status {

@@ -85,6 +85,8 @@ const std::vector<KeyUse>& KeyUses() {
       {"model.bottom_hidden", kModel, {"dlrm"}},
       {"model.top_hidden", kModel, {"dlrm"}},
       {"model.factors", kModel, {"fm", "matrix_factorization", "skip_gram"}},
+      {"model.tables", kModel, {"mlp", "fm", "wide_deep", "dlrm"}},
+      {"model.tables", kFormat, keyed},
       {"model.embedding", kModel, {"mlp", "wide_deep", "dlrm"}},
       {"model.embedding", kFormat, keyed},
       {"model.init",

@@ -118,8 +118,7 @@ class Predictions(scene.FolderTest):
     def unseen(self, export, table):
         """The number of keys in the evaluated rows for which the table has no row."""
         _, keys = predict.read_criteo(self.path("eval"), 0)
-        column = int(table.rpartition("C")[2]) - 1
-        return len(set(keys[column]) - set(export[table + "/keys"].tolist()))
+        return len(set().union(*keys) - set(export[table + "/keys"].tolist()))
 
     def test_linear(self):
         self.check({"type": "linear"}, self.libsvm(), "libsvm", data={"features": 20})
@@ -144,16 +143,23 @@ class Predictions(scene.FolderTest):
     def test_wide_deep(self):
         export = self.check({"type": "wide_deep", "hidden": [8], "embedding": {"dim": 4}},
                             self.clicks(), "criteo_tsv")
-        self.assertGreater(self.unseen(export, "embedding/C3"), 5)
+        self.assertGreater(self.unseen(export, "embedding/all"), 5)
 
     def test_wide_deep_with_hash_buckets(self):
         self.check({"type": "wide_deep", "hidden": [8], "embedding": {"dim": 4, "hash_buckets": 50}},
                    self.clicks(), "criteo_tsv")
 
+    def test_wide_deep_with_a_table_for_each_column(self):
+        for embedding in ({"dim": 4}, {"dim": 4, "hash_buckets": 50}):
+            export = self.check({"type": "wide_deep", "hidden": [8], "tables": "per_column",
+                                 "embedding": embedding}, self.clicks(), "criteo_tsv")
+            self.assertIn("embedding/C26/keys", export)
+            self.assertNotIn("embedding/all/keys", export)
+
     def test_dlrm(self):
         export = self.check({"type": "dlrm", "bottom_hidden": [8], "top_hidden": [8, 4],
                              "embedding": {"dim": 4}}, self.clicks(), "criteo_tsv")
-        self.assertGreater(self.unseen(export, "embedding/C26"), 5)
+        self.assertGreater(self.unseen(export, "embedding/all"), 5)
 
     def test_mlp_over_keys(self):
         self.check({"type": "mlp", "hidden": [8], "embedding": {"dim": 4}}, self.clicks(),

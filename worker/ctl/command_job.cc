@@ -37,7 +37,7 @@ void Tree::AddGet() {
   const auto [command, options] = AddCommand(
       &app_, "get", "Prints values of a variable: of rows, of a table's keys, or all",
       "cairnctl get bias --cluster cluster.yaml --job ads\n"
-      "  cairnctl get embedding/C3 C3:68fd1e64 --cluster cluster.yaml --slot accumulator",
+      "  cairnctl get embedding/all C3:68fd1e64 --cluster cluster.yaml --slot accumulator",
       RunGet);
   AddWord(command, "variable", "VARIABLE", options->variable,
           "its name, as cairnctl inspect lists it")

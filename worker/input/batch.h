@@ -13,6 +13,8 @@ struct Schema {
   int64_t sparse_columns = 0;  // libsvm: number of columns; 0: no sparse part
   int64_t dense_columns = 0;   // criteo: 13, csv, idx: pixels; 0: none
   int64_t key_columns = 0;     // criteo: 26, movielens and skip-gram pairs: 2; 0: none
+  // A key identifies its column too: keys of distinct columns differ.
+  bool keys_name_columns = false;
 };
 
 // Buffers keep their capacity from batch to batch.

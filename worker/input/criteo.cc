@@ -51,6 +51,7 @@ class CriteoParser : public LineParser {
       : LineParser(options), separator_(separator) {
     schema_.dense_columns = kNumbers;
     schema_.key_columns = kTokens;
+    schema_.keys_name_columns = true;
   }
 
   // The tab-separated logs never quote their tokens.

@@ -24,8 +24,8 @@ class Dlrm : public ModelBase {
         vectors_(arguments.schema.key_columns + 1),
         top_width_(dim_ + static_cast<int64_t>(DotPairs(static_cast<size_t>(vectors_)))),
         top_stride_(PaddedStride(top_width_)),
-        tables_(&list_, ColumnNames("embedding/", arguments.schema.key_columns), dim_,
-                EmbeddingInitializer()),
+        tables_(&list_, "embedding/", arguments.schema.key_columns,
+                SharesTables(arguments, hash_buckets_), dim_, EmbeddingInitializer()),
         bottom_(&list_, "bottom_", dense_columns_, WithLast(arguments.config.bottom_hidden, dim_),
                 /*relu_last=*/true, Kernels(arguments)),
         top_(&list_, "top_", top_width_, WithLast(arguments.config.top_hidden, 1),
@@ -40,7 +40,8 @@ class Dlrm : public ModelBase {
 
  protected:
   absl::Status PlanParts(const Batch& batch, StepState* state) const override {
-    PlanKeys(batch, tables_.columns(), hash_buckets_, tables_.first_variable(), state);
+    PlanKeys(batch, tables_.columns(), hash_buckets_, tables_.shared(), tables_.first_variable(),
+             state);
     return absl::OkStatus();
   }
 

@@ -5,7 +5,8 @@ namespace cairn {
 InitializerConfig EmbeddingInitializer() { return {.type = "uniform"}; }
 
 EmbeddedInput::EmbeddedInput(PartList* list, const ModelArguments& arguments)
-    : tables_(list, ColumnNames("embedding/", arguments.schema.key_columns),
+    : tables_(list, "embedding/", arguments.schema.key_columns,
+              SharesTables(arguments, arguments.config.embedding.hash_buckets),
               arguments.config.embedding.dim, EmbeddingInitializer()),
       hash_buckets_(arguments.config.embedding.hash_buckets),
       tables_width_(arguments.schema.key_columns * arguments.config.embedding.dim),
@@ -15,7 +16,8 @@ EmbeddedInput::EmbeddedInput(PartList* list, const ModelArguments& arguments)
       d_input_(list->AddBuffer()) {}
 
 void EmbeddedInput::Plan(const Batch& batch, StepState* state) const {
-  PlanKeys(batch, tables_.columns(), hash_buckets_, tables_.first_variable(), state);
+  PlanKeys(batch, tables_.columns(), hash_buckets_, tables_.shared(), tables_.first_variable(),
+           state);
 }
 
 LayerStack::Input EmbeddedInput::Filled(StepView& step) const {

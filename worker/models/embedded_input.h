@@ -14,7 +14,7 @@ namespace cairn {
 // Thread safety: immutable after construction; calls on distinct steps may run in parallel.
 class EmbeddedInput {
  public:
-  // Adds tables embedding/C1 … with model.embedding.dim.
+  // Adds the tables "embedding/…" with model.embedding.dim.
   EmbeddedInput(PartList* list, const ModelArguments& arguments);
 
   const KeyTables& tables() const { return tables_; }

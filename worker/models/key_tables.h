@@ -6,29 +6,42 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "worker/models/part_list.h"
 #include "worker/models/step_view.h"
 
 namespace cairn {
 
-// Numbers the keys of a batch's columns: state->positions becomes [key_columns, rows], and
-// uses[first + c].ids the distinct keys of column c. `hash_buckets` 0: keys are ids; otherwise a
-// fixed hash maps a key to its bucket. `first + key_columns` uses must exist.
-void PlanKeys(const Batch& batch, int64_t key_columns, int64_t hash_buckets, size_t first,
-              StepState* state);
+// Last parts of the names of the table that columns share, and of the first column's table.
+inline constexpr absl::string_view kSharedTable = "all";
+inline constexpr absl::string_view kFirstColumnsTable = "C1";
 
-// One embedding table for each key column. Thread safety: immutable after construction; calls on
-// distinct steps may run in parallel.
+// Numbers the keys of a batch's columns: state->positions becomes [key_columns, rows], and
+// state->distinct the number of distinct keys of each column. uses[first + c].ids receives the
+// distinct keys of column c, or, if the columns are `shared`, uses[first].ids those of all columns
+// one after the other. `hash_buckets` 0: keys are ids; otherwise a fixed hash maps a key to its
+// bucket, and the buckets of column c begin at c x hash_buckets in a shared table. The uses must
+// exist.
+void PlanKeys(const Batch& batch, int64_t key_columns, int64_t hash_buckets, bool shared,
+              size_t first, StepState* state);
+
+// The rows of a batch's key columns: one embedding table for each column, or one that all columns
+// share. Thread safety: immutable after construction; calls on distinct steps may run in parallel.
 class KeyTables {
  public:
   KeyTables() = default;
+  // One table for each of `names`.
   KeyTables(PartList* list, absl::Span<const std::string> names, int64_t dim,
+            const InitializerConfig& initializer);
+  // PREFIX + "all", which `columns` columns share, or PREFIX + "C1" … PREFIX + "Cn".
+  KeyTables(PartList* list, const std::string& prefix, int64_t columns, bool shared, int64_t dim,
             const InitializerConfig& initializer);
 
   int64_t columns() const { return columns_; }
+  bool shared() const { return shared_; }
   size_t first_variable() const { return first_; }
-  // Copies the ids of `planned`, which PlanKeys filled.
+  // Copies the ids of `planned`, which PlanKeys filled and which is shared as this is.
   void TakeIds(const KeyTables& planned, StepState* state) const;
   // out[r, c * dim …] = the row of column c's key; rows of `out` are `stride` floats apart.
   void Gather(StepView& step, float* out, int64_t stride) const;
@@ -40,6 +53,7 @@ class KeyTables {
   void ScatterSums(StepView& step, const float* d_sums) const;
 
  private:
+  size_t table_count() const { return shared_ ? 1 : static_cast<size_t>(columns_); }
   std::vector<const float*> Values(StepView& step) const;
   // Scatter of tables whose columns of `d_out` are `column_stride` apart.
   void ScatterColumns(StepView& step, const float* d_out, int64_t stride,
@@ -47,11 +61,9 @@ class KeyTables {
 
   size_t first_ = 0;
   int64_t columns_ = 0;
+  bool shared_ = false;
   int64_t dim_ = 0;
   size_t parts_ = 0;  // a buffer: parts of sums
 };
-
-// Returns PREFIX + "C1" … PREFIX + "Cn".
-std::vector<std::string> ColumnNames(const std::string& prefix, int64_t columns);
 
 }  // namespace cairn

@@ -2,10 +2,11 @@
 
 namespace cairn {
 
-LinearTerms::LinearTerms(PartList* list, absl::Span<const std::string> tables,
-                         const std::string& dense_name, int64_t dense_columns)
-    : tables_(list, tables, /*dim=*/1, {}), dense_columns_(dense_columns) {
-  if (dense_columns > 0) dense_ = list->AddDense(dense_name, {dense_columns, 1}, {});
+LinearTerms::LinearTerms(PartList* list, const Schema& schema, bool shared,
+                         const std::string& prefix, const std::string& dense_name)
+    : tables_(list, prefix, schema.key_columns, shared, /*dim=*/1, {}),
+      dense_columns_(schema.dense_columns) {
+  if (dense_columns_ > 0) dense_ = list->AddDense(dense_name, {dense_columns_, 1}, {});
 }
 
 void LinearTerms::AddTo(StepView& step, float* scores) const {

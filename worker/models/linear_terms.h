@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/types/span.h"
 #include "worker/models/key_tables.h"
 
 namespace cairn {
@@ -14,10 +13,10 @@ namespace cairn {
 // kernel. Thread safety: immutable after construction; calls on distinct steps may run in parallel.
 class LinearTerms {
  public:
-  // Adds tables of dim 1 named `tables`, and `dense_name` [dense_columns, 1] if there are dense
-  // columns.
-  LinearTerms(PartList* list, absl::Span<const std::string> tables, const std::string& dense_name,
-              int64_t dense_columns);
+  // Adds tables of dim 1 whose names begin with `prefix`, and `dense_name` [dense_columns, 1] if
+  // there are dense columns. `shared`: as for KeyTables.
+  LinearTerms(PartList* list, const Schema& schema, bool shared, const std::string& prefix,
+              const std::string& dense_name);
 
   const KeyTables& tables() const { return tables_; }
   // scores [rows] += the terms.

@@ -173,6 +173,11 @@ absl::Status ModelBase::Predict(const Batch& batch, StepState* state,
   return absl::OkStatus();
 }
 
+bool SharesTables(const ModelArguments& arguments, int64_t hash_buckets) {
+  return arguments.config.tables == "shared" &&
+         (hash_buckets > 0 || arguments.schema.keys_name_columns);
+}
+
 InitializerConfig InitializerOr(const ModelConfig& config, const InitializerConfig& fallback) {
   return config.init_given ? config.init : fallback;
 }

@@ -57,6 +57,10 @@ class ModelBase : public Model {
   const size_t scores_, d_scores_, losses_;  // buffer numbers
 };
 
+// Whether the key columns share one table: the job allows it, and ids of distinct columns differ.
+// `hash_buckets`: of PlanKeys.
+bool SharesTables(const ModelArguments& arguments, int64_t hash_buckets);
+
 // The job's `init` if given, else `fallback`.
 InitializerConfig InitializerOr(const ModelConfig& config, const InitializerConfig& fallback);
 

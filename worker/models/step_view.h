@@ -48,6 +48,8 @@ class StepView {
   // How variable `v` is used; for Part::kRows and kKeys, the number of rows.
   Part part(size_t v) const { return state_.uses[v].part; }
   size_t id_count(size_t v) const { return state_.uses[v].ids.size(); }
+  // The number of distinct keys of each key column, as PlanKeys found it.
+  absl::Span<const size_t> distinct() const { return state_.distinct; }
   size_t value_count(size_t v) const {
     return state_.resident != nullptr ? state_.resident->floats(v) : state_.uses[v].values.size();
   }

@@ -47,6 +47,7 @@ inline std::vector<ModelCase> EveryModel() {
   const Schema sparse{.sparse_columns = 20}, dense{.dense_columns = 7};
   const Schema wide_sparse{.sparse_columns = 50000};
   const Schema keys{.key_columns = 3}, criteo{.dense_columns = 4, .key_columns = 3};
+  const Schema shared{.dense_columns = 4, .key_columns = 3, .keys_name_columns = true};
   const Schema pairs{.key_columns = 2};
   const std::string sigmoid = "sigmoid_cross_entropy", softmax = "softmax_cross_entropy";
   const std::string squared = "mean_squared_error";
@@ -72,6 +73,9 @@ inline std::vector<ModelCase> EveryModel() {
       {"wide_deep", With(SmallConfig("wide_deep"), sigmoid), criteo},
       {"wide_deep_keys", With(SmallConfig("wide_deep"), squared), keys},
       {"dlrm", With(SmallConfig("dlrm"), sigmoid), criteo},
+      {"fm_shared", With(SmallConfig("fm"), sigmoid), shared},
+      {"wide_deep_shared", With(SmallConfig("wide_deep"), sigmoid), shared},
+      {"dlrm_shared", With(SmallConfig("dlrm"), sigmoid), shared},
       {"matrix_factorization", With(SmallConfig("matrix_factorization"), squared), pairs},
       {"skip_gram", With(SmallConfig("skip_gram"), sigmoid), pairs},
   };

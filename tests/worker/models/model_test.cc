@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -15,8 +16,10 @@
 namespace cairn {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const Schema kCriteo{.dense_columns = 13, .key_columns = 26};
 
@@ -75,6 +78,106 @@ TEST(Model, TablesAreNamedAfterTheirColumns) {
                           "factors/C2 {4}", "factors/dense [3, 4]", "bias [1]"));
 }
 
+TEST(Model, ColumnsWhoseIdsDifferShareATable) {
+  const Schema alike{.dense_columns = 3, .key_columns = 2};
+  const Schema named{.dense_columns = 3, .key_columns = 2, .keys_name_columns = true};
+  const auto wide_deep = [](int64_t hash_buckets, const std::string& tables) {
+    ModelConfig config{.type = "wide_deep", .hidden = {64}, .tables = tables};
+    config.embedding.hash_buckets = hash_buckets;
+    return config;
+  };
+  const auto shared = ElementsAre("wide/all {1}", "wide/dense [3, 1]", "embedding/all {16}",
+                                  "dense_0/kernel [35, 64]", "dense_0/bias [64]",
+                                  "dense_1/kernel [64, 1]", "dense_1/bias [1]");
+  EXPECT_THAT(Names(*Make(wide_deep(0, "shared"), named)), shared);
+  EXPECT_THAT(Names(*Make(wide_deep(9, "shared"), named)), shared);
+  EXPECT_THAT(Names(*Make(wide_deep(9, "shared"), alike)), shared);
+  EXPECT_THAT(Names(*Make(wide_deep(0, "shared"), alike)), Not(Contains("embedding/all {16}")));
+  for (const int64_t hash_buckets : {0, 9}) {
+    EXPECT_THAT(Names(*Make(wide_deep(hash_buckets, "per_column"), named)),
+                Contains("embedding/C2 {16}"));
+  }
+  EXPECT_THAT(Names(*Make({.type = "fm", .factors = 4}, named)),
+              ElementsAre("linear/all {1}", "linear/dense [3, 1]", "factors/all {4}",
+                          "factors/dense [3, 4]", "bias [1]"));
+  // fm does not hash its keys.
+  ModelConfig fm{.type = "fm", .factors = 4};
+  fm.embedding.hash_buckets = 9;
+  EXPECT_THAT(Names(*Make(fm, alike)), Contains("factors/C2 {4}"));
+}
+
+// The values, or gradients, of the tables that begin with `prefix`, one after the other.
+std::vector<float> OfTables(const Model& model, const StepState& state, const std::string& prefix,
+                            HostVector<float> VariableUse::*floats) {
+  std::vector<float> all;
+  for (size_t v = 0; v < state.uses.size(); ++v) {
+    const VariableSpec& spec = model.variables()[v];
+    if (spec.kind != VariableKind::kEmbedding || !absl::StartsWith(spec.name, prefix)) continue;
+    const HostVector<float>& more = state.uses[v].*floats;
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
+}
+
+// A model with a table for each column, and one whose columns share tables, in a step over the same
+// values.
+void ExpectTheSameStep(ModelConfig config, const Schema& schema) {
+  const auto shared = Make(config, schema);
+  config.tables = "per_column";
+  const auto apart = Make(config, schema);
+  const Batch batch = test::RandomBatch(schema, 50, 1, 1);
+  StepState a, b;
+  ASSERT_TRUE(apart->Plan(batch, &a).ok());
+  ASSERT_TRUE(shared->Plan(batch, &b).ok());
+  EXPECT_EQ(a.positions, b.positions);
+  test::RandomValues(&a, 0.3f, 2);
+  ASSERT_LT(b.uses.size(), a.uses.size());
+  const auto prefix_of = [](const VariableSpec& spec) {
+    return spec.name.substr(0, spec.name.find('/') + 1);
+  };
+  // The use of the variable that has the name of the shared model's `v`.
+  const auto same_dense = [&](size_t v) -> const VariableUse& {
+    size_t i = 0;
+    while (apart->variables()[i].name != shared->variables()[v].name) ++i;
+    return a.uses[i];
+  };
+  for (size_t v = 0; v < b.uses.size(); ++v) {
+    const VariableSpec& spec = shared->variables()[v];
+    const bool table = spec.kind == VariableKind::kEmbedding;
+    const std::vector<float> values =
+        table ? OfTables(*apart, a, prefix_of(spec), &VariableUse::values)
+              : std::vector<float>(same_dense(v).values.begin(), same_dense(v).values.end());
+    ASSERT_EQ(b.uses[v].values.size(), values.size()) << spec.name;
+    std::ranges::copy(values, b.uses[v].values.begin());
+    const std::set<int64_t> ids(b.uses[v].ids.begin(), b.uses[v].ids.end());
+    EXPECT_EQ(ids.size(), b.uses[v].ids.size()) << spec.name;
+  }
+  EXPECT_EQ(apart->Train(batch, &a).value(), shared->Train(batch, &b).value());
+  for (size_t v = 0; v < b.uses.size(); ++v) {
+    const VariableSpec& spec = shared->variables()[v];
+    const std::vector<float> found(b.uses[v].gradient.begin(), b.uses[v].gradient.end());
+    if (spec.kind == VariableKind::kEmbedding) {
+      EXPECT_EQ(found, OfTables(*apart, a, prefix_of(spec), &VariableUse::gradient)) << spec.name;
+    } else {
+      EXPECT_EQ(b.uses[v].gradient, same_dense(v).gradient) << spec.name;
+    }
+  }
+}
+
+TEST(Model, AStepOverASharedTableIsTheSame) {
+  const Schema named{.dense_columns = 3, .key_columns = 4, .keys_name_columns = true};
+  for (const std::string type : {"mlp", "fm", "wide_deep", "dlrm"}) {
+    for (const int64_t hash_buckets : {0, 3}) {
+      if (type == "fm" && hash_buckets > 0) continue;
+      SCOPED_TRACE(absl::StrCat(type, " ", hash_buckets));
+      ModelConfig config{.type = type, .hidden = {6}, .factors = 5};
+      config.embedding.dim = 3;
+      config.embedding.hash_buckets = hash_buckets;
+      ExpectTheSameStep(config, named);
+    }
+  }
+}
+
 TEST(Model, TheJobsInitializerGoesToKernelsAlone) {
   ModelConfig config{.type = "mlp", .hidden = {4}, .init_given = true};
   config.init = {.type = "wave", .arguments = {{"scale", 0.05}}};
@@ -113,10 +216,16 @@ TEST(Model, HashBucketsBoundTheKeys) {
   const Batch batch = test::RandomBatch(kCriteo, 200, 1, 1);
   StepState state;
   ASSERT_TRUE(model->Plan(batch, &state).ok());
-  for (size_t c = 0; c < 26; ++c) {
-    EXPECT_LE(state.uses[c].ids.size(), 3u);
-    for (const int64_t id : state.uses[c].ids) EXPECT_TRUE(id >= 0 && id < 3);
+  // Column c has the buckets from 3 c on.
+  ASSERT_EQ(state.distinct.size(), 26u);
+  auto id = state.uses[0].ids.begin();
+  for (int64_t c = 0; c < 26; ++c) {
+    EXPECT_LE(state.distinct[static_cast<size_t>(c)], 3u);
+    for (size_t i = 0; i < state.distinct[static_cast<size_t>(c)]; ++i, ++id) {
+      EXPECT_TRUE(*id >= 3 * c && *id < 3 * (c + 1)) << *id << " in column " << c;
+    }
   }
+  EXPECT_EQ(id, state.uses[0].ids.end());
 }
 
 // Fills the same kernel by rows or whole, and expects the same loss and gradient.

@@ -35,7 +35,8 @@ inline Batch RandomBatch(const Schema& schema, int64_t rows, int64_t classes, ui
   }
   for (int64_t i = 0; i < rows * schema.dense_columns; ++i) batch.dense.push_back(normal(random));
   for (int64_t i = 0; i < rows * schema.key_columns; ++i) {
-    batch.keys.push_back(static_cast<int64_t>(random() % 5 * 0x9e3779b97f4a7c15ULL));
+    const int64_t column = schema.keys_name_columns ? i % schema.key_columns : 0;
+    batch.keys.push_back(static_cast<int64_t>(random() % 5 * 0x9e3779b97f4a7c15ULL) + column);
   }
   return batch;
 }

@@ -268,6 +268,7 @@ class Training {
     all.push_back(RosterSpec());
     ASSIGN_OR_RETURN(const std::vector<VariableSpec> there,
                      client_->Describe(Deadline::In(CallTimeout(options_))));
+    RETURN_IF_ERROR(CheckTables(there, specs_));
     for (VariableSpec& spec : all) KeepPlacement(there, spec);
     for (const std::string& change : OptimizerChanges(there, all)) LOG(INFO) << change;
     std::copy_n(all.begin(), specs_.size(), specs_.begin());
@@ -543,6 +544,7 @@ absl::StatusOr<Trained> OpenTrained(const TrainerOptions& options, const Connect
   const Deadline deadline = Deadline::In(CallTimeout(options));
   ASSIGN_OR_RETURN(trained.client, connect(ClientOptionsFor(options, -1), deadline));
   ASSIGN_OR_RETURN(const std::vector<VariableSpec> there, trained.client->Describe(deadline));
+  RETURN_IF_ERROR(CheckTables(there, trained.model->variables()));
   for (const VariableSpec& spec : trained.model->variables()) {
     RETURN_IF_ERROR(CheckFits(spec, there, options.job.name));
     trained.specs.push_back(spec);

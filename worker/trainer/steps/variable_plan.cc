@@ -9,9 +9,11 @@
 #include "absl/strings/str_join.h"
 #include "common/config/partitioner.h"
 #include "common/config/variable_config.h"
+#include "common/errors.h"
 #include "common/printable_text.h"
 #include "common/status.h"
 #include "common/variables/spec_difference.h"
+#include "worker/models/key_tables.h"
 
 namespace cairn {
 namespace {
@@ -59,6 +61,26 @@ absl::StatusOr<std::vector<VariableSpec>> PlanVariables(const JobConfig& job, co
     }
   }
   return specs;
+}
+
+absl::Status CheckTables(absl::Span<const VariableSpec> there,
+                         absl::Span<const VariableSpec> specs) {
+  const auto has = [&](absl::string_view name) {
+    return std::ranges::any_of(there, [&](const VariableSpec& spec) { return spec.name == name; });
+  };
+  for (const VariableSpec& spec : specs) {
+    const absl::string_view name = spec.name;
+    const size_t slash = name.rfind('/');
+    if (spec.kind != VariableKind::kEmbedding || slash == name.npos || has(name)) continue;
+    const bool shared = name.substr(slash + 1) == kSharedTable;
+    const std::string other =
+        absl::StrCat(name.substr(0, slash + 1), shared ? kFirstColumnsTable : kSharedTable);
+    if (!has(other)) continue;
+    return AlreadyExists("the job has the table \"", other, "\" and not \"", name,
+                         "\": set model.tables: ", shared ? "per_column" : "shared",
+                         " in the job file, give the job another name, or start over with --fresh");
+  }
+  return absl::OkStatus();
 }
 
 std::vector<std::string> UnmatchedPatterns(const JobConfig& job,

@@ -24,6 +24,11 @@ absl::StatusOr<std::vector<VariableSpec>> PlanVariables(const JobConfig& job, co
 std::vector<std::string> UnmatchedPatterns(const JobConfig& job,
                                            absl::Span<const VariableSpec> specs);
 
+// kAlreadyExists: the job's variables, `there`, are of another model.tables than `specs`, so that
+// the job would leave its trained tables and begin with new ones.
+absl::Status CheckTables(absl::Span<const VariableSpec> there,
+                         absl::Span<const VariableSpec> specs);
+
 // The changes that `specs` make to the optimizers of existing variables, one line for each kind of
 // change: "optimizer of 58 variables: learning_rate 0.1 -> 0.05".
 std::vector<std::string> OptimizerChanges(absl::Span<const VariableSpec> there,

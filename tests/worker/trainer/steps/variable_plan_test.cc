@@ -76,6 +76,34 @@ TEST(VariablePlan, OptimizersAreThoseOfTheFirstMatch) {
   EXPECT_EQ(specs[1].optimizer.type, "adam");
 }
 
+std::vector<VariableSpec> PlanWithKeys(const std::string& tables) {
+  JobConfig job = PlannedJob();
+  job.model.tables = tables;
+  const auto model = Model::Create(
+      job.model, job.data, {.dense_columns = 2, .key_columns = 2, .keys_name_columns = true});
+  EXPECT_OK(model);
+  const auto specs = PlanVariables(job, **model, {0});
+  EXPECT_OK(specs);
+  return specs.value_or(std::vector<VariableSpec>());
+}
+
+TEST(VariablePlan, AJobKeepsTheTablesThatItHasTrained) {
+  const std::vector<VariableSpec> shared = PlanWithKeys("shared"),
+                                  apart = PlanWithKeys("per_column");
+  EXPECT_OK(CheckTables({}, shared));
+  EXPECT_OK(CheckTables(shared, shared));
+  EXPECT_OK(CheckTables(apart, apart));
+  EXPECT_OK(CheckTables(Plan(PlannedJob(), 1), shared));
+  EXPECT_THAT(CheckTables(apart, shared),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       AllOf(HasSubstr("the table \"embedding/C1\" and not \"embedding/all\""),
+                             HasSubstr("set model.tables: per_column in the job file"))));
+  EXPECT_THAT(CheckTables(shared, apart),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       AllOf(HasSubstr("the table \"embedding/all\" and not \"embedding/C1\""),
+                             HasSubstr("set model.tables: shared in the job file"))));
+}
+
 TEST(VariablePlan, APatternThatMatchesNothingIsAWarning) {
   JobConfig job = PlannedJob();
   job.per_variable = {{"*/bias", {}}, {"*/bais", {}}};
