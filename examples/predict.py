@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Predictions of an exported model with numpy alone: what `cairn-worker --mode predict` writes.
 
-usage: predict.py MODEL.npz DATA [--model TYPE] [--loss LOSS] [--buckets N]
+usage: predict.py MODEL.npz DATA [--model TYPE] [--loss LOSS] [--buckets N] [--tables SHARING]
 
 DATA has the rows of the model's training: libsvm (linear, mlp), ratings (matrix_factorization), or
-Criteo's (wide_deep, dlrm, mlp). The export knows the rest; --model, --loss and --buckets are for
-exports of cairnctl without --job. USE_ELSEWHERE.md explains every formula.
+Criteo's (wide_deep, dlrm, mlp). The export knows the rest; the options are for exports of cairnctl
+without --job. USE_ELSEWHERE.md explains every formula.
 """
 import argparse
 import gzip
@@ -110,10 +110,11 @@ class Export:
                                                             spec["initializer"], int(key))
         return rows[inverse]
 
-    def column(self, prefix, c, keys, buckets):
-        """The rows of key column c, counted from 0: all columns share a table, or each has one."""
+    def column(self, prefix, c, keys, first):
+        """The rows of key column c, counted from 0: all columns share a table, in which its keys
+        begin at `first`, or each has one."""
         if prefix + "all/keys" in self:
-            return self.rows(prefix + "all", [key + c * buckets for key in keys])
+            return self.rows(prefix + "all", [key + first for key in keys])
         return self.rows(f"{prefix}C{c + 1}", keys)
 
     def layers(self, prefix, x, relu_last=False):
@@ -143,8 +144,9 @@ def read_libsvm(path, features):
     return np.array(rows)
 
 
-def read_criteo(path, buckets):
-    """Numbers [rows, 13] and keys, one array a column."""
+def read_criteo(path, buckets, names_columns=True):
+    """Numbers [rows, 13] and keys, one array a column. `names_columns`: a key is a hash of its
+    column's name too."""
     numbers, keys = [], [[] for _ in range(26)]
     with open_rows(path, "rb") as lines:
         for line in lines:
@@ -155,7 +157,7 @@ def read_criteo(path, buckets):
             numbers.append([np.log1p(np.float32(c)) if c and float(c) > 0 else 0
                             for c in cells[1:14]])
             for column, token in enumerate(cells[14:40]):
-                key = hash_bytes(b"C%d:%s" % (column + 1, token))
+                key = hash_bytes(b"C%d:%s" % (column + 1, token) if names_columns else token)
                 if buckets:
                     key = mix(key) * buckets >> 64
                 keys[column].append(signed(key))
@@ -168,8 +170,9 @@ def read_ratings(path):
     return np.array([p for p in pairs if p[0].strip().isdigit()], np.int64).T
 
 
-def keyed_scores(export, model, numbers, keys, buckets):
-    tables = [export.column("embedding/", c, column, buckets) for c, column in enumerate(keys)]
+def keyed_scores(export, model, numbers, keys, step):
+    """`step`: how far apart the keys of two columns are in a table that columns share."""
+    tables = [export.column("embedding/", c, column, c * step) for c, column in enumerate(keys)]
     if model == "dlrm":
         bottom = export.layers("bottom_", numbers, relu_last=True)
         vectors = np.stack([bottom, *tables], axis=1)
@@ -179,17 +182,18 @@ def keyed_scores(export, model, numbers, keys, buckets):
     scores = export.layers("dense_", np.concatenate([*tables, numbers], axis=1))
     if model == "wide_deep":
         for c, column in enumerate(keys):
-            scores = scores + export.column("wide/", c, column, buckets)
+            scores = scores + export.column("wide/", c, column, c * step)
         scores = scores + numbers @ export["wide/dense"]
     return scores
 
 
-def predict(export, path, model=None, loss=None, buckets=None):
+def predict(export, path, model=None, loss=None, buckets=None, tables=None):
     """Probabilities, or values, [rows, outputs]."""
     about = export.about.get("model", {})
     model = model or about["type"]
     loss = loss or about["loss"]
     buckets = about.get("hash_buckets", 0) if buckets is None else buckets
+    one_vocabulary = (tables or about.get("tables")) == "shared_vocabulary"
     if model == "matrix_factorization":
         users, items = read_ratings(path)
         scores = ((export.rows("user", users) * export.rows("item", items)).sum(1, keepdims=True)
@@ -202,7 +206,8 @@ def predict(export, path, model=None, loss=None, buckets=None):
         x = read_libsvm(path, export["dense_0/kernel"].shape[0])
         scores = export.layers("dense_", x)
     else:
-        scores = keyed_scores(export, model, *read_criteo(path, buckets), buckets)
+        scores = keyed_scores(export, model, *read_criteo(path, buckets, not one_vocabulary),
+                              0 if one_vocabulary else buckets)
     if loss == "sigmoid_cross_entropy":
         return 1 / (1 + np.exp(-scores))
     if loss == "softmax_cross_entropy":
@@ -219,8 +224,10 @@ def main():
     parser.add_argument("--model")
     parser.add_argument("--loss")
     parser.add_argument("--buckets", type=int)
+    parser.add_argument("--tables", choices=("shared", "per_column", "shared_vocabulary"))
     given = parser.parse_args()
-    for row in predict(Export(given.export), given.data, given.model, given.loss, given.buckets):
+    for row in predict(Export(given.export), given.data, given.model, given.loss, given.buckets,
+                       given.tables):
         print(*(f"{value:.9g}" for value in row))
 
 

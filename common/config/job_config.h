@@ -46,7 +46,7 @@ struct ModelConfig {
   std::vector<int64_t> bottom_hidden = {64};  // dlrm; its last layer has embedding.dim outputs
   std::vector<int64_t> top_hidden = {64};     // dlrm
   int64_t factors = 8;
-  std::string tables = "shared";  // per_column; which key columns share a table
+  std::string tables = "shared";  // per_column shared_vocabulary; of the key columns
   EmbeddingConfig embedding;
   // For the kernels of mlp, wide_deep and dlrm, the factors of fm, matrix_factorization, and the
   // input vectors of skip_gram. If it is not given, each model has its own default.

@@ -84,7 +84,7 @@ absl::Status ReadModel(const ConfigNode& section, const std::string& path, JobCo
        Integers("bottom_hidden", &model.bottom_hidden, 1, kMaxWidth),
        Integers("top_hidden", &model.top_hidden, 1, kMaxWidth),
        Integer("factors", &model.factors, 1, kMaxWidth),
-       Choice("tables", &model.tables, {"shared", "per_column"}),
+       Choice("tables", &model.tables, {"shared", "per_column", "shared_vocabulary"}),
        Value("embedding", ReadEmbedding, &model), Value("init", ReadInit, &model),
        Integer("window", &model.window, 1, kMaxWidth),
        Integer("negatives", &model.negatives, 1, kMaxNegatives),

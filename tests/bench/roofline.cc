@@ -1,7 +1,7 @@
 // The rate that this machine's arithmetic and memory allow for throughput.py's wide model: the
 // products of a step by OpenBLAS, and one read and one update of each distinct row that a batch
 // names, without parsing, messages, locks, durability or a second process. usage: roofline
-// [--batch=1024] [--threads=N] [--seconds=3]. Prints a JSON line.
+// [--batch=1024] [--tables=1] [--threads=N] [--seconds=3]. Prints a JSON line.
 #include <cblas.h>
 #include <sys/mman.h>
 
@@ -23,6 +23,7 @@
 #include "worker/ops/dense.h"
 
 ABSL_FLAG(int, batch, 1024, "examples of a step");
+ABSL_FLAG(int, tables, 1, "tables of the key columns: 1 for all, or 26");
 ABSL_FLAG(int, threads, 0, "threads; 0: one for each core");
 ABSL_FLAG(double, seconds, 3, "time to measure");
 
@@ -33,10 +34,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kTables = 26;
+constexpr int kColumns = 26;  // of keys
 constexpr int kDim = 16;
 constexpr int kDense = 13;
-constexpr int kInput = kDense + kTables * kDim;
+constexpr int kInput = kDense + kColumns * kDim;
 constexpr int kHidden = 64;
 constexpr size_t kRows = 1'000'000;  // of each table
 // Batches that a thread draws before it begins.
@@ -88,10 +89,11 @@ class Stepper {
  public:
   Stepper(std::vector<Table>& tables, int batch, uint64_t seed) : tables_(tables), batch_(batch) {
     const auto rows = static_cast<size_t>(batch);
+    const size_t columns = kColumns / tables.size();  // of a table
     for (size_t b = 0; b < kBatches; ++b) {
-      std::vector<Keys>& step = batches_.emplace_back(kTables);
+      std::vector<Keys>& step = batches_.emplace_back(tables.size());
       for (Keys& table : step) {
-        std::vector<uint32_t> drawn(rows);
+        std::vector<uint32_t> drawn(rows * columns);
         for (uint32_t& row : drawn) row = DrawRow(seed);
         table.distinct = drawn;
         std::sort(table.distinct.begin(), table.distinct.end());
@@ -108,25 +110,25 @@ class Stepper {
     hidden_.assign(rows * kHidden, 0);
     weights_.assign(size_t{kInput} * kHidden, 0.01f);
     weights_gradient_.assign(weights_.size(), 0);
-    pulled_.resize(rows * kDim);
+    pulled_.resize(rows * columns * kDim);
   }
 
   void Step() {
     const std::vector<Keys>& step = batches_[next_++ % kBatches];
-    for (size_t t = 0; t < kTables; ++t) Gather(t, step[t]);
+    for (size_t t = 0; t < tables_.size(); ++t) Gather(t, step[t]);
     Product(CblasNoTrans, CblasNoTrans, batch_, kHidden, kInput, input_, weights_, hidden_);
     for (float& x : hidden_) x = std::max(x, 0.0f) * 1e-3f;
     Product(CblasTrans, CblasNoTrans, kInput, kHidden, batch_, input_, hidden_, weights_gradient_);
     Product(CblasNoTrans, CblasTrans, batch_, kInput, kHidden, hidden_, weights_, input_gradient_);
     for (size_t i = 0; i < weights_.size(); ++i) weights_[i] -= 1e-6f * weights_gradient_[i];
-    for (size_t t = 0; t < kTables; ++t) Update(t, step[t]);
+    for (size_t t = 0; t < tables_.size(); ++t) Update(t, step[t]);
   }
 
  private:
   // A batch's keys of one table.
   struct Keys {
     std::vector<uint32_t> distinct;
-    std::vector<uint32_t> index;  // of each example, in `distinct`
+    std::vector<uint32_t> index;  // in `distinct`, of each example for each of its columns
   };
 
   // Asks for a row that is used soon after row `i`.
@@ -137,25 +139,31 @@ class Stepper {
     __builtin_prefetch(row.accumulator, 1);
   }
 
+  // Where the row of a table's `i`-th key belongs in the input.
+  size_t InputOf(size_t t, const Keys& keys, size_t i) const {
+    const auto rows = static_cast<size_t>(batch_);
+    const size_t column = t * (keys.index.size() / rows) + i / rows;
+    return i % rows * kInput + kDense + column * kDim;
+  }
+
   void Gather(size_t t, const Keys& keys) {
     Table& rows = tables_[t];
     for (size_t i = 0; i < keys.distinct.size(); ++i) {
       Prefetch(rows, keys, i);
       std::memcpy(&pulled_[i * kDim], rows[keys.distinct[i]].value, sizeof(Row::value));
     }
-    float* out = input_.data() + kDense + t * kDim;
-    for (const uint32_t at : keys.index) {
-      std::memcpy(out, &pulled_[at * kDim], sizeof(Row::value));
-      out += kInput;
+    for (size_t i = 0; i < keys.index.size(); ++i) {
+      float* const out = &input_[InputOf(t, keys, i)];
+      std::memcpy(out, &pulled_[keys.index[i] * kDim], sizeof(Row::value));
     }
   }
 
   void Update(size_t t, const Keys& keys) {
     std::fill_n(pulled_.begin(), keys.distinct.size() * kDim, 0.0f);
-    const float* gradient = input_gradient_.data() + kDense + t * kDim;
-    for (const uint32_t at : keys.index) {
-      for (int d = 0; d < kDim; ++d) pulled_[at * kDim + static_cast<size_t>(d)] += gradient[d];
-      gradient += kInput;
+    for (size_t i = 0; i < keys.index.size(); ++i) {
+      const float* const gradient = &input_gradient_[InputOf(t, keys, i)];
+      float* const sum = &pulled_[keys.index[i] * kDim];
+      for (int d = 0; d < kDim; ++d) sum[d] += gradient[d];
     }
     for (size_t i = 0; i < keys.distinct.size(); ++i) {
       Prefetch(tables_[t], keys, i);
@@ -190,13 +198,18 @@ int Main() {
   openblas_set_num_threads(1);
   const int batch = absl::GetFlag(FLAGS_batch), threads = absl::GetFlag(FLAGS_threads);
   const auto seconds = std::chrono::duration<double>(absl::GetFlag(FLAGS_seconds));
-  if (batch < 1 || batch > 1 << 16 || threads < 0 || threads > 1024 || !(seconds.count() > 0)) {
-    std::fprintf(stderr,
-                 "roofline: --batch is 1 to 65536, --threads 0 to 1024, --seconds above 0\n");
+  const int table_count = absl::GetFlag(FLAGS_tables);
+  if (batch < 1 || batch > 1 << 16 || threads < 0 || threads > 1024 || !(seconds.count() > 0) ||
+      (table_count != 1 && table_count != kColumns)) {
+    std::fprintf(
+        stderr,
+        "roofline: --batch is 1 to 65536, --threads 0 to 1024, --seconds above 0, --tables "
+        "1 or %d\n",
+        kColumns);
     return 2;
   }
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  std::vector<Table> tables(kTables);
+  std::vector<Table> tables(static_cast<size_t>(table_count));
   std::atomic<int64_t> examples{0};
   std::atomic<int> ready{0};
   std::vector<std::thread> all;
@@ -217,9 +230,9 @@ int Main() {
   }
   for (std::thread& thread : all) thread.join();
   std::printf(
-      "{\"bench\":\"roofline\",\"batch\":%d,\"threads\":%d,\"blas\":\"%s\","
+      "{\"bench\":\"roofline\",\"batch\":%d,\"tables\":%d,\"threads\":%d,\"blas\":\"%s\","
       "\"examples_per_second\":%.0f}\n",
-      batch, count, BlasProcessor().c_str(),
+      batch, table_count, count, BlasProcessor().c_str(),
       static_cast<double>(examples.load()) / measured.load());
   return 0;
 }

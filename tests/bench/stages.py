@@ -9,6 +9,7 @@ scaled to its processor time. Start and end of the processes are a stage of thei
 
 usage: tests/bench/stages.py [--program worker|torch] [--batch 1024] [--build build]
                              [--seconds 8] (torch) [--rows 50000] [--epochs 8] (worker)
+                             [--model wide|wide26|wide_deep|wide_deep26] (worker)
                              [--functions [STAGE]]
 --functions also prints the innermost functions of a stage (default: of none of these), most
 frequent first."""
@@ -194,7 +195,7 @@ def run_worker(options, folder):
     throughput.write_wide(data["wide"], options.rows)
     job = os.path.join(folder, "job.yaml")
     with open(job, "w", encoding="ascii") as file:
-        file.write(throughput.job("wide", options.batch, options.epochs, data))
+        file.write(throughput.job(options.model, options.batch, options.epochs, data))
     with_sampler(options, folder, os.environ)
     reports, verified = throughput.train(options.build, folder, job)
     if not verified:
@@ -237,6 +238,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--model", default="wide",
+                        choices=("wide", "wide26", "wide_deep", "wide_deep26"))
     parser.add_argument("--functions", metavar="STAGE", nargs="?", const="other",
                         choices=[*(name for name, _ in STAGES), "other"])
     options = parser.parse_args()
@@ -250,9 +253,9 @@ def main():
                    if os.path.exists(path[:-len("stacks")] + "maps")]
         servers = [p for p in sampled if p.program == "cairn-ps"]
         columns = [account([p for p in sampled if p not in servers]), account(servers)]
-    # Each column has a table in the job, and all have one in torch_wide.py.
-    tables = KEYS if options.program == "worker" else 1
-    distinct = KEYS * distinct_share(options.batch, tables)
+    # Each column has rows of its own in wide26 and wide_deep26.
+    own = options.program == "worker" and options.model.endswith("26")
+    distinct = KEYS * distinct_share(options.batch, KEYS if own else 1)
     print(f"{examples} examples in batches of {options.batch}; µs an example (in the kernel)\n")
     print("| stage | workers | servers | work |\n|---|---|---|---|")
 

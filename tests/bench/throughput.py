@@ -8,11 +8,15 @@ run ("warm"). Peers: the scripts of peers/, each with the Python interpreter of 
 outside this repository (pip install tensorflow-cpu tf-keras; pip install vowpalwabbit; pip install
 paddlepaddle==2.6.2 protobuf==4.25.3 setuptools "numpy<2"). Prints one JSON line for each row: the
 rates, their ratios to the peers', the bars, and whether Cairn's run was verified (every step's loss
-is finite, the last loss is below the first). For the model wide the line also has the rate of
-bench/roofline, measured just before.
+is finite, the last loss is below the first). For the models wide and wide26 the line also has the
+rate of bench/roofline, measured just before.
+
+The peers of wide and wide_deep look up all 26 keys of an example in one table of a million rows, and
+so do these models. In wide26 and wide_deep26 each key column has a million rows of its own, so they
+do more work than the peers beside them.
 
 usage: tests/bench/throughput.py [--build build] [--tensorflow PYTHON] [--paddle PYTHON] [--vw PYTHON]
-           [--models lr,mlp,wide,wide_deep,alone] [--batches 128,1024] [--seconds 8] [--repeats 1]
+           [--models lr,mlp,wide,wide_deep,wide26,wide_deep26,alone] [--batches 128,1024] [--seconds 8] [--repeats 1]
            [--busy N]
 --busy runs N loops that use a core each, at normal priority, beside every run.
 """
@@ -40,9 +44,12 @@ PEERS = os.path.join(TOP, "tests", "bench", "peers")
 # wide_deep train its deep part alone.
 BARS = {("lr", 128): (10, None), ("lr", 1024): (5, None), ("mlp", 128): (2, None),
         ("wide", 128): (10, 8), ("wide", 1024): (4, 4),
-        ("wide_deep", 128): (5, None), ("wide_deep", 1024): (3, None)}
+        ("wide_deep", 128): (5, None), ("wide_deep", 1024): (3, None),
+        ("wide26", 128): (None, None), ("wide26", 1024): (None, None),
+        ("wide_deep26", 128): (None, None), ("wide_deep26", 1024): (None, None)}
 VW_BARS = {128: 1, 1024: 2}
-TENSORFLOW_NAMES = {"lr": "lr", "mlp": "mlp", "wide": "emb", "wide_deep": "emb"}
+TENSORFLOW_NAMES = {"lr": "lr", "mlp": "mlp", "wide": "emb", "wide_deep": "emb", "wide26": "emb",
+                    "wide_deep26": "emb"}
 WIDE_ROWS = 200_000
 
 
@@ -59,9 +66,10 @@ def job(model, batch, epochs, data):
                 f"data:\n  format: idx\n  train: [{{images: {data['images']}, "
                 f"labels: {data['labels']}}}]" + tail +
                 "optimizer: {type: sgd, learning_rate: 0.05}\n")
-    kind = "mlp" if model == "wide" else "wide_deep"
+    kind = "mlp" if model in ("wide", "wide26") else "wide_deep"
+    tables = "shared" if model.endswith("26") else "shared_vocabulary"
     return (f"name: {model}\nmodel: {{type: {kind}, hidden: [64], loss: sigmoid_cross_entropy, "
-            "embedding: {dim: 16, hash_buckets: 1000000}}\n"
+            f"tables: {tables}, embedding: {{dim: 16, hash_buckets: 1000000}}}}\n"
             f"data:\n  format: criteo_tsv\n  train: [{data['wide']}]" + tail +
             "optimizer: {type: adagrad, learning_rate: 0.05}\n")
 
@@ -187,9 +195,9 @@ def paddle_rate(python, model, batch, seconds):
                      {**os.environ, "LOUD": "1"})
 
 
-def roofline_rate(build, batch):
-    out = subprocess.run([os.path.join(build, "tests", "bench", "roofline"), f"--batch={batch}"],
-                         capture_output=True, text=True, timeout=600, check=True).stdout
+def roofline_rate(build, batch, tables):
+    out = subprocess.run([os.path.join(build, "tests", "bench", "roofline"), f"--batch={batch}",
+                          f"--tables={tables}"], capture_output=True, text=True, timeout=600, check=True).stdout
     return json.loads(out)["examples_per_second"]
 
 
@@ -221,7 +229,7 @@ def row(name, batch, ours, peers, ok, **more):
 
 def epochs_for(model, batch):
     # Long enough for several seconds of training.
-    return {"lr": 60 if batch == 128 else 150, "mlp": 4, "wide": 8, "wide_deep": 8}[model]
+    return {"lr": 60 if batch == 128 else 150, "mlp": 4}.get(model, 8)
 
 
 def main():
@@ -251,15 +259,16 @@ def main():
             data[part] = os.path.join(folder, part)
             with gzip.open(packed) as source, open(data[part], "wb") as target:
                 target.write(source.read())
-        if "wide" in models or "wide_deep" in models:
+        if any(model.startswith("wide") for model in models):
             write_wide(data["wide"])
         for repeat in range(options.repeats):
             for (model, batch), (tensorflow_bar, paddle_bar) in BARS.items():
                 if model not in models or batch not in batches:
                     continue
                 more = {}
-                if model == "wide":
-                    more["roofline"] = roofline_rate(options.build, batch)
+                if model in ("wide", "wide26"):
+                    more["roofline"] = roofline_rate(options.build, batch,
+                                                     26 if model == "wide26" else 1)
                 with tempfile.TemporaryDirectory(dir=folder) as run:
                     path = os.path.join(run, "job.yaml")
                     with open(path, "w", encoding="ascii") as f:

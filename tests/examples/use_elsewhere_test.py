@@ -156,6 +156,12 @@ class Predictions(scene.FolderTest):
             self.assertIn("embedding/C26/keys", export)
             self.assertNotIn("embedding/all/keys", export)
 
+    def test_columns_with_one_vocabulary(self):
+        for embedding in ({"dim": 4}, {"dim": 4, "hash_buckets": 50}):
+            export = self.check({"type": "wide_deep", "hidden": [8], "tables": "shared_vocabulary",
+                                 "embedding": embedding}, self.clicks(), "criteo_tsv")
+            self.assertIn("embedding/all/keys", export)
+
     def test_dlrm(self):
         export = self.check({"type": "dlrm", "bottom_hidden": [8], "top_hidden": [8, 4],
                              "embedding": {"dim": 4}}, self.clicks(), "criteo_tsv")

@@ -22,11 +22,12 @@ constexpr size_t kMaxTokenBytes = 256;
 // Most numbers are small integers, whose logarithms a table holds.
 constexpr int kTabledNumbers = 1024;
 
-// FNV-1a after "C1:" … "C26:", with which the hashed text of each column's tokens begins.
-std::array<uint64_t, kTokens> ColumnPrefixes() {
+// FNV-1a after "C1:" … "C26:", with which the hashed text of each column's tokens begins if it
+// `names` the column.
+std::array<uint64_t, kTokens> ColumnPrefixes(bool names) {
   std::array<uint64_t, kTokens> prefixes;
   for (size_t i = 0; i < kTokens; ++i) {
-    prefixes[i] = FnvAfter(kFnvStart, absl::StrCat("C", i + 1, ":"));
+    prefixes[i] = names ? FnvAfter(kFnvStart, absl::StrCat("C", i + 1, ":")) : kFnvStart;
   }
   return prefixes;
 }
@@ -48,10 +49,12 @@ bool HasByte(const char* p, char byte) {
 class CriteoParser : public LineParser {
  public:
   CriteoParser(const ReaderOptions& options, char separator)
-      : LineParser(options), separator_(separator) {
+      : LineParser(options),
+        separator_(separator),
+        prefixes_(ColumnPrefixes(options.model.tables != "shared_vocabulary")) {
     schema_.dense_columns = kNumbers;
     schema_.key_columns = kTokens;
-    schema_.keys_name_columns = true;
+    schema_.keys_name_columns = options.model.tables != "shared_vocabulary";
   }
 
   // The tab-separated logs never quote their tokens.
@@ -170,7 +173,7 @@ class CriteoParser : public LineParser {
   }
 
   const char separator_;
-  const std::array<uint64_t, kTokens> prefixes_ = ColumnPrefixes();
+  const std::array<uint64_t, kTokens> prefixes_;
   const std::array<float, kTabledNumbers> logarithms_ = Logarithms();
 };
 

@@ -14,6 +14,7 @@ struct ReaderOptions {
   // The loss decides how labels are read: sigmoid_cross_entropy takes -1/+1 and 0/1,
   // softmax_cross_entropy integers in [label_base, label_base + classes), mean_squared_error any
   // number. text: window, negatives and min_count; the vocabulary is always that of data.train.
+  // Criteo: with tables: shared_vocabulary the key of a token is the same in every column.
   ModelConfig model;
   bool training = true;  // shuffles and repeats `epochs` times; false: one pass in order
   int32_t worker = 0;    // row i goes to worker i mod workers, or whole files (auto)

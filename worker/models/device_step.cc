@@ -292,7 +292,7 @@ SumOrder StepDevice::Step::OrderOfSums(absl::Span<const size_t> distinct) {
   SumOrderBuilder& builder = device_.order_;
   const size_t offset = layout_.order;
   if (!std::exchange(has_order_, true)) {
-    builder.Build(own_.positions, static_cast<size_t>(rows()), distinct);
+    builder.Build(own_.positions, own_.positions.size() / distinct.size(), distinct);
     Stage(builder.numbers(), offset);
     device_.queue_->AwaitCopy(device_.queue_->CopyIn(
         device_.host_.data() + offset, At<std::byte>(offset), BytesOf(builder.numbers())));

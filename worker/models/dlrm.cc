@@ -25,7 +25,7 @@ class Dlrm : public ModelBase {
         top_width_(dim_ + static_cast<int64_t>(DotPairs(static_cast<size_t>(vectors_)))),
         top_stride_(PaddedStride(top_width_)),
         tables_(&list_, "embedding/", arguments.schema.key_columns,
-                SharesTables(arguments, hash_buckets_), dim_, EmbeddingInitializer()),
+                SharingOf(arguments, hash_buckets_), dim_, EmbeddingInitializer()),
         bottom_(&list_, "bottom_", dense_columns_, WithLast(arguments.config.bottom_hidden, dim_),
                 /*relu_last=*/true, Kernels(arguments)),
         top_(&list_, "top_", top_width_, WithLast(arguments.config.top_hidden, 1),
@@ -40,8 +40,10 @@ class Dlrm : public ModelBase {
 
  protected:
   absl::Status PlanParts(const Batch& batch, StepState* state) const override {
-    PlanKeys(batch, tables_.columns(), hash_buckets_, tables_.shared(), tables_.first_variable(),
-             state);
+    PlanKeys(
+        batch,
+        {.columns = tables_.columns(), .hash_buckets = hash_buckets_, .sharing = tables_.sharing()},
+        tables_.first_variable(), state);
     return absl::OkStatus();
   }
 

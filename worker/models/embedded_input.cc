@@ -6,7 +6,7 @@ InitializerConfig EmbeddingInitializer() { return {.type = "uniform"}; }
 
 EmbeddedInput::EmbeddedInput(PartList* list, const ModelArguments& arguments)
     : tables_(list, "embedding/", arguments.schema.key_columns,
-              SharesTables(arguments, arguments.config.embedding.hash_buckets),
+              SharingOf(arguments, arguments.config.embedding.hash_buckets),
               arguments.config.embedding.dim, EmbeddingInitializer()),
       hash_buckets_(arguments.config.embedding.hash_buckets),
       tables_width_(arguments.schema.key_columns * arguments.config.embedding.dim),
@@ -16,8 +16,10 @@ EmbeddedInput::EmbeddedInput(PartList* list, const ModelArguments& arguments)
       d_input_(list->AddBuffer()) {}
 
 void EmbeddedInput::Plan(const Batch& batch, StepState* state) const {
-  PlanKeys(batch, tables_.columns(), hash_buckets_, tables_.shared(), tables_.first_variable(),
-           state);
+  PlanKeys(
+      batch,
+      {.columns = tables_.columns(), .hash_buckets = hash_buckets_, .sharing = tables_.sharing()},
+      tables_.first_variable(), state);
 }
 
 LayerStack::Input EmbeddedInput::Filled(StepView& step) const {

@@ -70,10 +70,10 @@ class FieldFm : public ModelBase {
         width_(arguments.config.factors),
         dense_columns_(arguments.schema.dense_columns),
         fields_(arguments.schema.key_columns + dense_columns_),
-        linear_(&list_, arguments.schema, SharesTables(arguments, /*hash_buckets=*/0), "linear/",
+        linear_(&list_, arguments.schema, SharingOf(arguments, /*hash_buckets=*/0), "linear/",
                 Name(arguments, "linear")),
         factors_(&list_, "factors/", arguments.schema.key_columns,
-                 SharesTables(arguments, /*hash_buckets=*/0), width_,
+                 SharingOf(arguments, /*hash_buckets=*/0), width_,
                  InitializerOr(arguments.config, DefaultFactors())),
         dense_factors_(dense_columns_ == 0
                            ? 0
@@ -85,7 +85,7 @@ class FieldFm : public ModelBase {
 
  protected:
   absl::Status PlanParts(const Batch& batch, StepState* state) const override {
-    PlanKeys(batch, factors_.columns(), /*hash_buckets=*/0, factors_.shared(),
+    PlanKeys(batch, {.columns = factors_.columns(), .sharing = factors_.sharing()},
              factors_.first_variable(), state);
     linear_.tables().TakeIds(factors_, state);
     return absl::OkStatus();

@@ -15,29 +15,34 @@ int64_t HashBucket(int64_t key, int64_t hash_buckets) {
 
 }  // namespace
 
-void PlanKeys(const Batch& batch, int64_t key_columns, int64_t hash_buckets, bool shared,
-              size_t first, StepState* state) {
-  const size_t rows = static_cast<size_t>(batch.rows), columns = static_cast<size_t>(key_columns);
+void PlanKeys(const Batch& batch, const KeyPlan& plan, size_t first, StepState* state) {
+  const auto rows = static_cast<size_t>(batch.rows), columns = static_cast<size_t>(plan.columns);
+  const bool one_vocabulary = plan.sharing == TableSharing::kVocabulary;
   state->positions.resize(rows * columns);
-  state->distinct.resize(columns);
+  state->distinct.assign(one_vocabulary ? 1 : columns, 0);
+  if (one_vocabulary) state->key_index.Reset(rows * columns);
   int32_t* position = state->positions.data();
-  size_t before = 0;  // ids of earlier columns in the same table
+  size_t begin = 0;  // of the column's ids in its table
   for (size_t c = 0; c < columns; ++c) {
-    std::vector<int64_t>& all = state->uses[shared ? first : first + c].ids;
-    all.resize(before + rows);
-    int64_t* const ids = all.data() + before;
-    const int64_t first_bucket = shared ? static_cast<int64_t>(c) * hash_buckets : 0;
-    state->key_index.Reset(rows);
+    const bool own_table = plan.sharing == TableSharing::kNothing;
+    std::vector<int64_t>& all = state->uses[own_table ? first + c : first].ids;
+    size_t& distinct = state->distinct[one_vocabulary ? 0 : c];
+    all.resize(begin + distinct + rows);
+    int64_t* const ids = all.data() + begin;
+    const int64_t first_bucket =
+        plan.sharing == TableSharing::kTable ? static_cast<int64_t>(c) * plan.hash_buckets : 0;
+    if (!one_vocabulary) state->key_index.Reset(rows);
     const int64_t* key = batch.keys.data() + c;
     for (size_t r = 0; r < rows; ++r, key += columns) {
-      const int64_t id = hash_buckets == 0 ? *key : first_bucket + HashBucket(*key, hash_buckets);
+      const int64_t id =
+          plan.hash_buckets == 0 ? *key : first_bucket + HashBucket(*key, plan.hash_buckets);
       const int32_t number = state->key_index.Insert(id);
       ids[number] = id;
       *position++ = number;
     }
-    state->distinct[c] = static_cast<size_t>(state->key_index.size());
-    all.resize(before + state->distinct[c]);
-    if (shared) before = all.size();
+    distinct = static_cast<size_t>(state->key_index.size());
+    all.resize(begin + distinct);
+    if (plan.sharing == TableSharing::kTable) begin = all.size();
   }
 }
 
@@ -50,15 +55,18 @@ KeyTables::KeyTables(PartList* list, absl::Span<const std::string> names, int64_
   for (const std::string& name : names) list->AddTable(name, dim, initializer);
 }
 
-KeyTables::KeyTables(PartList* list, const std::string& prefix, int64_t columns, bool shared,
-                     int64_t dim, const InitializerConfig& initializer)
+KeyTables::KeyTables(PartList* list, const std::string& prefix, int64_t columns,
+                     TableSharing sharing, int64_t dim, const InitializerConfig& initializer)
     : first_(list->variables.size()),
       columns_(columns),
-      shared_(shared && columns > 0),
+      sharing_(columns > 0 ? sharing : TableSharing::kNothing),
       dim_(dim),
       parts_(list->AddBuffer()) {
-  if (shared_) list->AddTable(absl::StrCat(prefix, kSharedTable), dim, initializer);
-  for (int64_t c = 1; c <= columns && !shared_; ++c) {
+  if (sharing_ != TableSharing::kNothing) {
+    list->AddTable(absl::StrCat(prefix, kSharedTable), dim, initializer);
+    return;
+  }
+  for (int64_t c = 1; c <= columns; ++c) {
     list->AddTable(absl::StrCat(prefix, "C", c), dim, initializer);
   }
 }
@@ -71,11 +79,14 @@ void KeyTables::TakeIds(const KeyTables& planned, StepState* state) const {
 
 std::vector<const float*> KeyTables::Values(StepView& step) const {
   std::vector<const float*> values;
-  size_t before = 0;
+  size_t begin = 0;
   for (size_t c = 0; c < static_cast<size_t>(columns_); ++c) {
-    values.push_back(shared_ ? step.values(first_) + before * static_cast<size_t>(dim_)
-                             : step.values(first_ + c));
-    before += step.distinct()[c];
+    if (sharing_ == TableSharing::kNothing) {
+      values.push_back(step.values(first_ + c));
+      continue;
+    }
+    values.push_back(step.values(first_) + begin * static_cast<size_t>(dim_));
+    if (sharing_ == TableSharing::kTable) begin += step.distinct()[c];
   }
   return values;
 }
@@ -102,22 +113,24 @@ void KeyTables::ScatterSums(StepView& step, const float* d_sums) const {
 
 void KeyTables::ScatterColumns(StepView& step, const float* d_out, int64_t stride,
                                size_t column_stride) const {
+  if (columns_ == 0) return;
   const auto rows = static_cast<size_t>(step.rows());
   std::vector<TableSums> tables;
   const absl::Span<const size_t> distinct = step.distinct();
-  size_t before = 0;
-  for (size_t c = 0; c < distinct.size(); ++c) {
-    float* const gradient = shared_ ? step.gradient(first_) + before * static_cast<size_t>(dim_)
-                                    : step.gradient(first_ + c);
-    tables.push_back({gradient, distinct[c]});
-    before += distinct[c];
+  size_t begin = 0;
+  for (size_t t = 0; t < distinct.size(); ++t) {
+    const bool own_table = sharing_ == TableSharing::kNothing;
+    float* const gradient = step.gradient(own_table ? first_ + t : first_);
+    tables.push_back({gradient + begin * static_cast<size_t>(dim_), distinct[t]});
+    if (!own_table) begin += distinct[t];
   }
+  const size_t columns = static_cast<size_t>(columns_) / tables.size();  // of a table
   const SumOrder order = step.OrderOfSums(distinct);
   const auto width = static_cast<size_t>(dim_);
   float* const parts =
       order.part_count == 0 ? nullptr : step.Buffer(parts_, order.part_count * width);
   step.ops().SumRowsOfTables(d_out, static_cast<size_t>(stride), column_stride, width,
-                             step.input().positions, rows, rows, tables, order, parts);
+                             step.input().positions, rows, rows, tables, columns, order, parts);
   for (size_t t = 0; t < table_count(); ++t) step.GradientDone(first_ + t);
 }
 

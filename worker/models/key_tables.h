@@ -17,31 +17,44 @@ namespace cairn {
 inline constexpr absl::string_view kSharedTable = "all";
 inline constexpr absl::string_view kFirstColumnsTable = "C1";
 
-// Numbers the keys of a batch's columns: state->positions becomes [key_columns, rows], and
-// state->distinct the number of distinct keys of each column. uses[first + c].ids receives the
-// distinct keys of column c, or, if the columns are `shared`, uses[first].ids those of all columns
-// one after the other. `hash_buckets` 0: keys are ids; otherwise a fixed hash maps a key to its
-// bucket, and the buckets of column c begin at c x hash_buckets in a shared table. The uses must
-// exist.
-void PlanKeys(const Batch& batch, int64_t key_columns, int64_t hash_buckets, bool shared,
-              size_t first, StepState* state);
+// What the key columns of a batch share.
+enum class TableSharing {
+  kNothing,     // each column has a table
+  kTable,       // one table; ids of distinct columns differ
+  kVocabulary,  // one table; an id has the same row in every column
+};
 
-// The rows of a batch's key columns: one embedding table for each column, or one that all columns
-// share. Thread safety: immutable after construction; calls on distinct steps may run in parallel.
+// How PlanKeys gets ids from keys.
+struct KeyPlan {
+  int64_t columns = 0;
+  int64_t hash_buckets = 0;  // 0: keys are ids; otherwise a fixed hash maps a key to its bucket
+  TableSharing sharing = TableSharing::kNothing;
+};
+
+// Numbers the keys of a batch: state->positions becomes [columns, rows], and uses[first].ids
+// receives the distinct ids. kNothing: uses[first + c].ids receives those of column c, and
+// state->distinct their numbers. kTable: the ids of all columns follow each other, state->distinct
+// has the number of each column's, from which its positions count, and the buckets of column c
+// begin at c x hash_buckets. kVocabulary: state->distinct has the number of all, from which all
+// positions count. The uses must exist.
+void PlanKeys(const Batch& batch, const KeyPlan& plan, size_t first, StepState* state);
+
+// The rows of a batch's key columns. Thread safety: immutable after construction; calls on distinct
+// steps may run in parallel.
 class KeyTables {
  public:
   KeyTables() = default;
   // One table for each of `names`.
   KeyTables(PartList* list, absl::Span<const std::string> names, int64_t dim,
             const InitializerConfig& initializer);
-  // PREFIX + "all", which `columns` columns share, or PREFIX + "C1" … PREFIX + "Cn".
-  KeyTables(PartList* list, const std::string& prefix, int64_t columns, bool shared, int64_t dim,
-            const InitializerConfig& initializer);
+  // PREFIX + "all", or PREFIX + "C1" … PREFIX + "Cn" for n columns that share nothing.
+  KeyTables(PartList* list, const std::string& prefix, int64_t columns, TableSharing sharing,
+            int64_t dim, const InitializerConfig& initializer);
 
   int64_t columns() const { return columns_; }
-  bool shared() const { return shared_; }
+  TableSharing sharing() const { return sharing_; }
   size_t first_variable() const { return first_; }
-  // Copies the ids of `planned`, which PlanKeys filled and which is shared as this is.
+  // Copies the ids of `planned`, which PlanKeys filled and whose columns share the same.
   void TakeIds(const KeyTables& planned, StepState* state) const;
   // out[r, c * dim …] = the row of column c's key; rows of `out` are `stride` floats apart.
   void Gather(StepView& step, float* out, int64_t stride) const;
@@ -53,7 +66,9 @@ class KeyTables {
   void ScatterSums(StepView& step, const float* d_sums) const;
 
  private:
-  size_t table_count() const { return shared_ ? 1 : static_cast<size_t>(columns_); }
+  size_t table_count() const {
+    return sharing_ == TableSharing::kNothing ? static_cast<size_t>(columns_) : 1;
+  }
   std::vector<const float*> Values(StepView& step) const;
   // Scatter of tables whose columns of `d_out` are `column_stride` apart.
   void ScatterColumns(StepView& step, const float* d_out, int64_t stride,
@@ -61,7 +76,7 @@ class KeyTables {
 
   size_t first_ = 0;
   int64_t columns_ = 0;
-  bool shared_ = false;
+  TableSharing sharing_ = TableSharing::kNothing;
   int64_t dim_ = 0;
   size_t parts_ = 0;  // a buffer: parts of sums
 };

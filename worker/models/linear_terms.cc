@@ -2,9 +2,9 @@
 
 namespace cairn {
 
-LinearTerms::LinearTerms(PartList* list, const Schema& schema, bool shared,
+LinearTerms::LinearTerms(PartList* list, const Schema& schema, TableSharing sharing,
                          const std::string& prefix, const std::string& dense_name)
-    : tables_(list, prefix, schema.key_columns, shared, /*dim=*/1, {}),
+    : tables_(list, prefix, schema.key_columns, sharing, /*dim=*/1, {}),
       dense_columns_(schema.dense_columns) {
   if (dense_columns_ > 0) dense_ = list->AddDense(dense_name, {dense_columns_, 1}, {});
 }

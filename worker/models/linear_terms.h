@@ -14,8 +14,8 @@ namespace cairn {
 class LinearTerms {
  public:
   // Adds tables of dim 1 whose names begin with `prefix`, and `dense_name` [dense_columns, 1] if
-  // there are dense columns. `shared`: as for KeyTables.
-  LinearTerms(PartList* list, const Schema& schema, bool shared, const std::string& prefix,
+  // there are dense columns. `sharing`: as for KeyTables.
+  LinearTerms(PartList* list, const Schema& schema, TableSharing sharing, const std::string& prefix,
               const std::string& dense_name);
 
   const KeyTables& tables() const { return tables_; }

@@ -45,7 +45,7 @@ struct StepState {
   // Rows of the step of all workers that train as one; 0: this worker trains alone.
   int64_t joint_rows = 0;
   std::vector<int32_t> positions;
-  std::vector<size_t> distinct;  // keys of each key column
+  std::vector<size_t> distinct;  // keys: of each key column, or of all if they share a vocabulary
   KeyIndex key_index;
   std::vector<std::vector<float>> scratch;
   // The device that computes the step (worker/models/device_step.h); null: the CPU.

@@ -173,9 +173,11 @@ absl::Status ModelBase::Predict(const Batch& batch, StepState* state,
   return absl::OkStatus();
 }
 
-bool SharesTables(const ModelArguments& arguments, int64_t hash_buckets) {
-  return arguments.config.tables == "shared" &&
-         (hash_buckets > 0 || arguments.schema.keys_name_columns);
+TableSharing SharingOf(const ModelArguments& arguments, int64_t hash_buckets) {
+  if (arguments.config.tables == "shared_vocabulary") return TableSharing::kVocabulary;
+  const bool ids_differ = hash_buckets > 0 || arguments.schema.keys_name_columns;
+  return arguments.config.tables == "shared" && ids_differ ? TableSharing::kTable
+                                                           : TableSharing::kNothing;
 }
 
 InitializerConfig InitializerOr(const ModelConfig& config, const InitializerConfig& fallback) {

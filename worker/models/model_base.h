@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/models/key_tables.h"
 #include "worker/models/model.h"
 #include "worker/models/part_list.h"
 #include "worker/models/step_view.h"
@@ -57,9 +58,9 @@ class ModelBase : public Model {
   const size_t scores_, d_scores_, losses_;  // buffer numbers
 };
 
-// Whether the key columns share one table: the job allows it, and ids of distinct columns differ.
-// `hash_buckets`: of PlanKeys.
-bool SharesTables(const ModelArguments& arguments, int64_t hash_buckets);
+// What the key columns share by the job file. Where keys of distinct columns may be equal without
+// meaning the same, they share a table only by `hash_buckets` (KeyPlan).
+TableSharing SharingOf(const ModelArguments& arguments, int64_t hash_buckets);
 
 // The job's `init` if given, else `fallback`.
 InitializerConfig InitializerOr(const ModelConfig& config, const InitializerConfig& fallback);

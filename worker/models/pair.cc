@@ -37,7 +37,7 @@ class Pair : public ModelBase {
 
  protected:
   absl::Status PlanParts(const Batch& batch, StepState* state) const override {
-    PlanKeys(batch, /*key_columns=*/2, /*hash_buckets=*/0, /*shared=*/false, left_, state);
+    PlanKeys(batch, {.columns = 2}, left_, state);
     if (biases_.columns() > 0) {
       state->uses[biases_.first_variable()].ids = state->uses[left_].ids;
       state->uses[biases_.first_variable() + 1].ids = state->uses[right_].ids;

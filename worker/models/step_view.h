@@ -48,7 +48,7 @@ class StepView {
   // How variable `v` is used; for Part::kRows and kKeys, the number of rows.
   Part part(size_t v) const { return state_.uses[v].part; }
   size_t id_count(size_t v) const { return state_.uses[v].ids.size(); }
-  // The number of distinct keys of each key column, as PlanKeys found it.
+  // As PlanKeys found it.
   absl::Span<const size_t> distinct() const { return state_.distinct; }
   size_t value_count(size_t v) const {
     return state_.resident != nullptr ? state_.resident->floats(v) : state_.uses[v].values.size();
@@ -61,9 +61,9 @@ class StepView {
   // the same memory until the step ends.
   virtual float* Buffer(size_t buffer, size_t floats) = 0;
 
-  // The order in which a device adds the terms of sums by input().positions [tables, rows()], for
-  // tables with `distinct` rows each; an empty order if the device needs none. A step has one
-  // order, so all its calls must have equal arguments.
+  // The order in which a device adds the terms of sums by input().positions [key columns, rows()],
+  // for tables with `distinct` rows each and equally many key columns; an empty order if the device
+  // needs none. A step has one order, so all its calls must have equal arguments.
   virtual SumOrder OrderOfSums(absl::Span<const size_t> distinct) = 0;
 
   // Call before ops that add to these variables' gradients (BiasBackward), and before any op that

@@ -17,8 +17,7 @@ class WideDeep : public ModelBase {
   explicit WideDeep(const ModelArguments& arguments)
       : ModelBase(arguments, /*outputs=*/1),
         wide_(&list_, arguments.schema,
-              SharesTables(arguments, arguments.config.embedding.hash_buckets), "wide/",
-              "wide/dense"),
+              SharingOf(arguments, arguments.config.embedding.hash_buckets), "wide/", "wide/dense"),
         embedding_(&list_, arguments),
         layers_(&list_, "dense_", embedding_.width(), WithLast(arguments.config.hidden, 1),
                 /*relu_last=*/false, InitializerOr(arguments.config, {.type = "glorot_uniform"})) {}

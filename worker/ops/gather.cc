@@ -24,10 +24,9 @@ HWY_INLINE void GatherFixed(const float* table, size_t width, const int32_t* pos
 }
 
 template <size_t kWidth>
-HWY_INLINE void SumFixed(const float* d_out, size_t stride, size_t width, const int32_t* positions,
-                         size_t count, float* sums) {
+HWY_INLINE int32_t SumFixed(const float* d_out, size_t stride, size_t width,
+                            const int32_t* positions, size_t count, float* sums, int32_t fresh) {
   const size_t floats = kWidth == 0 ? width : kWidth;
-  int32_t fresh = 0;  // rows at positions below this are already stored
   for (size_t r = 0; r < count; ++r, d_out += stride) {
     float* to = sums + static_cast<size_t>(positions[r]) * floats;
     if (positions[r] == fresh) {
@@ -40,6 +39,7 @@ HWY_INLINE void SumFixed(const float* d_out, size_t stride, size_t width, const 
       });
     }
   }
+  return fresh;
 }
 
 void GatherKernel(const float* table, size_t width, const int32_t* positions, size_t count,
@@ -53,14 +53,14 @@ void GatherKernel(const float* table, size_t width, const int32_t* positions, si
   }
 }
 
-void SumByPositionKernel(const float* d_out, size_t stride, size_t width, const int32_t* positions,
-                         size_t count, float* sums) {
+int32_t SumByPositionKernel(const float* d_out, size_t stride, size_t width,
+                            const int32_t* positions, size_t count, float* sums, int32_t stored) {
   switch (width) {
-    case 1: return SumFixed<1>(d_out, stride, width, positions, count, sums);
-    case 8: return SumFixed<8>(d_out, stride, width, positions, count, sums);
-    case 16: return SumFixed<16>(d_out, stride, width, positions, count, sums);
-    case 32: return SumFixed<32>(d_out, stride, width, positions, count, sums);
-    default: return SumFixed<0>(d_out, stride, width, positions, count, sums);
+    case 1: return SumFixed<1>(d_out, stride, width, positions, count, sums, stored);
+    case 8: return SumFixed<8>(d_out, stride, width, positions, count, sums, stored);
+    case 16: return SumFixed<16>(d_out, stride, width, positions, count, sums, stored);
+    case 32: return SumFixed<32>(d_out, stride, width, positions, count, sums, stored);
+    default: return SumFixed<0>(d_out, stride, width, positions, count, sums, stored);
   }
 }
 
@@ -112,9 +112,10 @@ void GatherRows(const float* table, size_t width, const int32_t* positions, size
   HWY_DYNAMIC_DISPATCH(GatherKernel)(table, width, positions, count, out, out_stride);
 }
 
-void SumRowsByPosition(const float* d_out, size_t d_out_stride, size_t width,
-                       const int32_t* positions, size_t count, float* sums) {
-  HWY_DYNAMIC_DISPATCH(SumByPositionKernel)(d_out, d_out_stride, width, positions, count, sums);
+int32_t SumRowsByPosition(const float* d_out, size_t d_out_stride, size_t width,
+                          const int32_t* positions, size_t count, float* sums, int32_t stored) {
+  return HWY_DYNAMIC_DISPATCH(SumByPositionKernel)(d_out, d_out_stride, width, positions, count,
+                                                   sums, stored);
 }
 
 void DotsByPosition(const float* a, const int32_t* a_positions, const float* b,

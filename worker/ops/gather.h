@@ -14,9 +14,10 @@ void GatherRows(const float* table, size_t width, const int32_t* positions, size
 
 // sums[p] = the sum of rows i of `d_out` with positions[i] == p. Overwrites `sums`: positions are
 // numbered by first appearance (0, then at most one more than any before, as KeyIndex does), so the
-// first row of each position is stored and later rows are added.
-void SumRowsByPosition(const float* d_out, size_t d_out_stride, size_t width,
-                       const int32_t* positions, size_t count, float* sums);
+// first row of each position is stored and later rows are added. Positions below `stored` have been
+// stored by earlier calls. Returns `stored` for a call that continues the sums.
+int32_t SumRowsByPosition(const float* d_out, size_t d_out_stride, size_t width,
+                          const int32_t* positions, size_t count, float* sums, int32_t stored = 0);
 
 // out[i] = a[a_positions[i]] . b[b_positions[i]], rows of `width` floats.
 void DotsByPosition(const float* a, const int32_t* a_positions, const float* b,

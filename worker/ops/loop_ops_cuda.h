@@ -183,22 +183,24 @@ class LoopOps final : public Ops {
 
   void SumRowsOfTables(const float* d_out, size_t d_out_stride, size_t column_stride, size_t width,
                        const int32_t* positions, size_t position_stride, size_t count,
-                       absl::Span<const TableSums> tables, const SumOrder& order,
+                       absl::Span<const TableSums> tables, size_t columns, const SumOrder& order,
                        float* parts) override {
     if (order.order != nullptr) {
-      SumInOrder(d_out, d_out_stride, column_stride, width, positions, count, tables, order, parts);
+      SumInOrder(d_out, d_out_stride, column_stride, width, positions, count, tables, columns,
+                 order, parts);
       return;
     }
     ZeroTables(tables, width);
-    for (size_t first = 0; first < tables.size(); first += kernels::kTablesAtOnce) {
-      const auto part = tables.subspan(first, kernels::kTablesAtOnce);
+    const size_t all = tables.size() * columns;
+    for (size_t first = 0; first < all; first += kernels::kTablesAtOnce) {
+      const size_t some = std::min(kernels::kTablesAtOnce, all - first);
       kernels::TablePointers<float> sums{};
-      for (size_t t = 0; t < part.size(); ++t) sums.at[t] = part[t].sums;
-      RunAdding(
-          count * part.size() * width, part.size() * width,
-          kernels::SumRowsOfTablesBody{d_out + first * column_stride, d_out_stride, column_stride,
-                                       Extent(width), positions + first * position_stride,
-                                       position_stride, sums, Extent(part.size())});
+      for (size_t c = 0; c < some; ++c) sums.at[c] = tables[(first + c) / columns].sums;
+      // Columns of one table add to the same sums.
+      RunAdding(count * some * width, columns > 1 ? width : some * width,
+                kernels::SumRowsOfTablesBody{
+                    d_out + first * column_stride, d_out_stride, column_stride, Extent(width),
+                    positions + first * position_stride, position_stride, sums, Extent(some)});
     }
   }
 
@@ -317,7 +319,7 @@ class LoopOps final : public Ops {
   // Positions [tables, count]. Each row has a term, so none needs to be zero before.
   void SumInOrder(const float* d_out, size_t d_out_stride, size_t column_stride, size_t width,
                   const int32_t* positions, size_t count, absl::Span<const TableSums> tables,
-                  const SumOrder& order, float* parts) {
+                  size_t columns, const SumOrder& order, float* parts) {
     for (size_t first = 0; first < tables.size(); first += kernels::kTablesAtOnce) {
       const size_t end = std::min(first + kernels::kTablesAtOnce, tables.size());
       kernels::TablePointers<float> sums{};
@@ -328,12 +330,14 @@ class LoopOps final : public Ops {
       const auto [chunk, chunk_end] = range(order.table_chunks);
       Run((chunk_end - chunk) * width,
           kernels::SumChunksBody{d_out, d_out_stride, column_stride, Extent(width), positions,
-                                 Extent(count), order.order, order.chunks + chunk,
-                                 order.parts + chunk, Extent(first), sums, parts});
+                                 Extent(count), Extent(count * columns), order.order,
+                                 order.chunks + chunk, order.parts + chunk, Extent(first), sums,
+                                 parts});
       const auto [row, row_end] = range(order.table_joined);
       Run((row_end - row) * width,
-          kernels::JoinPartsBody{parts, Extent(width), positions, Extent(count), order.joined + row,
-                                 order.joined_terms + row, Extent(first), sums});
+          kernels::JoinPartsBody{parts, Extent(width), positions, Extent(count * columns),
+                                 order.joined + row, order.joined_terms + row, Extent(first),
+                                 sums});
     }
   }
 

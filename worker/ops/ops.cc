@@ -94,11 +94,15 @@ class OnCpu final : public Ops {
   }
   void SumRowsOfTables(const float* d_out, size_t d_out_stride, size_t column_stride, size_t width,
                        const int32_t* positions, size_t position_stride, size_t count,
-                       absl::Span<const TableSums> tables, const SumOrder& /*order*/,
-                       float* /*parts*/) override {
+                       absl::Span<const TableSums> tables, size_t columns,
+                       const SumOrder& /*order*/, float* /*parts*/) override {
     for (size_t t = 0; t < tables.size(); ++t) {
-      SumRowsByPosition(d_out + t * column_stride, d_out_stride, width,
-                        positions + t * position_stride, count, tables[t].distinct, tables[t].sums);
+      int32_t stored = 0;
+      for (size_t c = t * columns; c < (t + 1) * columns; ++c) {
+        stored = cairn::SumRowsByPosition(d_out + c * column_stride, d_out_stride, width,
+                                          positions + c * position_stride, count, tables[t].sums,
+                                          stored);
+      }
     }
   }
   void SumRowsByPosition(const float* d_out, size_t d_out_stride, size_t width,

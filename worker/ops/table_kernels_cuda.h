@@ -77,7 +77,8 @@ struct SumChunksBody {
   uint64_t d_out_stride, column_stride;
   uint32_t width;
   const int32_t* positions;
-  uint32_t count;  // the number of terms of each table
+  uint32_t rows;   // the number of terms of each key column
+  uint32_t count;  // and of each table
   const int32_t* order;
   const int32_t* chunks;
   const int32_t* numbers;  // the numbers of the chunks' parts
@@ -88,17 +89,16 @@ struct SumChunksBody {
   CAIRN_ANYWHERE void operator()(Index i) const {
     const Index chunk = i / width, column = i % width;
     const int32_t begin = chunks[chunk], end = chunks[chunk + 1];
-    const auto any = static_cast<uint32_t>(order[begin]);
-    const uint32_t table = any / count, first = table * count;
-    const float* const terms = d_out + table * column_stride + column;
     float total = 0;
     for (int32_t n = begin; n < end; ++n) {
-      total += terms[(static_cast<uint32_t>(order[n]) - first) * d_out_stride];
+      const auto term = static_cast<uint32_t>(order[n]);
+      total += d_out[term % rows * d_out_stride + term / rows * column_stride + column];
     }
     const int32_t part = numbers[chunk];
     if (part < 0) {
+      const auto any = static_cast<uint32_t>(order[begin]);
       const auto row = static_cast<uint64_t>(positions[any]);
-      sums.at[table - first_table][row * width + column] = total;
+      sums.at[any / count - first_table][row * width + column] = total;
     } else {
       parts[static_cast<uint64_t>(part) * width + column] = total;
     }

@@ -45,6 +45,20 @@ TEST(Criteo, NumbersAreLoggedAndTokensHashedWithTheirColumn) {
   EXPECT_EQ(batch.keys[25], static_cast<int64_t>(HashBytes("C26:")));
 }
 
+TEST(Criteo, ColumnsThatShareAVocabularyHaveEqualKeysForEqualTokens) {
+  TempDir folder;
+  const std::string path = folder.Join("day_0");
+  WriteFile(path, CriteoLine('\t', {"2"}, {"05db9164", "", "05db9164"}));
+  ReaderOptions options = OptionsFor("criteo_tsv", {path});
+  options.model.tables = "shared_vocabulary";
+  const std::vector<Batch> batches = ReadAll(options);
+  ASSERT_EQ(batches.size(), 1u);
+  ASSERT_EQ(batches[0].keys.size(), 26u);
+  EXPECT_EQ(batches[0].keys[0], static_cast<int64_t>(HashBytes("05db9164")));
+  EXPECT_EQ(batches[0].keys[1], static_cast<int64_t>(HashBytes("")));
+  EXPECT_EQ(batches[0].keys[2], batches[0].keys[0]);
+}
+
 TEST(Criteo, TokensOfAnyLengthAndNumbersOfAnySizeAreRead) {
   TempDir folder;
   const std::string path = folder.Join("day_0");

@@ -35,6 +35,11 @@ inline ModelConfig With(ModelConfig config, const std::string& loss, int64_t cla
   return config;
 }
 
+inline ModelConfig OneVocabulary(ModelConfig config) {
+  config.tables = "shared_vocabulary";
+  return config;
+}
+
 // An mlp with so many weights that a device copies them, their gradients and, from 41 rows on, the
 // input directly from and to page-locked vectors.
 inline ModelCase LargeModel() {
@@ -76,6 +81,10 @@ inline std::vector<ModelCase> EveryModel() {
       {"fm_shared", With(SmallConfig("fm"), sigmoid), shared},
       {"wide_deep_shared", With(SmallConfig("wide_deep"), sigmoid), shared},
       {"dlrm_shared", With(SmallConfig("dlrm"), sigmoid), shared},
+      {"fm_vocabulary", OneVocabulary(With(SmallConfig("fm"), sigmoid)), criteo},
+      {"mlp_vocabulary", OneVocabulary(hashed), criteo},
+      {"wide_deep_vocabulary", OneVocabulary(With(SmallConfig("wide_deep"), sigmoid)), criteo},
+      {"dlrm_vocabulary", OneVocabulary(With(SmallConfig("dlrm"), sigmoid)), criteo},
       {"matrix_factorization", With(SmallConfig("matrix_factorization"), squared), pairs},
       {"skip_gram", With(SmallConfig("skip_gram"), sigmoid), pairs},
   };

@@ -100,80 +100,121 @@ TEST(Model, ColumnsWhoseIdsDifferShareATable) {
   EXPECT_THAT(Names(*Make({.type = "fm", .factors = 4}, named)),
               ElementsAre("linear/all {1}", "linear/dense [3, 1]", "factors/all {4}",
                           "factors/dense [3, 4]", "bias [1]"));
+  for (const int64_t hash_buckets : {0, 9}) {
+    EXPECT_THAT(Names(*Make(wide_deep(hash_buckets, "shared_vocabulary"), alike)), shared);
+  }
   // fm does not hash its keys.
   ModelConfig fm{.type = "fm", .factors = 4};
   fm.embedding.hash_buckets = 9;
   EXPECT_THAT(Names(*Make(fm, alike)), Contains("factors/C2 {4}"));
 }
 
-// The values, or gradients, of the tables that begin with `prefix`, one after the other.
-std::vector<float> OfTables(const Model& model, const StepState& state, const std::string& prefix,
-                            HostVector<float> VariableUse::*floats) {
-  std::vector<float> all;
-  for (size_t v = 0; v < state.uses.size(); ++v) {
-    const VariableSpec& spec = model.variables()[v];
-    if (spec.kind != VariableKind::kEmbedding || !absl::StartsWith(spec.name, prefix)) continue;
-    const HostVector<float>& more = state.uses[v].*floats;
-    all.insert(all.end(), more.begin(), more.end());
-  }
-  return all;
-}
+// A step of a model with a table for each column, and of one whose columns share tables, over the
+// same values: the loss and the gradients are the same. Rows of one vocabulary have the values that
+// they have in the first column, in every column.
+class SharedStep {
+ public:
+  SharedStep(ModelConfig config, const Schema& schema)
+      : shared_(Make(config, schema)),
+        apart_(Make(With(config, "per_column"), schema)),
+        one_vocabulary_(config.tables == "shared_vocabulary"),
+        batch_(test::RandomBatch(schema, 50, 1, 1)) {}
 
-// A model with a table for each column, and one whose columns share tables, in a step over the same
-// values.
-void ExpectTheSameStep(ModelConfig config, const Schema& schema) {
-  const auto shared = Make(config, schema);
-  config.tables = "per_column";
-  const auto apart = Make(config, schema);
-  const Batch batch = test::RandomBatch(schema, 50, 1, 1);
-  StepState a, b;
-  ASSERT_TRUE(apart->Plan(batch, &a).ok());
-  ASSERT_TRUE(shared->Plan(batch, &b).ok());
-  EXPECT_EQ(a.positions, b.positions);
-  test::RandomValues(&a, 0.3f, 2);
-  ASSERT_LT(b.uses.size(), a.uses.size());
-  const auto prefix_of = [](const VariableSpec& spec) {
-    return spec.name.substr(0, spec.name.find('/') + 1);
-  };
-  // The use of the variable that has the name of the shared model's `v`.
-  const auto same_dense = [&](size_t v) -> const VariableUse& {
-    size_t i = 0;
-    while (apart->variables()[i].name != shared->variables()[v].name) ++i;
-    return a.uses[i];
-  };
-  for (size_t v = 0; v < b.uses.size(); ++v) {
-    const VariableSpec& spec = shared->variables()[v];
-    const bool table = spec.kind == VariableKind::kEmbedding;
-    const std::vector<float> values =
-        table ? OfTables(*apart, a, prefix_of(spec), &VariableUse::values)
-              : std::vector<float>(same_dense(v).values.begin(), same_dense(v).values.end());
-    ASSERT_EQ(b.uses[v].values.size(), values.size()) << spec.name;
-    std::ranges::copy(values, b.uses[v].values.begin());
-    const std::set<int64_t> ids(b.uses[v].ids.begin(), b.uses[v].ids.end());
-    EXPECT_EQ(ids.size(), b.uses[v].ids.size()) << spec.name;
+  void Expect() {
+    ASSERT_TRUE(apart_->Plan(batch_, &a_).ok());
+    ASSERT_TRUE(shared_->Plan(batch_, &b_).ok());
+    ASSERT_LT(b_.uses.size(), a_.uses.size());
+    test::RandomValues(&b_, 0.3f, 2);
+    for (size_t v = 0; v < b_.uses.size(); ++v) CopyValues(v);
+    EXPECT_NEAR(apart_->Train(batch_, &a_).value(), shared_->Train(batch_, &b_).value(), 1e-6);
+    for (size_t v = 0; v < b_.uses.size(); ++v) ExpectGradient(v);
   }
-  EXPECT_EQ(apart->Train(batch, &a).value(), shared->Train(batch, &b).value());
-  for (size_t v = 0; v < b.uses.size(); ++v) {
-    const VariableSpec& spec = shared->variables()[v];
-    const std::vector<float> found(b.uses[v].gradient.begin(), b.uses[v].gradient.end());
-    if (spec.kind == VariableKind::kEmbedding) {
-      EXPECT_EQ(found, OfTables(*apart, a, prefix_of(spec), &VariableUse::gradient)) << spec.name;
-    } else {
-      EXPECT_EQ(b.uses[v].gradient, same_dense(v).gradient) << spec.name;
+
+ private:
+  using Floats = HostVector<float> VariableUse::*;
+
+  static ModelConfig With(ModelConfig config, const std::string& tables) {
+    config.tables = tables;
+    return config;
+  }
+
+  // Calls visit(use, ids of the shared use from there on) for the uses of apart_ that make up
+  // shared_'s use `v`.
+  template <typename Visit>
+  void ForEachPart(size_t v, Visit visit) {
+    const VariableSpec& spec = shared_->variables()[v];
+    const bool table = spec.kind == VariableKind::kEmbedding;
+    const std::string prefix = spec.name.substr(0, spec.name.find('/') + 1);
+    size_t begin = 0;
+    for (size_t i = 0; i < a_.uses.size(); ++i) {
+      const VariableSpec& other = apart_->variables()[i];
+      const bool part = other.kind == spec.kind &&
+                        (table ? absl::StartsWith(other.name, prefix) : other.name == spec.name);
+      if (!part) continue;
+      visit(a_.uses[i], begin);
+      if (!one_vocabulary_) begin += a_.uses[i].ids.size();
     }
   }
-}
+
+  // Calls visit(i, j) for each float i of `use` and float j of shared_'s use `v` that belong to one
+  // another.
+  template <typename Visit>
+  void ForEachFloat(const VariableUse& use, size_t v, size_t begin, Visit visit) {
+    const VariableSpec& spec = shared_->variables()[v];
+    if (spec.kind != VariableKind::kEmbedding) {
+      for (size_t i = 0; i < use.values.size(); ++i) visit(i, i);
+      return;
+    }
+    const auto width = static_cast<size_t>(spec.shape[0]);
+    for (size_t row = 0; row < use.ids.size(); ++row) {
+      size_t other = begin + row;
+      if (one_vocabulary_) {
+        const auto found = std::ranges::find(b_.uses[v].ids, use.ids[row]);
+        other = static_cast<size_t>(found - b_.uses[v].ids.begin());
+      }
+      ASSERT_LT(other, b_.uses[v].ids.size());
+      for (size_t i = 0; i < width; ++i) visit(row * width + i, other * width + i);
+    }
+  }
+
+  void CopyValues(size_t v) {
+    const std::vector<int64_t>& ids = b_.uses[v].ids;
+    EXPECT_EQ(std::set<int64_t>(ids.begin(), ids.end()).size(), ids.size()) << "not distinct";
+    ForEachPart(v, [&](VariableUse& use, size_t begin) {
+      ForEachFloat(use, v, begin,
+                   [&](size_t i, size_t j) { use.values[i] = b_.uses[v].values[j]; });
+    });
+  }
+
+  void ExpectGradient(size_t v) {
+    std::vector<float> want(b_.uses[v].gradient.size());
+    ForEachPart(v, [&](VariableUse& use, size_t begin) {
+      ForEachFloat(use, v, begin, [&](size_t i, size_t j) { want[j] += use.gradient[i]; });
+    });
+    for (size_t i = 0; i < want.size(); ++i) {
+      ASSERT_NEAR(b_.uses[v].gradient[i], want[i], 1e-6) << shared_->variables()[v].name;
+    }
+  }
+
+  const std::unique_ptr<Model> shared_, apart_;
+  const bool one_vocabulary_;
+  const Batch batch_;
+  StepState a_, b_;
+};
 
 TEST(Model, AStepOverASharedTableIsTheSame) {
   const Schema named{.dense_columns = 3, .key_columns = 4, .keys_name_columns = true};
+  const Schema alike{.dense_columns = 3, .key_columns = 4};
   for (const std::string type : {"mlp", "fm", "wide_deep", "dlrm"}) {
     for (const int64_t hash_buckets : {0, 3}) {
       if (type == "fm" && hash_buckets > 0) continue;
-      SCOPED_TRACE(absl::StrCat(type, " ", hash_buckets));
-      ModelConfig config{.type = type, .hidden = {6}, .factors = 5};
-      config.embedding.dim = 3;
-      config.embedding.hash_buckets = hash_buckets;
-      ExpectTheSameStep(config, named);
+      for (const std::string tables : {"shared", "shared_vocabulary"}) {
+        SCOPED_TRACE(absl::StrCat(type, " ", hash_buckets, " ", tables));
+        ModelConfig config{.type = type, .hidden = {6}, .factors = 5, .tables = tables};
+        config.embedding.dim = 3;
+        config.embedding.hash_buckets = hash_buckets;
+        SharedStep(config, tables == "shared" ? named : alike).Expect();
+      }
     }
   }
 }

@@ -76,37 +76,58 @@ TEST(SumOrder, KeepsTheTermsOfARowInOrderAndCutsThemIntoShortChunks) {
   EXPECT_LE(longest, 1 + static_cast<int32_t>(std::sqrt(kCount)));
 }
 
-// More tables than one launch takes.
-TEST(SumOrder, GivesTheSumsOfTheCpu) {
-  constexpr size_t kTables = 40, kCount = 700, kWidth = 3, kStride = kTables * kWidth + 1;
-  const Skewed skewed(kTables, kCount);
-  std::vector<float> d_out(kCount * kStride);
+// The sums of the CPU and of a GPU, with and without an order, for `tables` tables of `columns` key
+// columns each.
+void ExpectTheSumsOfTheDefinition(size_t tables, size_t columns) {
+  constexpr size_t kCount = 700, kWidth = 3;
+  const size_t stride = tables * columns * kWidth + 1;
+  const Skewed skewed(tables, columns * kCount);
+  std::vector<float> d_out(kCount * stride);
   for (size_t i = 0; i < d_out.size(); ++i) d_out[i] = static_cast<float>(i % 91) / 8 - 5;
+  std::vector<std::vector<float>> want;
+  for (size_t t = 0; t < tables; ++t) {
+    want.emplace_back(skewed.distinct[t] * kWidth);
+    for (size_t term = 0; term < columns * kCount; ++term) {
+      const auto row = static_cast<size_t>(skewed.positions[t * columns * kCount + term]);
+      const size_t column = t * columns + term / kCount;
+      for (size_t i = 0; i < kWidth; ++i) {
+        want[t][row * kWidth + i] += d_out[term % kCount * stride + column * kWidth + i];
+      }
+    }
+  }
   SumOrderBuilder builder;
-  builder.Build(skewed.positions, kCount, skewed.distinct);
-
-  LoopQueue queue;
-  // The queue's memory is the host's.
-  std::vector<std::vector<float>> want, got;
-  std::vector<TableSums> want_tables, got_tables;
-  for (const size_t rows : skewed.distinct) {
-    want.emplace_back(rows * kWidth);
-    got.emplace_back(rows * kWidth, NAN);
-  }
-  for (size_t t = 0; t < kTables; ++t) {
-    want_tables.push_back({want[t].data(), skewed.distinct[t]});
-    got_tables.push_back({got[t].data(), skewed.distinct[t]});
-  }
+  builder.Build(skewed.positions, columns * kCount, skewed.distinct);
   const SumOrder order = builder.At(builder.numbers().data());
   std::vector<float> parts(order.part_count * kWidth, NAN);
-  CpuOps().SumRowsOfTables(d_out.data(), kStride, kWidth, kWidth, skewed.positions.data(), kCount,
-                           kCount, want_tables, {}, nullptr);
-  queue.ops().SumRowsOfTables(d_out.data(), kStride, kWidth, kWidth, skewed.positions.data(),
-                              kCount, kCount, got_tables, order, parts.data());
-  ASSERT_OK(queue.Finish());
-  for (size_t t = 0; t < kTables; ++t) {
-    EXPECT_THAT(got[t], ::testing::Pointwise(::testing::FloatNear(1e-3F), want[t])) << t;
-  }
+  LoopQueue queue;  // its memory is the host's
+  const auto expect_sums = [&](Ops& ops, const SumOrder& in_order, const char* by) {
+    // One piece of memory, as in a step: a GPU may zero gaps between tables.
+    std::vector<float> got(tables * columns * kCount * kWidth, NAN);
+    std::vector<TableSums> sums;
+    float* begin = got.data();
+    for (const size_t rows : skewed.distinct) {
+      sums.push_back({begin, rows});
+      begin += rows * kWidth;
+    }
+    ops.SumRowsOfTables(d_out.data(), stride, kWidth, kWidth, skewed.positions.data(), kCount,
+                        kCount, sums, columns, in_order, parts.data());
+    ASSERT_OK(queue.Finish());
+    for (size_t t = 0; t < tables; ++t) {
+      const auto found = absl::MakeConstSpan(sums[t].sums, want[t].size());
+      EXPECT_THAT(found, ::testing::Pointwise(::testing::FloatNear(5e-3F), want[t]))
+          << by << ", table " << t << " of " << tables;
+    }
+  };
+  expect_sums(CpuOps(), {}, "CPU");
+  expect_sums(queue.ops(), order, "GPU in order");
+  expect_sums(queue.ops(), {}, "GPU");
+}
+
+// More columns than one launch takes.
+TEST(SumOrder, GivesTheSumsOfTheDefinition) {
+  ExpectTheSumsOfTheDefinition(40, 1);
+  ExpectTheSumsOfTheDefinition(8, 5);
+  ExpectTheSumsOfTheDefinition(1, 40);
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ const std::vector<Change>& Changes() {
       {"model.bottom_hidden", {"model.bottom_hidden=[3]"}},
       {"model.top_hidden", {"model.top_hidden=[3]"}},
       {"model.factors", {"model.factors=3"}},
+      {"model.tables", {"model.tables=shared_vocabulary"}},
       {"model.embedding.dim", {"model.embedding.dim=3"}},
       {"model.embedding.hash_buckets", {"model.embedding.hash_buckets=5"}},
       {"model.embedding.admit_after_pushes", {"model.embedding.admit_after_pushes=3"}},
