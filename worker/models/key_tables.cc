@@ -7,6 +7,9 @@ namespace cairn {
 
 namespace {
 
+// Keys whose slots in the index are on their way.
+constexpr size_t kAhead = 16;
+
 // The high word of hash x buckets: uniform over all buckets, without a division.
 int64_t HashBucket(int64_t key, int64_t hash_buckets) {
   const auto hash = static_cast<unsigned __int128>(MixBits(static_cast<uint64_t>(key)));
@@ -32,10 +35,16 @@ void PlanKeys(const Batch& batch, const KeyPlan& plan, size_t first, StepState* 
     const int64_t first_bucket =
         plan.sharing == TableSharing::kTable ? static_cast<int64_t>(c) * plan.hash_buckets : 0;
     if (!one_vocabulary) state->key_index.Reset(rows);
+    // Where the distinct ids go, at the latest.
+    int64_t* const of_rows = ids + distinct;
     const int64_t* key = batch.keys.data() + c;
     for (size_t r = 0; r < rows; ++r, key += columns) {
-      const int64_t id =
+      of_rows[r] =
           plan.hash_buckets == 0 ? *key : first_bucket + HashBucket(*key, plan.hash_buckets);
+    }
+    for (size_t r = 0; r < rows; ++r) {
+      if (r + kAhead < rows) state->key_index.Prefetch(of_rows[r + kAhead]);
+      const int64_t id = of_rows[r];
       const int32_t number = state->key_index.Insert(id);
       ids[number] = id;
       *position++ = number;
