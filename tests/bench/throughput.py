@@ -229,7 +229,7 @@ def row(name, batch, ours, peers, ok, **more):
 
 def epochs_for(model, batch):
     # Long enough for several seconds of training.
-    return {"lr": 60 if batch == 128 else 150, "mlp": 4}.get(model, 8)
+    return {"lr": 60 if batch == 128 else 150, "mlp": 4}.get(model, 12)
 
 
 def main():
