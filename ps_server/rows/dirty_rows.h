@@ -46,25 +46,24 @@ class DirtyRows {
   bool in_batch() const { return in_batch_; }
   // Begins the batch, and drops the list: from now on Remove may be called.
   void BeginBatch() { in_batch_ = many_ = true; }
-  // Calls put(row) for about `max_rows` rows and removes them; before, ahead(row) for rows that are
-  // put soon. False: none was put, and the rest is
+  // Calls put(row) for about `max_rows` rows and removes them. False: none was put, and the rest is
   // for TakeAll.
-  template <typename Put, typename Ahead>
-  bool TakeAhead(size_t max_rows, Put put, Ahead ahead) {
+  template <typename Put>
+  bool TakeAhead(size_t max_rows, Put put) {
     in_batch_ = true;
     if (set_.size() <= max_rows || sweeps_ == kMaxSweeps) return false;
     many_ = true;
-    next_word_ = set_.TakeFrom(next_word_, max_rows, put, ahead);
+    next_word_ = set_.TakeFrom(next_word_, max_rows, put);
     if (next_word_ < set_.words()) return true;
     next_word_ = 0;
     ++sweeps_;
     return true;
   }
   // Calls put(row) for every row; the set is empty afterwards.
-  template <typename Put, typename Ahead>
-  void TakeAll(Put put, Ahead ahead) {
+  template <typename Put>
+  void TakeAll(Put put) {
     if (many_) {
-      set_.TakeFrom(0, SIZE_MAX, put, ahead);
+      set_.TakeFrom(0, SIZE_MAX, put);
     } else {
       for (const uint32_t row : list_) {
         put(row);

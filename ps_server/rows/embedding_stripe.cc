@@ -137,14 +137,12 @@ absl::string_view EmbeddingStripe::Stored(uint32_t row) {
 bool EmbeddingStripe::DrainAhead(StripeBatch& batch, size_t bytes) {
   PrepareBatch(batch);
   const size_t max_rows = std::max<size_t>(1, bytes / table_.stored_bytes());
-  const auto ahead = [&](uint32_t row) { table_.Prefetch(row); };
-  return dirty_.TakeAhead(max_rows, [&](uint32_t row) { PutRow(batch, row); }, ahead);
+  return dirty_.TakeAhead(max_rows, [&](uint32_t row) { PutRow(batch, row); });
 }
 
 void EmbeddingStripe::DrainContent(StripeBatch& batch) {
   PrepareBatch(batch);
-  const auto ahead = [&](uint32_t row) { table_.Prefetch(row); };
-  dirty_.TakeAll([&](uint32_t row) { PutRow(batch, row); }, ahead);
+  dirty_.TakeAll([&](uint32_t row) { PutRow(batch, row); });
   const int64_t cold = cold_rows_ + spare_.size();
   if (cold != counted_cold_) batch.SetColdCount(cold);
   counted_cold_ = cold;

@@ -189,11 +189,8 @@ class HostedTable::Window {
     uint32_t owner[kFlightKeys];
     uint32_t rows[kFlightKeys];
     size_t g = 0;
-    // Flights of equal sizes: the misses of a last, short one would hardly overlap.
-    const uint32_t flights = (end() - begin() + kFlightKeys - 1) / kFlightKeys;
-    const uint32_t flight = (end() - begin() + flights - 1) / flights;
-    for (uint32_t base = begin(); base < end(); base += flight) {
-      const uint32_t n = std::min(flight, end() - base);
+    for (uint32_t base = begin(); base < end(); base += kFlightKeys) {
+      const uint32_t n = std::min(kFlightKeys, end() - base);
       for (uint32_t i = 0; i < n; ++i) {
         if (base + i == groups_[g].end) ++g;
         owner[i] = static_cast<uint32_t>(g);

@@ -43,16 +43,10 @@ class RowSet {
   // From now on the set has the rows below `rows`, except those in `except`.
   void AssignAll(uint32_t rows, const RowSet& except);
   // Calls take(row) for about `max_rows` rows, found from word `word` of 64 rows on, and removes
-  // them; before, ahead(row) for the rows that are taken soon. Returns the next word; words():
-  // there are no others.
-  template <typename Take, typename Ahead>
-  size_t TakeFrom(size_t word, size_t max_rows, Take take, Ahead ahead) {
+  // them. Returns the next word; words(): there are no others.
+  template <typename Take>
+  size_t TakeFrom(size_t word, size_t max_rows, Take take) {
     for (size_t taken = 0; word < words_.size() && taken < max_rows; ++word) {
-      if (word + 1 < words_.size()) {
-        for (uint64_t bits = words_[word + 1]; bits != 0; bits &= bits - 1) {
-          ahead(static_cast<uint32_t>(word * 64 + 64) + static_cast<uint32_t>(std::countr_zero(bits)));
-        }
-      }
       for (uint64_t bits = words_[word]; bits != 0; bits &= bits - 1, ++taken) {
         take(static_cast<uint32_t>(word * 64) + static_cast<uint32_t>(std::countr_zero(bits)));
       }
