@@ -39,7 +39,7 @@ STAGES = [
     ("hash and deduplicate", r"PlanKeys|KeyIndex|FindDistinct|_unique2"),
     ("finite check", r"FindNotFinite|FindBits"),
     ("gather", r"GatherTables|CopyRepeats|at::native::embedding\(|at::_ops::embedding::"),
-    ("scatter", r"ScatterColumns|AddRows|embedding_dense_backward|ScatterOnto"),
+    ("scatter", r"ScatterColumns|SumByPosition|AddRows|embedding_dense_backward|ScatterOnto"),
     ("products", r"blas|gemm|DenseForward|DenseBackward|(add)?mm_out_cpu"),
     ("retain", r"RetainPart|Retention|PushLedger|TakeDurable|RetainedPart"),
     ("store reply", r"DataPlan::(StoreReply|PlaceRows)|ScatterRows\(std::byte"),
