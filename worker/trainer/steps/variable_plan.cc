@@ -76,9 +76,10 @@ absl::Status CheckTables(absl::Span<const VariableSpec> there,
     const std::string other =
         absl::StrCat(name.substr(0, slash + 1), shared ? kFirstColumnsTable : kSharedTable);
     if (!has(other)) continue;
-    return AlreadyExists("the job has the table \"", other, "\" and not \"", name,
-                         "\": set model.tables: ", shared ? "per_column" : "shared",
-                         " in the job file, give the job another name, or start over with --fresh");
+    return AlreadyExists(
+        "the job has the table \"", other, "\" and not \"", name, "\": set model.tables: ",
+        shared ? "per_column" : "shared (or shared_vocabulary, if the job began with it)",
+        " in the job file, give the job another name, or start over with --fresh");
   }
   return absl::OkStatus();
 }

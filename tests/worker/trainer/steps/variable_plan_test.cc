@@ -101,7 +101,7 @@ TEST(VariablePlan, AJobKeepsTheTablesThatItHasTrained) {
   EXPECT_THAT(CheckTables(shared, apart),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        AllOf(HasSubstr("the table \"embedding/all\" and not \"embedding/C1\""),
-                             HasSubstr("set model.tables: shared in the job file"))));
+                             HasSubstr("set model.tables: shared (or shared_vocabulary"))));
 }
 
 TEST(VariablePlan, APatternThatMatchesNothingIsAWarning) {
