@@ -22,6 +22,11 @@ constexpr size_t kMaxTokenBytes = 256;
 // Most numbers are small integers, whose logarithms a table holds.
 constexpr int kTabledNumbers = 1024;
 
+// Whether a key identifies its column too.
+bool NamesColumns(const ReaderOptions& options) {
+  return options.model.tables != "shared_vocabulary";
+}
+
 // FNV-1a after "C1:" … "C26:", with which the hashed text of each column's tokens begins if it
 // `names` the column.
 std::array<uint64_t, kTokens> ColumnPrefixes(bool names) {
@@ -51,10 +56,10 @@ class CriteoParser : public LineParser {
   CriteoParser(const ReaderOptions& options, char separator)
       : LineParser(options),
         separator_(separator),
-        prefixes_(ColumnPrefixes(options.model.tables != "shared_vocabulary")) {
+        prefixes_(ColumnPrefixes(NamesColumns(options))) {
     schema_.dense_columns = kNumbers;
     schema_.key_columns = kTokens;
-    schema_.keys_name_columns = options.model.tables != "shared_vocabulary";
+    schema_.keys_name_columns = NamesColumns(options);
   }
 
   // The tab-separated logs never quote their tokens.

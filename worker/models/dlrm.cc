@@ -40,10 +40,7 @@ class Dlrm : public ModelBase {
 
  protected:
   absl::Status PlanParts(const Batch& batch, StepState* state) const override {
-    PlanKeys(
-        batch,
-        {.columns = tables_.columns(), .hash_buckets = hash_buckets_, .sharing = tables_.sharing()},
-        tables_.first_variable(), state);
+    tables_.Plan(batch, hash_buckets_, state);
     return absl::OkStatus();
   }
 

@@ -16,10 +16,7 @@ EmbeddedInput::EmbeddedInput(PartList* list, const ModelArguments& arguments)
       d_input_(list->AddBuffer()) {}
 
 void EmbeddedInput::Plan(const Batch& batch, StepState* state) const {
-  PlanKeys(
-      batch,
-      {.columns = tables_.columns(), .hash_buckets = hash_buckets_, .sharing = tables_.sharing()},
-      tables_.first_variable(), state);
+  tables_.Plan(batch, hash_buckets_, state);
 }
 
 LayerStack::Input EmbeddedInput::Filled(StepView& step) const {

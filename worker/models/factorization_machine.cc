@@ -85,8 +85,7 @@ class FieldFm : public ModelBase {
 
  protected:
   absl::Status PlanParts(const Batch& batch, StepState* state) const override {
-    PlanKeys(batch, {.columns = factors_.columns(), .sharing = factors_.sharing()},
-             factors_.first_variable(), state);
+    factors_.Plan(batch, /*hash_buckets=*/0, state);
     linear_.tables().TakeIds(factors_, state);
     return absl::OkStatus();
   }

@@ -26,8 +26,8 @@ void PlanKeys(const Batch& batch, const KeyPlan& plan, size_t first, StepState* 
   if (one_vocabulary) state->key_index.Reset(rows * columns);
   int32_t* position = state->positions.data();
   size_t begin = 0;  // of the column's ids in its table
+  const bool own_table = plan.sharing == TableSharing::kNothing;
   for (size_t c = 0; c < columns; ++c) {
-    const bool own_table = plan.sharing == TableSharing::kNothing;
     std::vector<int64_t>& all = state->uses[own_table ? first + c : first].ids;
     size_t& distinct = state->distinct[one_vocabulary ? 0 : c];
     all.resize(begin + distinct + rows);
@@ -80,6 +80,11 @@ KeyTables::KeyTables(PartList* list, const std::string& prefix, int64_t columns,
   }
 }
 
+void KeyTables::Plan(const Batch& batch, int64_t hash_buckets, StepState* state) const {
+  PlanKeys(batch, {.columns = columns_, .hash_buckets = hash_buckets, .sharing = sharing_}, first_,
+           state);
+}
+
 void KeyTables::TakeIds(const KeyTables& planned, StepState* state) const {
   for (size_t t = 0; t < table_count(); ++t) {
     state->uses[first_ + t].ids = state->uses[planned.first_ + t].ids;
@@ -127,8 +132,8 @@ void KeyTables::ScatterColumns(StepView& step, const float* d_out, int64_t strid
   std::vector<TableSums> tables;
   const absl::Span<const size_t> distinct = step.distinct();
   size_t begin = 0;
+  const bool own_table = sharing_ == TableSharing::kNothing;
   for (size_t t = 0; t < distinct.size(); ++t) {
-    const bool own_table = sharing_ == TableSharing::kNothing;
     float* const gradient = step.gradient(own_table ? first_ + t : first_);
     tables.push_back({gradient + begin * static_cast<size_t>(dim_), distinct[t]});
     if (!own_table) begin += distinct[t];

@@ -31,12 +31,13 @@ struct KeyPlan {
   TableSharing sharing = TableSharing::kNothing;
 };
 
-// Numbers the keys of a batch: state->positions becomes [columns, rows], and uses[first].ids
-// receives the distinct ids. kNothing: uses[first + c].ids receives those of column c, and
-// state->distinct their numbers. kTable: the ids of all columns follow each other, state->distinct
-// has the number of each column's, from which its positions count, and the buckets of column c
-// begin at c x hash_buckets. kVocabulary: state->distinct has the number of all, from which all
-// positions count. The uses must exist.
+// Numbers the keys of a batch: state->positions becomes [columns, rows], and state->distinct counts
+// the ids of each column, or those of all (kVocabulary). The uses must exist.
+//   kNothing     uses[first + c].ids receives the distinct ids of column c.
+//   kTable       uses[first].ids receives the distinct ids of column 0, then those of column 1, ….
+//                Positions count from the column's first id. The buckets of column c begin at c x
+//                hash_buckets.
+//   kVocabulary  uses[first].ids receives the distinct ids of all columns.
 void PlanKeys(const Batch& batch, const KeyPlan& plan, size_t first, StepState* state);
 
 // The rows of a batch's key columns. Thread safety: immutable after construction; calls on distinct
@@ -52,9 +53,10 @@ class KeyTables {
             int64_t dim, const InitializerConfig& initializer);
 
   int64_t columns() const { return columns_; }
-  TableSharing sharing() const { return sharing_; }
   size_t first_variable() const { return first_; }
-  // Copies the ids of `planned`, which PlanKeys filled and whose columns share the same.
+  // PlanKeys for these tables.
+  void Plan(const Batch& batch, int64_t hash_buckets, StepState* state) const;
+  // Copies the ids of `planned`, whose Plan was called and whose columns share the same.
   void TakeIds(const KeyTables& planned, StepState* state) const;
   // out[r, c * dim …] = the row of column c's key; rows of `out` are `stride` floats apart.
   void Gather(StepView& step, float* out, int64_t stride) const;

@@ -259,21 +259,6 @@ struct AddByPositionBody {
   }
 };
 
-// i: row x column.
-struct SumRowsByPositionBody {
-  const float* d_out;
-  uint64_t d_out_stride;
-  uint32_t width;
-  const int32_t* positions;
-  float* sums;
-  template <typename Index>
-  CAIRN_ANYWHERE void operator()(Index i) const {
-    const Index row = i / width, column = i % width;
-    AtomicAdd(sums + static_cast<uint64_t>(positions[row]) * width + column,
-              d_out[row * d_out_stride + column]);
-  }
-};
-
 // i: row.
 struct DotsByPositionBody {
   const float* a;

@@ -204,14 +204,6 @@ class LoopOps final : public Ops {
     }
   }
 
-  void SumRowsByPosition(const float* d_out, size_t d_out_stride, size_t width,
-                         const int32_t* positions, size_t count, size_t distinct,
-                         float* sums) override {
-    Zero(sums, distinct * width);
-    RunAdding(count * width, width,
-              kernels::SumRowsByPositionBody{d_out, d_out_stride, Extent(width), positions, sums});
-  }
-
   void DotsByPosition(const float* a, const int32_t* a_positions, const float* b,
                       const int32_t* b_positions, size_t width, size_t count, float* out) override {
     Run(count, kernels::DotsByPositionBody{a, a_positions, b, b_positions, Extent(width), out});
@@ -316,7 +308,7 @@ class LoopOps final : public Ops {
     return pointers;
   }
 
-  // Positions [tables, count]. Each row has a term, so none needs to be zero before.
+  // Positions [key columns, count]. Each row has a term, so none needs to be zero before.
   void SumInOrder(const float* d_out, size_t d_out_stride, size_t column_stride, size_t width,
                   const int32_t* positions, size_t count, absl::Span<const TableSums> tables,
                   size_t columns, const SumOrder& order, float* parts) {

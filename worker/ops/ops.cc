@@ -99,16 +99,10 @@ class OnCpu final : public Ops {
     for (size_t t = 0; t < tables.size(); ++t) {
       int32_t stored = 0;
       for (size_t c = t * columns; c < (t + 1) * columns; ++c) {
-        stored = cairn::SumRowsByPosition(d_out + c * column_stride, d_out_stride, width,
-                                          positions + c * position_stride, count, tables[t].sums,
-                                          stored);
+        stored = SumRowsByPosition(d_out + c * column_stride, d_out_stride, width,
+                                   positions + c * position_stride, count, tables[t].sums, stored);
       }
     }
-  }
-  void SumRowsByPosition(const float* d_out, size_t d_out_stride, size_t width,
-                         const int32_t* positions, size_t count, size_t /*distinct*/,
-                         float* sums) override {
-    cairn::SumRowsByPosition(d_out, d_out_stride, width, positions, count, sums);
   }
   void DotsByPosition(const float* a, const int32_t* a_positions, const float* b,
                       const int32_t* b_positions, size_t width, size_t count, float* out) override {

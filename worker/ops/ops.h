@@ -69,19 +69,16 @@ class Ops {
                             float* out, size_t out_stride) = 0;
   virtual void AddTablesByPosition(absl::Span<const float* const> tables, const int32_t* positions,
                                    size_t position_stride, size_t count, float* sums) = 0;
-  // SumRowsByPosition for several tables, each with `columns` key columns. Key column c uses the
-  // positions at `positions` + c * position_stride, and its rows of `d_out` begin at column c *
-  // column_stride; table t has the key columns from t * columns on. If there is an order (only on a
-  // GPU), whose tables have columns * count terms, the sums are added in that order, by way of
-  // `parts` [order.part_count, width], which is overwritten; position_stride is then `count`.
+  // SumRowsByPosition (gather.h) for several tables, each with `columns` key columns. Key column c
+  // uses the positions at `positions` + c * position_stride, and its rows of `d_out` begin at
+  // column c * column_stride; table t has the key columns from t * columns on. If there is an order
+  // (only on a GPU), whose tables have columns * count terms, the sums are added in that order, by
+  // way of `parts` [order.part_count, width], which is overwritten; position_stride is then
+  // `count`.
   virtual void SumRowsOfTables(const float* d_out, size_t d_out_stride, size_t column_stride,
                                size_t width, const int32_t* positions, size_t position_stride,
                                size_t count, absl::Span<const TableSums> tables, size_t columns,
                                const SumOrder& order, float* parts) = 0;
-  // `distinct`: the number of distinct positions, and so of rows of `sums`.
-  virtual void SumRowsByPosition(const float* d_out, size_t d_out_stride, size_t width,
-                                 const int32_t* positions, size_t count, size_t distinct,
-                                 float* sums) = 0;
   virtual void DotsByPosition(const float* a, const int32_t* a_positions, const float* b,
                               const int32_t* b_positions, size_t width, size_t count,
                               float* out) = 0;

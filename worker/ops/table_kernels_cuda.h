@@ -52,7 +52,8 @@ struct AddTablesByPositionBody {
   }
 };
 
-// i: row x table x column.
+// One pointer for each key column; those of one table are equal. i: row x key column x column of
+// the row.
 struct SumRowsOfTablesBody {
   const float* d_out;
   uint64_t d_out_stride, column_stride;
