@@ -136,6 +136,8 @@ class GlooGroup final : public CollectiveGroup {
   absl::Status Broken(CollectiveKind kind, uint64_t number) const;
   // Handles another rank's status and request for this rank's status.
   std::string ExchangeStatus(const std::string& told);
+  // Makes another rank's failure this group's, unless it has one.
+  void AdoptFailure(const GroupStatus& told) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   GroupStatus OwnStatus() const;
 
   Greetings& greetings() { return greetings_[number_ & 1]; }
@@ -322,6 +324,7 @@ template <typename Exchange>
 absl::Status GlooGroup::MakeCall(CollectiveKind kind, Deadline deadline, Exchange exchange) {
   const uint64_t number = number_ + 1;
   if (!Begin(number).ok()) {
+    link_->Close();  // a rank that another's failure has not reached may wait for this one
     number_ = number;
     return Broken(kind, number);
   }
@@ -347,6 +350,8 @@ absl::Status GlooGroup::MakeCall(CollectiveKind kind, Deadline deadline, Exchang
   {
     absl::MutexLock lock(&mutex_);
     status_.in_call = false;
+    // Only this call did not need the rank that has reported a failure meanwhile.
+    if (!told_.empty()) AdoptFailure(told_.front());
   }
   if (status.ok()) return status;
   return Annotate(status, CallerText(kind, number, rank(), peer(rank())));
@@ -446,6 +451,14 @@ void GlooGroup::Abort(const absl::Status& why) {
   link_->Close();
 }
 
+void GlooGroup::AdoptFailure(const GroupStatus& told) {
+  if (!status_.failure.ok()) return;
+  status_.failure = absl::Status(
+      told.failure.code(),
+      absl::StrCat(RankText(told.rank, peer(told.rank)), " reports: ", told.failure.message()));
+  status_.at_fault = told.at_fault;
+}
+
 GroupStatus GlooGroup::OwnStatus() const {
   absl::MutexLock lock(&mutex_);
   return status_;
@@ -458,12 +471,14 @@ std::string GlooGroup::ExchangeStatus(const std::string& told) {
   // At most one from each rank, because a rank's first failure breaks the group.
   if (is_known && !other->failure.ok() && told_.size() < options_.addresses.size()) {
     told_.push_back(*other);
-    // A running call finds the fault itself. A rank that waits for other work looks at usable().
-    if (!status_.in_call && status_.failure.ok()) {
-      status_.failure =
-          absl::Status(other->failure.code(), absl::StrCat(RankText(other->rank, peer(other->rank)),
-                                                           " reports: ", other->failure.message()));
-      status_.at_fault = other->at_fault;
+    // A rank that waits for other work looks at usable(). A running call finds the fault itself,
+    // but may wait for a third rank, which makes no further call. It may also have all that it
+    // needs of the rank that failed, if that had completed the call.
+    if (!status_.in_call) {
+      AdoptFailure(*other);
+    } else if (other->number < status_.number ||
+               (other->number == status_.number && other->in_call)) {
+      link_->Interrupt();
     }
   }
   return status_.Encode();

@@ -65,6 +65,7 @@ void GlooLink::Connect(const std::vector<std::string>& addresses) {
 }
 
 void GlooLink::Close() {
+  if (closed_.exchange(true)) return;
   for (int r = 0; r < size(); ++r) {
     if (r != rank()) context_->getPair(r)->close();
   }
@@ -115,11 +116,12 @@ void GlooBuffer::Post(int from, uint64_t tag, size_t offset, size_t bytes) {
   try {
     buffer_->recv(from, tag, offset, bytes);
   } catch (const std::exception& error) {
-    throw GlooFailure(from, absl::StrCat("receive: ", error.what()));
+    not_posted_.emplace(from, absl::StrCat("receive: ", error.what()));
   }
 }
 
 void GlooBuffer::AwaitReceived(int from) {
+  if (not_posted_.has_value()) throw GlooFailure(*not_posted_);
   link_.Await(from, buffer_.get(), "receive", [&](std::chrono::milliseconds timeout) {
     return buffer_->waitRecv(nullptr, timeout);
   });

@@ -10,6 +10,7 @@
 #include <deque>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,7 @@ class GlooFailure : public std::exception {
   std::string what_;
 };
 
-// Thread safety: one thread transfers; another may call Interrupt, and any thread waiting_for.
+// Thread safety: one thread transfers; any thread may call Interrupt, Close and waiting_for.
 class GlooLink {
  public:
   // Opens a listening socket for each other rank at `host`.
@@ -42,7 +43,7 @@ class GlooLink {
   std::vector<std::string> Addresses() const;
   // Connects to every rank: addresses[r] is the address that rank r has opened for this one.
   void Connect(const std::vector<std::string>& addresses);  // throws GlooFailure
-  // Closes every connection at once: the other ranks' transfers fail.
+  // Closes every connection at once, if they are not closed yet: the other ranks' transfers fail.
   void Close();
 
   int rank() const { return context_->rank; }
@@ -69,6 +70,7 @@ class GlooLink {
   Deadline deadline_ = Deadline::In(absl::ZeroDuration());
   std::unique_ptr<char[]> scratch_;
   size_t scratch_bytes_ = 0;
+  std::atomic<bool> closed_ = false;
   std::atomic<int> waiting_for_ = -1;
   absl::Mutex mutex_;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
@@ -77,12 +79,15 @@ class GlooLink {
 
 // Memory for sending and receiving. Messages between two ranks with one tag arrive in send order,
 // in the memory posted for them in that order; a message must not be longer than the memory posted
-// for it. All methods throw GlooFailure.
+// for it. A failure of one transfer fails the other transfers of its buffer, even complete ones.
+// All methods but Post throw GlooFailure.
 class GlooBuffer {
  public:
   GlooBuffer(GlooLink& link, void* data, size_t bytes)
       : link_(link), buffer_(link.context_->createUnboundBuffer(data, bytes)) {}
 
+  // A failure is thrown by the next AwaitReceived: memory posted for a later call does not fail the
+  // running one, which a rank that has left since may have completed.
   void Post(int from, uint64_t tag, size_t offset, size_t bytes);
   void AwaitReceived(int from);
   void Send(int to, uint64_t tag, size_t offset, size_t bytes);
@@ -95,6 +100,7 @@ class GlooBuffer {
   GlooLink& link_;
   const std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
   std::deque<int> sent_to_;  // not awaited yet
+  std::optional<GlooFailure> not_posted_;
 };
 
 }  // namespace cairn

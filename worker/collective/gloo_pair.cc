@@ -23,14 +23,14 @@ size_t PairExchange::SegmentBytes(size_t bytes) {
   return std::max(kMinPairSegmentBytes, (even + kAlignment - 1) / kAlignment * kAlignment);
 }
 
-PairExchange::PairExchange(GlooLink& link)
-    : link_(link), memory_(new char[kMaxPairBytes]), received_(link, memory_.get(), kMaxPairBytes) {
-  for (size_t slot = 0; slot < kSlots; ++slot) Post(slot);
+PairExchange::PairExchange(GlooLink& link) : link_(link), memory_(new char[kMaxPairBytes]) {
+  for (size_t slot = 0; slot < kSlots; ++slot) {
+    received_.emplace_back(link, memory_.get() + slot * kSlotBytes, kSlotBytes);
+    Post(slot);
+  }
 }
 
-void PairExchange::Post(size_t slot) {
-  received_.Post(other(), kPairTag, slot * kSlotBytes, kSlotBytes);
-}
+void PairExchange::Post(size_t slot) { received_[slot].Post(other(), kPairTag, 0, kSlotBytes); }
 
 void PairExchange::Send(ConstBuffer in) {
   // Gloo takes send memory as writable, but does not write it.
@@ -42,8 +42,8 @@ void PairExchange::Send(ConstBuffer in) {
 }
 
 const char* PairExchange::Receive() {
-  received_.AwaitReceived(other());
   const size_t slot = (first_slot_ + segments_received_++) % kSlots;
+  received_[slot].AwaitReceived(other());
   return memory_.get() + slot * kSlotBytes;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <memory>
 
 #include "worker/collective/buffer.h"
@@ -44,10 +45,10 @@ class PairExchange {
 
   GlooLink& link_;
   const std::unique_ptr<char[]> memory_;  // kSlots, used in turns
-  GlooBuffer received_;
-  std::unique_ptr<GlooBuffer> sent_;  // the input of the running call; null: none
-  size_t first_slot_ = 0;             // of the running call's first segment
-  size_t segments_received_ = 0;      // of the running call
+  std::deque<GlooBuffer> received_;       // by slot: a rank that leaves fails those still posted
+  std::unique_ptr<GlooBuffer> sent_;      // the input of the running call; null: none
+  size_t first_slot_ = 0;                 // of the running call's first segment
+  size_t segments_received_ = 0;          // of the running call
 };
 
 }  // namespace cairn

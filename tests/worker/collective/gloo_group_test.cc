@@ -335,6 +335,50 @@ TEST(GlooGroupErrors, AbortWakesEveryRankWithTheReason) {
   });
 }
 
+// Rank 1 gives up after a call that rank 0 is still in, and rank 2 has begun the next one. Rank 0
+// has all that its call needs; rank 2 does not wait for rank 0.
+TEST(GlooGroupErrors, AnAbortFailsNoCallThatTheRankHadCompleted) {
+  Ranks ranks(3);
+  absl::Notification rank_2_has_failed;
+  OnRanks(3, [&](int r) {
+    const std::vector<float> own = {static_cast<float>(r)};
+    std::vector<float> all(3);
+    const auto place = [&](absl::Span<const int64_t>) -> absl::StatusOr<MutableBuffer> {
+      if (r == 0) rank_2_has_failed.WaitForNotificationWithTimeout(absl::Seconds(30));
+      return Into(all);
+    };
+    EXPECT_OK(ranks[r].AllGatherV(Of(own), place, Soon()));
+    EXPECT_THAT(all, ElementsAre(0, 1, 2));
+    if (r == 1) ranks[r].Abort(absl::InternalError("refused"));
+    const absl::Duration begin = MonotonicNow();
+    EXPECT_THAT(
+        ranks[r].Barrier(Soon()),
+        StatusIs(absl::StatusCode::kAborted, AllOf(HasSubstr(Rank(1)), HasSubstr("refused"))));
+    EXPECT_LT(MonotonicNow() - begin, absl::Seconds(20));
+    if (r == 2) rank_2_has_failed.Notify();
+  });
+}
+
+// The same while inputs travel between two ranks, and in the ring.
+TEST(GlooGroupErrors, AnAbortFailsNoLargeCallThatTheRankHadCompleted) {
+  for (const int size : {2, 3}) {
+    for (const size_t count : {size_t{200'000}, kMiB}) {
+      for (int round = 0; round < 10; ++round) {
+        Ranks ranks(size);
+        OnRanks(size, [&](int r) {
+          std::vector<float> values(count, 1);
+          EXPECT_OK(ranks[r].AllReduce(ReduceOp::kSum, Into(values), Soon()));
+          EXPECT_EQ(values.back(), size);
+          if (r == 1) ranks[r].Abort(absl::InternalError("refused"));
+          EXPECT_THAT(ranks[r].Barrier(Soon()),
+                      StatusIs(absl::StatusCode::kAborted, HasSubstr("refused")));
+        });
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
 TEST(GlooGroupErrors, AbortFromAnotherThreadEndsTheRunningCall) {
   Ranks ranks(2);
   std::thread waiting([&] {
