@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Predictions of an exported model with numpy alone: what `cairn-worker --mode predict` writes.
 
-usage: predict.py MODEL.npz DATA [--model TYPE] [--loss LOSS] [--buckets N] [--tables SHARING]
+usage: predict.py MODEL.npz DATA [--model TYPE] [--loss LOSS] [--buckets N]
 
 DATA has the rows of the model's training: libsvm (linear, mlp), ratings (matrix_factorization), or
 Criteo's (wide_deep, dlrm, mlp). The export knows the rest; the options are for exports of cairnctl
@@ -112,9 +112,11 @@ class Export:
 
     def column(self, prefix, c, keys, first):
         """The rows of key column c, counted from 0: all columns share a table, in which its keys
-        begin at `first`, or each has one."""
+        begin at `first`, or a table and its keys, or each has a table."""
         if prefix + "all/keys" in self:
             return self.rows(prefix + "all", [key + first for key in keys])
+        if prefix + "vocabulary/keys" in self:
+            return self.rows(prefix + "vocabulary", keys)
         return self.rows(f"{prefix}C{c + 1}", keys)
 
     def layers(self, prefix, x, relu_last=False):
@@ -187,13 +189,12 @@ def keyed_scores(export, model, numbers, keys, step):
     return scores
 
 
-def predict(export, path, model=None, loss=None, buckets=None, tables=None):
+def predict(export, path, model=None, loss=None, buckets=None):
     """Probabilities, or values, [rows, outputs]."""
     about = export.about.get("model", {})
     model = model or about["type"]
     loss = loss or about["loss"]
     buckets = about.get("hash_buckets", 0) if buckets is None else buckets
-    one_vocabulary = (tables or about.get("tables")) == "shared_vocabulary"
     if model == "matrix_factorization":
         users, items = read_ratings(path)
         scores = ((export.rows("user", users) * export.rows("item", items)).sum(1, keepdims=True)
@@ -206,8 +207,8 @@ def predict(export, path, model=None, loss=None, buckets=None, tables=None):
         x = read_libsvm(path, export["dense_0/kernel"].shape[0])
         scores = export.layers("dense_", x)
     else:
-        scores = keyed_scores(export, model, *read_criteo(path, buckets, not one_vocabulary),
-                              0 if one_vocabulary else buckets)
+        names_columns = "embedding/vocabulary/keys" not in export
+        scores = keyed_scores(export, model, *read_criteo(path, buckets, names_columns), buckets)
     if loss == "sigmoid_cross_entropy":
         return 1 / (1 + np.exp(-scores))
     if loss == "softmax_cross_entropy":
@@ -224,10 +225,8 @@ def main():
     parser.add_argument("--model")
     parser.add_argument("--loss")
     parser.add_argument("--buckets", type=int)
-    parser.add_argument("--tables", choices=("shared", "per_column", "shared_vocabulary"))
     given = parser.parse_args()
-    for row in predict(Export(given.export), given.data, given.model, given.loss, given.buckets,
-                       given.tables):
+    for row in predict(Export(given.export), given.data, given.model, given.loss, given.buckets):
         print(*(f"{value:.9g}" for value in row))
 
 

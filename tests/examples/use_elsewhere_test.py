@@ -160,7 +160,7 @@ class Predictions(scene.FolderTest):
         for embedding in ({"dim": 4}, {"dim": 4, "hash_buckets": 50}):
             export = self.check({"type": "wide_deep", "hidden": [8], "tables": "shared_vocabulary",
                                  "embedding": embedding}, self.clicks(), "criteo_tsv")
-            self.assertIn("embedding/all/keys", export)
+            self.assertIn("embedding/vocabulary/keys", export)
 
     def test_dlrm(self):
         export = self.check({"type": "dlrm", "bottom_hidden": [8], "top_hidden": [8, 4],

@@ -71,12 +71,14 @@ KeyTables::KeyTables(PartList* list, const std::string& prefix, int64_t columns,
       sharing_(columns > 0 ? sharing : TableSharing::kNothing),
       dim_(dim),
       parts_(list->AddBuffer()) {
-  if (sharing_ != TableSharing::kNothing) {
-    list->AddTable(absl::StrCat(prefix, kSharedTable), dim, initializer);
-    return;
-  }
-  for (int64_t c = 1; c <= columns; ++c) {
-    list->AddTable(absl::StrCat(prefix, "C", c), dim, initializer);
+  const auto add = [&](absl::string_view name) {
+    list->AddTable(absl::StrCat(prefix, name), dim, initializer);
+  };
+  switch (sharing_) {
+    case TableSharing::kTable: add(kSharedTable); break;
+    case TableSharing::kVocabulary: add(kSharedVocabulary); break;
+    case TableSharing::kNothing:
+      for (int64_t c = 1; c <= columns; ++c) add(absl::StrCat("C", c));
   }
 }
 

@@ -13,8 +13,10 @@
 
 namespace cairn {
 
-// Last parts of the names of the table that columns share, and of the first column's table.
+// Last parts of the names of tables that columns share: their table, and their vocabulary too.
 inline constexpr absl::string_view kSharedTable = "all";
+inline constexpr absl::string_view kSharedVocabulary = "vocabulary";
+// The same of the first column's table, if columns share nothing.
 inline constexpr absl::string_view kFirstColumnsTable = "C1";
 
 // What the key columns of a batch share.
@@ -48,7 +50,8 @@ class KeyTables {
   // One table for each of `names`.
   KeyTables(PartList* list, absl::Span<const std::string> names, int64_t dim,
             const InitializerConfig& initializer);
-  // PREFIX + "all", or PREFIX + "C1" … PREFIX + "Cn" for n columns that share nothing.
+  // PREFIX + "all" or PREFIX + "vocabulary", or PREFIX + "C1" … PREFIX + "Cn" for n columns that
+  // share nothing.
   KeyTables(PartList* list, const std::string& prefix, int64_t columns, TableSharing sharing,
             int64_t dim, const InitializerConfig& initializer);
 

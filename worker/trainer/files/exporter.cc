@@ -157,7 +157,6 @@ std::string ExportMetadata(absl::Span<const VariableSpec> specs, const ExportNot
     json["model"] = {{"type", model.type},
                      {"loss", model.loss},
                      {"classes", model.classes},
-                     {"tables", model.tables},
                      {"hash_buckets", model.embedding.hash_buckets}};
     json["data"] = {{"format", notes.job->data.format}};
   }

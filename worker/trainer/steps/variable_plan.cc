@@ -65,6 +65,11 @@ absl::StatusOr<std::vector<VariableSpec>> PlanVariables(const JobConfig& job, co
 
 absl::Status CheckTables(absl::Span<const VariableSpec> there,
                          absl::Span<const VariableSpec> specs) {
+  // The tables of key columns, each with the setting that makes it.
+  constexpr std::pair<absl::string_view, absl::string_view> kTables[] = {
+      {kSharedTable, "shared"},
+      {kSharedVocabulary, "shared_vocabulary"},
+      {kFirstColumnsTable, "per_column"}};
   const auto has = [&](absl::string_view name) {
     return std::ranges::any_of(there, [&](const VariableSpec& spec) { return spec.name == name; });
   };
@@ -72,14 +77,17 @@ absl::Status CheckTables(absl::Span<const VariableSpec> there,
     const absl::string_view name = spec.name;
     const size_t slash = name.rfind('/');
     if (spec.kind != VariableKind::kEmbedding || slash == name.npos || has(name)) continue;
-    const bool shared = name.substr(slash + 1) == kSharedTable;
-    const std::string other =
-        absl::StrCat(name.substr(0, slash + 1), shared ? kFirstColumnsTable : kSharedTable);
-    if (!has(other)) continue;
-    return AlreadyExists(
-        "the job has the table \"", other, "\" and not \"", name, "\": set model.tables: ",
-        shared ? "per_column" : "shared (or shared_vocabulary, if the job began with it)",
-        " in the job file, give the job another name, or start over with --fresh");
+    const absl::string_view own = name.substr(slash + 1);
+    for (const auto& [table, sharing] : kTables) {
+      const bool shares_nothing = table == kFirstColumnsTable;
+      if (shares_nothing && own != kSharedTable && own != kSharedVocabulary) continue;
+      const std::string other = absl::StrCat(name.substr(0, slash + 1), table);
+      if (!has(other)) continue;
+      return AlreadyExists(
+          "the job has the table \"", other, "\" and not \"", name,
+          "\": set model.tables: ", sharing,
+          " in the job file, give the job another name, or start over with --fresh");
+    }
   }
   return absl::OkStatus();
 }

@@ -89,6 +89,7 @@ std::vector<VariableSpec> PlanWithKeys(const std::string& tables) {
 
 TEST(VariablePlan, AJobKeepsTheTablesThatItHasTrained) {
   const std::vector<VariableSpec> shared = PlanWithKeys("shared"),
+                                  vocabulary = PlanWithKeys("shared_vocabulary"),
                                   apart = PlanWithKeys("per_column");
   EXPECT_OK(CheckTables({}, shared));
   EXPECT_OK(CheckTables(shared, shared));
@@ -101,7 +102,17 @@ TEST(VariablePlan, AJobKeepsTheTablesThatItHasTrained) {
   EXPECT_THAT(CheckTables(shared, apart),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        AllOf(HasSubstr("the table \"embedding/all\" and not \"embedding/C1\""),
-                             HasSubstr("set model.tables: shared (or shared_vocabulary"))));
+                             HasSubstr("set model.tables: shared in"))));
+  EXPECT_OK(CheckTables(vocabulary, vocabulary));
+  EXPECT_THAT(CheckTables(vocabulary, shared),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       AllOf(HasSubstr("\"embedding/vocabulary\" and not \"embedding/all\""),
+                             HasSubstr("set model.tables: shared_vocabulary in"))));
+  EXPECT_FALSE(CheckTables(shared, vocabulary).ok());
+  EXPECT_FALSE(CheckTables(apart, vocabulary).ok());
+  EXPECT_FALSE(CheckTables(vocabulary, apart).ok());
+  // A column more.
+  EXPECT_OK(CheckTables(absl::MakeSpan(apart).first(1), absl::MakeSpan(apart).last(1)));
 }
 
 TEST(VariablePlan, APatternThatMatchesNothingIsAWarning) {
