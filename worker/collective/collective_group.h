@@ -107,8 +107,9 @@ class CollectiveGroup {
   // may leave before the other ranks have the reason: it calls Abort instead of waiting for them.
   virtual absl::Status open_refusal() const { return absl::OkStatus(); }
 
-  // Makes the running collective and all later ones fail on every rank with kAborted and `why`. For
-  // a rank that cannot continue while others wait for it. Has no effect if `why` is OK.
+  // Makes this rank's running collective and all later ones fail on every rank with kAborted and
+  // `why`; calls that this rank has completed do not fail on others. For a rank that cannot
+  // continue while others wait for it. Has no effect if `why` is OK.
   virtual void Abort(const absl::Status& why) = 0;
 
   // OK, or the reason why every further call fails, with the next step.
