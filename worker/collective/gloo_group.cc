@@ -5,11 +5,14 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/config/cluster_config.h"
 #include "common/errors.h"
+#include "common/monotonic_cond_var.h"
+#include "common/start_thread.h"
 #include "common/status.h"
 #include "worker/collective/collective_call.h"
 #include "worker/collective/control_server.h"
@@ -17,7 +20,7 @@
 #include "worker/collective/gloo_link.h"
 #include "worker/collective/gloo_pair.h"
 #include "worker/collective/gloo_ring.h"
-#include "worker/collective/group_status.h"
+#include "worker/collective/group_health.h"
 #include "worker/collective/reduce_kernels.h"
 
 namespace cairn {
@@ -37,8 +40,12 @@ absl::Duration TimeToAsk(Deadline deadline) {
   return std::min(absl::Milliseconds(500), deadline.Remaining() / 4);
 }
 
-// Time that Abort may take to notify the other ranks. Its caller must not wait longer.
-constexpr absl::Duration kTimeToTellOfAbort = absl::Milliseconds(100);
+// How often a rank that waits for another one asks for its status. Gloo does not report that a
+// connection has ended if that happens in the middle of a message.
+constexpr absl::Duration kWatchInterval = absl::Seconds(1);
+
+// Time that Abort may take to tell the other ranks. Its caller must not wait longer.
+constexpr absl::Duration kTimeToTell = absl::Milliseconds(100);
 
 size_t InputBytes(const CollectiveCall& call) {
   return static_cast<size_t>(call.count) * DTypeBytes(call.dtype);
@@ -65,9 +72,9 @@ absl::StatusOr<MutableBuffer> Placed(CollectiveGroup::PlaceGathered place,
 
 class GlooGroup final : public CollectiveGroup {
  public:
-  explicit GlooGroup(const GlooOptions& options) : options_(options) {
-    status_.rank = options.rank;
-  }
+  explicit GlooGroup(const GlooOptions& options)
+      : options_(options),
+        health_(options.name, options.rank, options.addresses, [this] { link_->Interrupt(); }) {}
   ~GlooGroup() override;
   absl::Status Connect(Deadline deadline);
 
@@ -88,7 +95,7 @@ class GlooGroup final : public CollectiveGroup {
   absl::Status Barrier(Deadline deadline) override;
   void Refuse(const absl::Status& why, Deadline deadline) override;
   void Abort(const absl::Status& why) override;
-  absl::Status usable() const override;
+  absl::Status usable() const override { return health_.usable(); }
   absl::Status open_refusal() const override { return open_refusal_; }
   absl::Status FindFault(bool silence_is_fault, Deadline deadline) override;
 
@@ -126,20 +133,11 @@ class GlooGroup final : public CollectiveGroup {
   // Makes this rank's next call, in which `exchange` transfers data: ends an open refusal first.
   template <typename Exchange>
   absl::Status MakeCall(CollectiveKind kind, Deadline deadline, Exchange exchange);
-  absl::Status Begin(uint64_t number);
   // Finds the rank at fault, notifies the others, and closes the connections.
   void Break(const GlooFailure& failure, Deadline deadline);
-  // Ends Break: determines the fault from the other ranks' statuses, and notifies these ranks.
-  // `what` is the transport's error.
-  void Conclude(std::vector<absl::StatusOr<GroupStatus>> statuses, int waited_for,
-                absl::string_view what, absl::Duration time_to_tell);
   absl::Status Broken(CollectiveKind kind, uint64_t number) const;
-  // Handles another rank's status and request for this rank's status.
-  std::string ExchangeStatus(const std::string& told);
-  // Makes another rank's failure this group's, unless it has one.
-  void AdoptFailure(const GroupStatus& told) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  GroupStatus OwnStatus() const;
-
+  // What watcher_ does: ends waits that cannot end otherwise.
+  void Watch();
   Greetings& greetings() { return greetings_[number_ & 1]; }
   const CollectiveCall& call_of(int rank) const { return calls_[static_cast<size_t>(rank)]; }
   // Bytes of the input that the rank of `call` sends right after its greeting.
@@ -170,13 +168,12 @@ class GlooGroup final : public CollectiveGroup {
   uint64_t number_ = 0;                 // of the running call
   // Why this rank refused its last call, whose greetings of the other ranks it has not received.
   absl::Status open_refusal_;
-  std::vector<std::string> status_addresses_;
-  mutable absl::Mutex mutex_;
-  GroupStatus status_ ABSL_GUARDED_BY(mutex_);
-  std::vector<GroupStatus> told_ ABSL_GUARDED_BY(mutex_);  // failures reported by other ranks
+  GroupHealth health_;
   // The servers come last, so that their threads end before the state that they read.
   std::unique_ptr<ControlServer> rendezvous_server_;
   std::unique_ptr<ControlServer> status_server_;
+  StopFlag ended_;
+  std::thread watcher_;
 };
 
 absl::Status GlooGroup::CheckOptions() const {
@@ -197,7 +194,7 @@ absl::Status GlooGroup::Connect(Deadline deadline) {
   ASSIGN_OR_RETURN(const HostPort own, ParseHostPort(peer(rank())));
   const std::string any_port = HostPortText(own.host, 0);
   ASSIGN_OR_RETURN(status_server_, ControlServer::Start(any_port, [this](const std::string& told) {
-                     return ExchangeStatus(told);
+                     return health_.Exchange(told);
                    }));
   std::string rendezvous = options_.rendezvous_address;
   if (rendezvous.empty()) {
@@ -214,13 +211,14 @@ absl::Status GlooGroup::Connect(Deadline deadline) {
   ASSIGN_OR_RETURN(
       const std::vector<std::string> blobs,
       Join(rendezvous, options_.name, rank(), options_.addresses, blob.Take(), deadline));
-  std::vector<std::string> addresses;
+  std::vector<std::string> addresses, status_addresses;
   for (const std::string& other : blobs) {
     ControlReader reader(other);
-    status_addresses_.push_back(reader.Bytes());
+    status_addresses.push_back(reader.Bytes());
     for (int r = 0; r < rank(); ++r) reader.Bytes();
     addresses.push_back(reader.Bytes());
   }
+  health_.set_status_addresses(std::move(status_addresses));
   try {
     link_->Connect(addresses);
     PrepareGreetings();
@@ -229,11 +227,30 @@ absl::Status GlooGroup::Connect(Deadline deadline) {
                        ": no connection to ", RankText(failure.rank(), peer(failure.rank())), ": ",
                        failure.what(), "; connect again on every rank");
   }
+  if (size() > 1) {
+    ASSIGN_OR_RETURN(watcher_, StartThread([this] { Watch(); }));
+  }
   return absl::OkStatus();
+}
+
+void GlooGroup::Watch() {
+  uint64_t watched = 0;  // the wait that was in progress at the last look
+  int asks = 0;
+  while (!ended_.WaitFor(kWatchInterval)) {
+    const GlooLink::Wait wait = link_->wait();
+    if (wait.rank < 0 || wait.number != watched) {
+      watched = wait.number;
+      asks = 0;
+    } else if (++asks >= health_.AsksAllowed(wait.rank, kWatchInterval)) {
+      link_->InterruptIfStill(wait);
+    }
+  }
 }
 
 // Waits until the data that this rank sent in its last calls has reached the other ranks.
 GlooGroup::~GlooGroup() {
+  ended_.Stop();
+  if (watcher_.joinable()) watcher_.join();
   if (link_ == nullptr || !usable().ok()) return;
   link_->set_deadline(Deadline::In(absl::Seconds(1)));
   try {
@@ -312,19 +329,12 @@ std::vector<const void*> GlooGroup::EagerInputs(const void* own, size_t offset) 
   return inputs;
 }
 
-absl::Status GlooGroup::Begin(uint64_t number) {
-  absl::MutexLock lock(&mutex_);
-  if (!status_.failure.ok()) return status_.failure;
-  status_.number = number;
-  status_.in_call = true;
-  return absl::OkStatus();
-}
-
 template <typename Exchange>
 absl::Status GlooGroup::MakeCall(CollectiveKind kind, Deadline deadline, Exchange exchange) {
   const uint64_t number = number_ + 1;
-  if (!Begin(number).ok()) {
-    link_->Close();  // a rank that another's failure has not reached may wait for this one
+  if (!health_.BeginCall(number)) {
+    // A rank that the failure has not reached may wait for this one.
+    if (!health_.has_told()) health_.Tell(kTimeToTell);
     number_ = number;
     return Broken(kind, number);
   }
@@ -347,12 +357,7 @@ absl::Status GlooGroup::MakeCall(CollectiveKind kind, Deadline deadline, Exchang
     Abort(status);
     return Annotate(status, CallerText(kind, number, rank(), peer(rank())));
   }
-  {
-    absl::MutexLock lock(&mutex_);
-    status_.in_call = false;
-    // Only this call did not need the rank that has reported a failure meanwhile.
-    if (!told_.empty()) AdoptFailure(told_.front());
-  }
+  health_.EndCall();
   if (status.ok()) return status;
   return Annotate(status, CallerText(kind, number, rank(), peer(rank())));
 }
@@ -375,17 +380,16 @@ absl::Status GlooGroup::RunChecked(CollectiveCall call, ConstBuffer in,
 }
 
 void GlooGroup::Break(const GlooFailure& failure, Deadline deadline) {
-  const GroupStatus own = OwnStatus();
-  if (!own.failure.ok()) return;  // Abort has reported it
+  if (!usable().ok()) return;  // Abort has reported it
   const absl::Duration left = std::max(deadline.Remaining(), absl::Milliseconds(50));
-  Conclude(ExchangeStatuses(status_addresses_, own, Deadline::In(left * 0.7)), failure.rank(),
-           failure.what(), left * 0.2);
+  health_.Conclude(health_.Ask(Deadline::In(left * 0.7)), number_, failure.rank(), failure.what(),
+                   left * 0.2);
   link_->Close();
 }
 
 absl::Status GlooGroup::FindFault(bool silence_is_fault, Deadline deadline) {
   RETURN_IF_ERROR(usable());
-  auto statuses = ExchangeStatuses(status_addresses_, OwnStatus(), deadline);
+  GroupHealth::Statuses statuses = health_.Ask(deadline);
   int at_fault = -1;
   for (size_t r = 0; r < statuses.size() && at_fault < 0; ++r) {
     const bool silent = !statuses[r].ok() && !absl::IsUnavailable(statuses[r].status());
@@ -393,95 +397,27 @@ absl::Status GlooGroup::FindFault(bool silence_is_fault, Deadline deadline) {
     if (static_cast<int>(r) != rank() && fault) at_fault = static_cast<int>(r);
   }
   if (at_fault < 0) return usable();
-  Conclude(std::move(statuses), at_fault, "", kTimeToTellOfAbort);
+  health_.Conclude(std::move(statuses), number_, at_fault, "", kTimeToTell);
   link_->Close();
   return usable();
-}
-
-void GlooGroup::Conclude(std::vector<absl::StatusOr<GroupStatus>> statuses, int waited_for,
-                         absl::string_view what, absl::Duration time_to_tell) {
-  std::vector<std::string> answering = status_addresses_;
-  for (size_t r = 0; r < statuses.size(); ++r) {
-    if (!statuses[r].ok()) answering[r].clear();
-  }
-  {
-    absl::MutexLock lock(&mutex_);
-    // A rank that reported its finding and then ended is not at fault.
-    for (const GroupStatus& told : told_) statuses[static_cast<size_t>(told.rank)] = told;
-  }
-  const GroupVerdict verdict =
-      cairn::FindFault(statuses, options_.addresses, rank(), number_, waited_for, what);
-  GroupStatus own;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (status_.failure.ok()) {
-      status_.failure = verdict.status;
-      status_.at_fault = verdict.at_fault;
-    }
-    own = status_;
-  }
-  // Notifies the other ranks before their transfers fail, and before this process may end.
-  ExchangeStatuses(answering, own, Deadline::In(time_to_tell));
 }
 
 absl::Status GlooGroup::Broken(CollectiveKind kind, uint64_t number) const {
   return Annotate(usable(), CallerText(kind, number, rank(), peer(rank())));
 }
 
-absl::Status GlooGroup::usable() const {
-  absl::MutexLock lock(&mutex_);
-  if (status_.failure.ok()) return absl::OkStatus();
-  return absl::Status(status_.failure.code(),
-                      absl::StrCat(status_.failure.message(), "; group '", options_.name,
-                                   "' is broken: destroy it on every rank and connect again"));
-}
-
 void GlooGroup::Abort(const absl::Status& why) {
   if (why.ok()) return;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!status_.failure.ok()) return;
-    status_.failure =
-        Aborted(RankText(rank(), peer(rank())),
-                " gave up: ", why.ToString(absl::StatusToStringMode::kWithNoExtraData));
-    status_.at_fault = rank();
-  }
-  ExchangeStatuses(status_addresses_, OwnStatus(), Deadline::In(kTimeToTellOfAbort));
+  const GroupStatus before =
+      health_.Fail(Aborted(RankText(rank(), peer(rank())),
+                           " gave up: ", why.ToString(absl::StatusToStringMode::kWithNoExtraData)),
+                   rank());
+  if (!before.failure.ok()) return;
+  const bool all_know = health_.Tell(kTimeToTell);
   link_->Interrupt();
-  link_->Close();
-}
-
-void GlooGroup::AdoptFailure(const GroupStatus& told) {
-  if (!status_.failure.ok()) return;
-  status_.failure = absl::Status(
-      told.failure.code(),
-      absl::StrCat(RankText(told.rank, peer(told.rank)), " reports: ", told.failure.message()));
-  status_.at_fault = told.at_fault;
-}
-
-GroupStatus GlooGroup::OwnStatus() const {
-  absl::MutexLock lock(&mutex_);
-  return status_;
-}
-
-std::string GlooGroup::ExchangeStatus(const std::string& told) {
-  const absl::StatusOr<GroupStatus> other = GroupStatus::Decode(told);
-  absl::MutexLock lock(&mutex_);
-  const bool is_known = other.ok() && other->rank >= 0 && other->rank < size();
-  // At most one from each rank, because a rank's first failure breaks the group.
-  if (is_known && !other->failure.ok() && told_.size() < options_.addresses.size()) {
-    told_.push_back(*other);
-    // A rank that waits for other work looks at usable(). A running call finds the fault itself,
-    // but may wait for a third rank, which makes no further call. It may also have all that it
-    // needs of the rank that failed, if that had completed the call.
-    if (!status_.in_call) {
-      AdoptFailure(*other);
-    } else if (other->number < status_.number ||
-               (other->number == status_.number && other->in_call)) {
-      link_->Interrupt();
-    }
-  }
-  return status_.Encode();
+  // Another rank may still be in the last call that this one has completed, whose data are on
+  // their way.
+  if (before.in_call || !all_know) link_->Close();
 }
 
 absl::Status GlooGroup::AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out, Deadline deadline,

@@ -81,25 +81,40 @@ char* GlooLink::Scratch(size_t bytes) {
 
 void GlooLink::Interrupt() {
   absl::MutexLock lock(&mutex_);
+  AbortWait();
+}
+
+void GlooLink::AbortWait() {
   interrupted_ = true;
   if (waiting_on_ == nullptr) return;
   waiting_on_->abortWaitRecv();
   waiting_on_->abortWaitSend();
 }
 
-template <typename Wait>
+GlooLink::Wait GlooLink::wait() const {
+  absl::MutexLock lock(&mutex_);
+  return {.number = waits_, .rank = waiting_on_ == nullptr ? -1 : waiting_for()};
+}
+
+void GlooLink::InterruptIfStill(const Wait& wait) {
+  absl::MutexLock lock(&mutex_);
+  if (waiting_on_ != nullptr && waits_ == wait.number) AbortWait();
+}
+
+template <typename WaitFor>
 void GlooLink::Await(int rank, gloo::transport::UnboundBuffer* buffer, const char* what,
-                     Wait wait) {
+                     WaitFor wait_for) {
   waiting_for_.store(rank, std::memory_order_relaxed);
   {
     absl::MutexLock lock(&mutex_);
     if (interrupted_) throw GlooFailure(rank, "interrupted");
     waiting_on_ = buffer;
+    ++waits_;
   }
   bool done = false;
   std::string error = "interrupted";
   try {
-    done = wait(MillisecondsLeft(deadline_));
+    done = wait_for(MillisecondsLeft(deadline_));
   } catch (const std::exception& thrown) {
     error = absl::StrCat(what, ": ", thrown.what());
   }

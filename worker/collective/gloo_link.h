@@ -43,7 +43,8 @@ class GlooLink {
   std::vector<std::string> Addresses() const;
   // Connects to every rank: addresses[r] is the address that rank r has opened for this one.
   void Connect(const std::vector<std::string>& addresses);  // throws GlooFailure
-  // Closes every connection at once, if they are not closed yet: the other ranks' transfers fail.
+  // Closes every connection at once, if they are not closed yet. The other ranks' transfers fail,
+  // even those whose data this rank has sent.
   void Close();
 
   int rank() const { return context_->rank; }
@@ -54,6 +55,14 @@ class GlooLink {
   int waiting_for() const { return waiting_for_.load(std::memory_order_relaxed); }
   // Makes the running wait, and all later ones, throw.
   void Interrupt();
+  // A wait in progress: its number, and the rank that it waits for; -1: none.
+  struct Wait {
+    uint64_t number;
+    int rank;
+  };
+  Wait wait() const;
+  // Interrupt, if this wait is still in progress.
+  void InterruptIfStill(const Wait& wait);
   // At least `bytes` of memory, reused between calls: fresh pages cost as much as a transfer.
   char* Scratch(size_t bytes);
 
@@ -61,9 +70,10 @@ class GlooLink {
   friend class GlooBuffer;
   GlooLink() = default;
 
-  // Calls `wait(milliseconds)`, which returns whether the transfer is complete.
-  template <typename Wait>
-  void Await(int rank, gloo::transport::UnboundBuffer* buffer, const char* what, Wait wait);
+  // Calls `wait_for(milliseconds)`, which returns whether the transfer is complete.
+  template <typename WaitFor>
+  void Await(int rank, gloo::transport::UnboundBuffer* buffer, const char* what, WaitFor wait_for);
+  void AbortWait() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   std::shared_ptr<gloo::transport::Device> device_;
   std::shared_ptr<gloo::transport::Context> context_;
@@ -72,7 +82,8 @@ class GlooLink {
   size_t scratch_bytes_ = 0;
   std::atomic<bool> closed_ = false;
   std::atomic<int> waiting_for_ = -1;
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
+  uint64_t waits_ ABSL_GUARDED_BY(mutex_) = 0;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   gloo::transport::UnboundBuffer* waiting_on_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };

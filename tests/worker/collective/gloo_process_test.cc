@@ -28,21 +28,33 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int kRanks = 3;
-constexpr int kTimeoutMs = 4000;
+
+struct Case {
+  const char* name;
+  int signal;
+  int victim;
+  const char* call;
+  int elements;
+  int timeout_ms;
+  const char* cause;
+};
 
 class Worker {
  public:
-  Worker(int rank, const std::string& rendezvous, int elements) {
+  Worker(int rank, const std::string& rendezvous, const Case& what) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
     output_ = ends[0];
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    std::vector<std::string> arguments = {
-        std::getenv("CAIRN_GLOO_WORKER"), std::to_string(rank),
-        std::to_string(kRanks),           rendezvous,
-        std::to_string(elements),         std::to_string(kTimeoutMs)};
+    std::vector<std::string> arguments = {std::getenv("CAIRN_GLOO_WORKER"),
+                                          std::to_string(rank),
+                                          std::to_string(kRanks),
+                                          rendezvous,
+                                          std::to_string(what.elements),
+                                          std::to_string(what.timeout_ms),
+                                          what.call};
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
@@ -80,22 +92,17 @@ class Worker {
   std::string read_;
 };
 
-struct Case {
-  const char* name;
-  int signal;
-  int victim;
-  int elements;
-  const char* cause;
-};
-
 class GlooProcess : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(
     All, GlooProcess,
-    ::testing::Values(Case{"KilledInARing", SIGKILL, 2, 1 << 20, "is gone"},
-                      Case{"LeaderKilledInARing", SIGKILL, 0, 1 << 20, "is gone"},
-                      Case{"KilledInSmallMessages", SIGKILL, 1, 256, "is gone"},
-                      Case{"StoppedInARing", SIGSTOP, 1, 1 << 20, "does not answer"},
-                      Case{"StoppedInSmallMessages", SIGSTOP, 2, 256, "does not answer"}),
+    ::testing::Values(
+        Case{"KilledInARing", SIGKILL, 2, "reduce", 1 << 20, 4000, "is gone"},
+        Case{"LeaderKilledInARing", SIGKILL, 0, "reduce", 1 << 20, 4000, "is gone"},
+        Case{"KilledInSmallMessages", SIGKILL, 1, "reduce", 256, 4000, "is gone"},
+        // A call has one message of 32 MiB to each rank.
+        Case{"KilledInALargeMessage", SIGKILL, 1, "gather", 8 << 20, 30000, "is gone"},
+        Case{"StoppedInARing", SIGSTOP, 1, "reduce", 1 << 20, 4000, "does not answer"},
+        Case{"StoppedInSmallMessages", SIGSTOP, 2, "reduce", 256, 4000, "does not answer"}),
     [](const auto& info) { return info.param.name; });
 
 TEST_P(GlooProcess, TheOthersNameItsRankAndAddressWithinTheTimeout) {
@@ -104,16 +111,17 @@ TEST_P(GlooProcess, TheOthersNameItsRankAndAddressWithinTheTimeout) {
   const auto server = ControlServer::Start(OwnAddress()).value();
   std::vector<std::unique_ptr<Worker>> workers;
   for (int r = 0; r < kRanks; ++r) {
-    workers.push_back(std::make_unique<Worker>(r, server->address(), what.elements));
+    workers.push_back(std::make_unique<Worker>(r, server->address(), what));
   }
   for (const auto& worker : workers) {
-    ASSERT_THAT(worker->ReadUntil("reducing\n", Deadline::In(absl::Seconds(60))),
-                HasSubstr("reducing"));
+    ASSERT_THAT(worker->ReadUntil("running\n", Deadline::In(absl::Seconds(60))),
+                HasSubstr("running"));
   }
+  absl::SleepFor(absl::Milliseconds(20));  // until the next call's messages travel
   workers[static_cast<size_t>(what.victim)]->Signal(what.signal);
   const absl::Duration start = MonotonicNow();
   // The limit of a call, plus time for a busy machine to finish it.
-  const Deadline deadline = Deadline::In(absl::Milliseconds(kTimeoutMs) + absl::Seconds(10));
+  const Deadline deadline = Deadline::In(absl::Milliseconds(what.timeout_ms) + absl::Seconds(10));
   for (int r = 0; r < kRanks; ++r) {
     if (r == what.victim) continue;
     const std::string output = workers[static_cast<size_t>(r)]->ReadUntil("again\n", deadline);
@@ -128,7 +136,7 @@ TEST_P(GlooProcess, TheOthersNameItsRankAndAddressWithinTheTimeout) {
     EXPECT_GE(seconds, 0) << output;
     // A process that is gone is noticed well before the timeout; otherwise a busy machine may
     // report the timeout late.
-    const double most = kTimeoutMs / 1000.0 * (what.signal == SIGKILL ? 0.75 : 1.5);
+    const double most = what.timeout_ms / 1000.0 * (what.signal == SIGKILL ? 0.75 : 1.5);
     EXPECT_LE(seconds, most) << output;
   }
   RecordProperty("seconds", std::to_string(absl::ToDoubleSeconds(MonotonicNow() - start)));

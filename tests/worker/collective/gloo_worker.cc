@@ -1,6 +1,6 @@
-// One rank of a Gloo group as a process, for gloo_process_test.cc. Reduces repeatedly until a
-// collective fails; then prints the error and the seconds that the call took.
-//   usage: gloo_worker RANK SIZE MEETING_ADDRESS ELEMENTS TIMEOUT_MS
+// One rank of a Gloo group as a process, for gloo_process_test.cc. Reduces or gathers repeatedly
+// until a collective fails; then prints the error and the seconds that the call took.
+//   usage: gloo_worker RANK SIZE MEETING_ADDRESS ELEMENTS TIMEOUT_MS reduce|gather
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -24,6 +24,10 @@ int Main(char** argv) {
   const MutableBuffer buffer = {DType::kFloat32, values.data(),
                                 static_cast<int64_t>(values.size())};
   const absl::Duration timeout = absl::Milliseconds(std::atoi(argv[5]));
+  const bool gathers = absl::string_view(argv[6]) == "gather";
+  std::vector<float> gathered(gathers ? values.size() * options.addresses.size() : 0);
+  const MutableBuffer all = {DType::kFloat32, gathered.data(),
+                             static_cast<int64_t>(gathered.size())};
   const auto group = ConnectGloo(options, Deadline::In(absl::Seconds(60)));
   if (!group.ok()) {
     std::printf("connect: %s\n", group.status().ToString().c_str());
@@ -31,13 +35,15 @@ int Main(char** argv) {
   }
   for (bool first = true;; first = false) {
     const absl::Duration start = MonotonicNow();
-    const absl::Status status = (*group)->AllReduce(ReduceOp::kMean, buffer, Deadline::In(timeout));
+    const Deadline deadline = Deadline::In(timeout);
+    const absl::Status status = gathers ? (*group)->AllGather(buffer, all, deadline)
+                                        : (*group)->AllReduce(ReduceOp::kMean, buffer, deadline);
     if (!status.ok()) {
       std::printf("failed after %.3f s: %s\n", absl::ToDoubleSeconds(MonotonicNow() - start),
                   status.ToString().c_str());
       return 3;
     }
-    if (first) std::printf("reducing\n");
+    if (first) std::printf("running\n");
     std::fflush(stdout);
   }
 }
@@ -45,4 +51,4 @@ int Main(char** argv) {
 }  // namespace
 }  // namespace cairn
 
-int main(int argc, char** argv) { return argc == 6 ? cairn::Main(argv) : 64; }
+int main(int argc, char** argv) { return argc == 7 ? cairn::Main(argv) : 64; }
