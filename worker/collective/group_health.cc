@@ -10,14 +10,14 @@
 namespace cairn {
 namespace {
 
-// A process that is gone sends nothing more, but what it has sent may be on its way; so may what a
-// rank has sent that has completed the call, for longer, since more may have been sent.
+// A rank that is gone or has failed sends nothing more, but what it has sent may be on its way. So
+// may what a rank has sent that has completed the call, on a slow network for longer.
 constexpr int kAsksOfGone = 2;
 constexpr int kAsksOfCompleted = 10;
+constexpr int kNoLimit = std::numeric_limits<int>::max();
 
-// Whether the rank with this status, which has failed, takes no further part in call `number`.
-bool LeavesOpen(const GroupStatus& failed, uint64_t number) {
-  return failed.number < number || (failed.number == number && failed.in_call);
+bool HasNotCompleted(const GroupStatus& status, uint64_t number) {
+  return status.number < number || (status.number == number && status.in_call);
 }
 
 }  // namespace
@@ -122,7 +122,7 @@ std::string GroupHealth::Exchange(absl::string_view told) {
     // needs of the rank that failed, if that had completed the call.
     if (!status_.in_call) {
       Adopt(*other);
-    } else if (LeavesOpen(*other, status_.number)) {
+    } else if (HasNotCompleted(*other, status_.number)) {
       interrupt_();
     }
   }
@@ -136,8 +136,9 @@ int GroupHealth::AsksAllowed(int rank, absl::Duration time) const {
   const GroupStatus own_status = own();
   const auto other = ExchangeStatuses(asked, own_status, Deadline::In(time))[at];
   if (absl::IsUnavailable(other.status())) return kAsksOfGone;
-  if (!other.ok() || LeavesOpen(*other, own_status.number)) return std::numeric_limits<int>::max();
-  return kAsksOfCompleted;
+  if (!other.ok()) return kNoLimit;
+  if (!HasNotCompleted(*other, own_status.number)) return kAsksOfCompleted;
+  return other->failure.ok() ? kNoLimit : kAsksOfGone;
 }
 
 }  // namespace cairn
