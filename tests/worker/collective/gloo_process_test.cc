@@ -108,6 +108,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(GlooProcess, TheOthersNameItsRankAndAddressWithinTheTimeout) {
   if (std::getenv("CAIRN_GLOO_WORKER") == nullptr) GTEST_SKIP() << "run by meson test";
   const Case& what = GetParam();
+  const bool gathers = absl::string_view(what.call) == "gather";
+  if (gathers && std::getenv("CAIRN_FAKE_NETWORK") != nullptr) GTEST_SKIP() << "NCCL only sums";
   const auto server = ControlServer::Start(OwnAddress()).value();
   std::vector<std::unique_ptr<Worker>> workers;
   for (int r = 0; r < kRanks; ++r) {
@@ -117,7 +119,6 @@ TEST_P(GlooProcess, TheOthersNameItsRankAndAddressWithinTheTimeout) {
     ASSERT_THAT(worker->ReadUntil("running\n", Deadline::In(absl::Seconds(60))),
                 HasSubstr("running"));
   }
-  absl::SleepFor(absl::Milliseconds(20));  // until the next call's messages travel
   workers[static_cast<size_t>(what.victim)]->Signal(what.signal);
   const absl::Duration start = MonotonicNow();
   // The limit of a call, plus time for a busy machine to finish it.

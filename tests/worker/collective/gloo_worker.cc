@@ -1,5 +1,7 @@
 // One rank of a Gloo group as a process, for gloo_process_test.cc. Reduces or gathers repeatedly
-// until a collective fails; then prints the error and the seconds that the call took.
+// until a collective fails; then prints the error and the seconds that the call took. Prints
+// "running" before: after its first reduction, or in its second gather, when the values begin to
+// travel.
 //   usage: gloo_worker RANK SIZE MEETING_ADDRESS ELEMENTS TIMEOUT_MS reduce|gather
 #include <cstdio>
 #include <cstdlib>
@@ -26,25 +28,31 @@ int Main(char** argv) {
   const absl::Duration timeout = absl::Milliseconds(std::atoi(argv[5]));
   const bool gathers = absl::string_view(argv[6]) == "gather";
   std::vector<float> gathered(gathers ? values.size() * options.addresses.size() : 0);
-  const MutableBuffer all = {DType::kFloat32, gathered.data(),
-                             static_cast<int64_t>(gathered.size())};
   const auto group = ConnectGloo(options, Deadline::In(absl::Seconds(60)));
   if (!group.ok()) {
     std::printf("connect: %s\n", group.status().ToString().c_str());
     return 2;
   }
-  for (bool first = true;; first = false) {
+  int calls = 0;
+  const auto say_running = [&] {
+    std::printf("running\n");
+    std::fflush(stdout);
+  };
+  const auto place = [&](absl::Span<const int64_t>) -> absl::StatusOr<MutableBuffer> {
+    if (calls == 1) say_running();
+    return MutableBuffer{DType::kFloat32, gathered.data(), static_cast<int64_t>(gathered.size())};
+  };
+  for (;; ++calls) {
     const absl::Duration start = MonotonicNow();
     const Deadline deadline = Deadline::In(timeout);
-    const absl::Status status = gathers ? (*group)->AllGather(buffer, all, deadline)
+    const absl::Status status = gathers ? (*group)->AllGatherV(buffer, place, deadline)
                                         : (*group)->AllReduce(ReduceOp::kMean, buffer, deadline);
     if (!status.ok()) {
       std::printf("failed after %.3f s: %s\n", absl::ToDoubleSeconds(MonotonicNow() - start),
                   status.ToString().c_str());
       return 3;
     }
-    if (first) std::printf("running\n");
-    std::fflush(stdout);
+    if (calls == 0 && !gathers) say_running();
   }
 }
 

@@ -1,7 +1,7 @@
 // A worker with a fake GPU of its own, as a process, for gloo_process_test.cc. Sums over the
 // workers' GPUs repeatedly until a sum fails; then prints the error and the seconds that the sum
 // took.
-//   usage: nccl_worker RANK SIZE RENDEZVOUS_ADDRESS ELEMENTS TIMEOUT_MS
+//   usage: nccl_worker RANK SIZE RENDEZVOUS_ADDRESS ELEMENTS TIMEOUT_MS reduce
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -50,7 +50,7 @@ int Main(char** argv) {
                   (*workers)->peer(rank).c_str(), status.ToString().c_str());
       return 3;
     }
-    if (first) std::printf("reducing\n");
+    if (first) std::printf("running\n");
     std::fflush(stdout);
   }
 }
@@ -58,4 +58,4 @@ int Main(char** argv) {
 }  // namespace
 }  // namespace cairn
 
-int main(int argc, char** argv) { return argc == 6 ? cairn::Main(argv) : 64; }
+int main(int argc, char** argv) { return argc == 7 ? cairn::Main(argv) : 64; }
