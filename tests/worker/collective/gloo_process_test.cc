@@ -71,6 +71,11 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   void Signal(int signal) const { ::kill(pid_, signal); }
+  // Returns when the process has stopped.
+  void Stop() const {
+    Signal(SIGSTOP);
+    ::waitpid(pid_, nullptr, WUNTRACED);
+  }
 
   // The process's output up to and including `text`, or to its end.
   std::string ReadUntil(const std::string& text, Deadline deadline) {
@@ -119,7 +124,15 @@ TEST_P(GlooProcess, TheOthersNameItsRankAndAddressWithinTheTimeout) {
     ASSERT_THAT(worker->ReadUntil("running\n", Deadline::In(absl::Seconds(60))),
                 HasSubstr("running"));
   }
+  const auto signal_others = [&](auto signal) {
+    for (int r = 0; r < kRanks; ++r) {
+      if (r != what.victim) signal(*workers[static_cast<size_t>(r)]);
+    }
+  };
+  // They do not read the whole message before the victim has ended.
+  if (gathers) signal_others([](const Worker& worker) { worker.Stop(); });
   workers[static_cast<size_t>(what.victim)]->Signal(what.signal);
+  if (gathers) signal_others([](const Worker& worker) { worker.Signal(SIGCONT); });
   const absl::Duration start = MonotonicNow();
   // The limit of a call, plus time for a busy machine to finish it.
   const Deadline deadline = Deadline::In(absl::Milliseconds(what.timeout_ms) + absl::Seconds(10));
