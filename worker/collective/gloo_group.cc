@@ -138,6 +138,7 @@ class GlooGroup final : public CollectiveGroup {
   absl::Status Broken(CollectiveKind kind, uint64_t number) const;
   // What watcher_ does: ends waits that cannot end otherwise.
   void Watch();
+
   Greetings& greetings() { return greetings_[number_ & 1]; }
   const CollectiveCall& call_of(int rank) const { return calls_[static_cast<size_t>(rank)]; }
   // Bytes of the input that the rank of `call` sends right after its greeting.

@@ -53,7 +53,6 @@ std::vector<std::string> GlooLink::Addresses() const {
 void GlooLink::Connect(const std::vector<std::string>& addresses) {
   for (int r = 0; r < size(); ++r) {
     if (r == rank()) continue;
-    waiting_for_.store(r, std::memory_order_relaxed);
     const std::string& address = addresses[static_cast<size_t>(r)];
     try {
       context_->getPair(r)->connect(std::vector<char>(address.begin(), address.end()));
@@ -61,7 +60,6 @@ void GlooLink::Connect(const std::vector<std::string>& addresses) {
       throw GlooFailure(r, absl::StrCat("connect: ", error.what()));
     }
   }
-  waiting_for_.store(-1, std::memory_order_relaxed);
 }
 
 void GlooLink::Close() {
@@ -93,7 +91,7 @@ void GlooLink::AbortWait() {
 
 GlooLink::Wait GlooLink::wait() const {
   absl::MutexLock lock(&mutex_);
-  return {.number = waits_, .rank = waiting_on_ == nullptr ? -1 : waiting_for()};
+  return {.number = waits_, .rank = waiting_for_};
 }
 
 void GlooLink::InterruptIfStill(const Wait& wait) {
@@ -104,11 +102,11 @@ void GlooLink::InterruptIfStill(const Wait& wait) {
 template <typename WaitFor>
 void GlooLink::Await(int rank, gloo::transport::UnboundBuffer* buffer, const char* what,
                      WaitFor wait_for) {
-  waiting_for_.store(rank, std::memory_order_relaxed);
   {
     absl::MutexLock lock(&mutex_);
     if (interrupted_) throw GlooFailure(rank, "interrupted");
     waiting_on_ = buffer;
+    waiting_for_ = rank;
     ++waits_;
   }
   bool done = false;
@@ -121,10 +119,9 @@ void GlooLink::Await(int rank, gloo::transport::UnboundBuffer* buffer, const cha
   {
     absl::MutexLock lock(&mutex_);
     waiting_on_ = nullptr;
+    waiting_for_ = -1;
   }
-  // waiting_for() still returns this rank after a failure.
   if (!done) throw GlooFailure(rank, error);
-  waiting_for_.store(-1, std::memory_order_relaxed);
 }
 
 void GlooBuffer::Post(int from, uint64_t tag, size_t offset, size_t bytes) {

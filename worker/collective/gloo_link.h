@@ -33,7 +33,8 @@ class GlooFailure : public std::exception {
   std::string what_;
 };
 
-// Thread safety: one thread transfers; any thread may call Interrupt, Close and waiting_for.
+// Thread safety: one thread transfers; any thread may call Close, Interrupt,
+// wait and InterruptIfStill.
 class GlooLink {
  public:
   // Opens a listening socket for each other rank at `host`.
@@ -51,8 +52,6 @@ class GlooLink {
   int size() const { return context_->size; }
   // Deadline of later transfers.
   void set_deadline(Deadline deadline) { deadline_ = deadline; }
-  // The rank that the current transfer waits for; -1: none.
-  int waiting_for() const { return waiting_for_.load(std::memory_order_relaxed); }
   // Makes the running wait, and all later ones, throw.
   void Interrupt();
   // A wait in progress: its number, and the rank that it waits for; -1: none.
@@ -81,11 +80,11 @@ class GlooLink {
   std::unique_ptr<char[]> scratch_;
   size_t scratch_bytes_ = 0;
   std::atomic<bool> closed_ = false;
-  std::atomic<int> waiting_for_ = -1;
   mutable absl::Mutex mutex_;
   uint64_t waits_ ABSL_GUARDED_BY(mutex_) = 0;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   gloo::transport::UnboundBuffer* waiting_on_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  int waiting_for_ ABSL_GUARDED_BY(mutex_) = -1;  // the rank; -1: there is no wait
 };
 
 // Memory for sending and receiving. Messages between two ranks with one tag arrive in send order,

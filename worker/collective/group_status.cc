@@ -16,7 +16,6 @@ std::string GroupStatus::Encode() const {
       .Value(rank)
       .Value(number)
       .Value(static_cast<uint8_t>(in_call))
-      .Value(waiting_for)
       .Value(at_fault)
       .Value(static_cast<int32_t>(failure.code()))
       .Bytes({failure.message().data(), failure.message().size()})
@@ -29,7 +28,6 @@ absl::StatusOr<GroupStatus> GroupStatus::Decode(absl::string_view bytes) {
   status.rank = reader.Value<int32_t>();
   status.number = reader.Value<uint64_t>();
   status.in_call = reader.Value<uint8_t>() != 0;
-  status.waiting_for = reader.Value<int32_t>();
   status.at_fault = reader.Value<int32_t>();
   const auto code = static_cast<absl::StatusCode>(reader.Value<int32_t>());
   status.failure = absl::Status(code, reader.Bytes());

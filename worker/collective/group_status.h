@@ -17,7 +17,6 @@ struct GroupStatus {
   int32_t rank = -1;    // the reporting rank
   uint64_t number = 0;  // the number of the running call, or of the last one
   bool in_call = false;
-  int32_t waiting_for = -1;
   absl::Status failure;   // why the group broke, as this rank reports it
   int32_t at_fault = -1;  // the rank that broke it, if known
 

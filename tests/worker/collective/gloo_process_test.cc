@@ -71,10 +71,11 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   void Signal(int signal) const { ::kill(pid_, signal); }
-  // Returns when the process has stopped.
+  // Returns when the process has stopped, or has ended.
   void Stop() const {
     Signal(SIGSTOP);
-    ::waitpid(pid_, nullptr, WUNTRACED);
+    siginfo_t ignored;
+    ::waitid(P_PID, static_cast<id_t>(pid_), &ignored, WSTOPPED | WEXITED | WNOWAIT);
   }
 
   // The process's output up to and including `text`, or to its end.

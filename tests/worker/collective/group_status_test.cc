@@ -31,14 +31,12 @@ GroupVerdict Verdict(const std::vector<absl::StatusOr<GroupStatus>>& others) {
 TEST(GroupStatus, IsEncodedAndDecoded) {
   GroupStatus status = InCall(41);
   status.rank = 2;
-  status.waiting_for = 3;
   status.at_fault = 1;
   status.failure = absl::UnavailableError("rank 1 is gone");
   const GroupStatus read = GroupStatus::Decode(status.Encode()).value();
   EXPECT_EQ(read.rank, 2);
   EXPECT_EQ(read.number, 41);
   EXPECT_TRUE(read.in_call);
-  EXPECT_EQ(read.waiting_for, 3);
   EXPECT_EQ(read.at_fault, 1);
   EXPECT_EQ(read.failure, status.failure);
   EXPECT_FALSE(GroupStatus::Decode(status.Encode() + "x").ok());
